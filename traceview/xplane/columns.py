@@ -1,0 +1,115 @@
+"""What both decoders return: the events of one XLine as columns, and the faults that stop them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class ValueKind(IntEnum):
+    """Which member of the `value` oneof an XStat holds: its field number; 0 where none is set."""
+
+    NONE = 0
+    DOUBLE = 2
+    UINT64 = 3
+    INT64 = 4
+    STR = 5
+    BYTES = 6
+    REF = 7
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why reading stopped: the byte offset in the file, and what stood there."""
+
+    offset: int
+    reason: str
+
+
+FAULT_REASONS: Final = (
+    "",
+    "a number is cut off or longer than 10 bytes",
+    "a field reaches past the end of what holds it",
+    "a field has number 0 or a wire type that the format does not use",
+)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of one message, in file order; each array has one entry per field.
+
+    `number`, `wire_type`; `tag`: offset of the field's tag; `begin`, `end`: offsets of its payload
+    (of the content for length-delimited fields, else of the encoded value). `fault` is set when the
+    message could only be read up to there.
+    """
+
+    number: Int64Array
+    wire_type: Int64Array
+    tag: Int64Array
+    begin: Int64Array
+    end: Int64Array
+    fault: Fault | None
+
+
+@dataclass(frozen=True)
+class LineColumns:
+    """The events of one XLine.
+
+    Per event, int64 `[events]`: `metadata_id`; `time`, picoseconds since the line's timestamp, or the
+    number of occurrences where `aggregated` (uint8) is 1; `duration_ps`; `position`, the byte offset in
+    the file of the event's tag.
+
+    Per wanted stat, in file order: `stat_event` (int32, index of its event), `stat_slot` (int16),
+    `stat_kind` (uint8, a `ValueKind`), `stat_value` (int64: integers and references modulo 2**64, the bits
+    of a double, or for str and bytes the offset of the field's tag).
+
+    `header`: begin and end offsets, int64 `[fields, 2]`, of the line's other fields.
+    """
+
+    metadata_id: Int64Array
+    time: Int64Array
+    duration_ps: Int64Array
+    position: Int64Array
+    aggregated: npt.NDArray[np.uint8]
+    stat_event: npt.NDArray[np.int32]
+    stat_slot: npt.NDArray[np.int16]
+    stat_kind: npt.NDArray[np.uint8]
+    stat_value: Int64Array
+    header: Int64Array
+    fault: Fault | None
+
+
+DENSE_STAT_IDS: Final = 1 << 16
+UNWANTED: Final = -1
+
+
+@dataclass(frozen=True)
+class WantedStats:
+    """Which stats to collect: slot numbers by stat id, -1 for the others.
+
+    `dense`: int16, indexed by ids below its length. `sparse_id`, `sparse_slot`: the ids beyond it.
+    """
+
+    dense: npt.NDArray[np.int16]
+    sparse_id: Int64Array
+    sparse_slot: npt.NDArray[np.int16]
+
+    @classmethod
+    def of(cls, slot_by_id: dict[int, int]) -> WantedStats:
+        """From a mapping of stat id to slot."""
+        small = {i: s for i, s in slot_by_id.items() if 0 <= i < DENSE_STAT_IDS}
+        large = {i: s for i, s in slot_by_id.items() if i not in small}
+        dense = np.full(max(small, default=-1) + 1, UNWANTED, dtype=np.int16)
+        for stat_id, slot in small.items():
+            dense[stat_id] = slot
+        return cls(
+            dense,
+            np.array(list(large), dtype=np.int64),
+            np.array(list(large.values()), dtype=np.int16),
+        )

@@ -1,0 +1,277 @@
+"""What do the names of planes, lines, events and stats mean? Every recorded spelling stands here.
+
+Sources: XPlane schema and writers of openxla/xla (`xplane_schema.cc`, `cupti_collector.cc`,
+`rocm_collector.cc`) and recorded traces from 2020 to 2026.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, IntEnum
+from typing import Final
+
+
+class PlaneKind(Enum):
+    GPU = "gpu"
+    TPU = "tpu"
+    OTHER_DEVICE = "other"
+    HOST = "host"
+    ENVIRONMENT = "environment"
+    METADATA = "metadata"
+    UNKNOWN = "unknown"
+
+
+_DEVICE_PLANE = re.compile(rb"/device:(GPU|TPU):(\d{1,9})")
+_HOST_PLANES = frozenset(
+    (
+        b"/host:CPU",
+        b"/host:CUPTI",
+        b"/host:NVTX-CUPTI",
+        b"/host:ROCTRACER",
+        b"/host:python-tracer",
+        b"/host:TPU-runtime",
+    )
+)
+
+
+def plane_kind(name: bytes) -> tuple[PlaneKind, int]:
+    """What a plane holds, and the device ordinal in its name (-1 for everything but GPU and TPU)."""
+    device = _DEVICE_PLANE.fullmatch(name)
+    if device:
+        kind = PlaneKind.GPU if device[1] == b"GPU" else PlaneKind.TPU
+        return kind, int(device[2])
+    if name in _HOST_PLANES:
+        return PlaneKind.HOST, -1
+    if name == b"Task Environment":
+        return PlaneKind.ENVIRONMENT, -1
+    if name == b"/host:metadata":
+        return PlaneKind.METADATA, -1
+    if name.startswith((b"/device:", b"/virtualdevice:", b"#Chip")):
+        return PlaneKind.OTHER_DEVICE, -1
+    return PlaneKind.UNKNOWN, -1
+
+
+# Lines that viewers derive from the others; some writers of 2020 stored them.
+_DERIVED_IDS = range(-559038737, -559038347)
+_DERIVED_NAMES = frozenset(
+    (
+        b"Steps",
+        b"TensorFlow Ops",
+        b"TensorFlow Name Scope",
+        b"Framework Ops",
+        b"Framework Name Scope",
+        b"Launch Stats",
+        b"XLA Modules",
+        b"XLA Ops",
+        b"Async XLA Ops",
+        b"XLA TraceMe",
+        b"Source code",
+        b"Host Offload Ops",
+        b"Tensor Core Sync Flag",
+    )
+)
+_DERIVED_FROM_STREAM = re.compile(rb"(.+) - from #.*", re.DOTALL)
+STEPS_LINE: Final = b"Steps"
+XLA_OPS_LINE: Final = b"XLA Ops"
+_STREAM_TYPES = re.compile(rb"Stream #-?\d+\(([^)]*)\)")
+_NEVER_BUSY_TYPES = frozenset(
+    (b"MemoryResidency", b"UnifiedMemory", b"MemoryAlloc", b"MemoryFree", b"Overhead", b"Generic")
+)
+
+
+def is_derived_line(line_id: int, name: bytes) -> bool:
+    """Whether a device line repeats what other lines hold, so that it must not be counted."""
+    signed = line_id - (1 << 32) if line_id >= 1 << 31 else line_id
+    derived = _DERIVED_FROM_STREAM.fullmatch(name)
+    base = derived[1] if derived else name
+    return signed in _DERIVED_IDS or base in _DERIVED_NAMES or base.startswith(b"Sparse Core ")
+
+
+def is_never_busy_line(name: bytes) -> bool:
+    """Whether a device line holds counters or bookkeeping only."""
+    if name == b"_counters_":
+        return True
+    types = _STREAM_TYPES.fullmatch(name)
+    return bool(types) and all(t.strip() in _NEVER_BUSY_TYPES for t in types[1].split(b","))
+
+
+class ActivityClass(IntEnum):
+    """The class of a device event, in the order in which exposed time is attributed."""
+
+    COMPUTE = 0
+    COLLECTIVE = 1
+    H2D = 2
+    D2H = 3
+    D2D = 4
+    MEMSET = 5
+
+
+class NameKind(IntEnum):
+    """What the name of a device event alone says; the first six are the members of `ActivityClass`."""
+
+    COMPUTE = 0
+    COLLECTIVE = 1
+    H2D = 2
+    D2H = 3
+    D2D = 4
+    MEMSET = 5
+    P2P = 6  # d2d between two GPUs
+    COPY = 7  # a copy whose direction stands elsewhere
+    LINKED_COPY = 8  # a copy whose direction is that of the host call
+    GRAPH = 9  # a whole CUDA graph as one event
+    NEVER_BUSY = 10
+
+
+_COLLECTIVE_START = re.compile(rb"[nr]ccl", re.IGNORECASE)
+_COLLECTIVE_PART = re.compile(rb"ncclkernel|nccldevkernel|rcclkernel", re.IGNORECASE)
+_COLLECTIVE_OP = re.compile(
+    rb"%?(?:all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)", re.IGNORECASE
+)
+_COPY = re.compile(
+    rb"\[?(?:cuda|hip)?(?:memcpy|copy)(h2d|htod|hosttodevice|d2h|dtoh|devicetohost|d2d|dtod"
+    rb"|devicetodevice|p2p|ptop|peertopeer|other|h2h|htoh|hosttohost)?(?:async)?\]?"
+)
+_COPY_KINDS: Final = {
+    b"h2d": NameKind.H2D,
+    b"htod": NameKind.H2D,
+    b"hosttodevice": NameKind.H2D,
+    b"d2h": NameKind.D2H,
+    b"dtoh": NameKind.D2H,
+    b"devicetohost": NameKind.D2H,
+    b"d2d": NameKind.D2D,
+    b"dtod": NameKind.D2D,
+    b"devicetodevice": NameKind.D2D,
+    b"p2p": NameKind.P2P,
+    b"ptop": NameKind.P2P,
+    b"peertopeer": NameKind.P2P,
+}
+_MEMSET = re.compile(rb"\[?(?:cuda |hip)?memset(?:d\d+)?(?:async)?(?:[ \]].*)?", re.IGNORECASE)
+
+
+def name_kind(name: bytes) -> NameKind:
+    """What the name of an event on a GPU stream says about its class."""
+    if name.startswith(b"UM_"):
+        return NameKind.NEVER_BUSY
+    if name.startswith(b"CudaGraphExec:"):
+        return NameKind.GRAPH
+    if name.startswith(b"__amd_rocclr_copy"):
+        return NameKind.LINKED_COPY
+    if name.startswith(b"__amd_rocclr_fill") or _MEMSET.fullmatch(name):
+        return NameKind.MEMSET
+    if len(name) < 40:
+        copy = _COPY.fullmatch(name.lower().replace(b" ", b"").replace(b"_", b""))
+        if copy:
+            return _COPY_KINDS.get(copy[1], NameKind.COPY)
+    if _COLLECTIVE_START.match(name) or _COLLECTIVE_PART.search(name):
+        return NameKind.COLLECTIVE
+    return NameKind.COMPUTE
+
+
+def is_collective_op(name: bytes) -> bool:
+    """Whether an XLA op moves data between devices."""
+    return _COLLECTIVE_OP.match(name) is not None
+
+
+def copy_direction(call: bytes) -> NameKind:
+    """The direction that the name of a host call such as `hipMemcpyHtoDAsync` tells; COPY if none."""
+    lowered = call.lower()
+    for spelling, kind in _COPY_KINDS.items():
+        if spelling in lowered:
+            return kind
+    return NameKind.COPY
+
+
+_HOST_MEMORY = frozenset((b"pageable", b"pinned", b"host"))
+_DEVICE_MEMORY = frozenset((b"device", b"array", b"device_static"))
+
+
+def parse_details(text: bytes) -> dict[bytes, bytes]:
+    """The `key:value` pairs of a detail string, in any of the recorded layouts."""
+    pairs = (word.split(b":", 1) for word in text.split())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def details_direction(details: dict[bytes, bytes]) -> NameKind:
+    """The direction of a copy from the kinds of memory it joins; COPY where they do not tell."""
+    source, target = details.get(b"kind_src", b""), details.get(b"kind_dst", b"")
+    if source in _HOST_MEMORY and target in _DEVICE_MEMORY:
+        return NameKind.H2D
+    if source in _DEVICE_MEMORY and target in _HOST_MEMORY:
+        return NameKind.D2H
+    if source in _DEVICE_MEMORY and target in _DEVICE_MEMORY:
+        return NameKind.D2D
+    kind = details.get(b"kind", b"").lower()
+    return _COPY_KINDS.get(kind, NameKind.COPY)
+
+
+def details_bytes(details: dict[bytes, bytes]) -> int | None:
+    """The bytes that a copy, fill or allocation concerned; None where it does not say."""
+    text = details.get(b"size", details.get(b"num_bytes", b""))
+    return int(text) if text.isdigit() and len(text) < 19 else None
+
+
+_COMPILATION = re.compile(rb"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad")
+
+
+def is_compilation(name: bytes) -> bool:
+    """Whether a host event is XLA compiling, autotuning or loading a module; not an op or Python frame."""
+    return b"/" not in name and not name.startswith(b"$") and bool(_COMPILATION.search(name))
+
+
+# Stats that become columns: our key → every spelling that writers have used.
+DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
+    "correlation_id": (b"correlation_id",),
+    "kernel_details": (b"kernel_details",),
+    "memcpy_details": (b"memcpy_details",),
+    "memset_details": (b"Memset_details", b"memset_details"),
+    "not_activity": (
+        b"MemoryResidency_details",
+        b"memalloc_details",
+        b"MemAlloc_details",
+        b"MemFree_details",
+        b"memfree_details",
+        b"counter_value",
+    ),
+    "tf_op": (b"tf_op",),
+    "hlo_op": (b"hlo_op",),
+    "framework_name": (b"name",),
+    "annotation": (b"annotation",),
+    "level_0": (b"level 0",),
+    "group_id": (b"group_id",),
+    "device_offset_ps": (b"device_offset_ps",),
+    "device_duration_ps": (b"device_duration_ps",),
+}
+HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
+    "correlation_id": (b"correlation_id",),
+    "root": (b"_r",),
+    "producer_type": (b"_pt",),
+    "producer_id": (b"_p",),
+    "consumer_type": (b"_ct",),
+    "consumer_id": (b"_c",),
+    "asynchronous": (b"_a",),
+    "id": (b"id", b"step_id"),
+    "step_num": (b"step_num",),
+    "iter_num": (b"iter_num",),
+    "group_id": (b"group_id",),
+    "tf_function_call": (b"tf_function_call",),
+    "allocator_name": (b"allocator_name",),
+    "bytes_allocated": (b"bytes_allocated",),
+    "bytes_available": (b"bytes_available",),
+    "peak_bytes_in_use": (b"peak_bytes_in_use",),
+    "group_key": (b"group_key",),
+    "instance_key": (b"instance_key",),
+}
+TEXT_STATS: Final = frozenset(
+    (
+        "kernel_details",
+        "memcpy_details",
+        "memset_details",
+        "tf_op",
+        "hlo_op",
+        "framework_name",
+        "annotation",
+        "level_0",
+        "tf_function_call",
+        "allocator_name",
+    )
+)

@@ -1,0 +1,394 @@
+"""What does one XPlane file hold? Its planes, their metadata, and every event as columns.
+
+Names and metadata go through the protobuf runtime, events through the decoder; the outer structure is
+walked by us, so that every fault has a byte offset and one damaged part leaves the others readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.units import PS_PER_S
+from traceview.xplane import decode_reference, schema
+from traceview.xplane.columns import Fault, Fields, LineColumns, ValueKind, WantedStats
+from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
+
+try:
+    from traceview.xplane import decode as _compiled
+except ImportError:
+    _compiled = None  # type: ignore[assignment]
+
+DECODER: Final[ModuleType] = _compiled or decode_reference
+"""The decoder in use: the compiled one, or the reference where there was no compiler at install."""
+
+StatValue = int | float | bytes
+_CONTENT: Final = 2
+_THREADS: Final = 8
+MAX_PS: Final = 1 << 61
+MAX_DAYS: Final = MAX_PS // (PS_PER_S * 86400)
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A stat as recorded: its name and value; text that stood in a reference is resolved."""
+
+    name: bytes
+    value: StatValue
+
+
+@dataclass(frozen=True)
+class EventMetadata:
+    """What all events of one id have in common."""
+
+    name: bytes
+    display_name: bytes
+    stats: tuple[Stat, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One XLine: a stream or a thread. Times as recorded: nanoseconds of the line, picoseconds in it."""
+
+    id: int
+    name: bytes
+    display_name: bytes
+    timestamp_ns: int
+    columns: LineColumns
+    payload: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """One XPlane. `spellings`: the keys of the stats in the columns, by slot, and their recorded names."""
+
+    id: int
+    name: bytes
+    kind: PlaneKind
+    ordinal: int
+    event_metadata: dict[int, EventMetadata]
+    stat_names: dict[int, bytes]
+    stats: tuple[Stat, ...]
+    spellings: dict[str, tuple[bytes, ...]]
+    lines: tuple[Line, ...]
+
+    @property
+    def event_count(self) -> int:
+        return sum(line.columns.metadata_id.size for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Space:
+    """One file. `faults` is empty unless it was read with `salvage`; `data` is the file as it is."""
+
+    path: Path
+    data: bytes = field(repr=False)
+    sha256: str
+    planes: tuple[Plane, ...]
+    hostnames: tuple[bytes, ...]
+    errors: tuple[bytes, ...]
+    warnings: tuple[bytes, ...]
+    faults: tuple[Fault, ...]
+
+
+@dataclass(frozen=True)
+class PlaneSummary:
+    """A plane without its events: what `runs` lists."""
+
+    name: bytes
+    kind: PlaneKind
+    ordinal: int
+    line_count: int
+    stats: tuple[Stat, ...]
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's bytes, or an error that says what stands there instead of a trace."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise TraceNotFoundError(f"{path}: no such file") from error
+    except OSError as error:
+        raise TraceNotFoundError(f"{path}: {error.strerror or error}") from error
+    impostor = _impostor(data)
+    if impostor:
+        reason, hint = impostor
+        raise TraceFormatError(path, reason, hint=hint)
+    return data
+
+
+def _impostor(data: bytes) -> tuple[str, str | None] | None:
+    head = data[:512].lstrip().lower()
+    if not data:
+        return "the file is empty (0 bytes)", "was the profiler stopped, and the disk not full?"
+    if data.startswith(b"\x1f\x8b"):
+        return "not a trace: gzip data", "unpack it: gunzip"
+    if data.startswith(b"PK\x03\x04"):
+        return "not a trace: a ZIP archive", "unpack it first"
+    if head.startswith(b"version https://git-lfs"):
+        return "not a trace: a Git LFS pointer", "fetch the real file: git lfs pull"
+    if head.startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "not a trace: an HTML page", "was it saved from a download page?"
+    if data[:4096].count(b"\xef\xbf\xbd") >= 8 and data.startswith(b"\x0a\xef\xbf\xbd"):
+        return (
+            "binary data mangled by a conversion to UTF-8 text; the numbers in it are lost",
+            "copy the original file in binary mode",
+        )
+    return None
+
+
+def read_summary(path: Path) -> tuple[PlaneSummary, ...]:
+    """The planes of a file without decoding an event."""
+    data = read_bytes(path)
+    reader = _Reader(path, data, salvage=True)
+    return tuple(reader.summary(begin, end) for begin, end in reader.plane_bounds())
+
+
+def read_file(path: Path, *, salvage: bool = False) -> Space:
+    """Read one `*.xplane.pb`.
+
+    Raises `TraceNotFoundError` if it cannot be opened, `TraceFormatError` with the byte offset if it is
+    not a trace or damaged. With `salvage` damage is collected in `faults` and what is readable returned.
+    """
+    data = read_bytes(path)
+    return _Reader(path, data, salvage=salvage).space()
+
+
+@dataclass(frozen=True)
+class _PlaneParts:
+    header: Any
+    line_bounds: list[tuple[int, int]]
+    stat_names: dict[int, bytes]
+    spellings: dict[str, tuple[bytes, ...]]
+    wanted: WantedStats
+
+
+class _Reader:
+    def __init__(self, path: Path, data: bytes, *, salvage: bool) -> None:
+        self.path = path
+        self.data = data
+        self.salvage = salvage
+        self.faults: list[Fault] = []
+
+    def space(self) -> Space:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            digest = pool.submit(lambda: hashlib.sha256(self.data).hexdigest())
+            parts = [self.parts(begin, end) for begin, end in self.plane_bounds()]
+            decoded = self.decode_lines(pool, parts)
+            planes = tuple(
+                self.plane(part, [decoded[bounds] for bounds in part.line_bounds]) for part in parts
+            )
+            header = self.space_header
+            if not planes and not self.faults:
+                raise TraceFormatError(
+                    self.path,
+                    "no planes in it: the profiler was stopped before it recorded anything, "
+                    "or this is another kind of file",
+                )
+            return Space(
+                self.path,
+                self.data,
+                digest.result(),
+                planes,
+                tuple(header.hostnames),
+                tuple(dict.fromkeys(header.errors)),
+                tuple(dict.fromkeys(header.warnings)),
+                tuple(self.faults),
+            )
+
+    def fault(self, offset: int, reason: str) -> None:
+        """Damage at `offset`: raise, or note it when salvaging."""
+        if not self.salvage:
+            raise TraceFormatError(
+                self.path, reason, offset=offset, hint="--salvage reports what can still be read"
+            )
+        self.faults.append(Fault(offset, reason))
+
+    def scan(self, begin: int, end: int) -> Fields:
+        fields: Fields = DECODER.scan_fields(self.data, begin, end)
+        return fields
+
+    def plane_bounds(self) -> list[tuple[int, int]]:
+        fields = self.scan(0, len(self.data))
+        is_plane = (fields.number == schema.SPACE_PLANES) & (fields.wire_type == _CONTENT)
+        self.space_header = self.parse(
+            schema.SpaceHeader,
+            zip(fields.tag[~is_plane].tolist(), fields.end[~is_plane].tolist(), strict=True),
+        )
+        bounds = list(zip(fields.begin[is_plane].tolist(), fields.end[is_plane].tolist(), strict=True))
+        if fields.fault:
+            bounds += self.cut_plane(fields.fault)
+        return bounds
+
+    def cut_plane(self, fault: Fault) -> list[tuple[int, int]]:
+        """The bounds of a plane that the end of the file cuts off, after reporting the fault."""
+        cut = decode_reference.read_cut_field(self.data, fault.offset)
+        if cut is None or cut.number != schema.SPACE_PLANES:
+            self.fault(fault.offset, f"damaged: {fault.reason}")
+            return []
+        inner = self.scan(cut.begin, len(self.data))
+        names = (inner.number == schema.PLANE_NAME) & (inner.wire_type == _CONTENT)
+        name = b"".join(
+            self.data[begin:end]
+            for begin, end in zip(inner.begin[names][:1], inner.end[names][:1], strict=True)
+        )
+        self.fault(
+            fault.offset,
+            f"cut off: the plane {name.decode(errors='replace')!r} needs "
+            f"{cut.begin + cut.size - fault.offset} bytes, "
+            f"the file ends after {len(self.data) - fault.offset} of them",
+        )
+        return [(cut.begin, len(self.data))]
+
+    def parse(self, message_class: Any, spans: Iterable[tuple[int, int]]) -> Any:
+        message = message_class()
+        kept = [(tag, end) for tag, end in spans]
+        try:
+            message.ParseFromString(b"".join(self.data[tag:end] for tag, end in kept))
+        except DecodeError:
+            self.fault(kept[0][0], "damaged: metadata from here on cannot be parsed")
+            message = message_class()
+            for tag, end in kept:
+                # One by one: what parses alone is kept.
+                try:
+                    message.MergeFromString(self.data[tag:end])
+                except DecodeError:
+                    continue
+        return message
+
+    def split(self, begin: int, end: int) -> tuple[Any, list[tuple[int, int]]]:
+        """A plane's header and the bounds of its lines."""
+        fields = self.scan(begin, end)
+        is_line = (fields.number == schema.PLANE_LINES) & (fields.wire_type == _CONTENT)
+        header = self.parse(
+            schema.PlaneHeader,
+            zip(fields.tag[~is_line].tolist(), fields.end[~is_line].tolist(), strict=True),
+        )
+        bounds = list(zip(fields.begin[is_line].tolist(), fields.end[is_line].tolist(), strict=True))
+        if fields.fault:
+            cut = decode_reference.read_cut_field(self.data, fields.fault.offset)
+            name = header.name.decode(errors="replace")
+            if not self.faults or end < len(self.data):
+                self.fault(fields.fault.offset, f"damaged plane {name!r}: {fields.fault.reason}")
+            if cut is not None and cut.number == schema.PLANE_LINES:
+                bounds.append((cut.begin, end))
+        return header, bounds
+
+    def parts(self, begin: int, end: int) -> _PlaneParts:
+        header, line_bounds = self.split(begin, end)
+        stat_names = {key: entry.name for key, entry in header.stat_metadata.items()}
+        spellings = HOST_STATS if plane_kind(header.name)[0] is PlaneKind.HOST else DEVICE_STATS
+        slot_of = {name: slot for slot, names in enumerate(spellings.values()) for name in names}
+        wanted = {key: slot_of[name] for key, name in stat_names.items() if name in slot_of}
+        return _PlaneParts(header, line_bounds, stat_names, spellings, WantedStats.of(wanted))
+
+    def decode_lines(
+        self, pool: ThreadPoolExecutor, parts: list[_PlaneParts]
+    ) -> dict[tuple[int, int], LineColumns]:
+        jobs = [(bounds, part.wanted) for part in parts for bounds in part.line_bounds]
+        jobs.sort(key=lambda job: job[0][0] - job[0][1])
+        futures: dict[tuple[int, int], Future[LineColumns]] = {
+            bounds: pool.submit(DECODER.decode_line, self.data, *bounds, wanted)
+            for bounds, wanted in jobs
+        }
+        return {bounds: future.result() for bounds, future in futures.items()}
+
+    def plane(self, parts: _PlaneParts, columns: list[LineColumns]) -> Plane:
+        header = parts.header
+        kind, ordinal = plane_kind(header.name)
+        metadata = {
+            key: EventMetadata(
+                entry.name, entry.display_name, self.stats(entry.stats, parts.stat_names)
+            )
+            for key, entry in header.event_metadata.items()
+        }
+        lines = tuple(
+            self.line(header.name, bounds, columns_)
+            for bounds, columns_ in zip(parts.line_bounds, columns, strict=True)
+        )
+        return Plane(
+            header.id,
+            header.name,
+            kind,
+            ordinal,
+            metadata,
+            parts.stat_names,
+            self.stats(header.stats, parts.stat_names),
+            parts.spellings,
+            lines,
+        )
+
+    def line(self, plane_name: bytes, bounds: tuple[int, int], columns: LineColumns) -> Line:
+        header = self.parse(schema.LineHeader, map(tuple, columns.header.tolist()))
+        if columns.fault and not (self.faults and bounds[1] == len(self.data)):
+            where = f"line {header.name.decode(errors='replace')!r} of {plane_name.decode(errors='replace')!r}"
+            self.fault(columns.fault.offset, f"damaged {where}: {columns.fault.reason}")
+        self.check_times(header, columns)
+        return Line(
+            header.id, header.name, header.display_name, header.timestamp_ns, columns, bounds
+        )
+
+    def check_times(self, header: Any, columns: LineColumns) -> None:
+        """Times that do not fit beside each other in int64 picoseconds are damage, not data."""
+        timed = columns.aggregated == 0
+        bad = timed & (
+            (columns.time > MAX_PS)
+            | (columns.time < -MAX_PS)
+            | (columns.duration_ps > MAX_PS)
+            | (columns.duration_ps < -MAX_PS)
+        )
+        if bad.any():
+            first = int(columns.position[np.flatnonzero(bad)[0]])
+            self.fault(first, f"an event of {header.name!r} lies more than {MAX_DAYS} days away")
+            columns.aggregated[bad] = 1
+
+    def stats(self, messages: Any, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
+        return tuple(
+            Stat(stat_names.get(message.metadata_id, b""), _stat_value(message, stat_names))
+            for message in messages
+        )
+
+    def summary(self, begin: int, end: int) -> PlaneSummary:
+        header, line_bounds = self.split(begin, end)
+        stat_names = {key: entry.name for key, entry in header.stat_metadata.items()}
+        kind, ordinal = plane_kind(header.name)
+        return PlaneSummary(
+            header.name, kind, ordinal, len(line_bounds), self.stats(header.stats, stat_names)
+        )
+
+
+def _stat_value(message: Any, stat_names: dict[int, bytes]) -> StatValue:
+    member = message.WhichOneof("value")
+    if member is None:
+        return 0
+    value: StatValue = getattr(message, member)
+    if member == "ref_value":
+        return stat_names.get(int(value), b"")
+    return value
+
+
+def read_event_stats(data: bytes, position: int, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
+    """Every stat of the event whose tag is at `position`: nothing in a file is out of reach."""
+    found = []
+    for stat_id, kind, value in decode_reference.read_stats_of_event(data, position):
+        result: StatValue = value
+        if kind is ValueKind.DOUBLE:
+            result = float(struct.unpack("<d", struct.pack("<q", value))[0])
+        elif kind is ValueKind.UINT64:
+            result = value & ((1 << 64) - 1)
+        elif kind in (ValueKind.STR, ValueKind.BYTES):
+            result = decode_reference.read_content(data, value)
+        elif kind is ValueKind.REF:
+            result = stat_names.get(value, b"")
+        found.append(Stat(stat_names.get(stat_id, b""), result))
+    return tuple(found)

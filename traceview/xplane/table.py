@@ -1,0 +1,276 @@
+"""What happened on one plane, as one table: times on the profile's clock, names and stats by index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.units import PS_PER_NS
+from traceview.xplane.columns import ValueKind
+from traceview.xplane.planes import PlaneKind
+from traceview.xplane.read import DECODER, Line, Plane, Stat
+
+ABSOLUTE_STAMP_NS: Final = 10**15
+"""Line stamps from here on are Unix times, below it they are relative to the start of the profile."""
+
+_DENSE_METADATA_IDS: Final = 1 << 22
+
+
+@dataclass(frozen=True)
+class Ints:
+    """Integer stats of some events: `event` (sorted indices into the table) and `value`, both `[n]`."""
+
+    event: Int64Array
+    value: Int64Array
+
+    def dense(self, count: int, default: int) -> Int64Array:
+        """One value per event, `default` where an event has none."""
+        column = np.full(count, default, dtype=np.int64)
+        column[self.event] = self.value
+        return column
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Text stats of some events: `texts[index[i]]` is the text of event `event[i]`."""
+
+    event: Int64Array
+    index: Int32Array
+    texts: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class PlaneTable:
+    """The events of one plane, or of several that share a name, in file order.
+
+    `start_ps`, `duration_ps`: int64, picoseconds since the start of the profile. `name`: int32 index into
+    `names`. `line`: int32 index into `lines`. `position`: offset of the event in the file.
+    Aggregated events, which have no time, are not in it; `aggregated_count` says how many there were.
+    """
+
+    plane: Plane
+    data: bytes = field(repr=False)
+    lines: tuple[Line, ...]
+    names: tuple[bytes, ...]
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    name: Int32Array
+    line: Int32Array
+    position: Int64Array
+    aggregated_count: int
+    negative_duration_count: int
+    _row_of_stat: Int64Array = field(repr=False)
+    _slot: npt.NDArray[np.int16] = field(repr=False)
+    _kind: npt.NDArray[np.uint8] = field(repr=False)
+    _value: Int64Array = field(repr=False)
+    _metadata: Int64Array = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        return int(self.start_ps.size)
+
+    @cached_property
+    def _by_slot(self) -> dict[int, Int64Array]:
+        order = np.argsort(self._slot, kind="stable").astype(np.int64)
+        bounds = np.searchsorted(self._slot[order], np.arange(len(self.plane.spellings) + 1))
+        return {
+            slot: order[bounds[slot] : bounds[slot + 1]] for slot in range(len(self.plane.spellings))
+        }
+
+    def _entries(self, key: str, kinds: tuple[ValueKind, ...]) -> Int64Array:
+        if key not in self.plane.spellings:
+            return np.empty(0, dtype=np.int64)
+        entries = self._by_slot[list(self.plane.spellings).index(key)]
+        matching: BoolArray = np.isin(self._kind[entries], kinds)
+        return entries if matching.all() else entries[matching]
+
+    def ints(self, key: str) -> Ints:
+        """A numeric stat; unsigned values modulo 2**64, doubles if they are whole numbers."""
+        entries = self._entries(
+            key, (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE)
+        )
+        values = self._value[entries]
+        is_double = self._kind[entries] == ValueKind.DOUBLE
+        if is_double.any():
+            numbers = values.view(np.float64)
+            whole = ~is_double | (np.isfinite(numbers) & (np.abs(numbers) < 2.0**62))
+            with np.errstate(invalid="ignore"):
+                values = np.where(is_double, numbers, 0).astype(np.int64) + np.where(
+                    is_double, 0, values
+                )
+            entries, values = entries[whole], values[whole]
+        return self._with_metadata(key, self._row_of_stat[entries], values)
+
+    def rows_with(self, key: str) -> Int64Array:
+        """The events that have a stat of any kind under one of its names; indices, repeated if it is."""
+        if key not in self.plane.spellings:
+            return np.empty(0, dtype=np.int64)
+        rows: Int64Array = self._row_of_stat[self._by_slot[list(self.plane.spellings).index(key)]]
+        return rows
+
+    def _with_metadata(self, key: str, row: Int64Array, value: Int64Array) -> Ints:
+        """Add the stats that stand in the metadata, for events that have none of their own."""
+        held = self._metadata_stats(key)
+        numbers = {i: v for i, v in held.items() if isinstance(v, int | float)}
+        if not numbers:
+            return Ints(*_last_per_event(row, value))
+        rows = np.flatnonzero(np.isin(self._metadata, list(numbers)))
+        values = np.array([int(numbers[int(i)]) for i in self._metadata[rows]], dtype=np.int64)
+        return Ints(*_last_per_event(np.concatenate((rows, row)), np.concatenate((values, value))))
+
+    def texts(self, key: str) -> Texts:
+        """A text stat, recorded as a string or as a reference to one."""
+        entries = self._entries(key, (ValueKind.STR, ValueKind.BYTES, ValueKind.REF))
+        is_ref = self._kind[entries] == ValueKind.REF
+        refs, strings = entries[is_ref], entries[~is_ref]
+        ids, ref_index = np.unique(self._value[refs], return_inverse=True)
+        texts = [self.plane.stat_names.get(int(i), b"") for i in ids]
+        contents, content_index = DECODER.intern_contents(self.data, self._value[strings])
+        rows = [self._row_of_stat[refs], self._row_of_stat[strings]]
+        indices = [ref_index.astype(np.int64), content_index.astype(np.int64) + len(texts)]
+        texts += contents
+        held = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
+        if held:
+            of_metadata = np.flatnonzero(np.isin(self._metadata, list(held)))
+            index_of = {i: len(texts) + n for n, i in enumerate(held)}
+            texts += held.values()
+            rows.insert(0, of_metadata)
+            indices.insert(
+                0, np.array([index_of[int(i)] for i in self._metadata[of_metadata]], dtype=np.int64)
+            )
+        event, index = _last_per_event(np.concatenate(rows), np.concatenate(indices))
+        return Texts(event, index.astype(np.int32), tuple(texts))
+
+    def _metadata_stats(self, key: str) -> dict[int, int | float | bytes]:
+        spellings = self.plane.spellings.get(key, ())
+        return {
+            metadata_id: stat.value
+            for metadata_id, metadata in self.plane.event_metadata.items()
+            for stat in metadata.stats
+            if stat.name in spellings
+        }
+
+
+def _last_per_event(event: Int64Array, value: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Sorted by event, the last value where one event has several."""
+    if event.size and (event[1:] <= event[:-1]).any():
+        order = np.argsort(event, kind="stable")
+        event, value = event[order], value[order]
+        last = np.append(event[1:] != event[:-1], True)
+        event, value = event[last], value[last]
+    return event, value
+
+
+def stat_of(stats: Iterable[Stat], name: bytes) -> int | float | bytes | None:
+    """The value of the last stat with that name; None if there is none."""
+    value = None
+    for stat in stats:
+        if stat.name == name:
+            value = stat.value
+    return value
+
+
+def build_table(
+    plane: Plane, data: bytes, lines: tuple[Line, ...], absolute_origin_ns: int
+) -> PlaneTable:
+    """One table from `lines` of `plane`; `absolute_origin_ns` is taken off stamps that are Unix times."""
+    columns = [line.columns for line in lines]
+    counts = [c.metadata_id.size for c in columns]
+    before = np.cumsum([0, *counts])
+    stamps = [
+        line.timestamp_ns - (absolute_origin_ns if line.timestamp_ns >= ABSOLUTE_STAMP_NS else 0)
+        for line in lines
+    ]
+    metadata = _joined([c.metadata_id for c in columns], np.int64)
+    start = _joined(
+        [c.time + stamp * PS_PER_NS for c, stamp in zip(columns, stamps, strict=True)], np.int64
+    )
+    duration = _joined([c.duration_ps for c in columns], np.int64)
+    position = _joined([c.position for c in columns], np.int64)
+    aggregated = _joined([c.aggregated for c in columns], np.uint8).astype(np.bool_)
+    line = np.repeat(np.arange(len(lines), dtype=np.int32), counts)
+    row_of_stat = _joined(
+        [c.stat_event + first for c, first in zip(columns, before[:-1], strict=True)], np.int64
+    )
+    slot = _joined([c.stat_slot for c in columns], np.int16)
+    kind = _joined([c.stat_kind for c in columns], np.uint8)
+    value = _joined([c.stat_value for c in columns], np.int64)
+    if aggregated.any():
+        kept = ~aggregated
+        new_row = np.cumsum(kept) - 1
+        timed = kept[row_of_stat]
+        row_of_stat = new_row[row_of_stat[timed]].astype(np.int64)
+        slot, kind, value = slot[timed], kind[timed], value[timed]
+        metadata, start, duration = metadata[kept], start[kept], duration[kept]
+        position, line = position[kept], line[kept]
+    negative = duration < 0
+    name, names = _names(plane, metadata)
+    return PlaneTable(
+        plane=plane,
+        data=data,
+        lines=lines,
+        names=names,
+        start_ps=start,
+        duration_ps=np.where(negative, 0, duration) if negative.any() else duration,
+        name=name,
+        line=line,
+        position=position,
+        aggregated_count=int(aggregated.sum()),
+        negative_duration_count=int(negative.sum()),
+        _row_of_stat=row_of_stat,
+        _slot=slot,
+        _kind=kind,
+        _value=value,
+        _metadata=metadata,
+    )
+
+
+def _joined(parts: list[npt.NDArray[np.generic]], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
+
+
+def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
+    """Index of each event's name, and the names; events whose metadata is missing are called unknown."""
+    known = np.array(sorted(plane.event_metadata), dtype=np.int64)
+    names = [_display_name(plane, int(i)) for i in known]
+    if known.size and known[0] >= 0 and known[-1] < _DENSE_METADATA_IDS:
+        index_of = np.full(int(known[-1]) + 2, known.size, dtype=np.int32)
+        index_of[known] = np.arange(known.size, dtype=np.int32)
+        index = index_of[np.where((metadata < 0) | (metadata > known[-1]), known[-1] + 1, metadata)]
+    else:
+        place = np.searchsorted(known, metadata)
+        found = known[np.minimum(place, known.size - 1)] == metadata if known.size else False
+        index = np.where(found, place, known.size).astype(np.int32)
+    if (index == known.size).any():
+        names.append(b"<unknown>")
+    return index, tuple(names)
+
+
+def _display_name(plane: Plane, metadata_id: int) -> bytes:
+    metadata = plane.event_metadata[metadata_id]
+    # On TPU planes the name is a whole HLO expression and the display name its op.
+    return (plane.kind is PlaneKind.TPU and metadata.display_name) or metadata.name
+
+
+def unrepeated_lines(planes: Iterable[Plane], data: bytes) -> list[tuple[Line, ...]]:
+    """The lines of each plane, without those that a plane of the same name already held byte for byte."""
+    view = memoryview(data)
+    seen: dict[tuple[bytes, int, int], list[memoryview]] = {}
+    kept = []
+    for plane in planes:
+        lines = []
+        for line in plane.lines:
+            begin, end = line.payload
+            content = view[begin:end]
+            alike = seen.setdefault((plane.name, line.id, end - begin), [])
+            if content not in alike:
+                alike.append(content)
+                lines.append(line)
+        kept.append(tuple(lines))
+    return kept
