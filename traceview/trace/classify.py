@@ -1,0 +1,195 @@
+"""Which events of a device plane are activity, and of which class?
+
+Everything on a stream line is decided event by event (a stream may mix kernels with bookkeeping), from the
+name first, then the detail strings, last the host call that issued it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Names
+from traceview.xplane.planes import (
+    XLA_OPS_LINE,
+    ActivityClass,
+    NameKind,
+    PlaneKind,
+    copy_direction,
+    details_bytes,
+    details_direction,
+    is_collective_op,
+    is_derived_line,
+    is_never_busy_line,
+    name_kind,
+    parse_details,
+)
+from traceview.xplane.table import PlaneTable
+
+
+
+@dataclass(frozen=True)
+class Activity:
+    """The activity of one device plane; columns as in `DeviceColumns`, `line` as in the table.
+
+    `kind`: uint8 `NameKind`, with `LINKED_COPY` where only the host call can tell the direction.
+    """
+
+    line: Int32Array
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    name: Int32Array
+    op: Int32Array
+    kind: npt.NDArray[np.uint8]
+    correlation_id: Int64Array
+    has_correlation: BoolArray
+    bytes: Int64Array
+    group: Int64Array
+    position: Int64Array
+
+
+def activity_of(table: PlaneTable, names: Names) -> Activity:
+    """The events of a GPU or TPU plane that count as activity, in order of start."""
+    gpu = table.plane.kind is PlaneKind.GPU
+    activity = _gpu_activity(table, names) if gpu else _tpu_activity(table, names)
+    order = np.argsort(activity.start_ps, kind="stable")
+    columns = {key: column[order] for key, column in vars(activity).items()}
+    return Activity(**columns)
+
+
+def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
+    counts = np.array(
+        [
+            not is_derived_line(line.id, line.name) and not is_never_busy_line(line.name)
+            for line in table.lines
+        ],
+        dtype=np.bool_,
+    )
+    kind_of_name = np.array([name_kind(name) for name in table.names], dtype=np.uint8)
+    kind = kind_of_name[table.name] if table.count else np.empty(0, dtype=np.uint8)
+    correlation = table.ints("correlation_id")
+    has_correlation = _present(table, correlation.event)
+    has_kernel_details = _present(table, table.texts("kernel_details").event)
+    memcpy, memset = table.texts("memcpy_details"), table.texts("memset_details")
+    has_memcpy = _present(table, memcpy.event)
+    kind = np.where(has_memcpy & (kind == NameKind.COMPUTE), NameKind.COPY, kind).astype(np.uint8)
+    speaks_for_itself = (kind != NameKind.COMPUTE) & (kind != NameKind.COLLECTIVE)
+    busy = (
+        (counts[table.line] if table.count else np.empty(0, dtype=np.bool_))
+        & (kind != NameKind.NEVER_BUSY)
+        & ~_present(table, table.rows_with("not_activity"))
+        & (speaks_for_itself | has_correlation | has_kernel_details)
+    )
+    size = np.full(table.count, UNKNOWN_BYTES, dtype=np.int64)
+    for texts in (memcpy, memset):
+        details = [parse_details(text) for text in texts.texts]
+        sizes = [details_bytes(d) for d in details]
+        of_text = np.array([UNKNOWN_BYTES if s is None else s for s in sizes], dtype=np.int64)
+        size[texts.event] = of_text[texts.index] if of_text.size else UNKNOWN_BYTES
+        directions = np.array([details_direction(d) for d in details], dtype=np.uint8)
+        neutral = kind[texts.event] == NameKind.COPY
+        if neutral.any():
+            kind[texts.event[neutral]] = directions[texts.index[neutral]]
+    # A copy of nothing that took time: the writer did not know the size.
+    size[(size == 0) & (table.duration_ps > 0)] = UNKNOWN_BYTES
+    rows = np.flatnonzero(busy)
+    return Activity(
+        line=table.line[rows],
+        start_ps=table.start_ps[rows],
+        duration_ps=table.duration_ps[rows],
+        name=names.add_all(table.names)[table.name[rows]],
+        op=_ops(table, names)[rows],
+        kind=kind[rows],
+        correlation_id=correlation.dense(table.count, 0)[rows],
+        has_correlation=has_correlation[rows],
+        bytes=size[rows],
+        group=table.ints("group_id").dense(table.count, NONE)[rows],
+        position=table.position[rows],
+    )
+
+
+def _tpu_activity(table: PlaneTable, names: Names) -> Activity:
+    """TPU: the `XLA Ops` line, with the times that stand in its stats."""
+    counts = np.array([line.name == XLA_OPS_LINE for line in table.lines], dtype=np.bool_)
+    rows = np.flatnonzero(counts[table.line]) if table.count else np.empty(0, dtype=np.int64)
+    start, duration = table.start_ps.copy(), table.duration_ps.copy()
+    offset, length = table.ints("device_offset_ps"), table.ints("device_duration_ps")
+    start[offset.event] = offset.value
+    duration[length.event] = length.value
+    collective = np.array([is_collective_op(name) for name in table.names], dtype=np.bool_)
+    kind = np.where(collective[table.name[rows]], NameKind.COLLECTIVE, NameKind.COMPUTE)
+    count = rows.size
+    return Activity(
+        line=table.line[rows],
+        start_ps=start[rows],
+        duration_ps=duration[rows],
+        name=names.add_all(table.names)[table.name[rows]],
+        op=_ops(table, names)[rows],
+        kind=kind.astype(np.uint8),
+        correlation_id=np.zeros(count, dtype=np.int64),
+        has_correlation=np.zeros(count, dtype=np.bool_),
+        bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
+        group=table.ints("group_id").dense(table.count, NONE)[rows],
+        position=table.position[rows],
+    )
+
+
+def _present(table: PlaneTable, rows: Int64Array) -> BoolArray:
+    mask = np.zeros(table.count, dtype=np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _ops(table: PlaneTable, names: Names) -> Int32Array:
+    """The op that issued each event, as text `scope/name:Type`, from the best source that names it.
+
+    TensorFlow on CUDA writes `tf_op`; XLA programs only say `XlaModule:` there and name the op in `hlo_op`;
+    TensorFlow of 2020 wrote `level 0`, and `annotation` with `#shape=…#` behind the name.
+    """
+    op = np.full(table.count, NONE, dtype=np.int32)
+    for key in ("annotation", "level_0", "hlo_op", "tf_op"):
+        texts = table.texts(key)
+        kept = [_op_text(text) for text in texts.texts]
+        ids = np.array([names.add(text) if text else NONE for text in kept], dtype=np.int32)
+        if ids.size:
+            found = ids[texts.index]
+            op[texts.event[found != NONE]] = found[found != NONE]
+    return op
+
+
+def _op_text(text: bytes) -> bytes:
+    text = text.split(b"#", 1)[0]
+    return b"" if text.startswith(b"XlaModule:") else text
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The final class of each device event, and what is known beside it."""
+
+    class_: npt.NDArray[np.uint8]
+    p2p: BoolArray
+    opaque: BoolArray
+    unknown_direction: BoolArray
+
+
+def final_classes(
+    kind: npt.NDArray[np.uint8], launch: Int64Array, host_name: Int32Array, names: Names
+) -> Classes:
+    """Settle copies by the host call that issued them; `launch` is a row of the host columns or `NONE`."""
+    kind = kind.copy()
+    linked = np.flatnonzero((kind == NameKind.LINKED_COPY) & (launch != NONE))
+    if linked.size:
+        calls, index = np.unique(host_name[launch[linked]], return_inverse=True)
+        directions = np.array([copy_direction(names[int(c)]) for c in calls], dtype=np.uint8)
+        kind[linked] = directions[index]
+    unknown = (kind == NameKind.LINKED_COPY) | (kind == NameKind.COPY)
+    p2p = kind == NameKind.P2P
+    opaque = kind == NameKind.GRAPH
+    class_of_kind = np.arange(len(NameKind), dtype=np.uint8)
+    for copy in (NameKind.P2P, NameKind.COPY, NameKind.LINKED_COPY):
+        class_of_kind[copy] = ActivityClass.D2D
+    class_of_kind[NameKind.GRAPH] = ActivityClass.COMPUTE
+    return Classes(class_of_kind[kind], p2p, opaque, unknown)

@@ -1,0 +1,154 @@
+"""Which host call launched a device event, and to which step does a host event belong?
+
+Two links exist in a trace. A launch and what it started share a `correlation_id`, unique per host.
+A producer (`_pt`, `_p`) and its consumers on other threads (`_ct`, `_c`) share a type and an id; from a
+step marker the chain goes `train` → `FunctionRun` → `ExecutorState::Process` → op → launch, by nesting on
+one thread and by such ids across threads (openxla/xla `group_events.cc`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.intervals import Int32Array, Int64Array, nesting
+from traceview.trace.model import NONE, HostColumns, LineInfo
+
+_THREAD_NUMBER = re.compile(r"/(-?\d+)(?:/NVTX)?$")
+_LONGEST_CHAIN: Final = 16
+
+
+def launches(
+    device_host: Int64Array,
+    correlation_id: Int64Array,
+    has_correlation: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    host: HostColumns,
+) -> Int64Array:
+    """For each device event the host row with the same (host, correlation id); `NONE` where there is none.
+
+    One launch may own many device events. Where several host calls carry one id, the first in time is
+    the launch.
+    """
+    result = np.full(correlation_id.size, NONE, dtype=np.int64)
+    calls = host.stat("correlation_id")
+    if calls.row.size == 0:
+        return result
+    order = np.lexsort((host.start_ps[calls.row], calls.value, host.host[calls.row]))
+    call_host = host.host[calls.row][order].astype(np.int64)
+    call_id, call_row = calls.value[order], calls.row[order]
+    for index in np.unique(device_host):
+        first, last = np.searchsorted(call_host, [index, index + 1])
+        if first == last:
+            continue
+        events = np.flatnonzero((device_host == index) & has_correlation)
+        wanted = correlation_id[events]
+        place = np.minimum(np.searchsorted(call_id[first:last], wanted), last - first - 1)
+        found = call_id[first:last][place] == wanted
+        result[events[found]] = call_row[first:last][place[found]]
+    return result
+
+
+def threads(lines: Sequence[LineInfo]) -> Int32Array:
+    """The thread of each line, int32: driver calls may be recorded on a line of their own.
+
+    Lines are one thread if their ids agree modulo 2**32 or one is named after the other's id.
+    """
+    first_with: dict[tuple[int, int], int] = {}
+    thread = np.arange(len(lines), dtype=np.int32)
+    for index, line in enumerate(lines):
+        if line.device != NONE:
+            continue
+        numbers = {line.id % (1 << 32)}
+        named = _THREAD_NUMBER.search(line.name)
+        if named:
+            numbers.add(int(named[1]) % (1 << 32))
+        known = [first_with[line.host, n] for n in numbers if (line.host, n) in first_with]
+        thread[index] = min(known, default=index)
+        for number in numbers:
+            first_with.setdefault((line.host, number), int(thread[index]))
+    return thread
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Host rows from which steps start, and the step each stands for; both int64 `[n]`."""
+
+    row: Int64Array
+    step: Int64Array
+
+
+def steps_of_rows(
+    rows: Int64Array, roots: Roots, host: HostColumns, thread_of_line: Int32Array
+) -> Int64Array:
+    """The step of each host row: that of the innermost root or linked consumer around it; else `NONE`."""
+    thread = thread_of_line[host.line]
+    producers, producer_key, consumers, consumer_key = linked_events(host)
+    step_of_producer = np.full(producers.size, NONE, dtype=np.int64)
+    # A consumer key is answered once, by the first producer whose step is known.
+    step_of_key = np.full(int(max(producer_key.max(initial=-1), consumer_key.max(initial=-1))) + 1, NONE)
+    carriers, carrier_step = roots.row, roots.step
+    consumer_done = np.zeros(consumers.size, dtype=np.bool_)
+    for _ in range(_LONGEST_CHAIN):
+        open_ = np.flatnonzero(step_of_producer == NONE)
+        found = _innermost_step(producers[open_], carriers, carrier_step, host, thread)
+        hit = found != NONE
+        step_of_producer[open_[hit]] = found[hit]
+        keys = producer_key[open_[hit]]
+        fresh = step_of_key[keys] == NONE
+        # Reversed, so that the first producer of a key is the one that stays.
+        step_of_key[keys[fresh][::-1]] = found[hit][fresh][::-1]
+        ready = np.flatnonzero(~consumer_done & (step_of_key[consumer_key] != NONE))
+        if ready.size == 0:
+            break
+        consumer_done[ready] = True
+        carriers = np.concatenate((carriers, consumers[ready]))
+        carrier_step = np.concatenate((carrier_step, step_of_key[consumer_key[ready]]))
+    return _innermost_step(rows, carriers, carrier_step, host, thread)
+
+
+def linked_events(host: HostColumns) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Producers and consumers as host rows, each with a key that is equal for equal (host, type, id)."""
+    sides = []
+    for side in ("producer", "consumer"):
+        types, ids = host.stat(f"{side}_type"), host.stat(f"{side}_id")
+        rows, in_types, in_ids = np.intersect1d(
+            types.row, ids.row, assume_unique=True, return_indices=True
+        )
+        sides.append((rows, types.value[in_types], ids.value[in_ids]))
+    rows, type_, id_ = (np.concatenate(parts) for parts in zip(*sides, strict=True))
+    order = np.lexsort((id_, type_, host.host[rows]))
+    columns = [host.host[rows].astype(np.int64)[order], type_[order], id_[order]]
+    changes = np.zeros(order.size, dtype=np.int64)
+    for column in columns:
+        changes[1:] |= column[1:] != column[:-1]
+    key = np.empty(order.size, dtype=np.int64)
+    key[order] = np.cumsum(changes)
+    split = sides[0][0].size
+    return rows[:split], key[:split], rows[split:], key[split:]
+
+
+def _innermost_step(
+    rows: Int64Array,
+    carriers: Int64Array,
+    carrier_step: Int64Array,
+    host: HostColumns,
+    thread: Int32Array,
+) -> Int64Array:
+    result = np.full(rows.size, NONE, dtype=np.int64)
+    by_thread = np.argsort(thread[rows], kind="stable")
+    sorted_thread = thread[rows][by_thread]
+    for one in np.unique(thread[carriers]):
+        first, last = np.searchsorted(sorted_thread, [one, one + 1])
+        if first == last:
+            continue
+        mine = np.flatnonzero(thread[carriers] == one)
+        nest = nesting(host.start_ps[carriers[mine]], host.end_ps[carriers[mine]])
+        targets = by_thread[first:last]
+        inner = nest.innermost(host.start_ps[rows[targets]])
+        hit = inner != NONE
+        result[targets[hit]] = carrier_step[mine[inner[hit]]]
+    return result

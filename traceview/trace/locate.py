@@ -1,0 +1,171 @@
+"""Where are the traces? From a path that the user has at hand to runs and their files.
+
+TensorFlow writes `<logdir>/plugins/profile/<run>/<host>.xplane.pb`; Keras puts `train/` in front. Only
+`*.xplane.pb` is read: viewers leave caches of their own beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.xplane.planes import PlaneKind
+from traceview.xplane.read import PlaneSummary, read_summary
+from traceview.xplane.table import stat_of
+
+SUFFIX: Final = ".xplane.pb"
+_CACHES: Final = (".op_stats.pb", ".op_stats_v2.pb", ".overview_page.pb", ".input_pipeline.pb")
+_OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of one run, before anything of them is read."""
+
+    name: str
+    directory: Path
+    logdir: Path
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What `runs` says of a run: from names and metadata, without decoding an event."""
+
+    name: str
+    files: tuple[FileSummary, ...]
+
+    @property
+    def profile_start_ns(self) -> int | None:
+        """Start of the earliest host, Unix nanoseconds; None where none recorded it."""
+        starts = [f.profile_start_ns for f in self.files if f.profile_start_ns is not None]
+        return min(starts, default=None)
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """One host file: its size, the devices that have a plane, how many of those hold events, times."""
+
+    host: str
+    bytes: int
+    device_names: tuple[str, ...]
+    device_names_with_lines: tuple[str, ...]
+    profile_start_ns: int | None
+    duration_ns: int | None
+    damage: str | None
+
+
+def host_of(path: Path) -> str:
+    """The host a file is named after."""
+    return path.name.removesuffix(SUFFIX)
+
+
+def find_runs(path: Path) -> tuple[RunFiles, ...]:
+    """All runs below `path`, sorted by name.
+
+    `path` may be a log directory, a directory in it, one run's directory or a single file. Raises
+    `TraceNotFoundError` if there is none, with what is there instead.
+    """
+    if path.is_file():
+        return (_run(path.parent, [path], None),)
+    try:
+        exists = path.is_dir()
+        if exists:
+            os.scandir(path).close()  # raises where reading it is not permitted
+    except OSError as error:
+        raise TraceNotFoundError(f"{path}: {error.strerror}") from error
+    if not exists:
+        raise TraceNotFoundError(f"{path}: no such file or directory")
+    found: dict[Path, list[Path]] = {}
+    others: list[str] = []
+    for directory, _, names in os.walk(path):
+        for name in sorted(names):
+            if name.endswith(SUFFIX):
+                found.setdefault(Path(directory), []).append(Path(directory, name))
+            elif name.endswith((*_OTHER_OUTPUT, ".xplane.riegeli")):
+                others.append(name)
+    if not found:
+        raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=_hint(others))
+    runs = [_run(directory, paths, path) for directory, paths in found.items()]
+    return tuple(sorted(runs, key=lambda run: run.name))
+
+
+def _hint(others: list[str]) -> str:
+    if any(name.endswith(".riegeli") for name in others):
+        return f"found {others[0]}: continuous-profiling containers are not supported"
+    if others:
+        return f"found {others[0]}, which a viewer derived; the trace itself is missing"
+    return "give the log directory that was passed to the profiler"
+
+
+def _run(directory: Path, paths: list[Path], below: Path | None) -> RunFiles:
+    parent = directory.parent
+    in_plugins = parent.name == "profile" and parent.parent.name == "plugins"
+    logdir = parent.parent.parent if in_plugins else directory
+    name = directory.resolve().name or "run"
+    if below is not None and in_plugins and below in logdir.parents:
+        # Several log directories below one path, `train` and `validation` for instance.
+        name = f"{logdir.relative_to(below).as_posix()}/{name}"
+    return RunFiles(name, directory, logdir, tuple(paths))
+
+
+def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
+    """The run called `name`, else the newest: by the start of the profile, or by name where not recorded."""
+    if name is not None:
+        chosen = [run for run in runs if name in (run.name, run.directory.name)]
+        if len(chosen) == 1:
+            return chosen[0]
+        known = ", ".join(run.name for run in runs)
+        raise TraceNotFoundError(
+            f"{'no run' if not chosen else 'several runs'} called {name!r}", hint=f"there are: {known}"
+        )
+    if len(runs) == 1:
+        return runs[0]
+    starts = [summarize(run).profile_start_ns for run in runs]
+    if any(start is None for start in starts):
+        return max(runs, key=lambda run: (run.directory.name, run.name))
+    return max(zip(starts, runs, strict=True), key=lambda pair: (pair[0], pair[1].name))[1]
+
+
+def summarize(run: RunFiles) -> RunSummary:
+    """What a run holds, from metadata alone; a damaged file is listed with its damage."""
+    return RunSummary(run.name, tuple(_summarize_file(path) for path in run.paths))
+
+
+def _summarize_file(path: Path) -> FileSummary:
+    size = path.stat().st_size if path.exists() else 0
+    try:
+        planes = read_summary(path)
+    except (TraceFormatError, TraceNotFoundError) as error:
+        reason = error.reason if isinstance(error, TraceFormatError) else error.message
+        return FileSummary(host_of(path), size, (), (), None, None, reason)
+    start, stop = profile_times(planes)
+    devices = {
+        f"{plane.kind.name}:{plane.ordinal}": plane.line_count
+        for plane in planes
+        if plane.kind in (PlaneKind.GPU, PlaneKind.TPU)
+    }
+    return FileSummary(
+        host_of(path),
+        size,
+        tuple(devices),
+        tuple(name for name, count in devices.items() if count),
+        start,
+        stop - start if start is not None and stop is not None else None,
+        None,
+    )
+
+
+def profile_times(planes: tuple[PlaneSummary, ...]) -> tuple[int | None, int | None]:
+    """Unix nanoseconds at which the profile started and stopped; None where not recorded."""
+    times: list[int | None] = []
+    for name in (b"profile_start_time", b"profile_stop_time"):
+        values = [
+            stat_of(plane.stats, name) for plane in planes if plane.kind is PlaneKind.ENVIRONMENT
+        ]
+        numbers = [value for value in values if isinstance(value, int)]
+        times.append(numbers[-1] if numbers else None)
+    return times[0], times[1]

@@ -1,0 +1,72 @@
+"""How much memory does TensorFlow hold on each GPU? From the events of its allocators `GPU_<n>_bfc`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from traceview.trace.model import Device, HostColumns, Names
+
+_ALLOCATOR = re.compile(rb"GPU_(\d{1,9})_bfc")
+
+
+@dataclass(frozen=True)
+class _Held:
+    held_bytes: int
+    peak_bytes: int
+    capacity_bytes: int
+
+
+def with_memory(
+    devices: Sequence[Device], host: HostColumns, names: Names
+) -> Iterator[Device]:
+    """The devices with what their allocators hold: last `bytes_allocated`, largest `peak_bytes_in_use`.
+
+    The number in the allocator's name is that of the virtual GPU. Where a host has more allocators than
+    GPU planes the two do not correspond, and its GPUs are left without.
+    """
+    held = _held(host, names)
+    for device in devices:
+        ordinals = {d.ordinal for d in devices if d.host == device.host and d.kind == "gpu"}
+        numbers = {number for of_host, number in held if of_host == device.host}
+        found = held.get((device.host, device.ordinal))
+        if device.kind != "gpu" or found is None or not numbers <= ordinals:
+            yield device
+        else:
+            yield replace(
+                device,
+                memory_held_bytes=found.held_bytes,
+                memory_peak_bytes=found.peak_bytes,
+                memory_capacity_bytes=found.capacity_bytes,
+            )
+
+
+def _held(host: HostColumns, names: Names) -> dict[tuple[int, int], _Held]:
+    allocator = host.stat("allocator_name")
+    if allocator.row.size == 0:
+        return {}
+    allocated = host.stat("bytes_allocated").dense(host.count, -1)[allocator.row]
+    available = host.stat("bytes_available").dense(host.count, 0)[allocator.row]
+    peak = host.stat("peak_bytes_in_use").dense(host.count, -1)[allocator.row]
+    of_host = host.host[allocator.row]
+    start = host.start_ps[allocator.row]
+    result = {}
+    for name in np.unique(allocator.value):
+        match = _ALLOCATOR.fullmatch(names[int(name)])
+        if not match:
+            continue
+        for index in np.unique(of_host):
+            rows = np.flatnonzero(
+                (allocator.value == name) & (of_host == index) & (allocated >= 0)
+            )
+            if rows.size:
+                last = rows[np.flatnonzero(start[rows] == start[rows].max())[-1]]
+                result[int(index), int(match[1])] = _Held(
+                    int(allocated[last]),
+                    int(max(peak[rows].max(), allocated[rows].max())),
+                    int(allocated[last] + available[last]),
+                )
+    return result

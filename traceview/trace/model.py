@@ -1,0 +1,355 @@
+"""What is a trace? Hosts, their devices, and every event as a row in equal-length columns.
+
+Times are int64 picoseconds since the origin of the run: the earliest `profile_start_time` of its hosts.
+Names are indices into `Trace.names`; -1 means none. Columns are never changed after loading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.errors import TraceFormatError
+from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.xplane.planes import ActivityClass
+from traceview.xplane.read import Stat, read_bytes, read_event_stats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NONE: Final = -1
+"""No name, no launch, no step: the value of an index column where there is nothing to point to."""
+
+UNKNOWN_BYTES: Final = -1
+
+
+class Names:
+    """Every distinct name of a trace, once. Bytes until shown: recorded names need not be valid UTF-8."""
+
+    def __init__(self) -> None:
+        self._index: dict[bytes, int] = {}
+        self._values: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._values)
+
+    def __getitem__(self, index: int) -> bytes:
+        return self._values[index]
+
+    def add(self, name: bytes) -> int:
+        """The index of `name`, new or known."""
+        index = self._index.setdefault(name, len(self._values))
+        if index == len(self._values):
+            self._values.append(name)
+        return index
+
+    def add_all(self, names: Iterable[bytes]) -> Int32Array:
+        """The indices of `names`, int32, in their order."""
+        return np.array([self.add(name) for name in names], dtype=np.int32)
+
+    def text(self, index: int) -> str | None:
+        """The name as text, bad UTF-8 replaced; None for `NONE`."""
+        return None if index == NONE else self._values[index].decode("utf-8", "replace")
+
+    def matching(self, indices: Int32Array, wanted: Iterable[bytes]) -> BoolArray:
+        """Which of `indices` are names in `wanted`."""
+        ids = [self._index[name] for name in wanted if name in self._index]
+        result: BoolArray = np.isin(indices, ids)
+        return result
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One `*.xplane.pb` of the run. `duplicate_of`: the name of the file with the same bytes, if any."""
+
+    path: Path
+    name: str
+    host: str
+    bytes: int
+    sha256: str | None
+    event_count: int
+    duplicate_of: str | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something about the capture that limits what can be said. `code` is stable, `text` one sentence."""
+
+    code: str
+    text: str
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """One profiled process. `profile_start_ns`, `profile_stop_ns`: Unix nanoseconds, None if not recorded.
+
+    `start_ps`, `stop_ps`: the same relative to the origin of the run; without recorded times 0 and None.
+    `gpus_expected`: TensorFlow named threads after GPUs, so a missing GPU plane is a failed GPU trace.
+    """
+
+    name: str
+    file: str
+    profile_start_ns: int | None
+    profile_stop_ns: int | None
+    start_ps: int
+    stop_ps: int | None
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    dropped_event_count: int
+    gpus_expected: bool
+    event_count: int
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of a host. `kind`: gpu, tpu, replica or other.
+
+    `ordinal` is the number in the plane's name, which is the visible index of the process, or the number
+    of the replica. Memory in bytes, from the allocator `GPU_<n>_bfc`; None where not recorded.
+    """
+
+    host: int
+    name: str
+    kind: str
+    ordinal: int
+    model: str | None
+    stats: dict[str, int | float | str] = field(hash=False)
+    memory_held_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+    memory_capacity_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class LineInfo:
+    """A stream or a thread. `device` is `NONE` for threads."""
+
+    host: int
+    device: int
+    plane: str
+    id: int
+    name: str
+    file: int
+    stat_names: dict[int, bytes] = field(repr=False, hash=False, compare=False)
+
+
+@dataclass(frozen=True)
+class DeviceColumns:
+    """What the devices did: one row per event that counts as activity, in order of device and start.
+
+    int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`); int64
+    `start_ps`, `duration_ps`, `correlation_id`, `launch` (row in the host columns), `bytes`, `position`;
+    uint8 `class_` (`ActivityClass`); bool `has_correlation`, `p2p`, `opaque` (a CUDA graph as one event),
+    `unknown_direction`. `group`: `group_id` as recorded, -1 without.
+    """
+
+    device: npt.NDArray[np.int16]
+    line: Int32Array
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    name: Int32Array
+    op: Int32Array
+    class_: npt.NDArray[np.uint8]
+    correlation_id: Int64Array
+    has_correlation: BoolArray
+    launch: Int64Array
+    bytes: Int64Array
+    group: Int64Array
+    p2p: BoolArray
+    opaque: BoolArray
+    unknown_direction: BoolArray
+    position: Int64Array
+
+    @property
+    def count(self) -> int:
+        return int(self.start_ps.size)
+
+    @cached_property
+    def end_ps(self) -> Int64Array:
+        return self.start_ps + self.duration_ps
+
+    def rows_of(self, device: int) -> slice:
+        """The rows of one device; they are contiguous and sorted by start."""
+        first, last = np.searchsorted(self.device, [device, device + 1])
+        return slice(int(first), int(last))
+
+
+@dataclass(frozen=True)
+class HostStat:
+    """A stat of some host events: `row` (sorted) and `value`, both int64 `[n]`.
+
+    For text stats the values are indices into `Trace.names`.
+    """
+
+    row: Int64Array
+    value: Int64Array
+
+    def dense(self, count: int, default: int) -> Int64Array:
+        """One value per host event, `default` where it has none."""
+        column = np.full(count, default, dtype=np.int64)
+        column[self.row] = self.value
+        return column
+
+
+@dataclass(frozen=True)
+class HostColumns:
+    """What the threads did: one row per host event, in the order of hosts, lines and file.
+
+    int16 `host`; int32 `line`, `name`; int64 `start_ps`, `duration_ps`, `position`; `stats` by key.
+    """
+
+    host: npt.NDArray[np.int16]
+    line: Int32Array
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    name: Int32Array
+    position: Int64Array
+    stats: dict[str, HostStat]
+
+    @property
+    def count(self) -> int:
+        return int(self.start_ps.size)
+
+    @cached_property
+    def end_ps(self) -> Int64Array:
+        return self.start_ps + self.duration_ps
+
+    def stat(self, key: str) -> HostStat:
+        """A stat by its key; empty where no event has it."""
+        empty = np.empty(0, dtype=np.int64)
+        return self.stats.get(key, HostStat(empty, empty))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step of one host. `end_ps` is exclusive; times since the origin of the run.
+
+    `number` identifies it within its host; `recorded_number` is what the marker said, None without one.
+    `kind`: train or eval. `excluded`: why it takes no part in statistics, None if it does.
+    """
+
+    host: int
+    number: int
+    recorded_number: int | None
+    start_ps: int
+    end_ps: int
+    kind: str = "train"
+    excluded: str | None = None
+
+    @property
+    def duration_ps(self) -> int:
+        return self.end_ps - self.start_ps
+
+
+@dataclass(frozen=True)
+class StoredStep:
+    """A step that the writer of the file derived for one device, from the device's `Steps` line."""
+
+    host: int
+    number: int
+    start_ps: int
+    end_ps: int
+
+
+@dataclass(frozen=True)
+class HostSteps:
+    """The steps of one host in time order.
+
+    `method` names how they were found: marker, keras, group, function or none; `basis` whether they are
+    cut at the markers or at the first device event of each.
+    """
+
+    host: int
+    method: str
+    basis: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One run: everything its hosts recorded, on one clock.
+
+    `shared_rows`: rows of the host columns that are ops of a CPU-only run which no replica owns.
+    """
+
+    logdir: Path
+    run: str
+    run_dir: Path
+    other_runs: tuple[str, ...]
+    files: tuple[SourceFile, ...]
+    hosts: tuple[Host, ...]
+    roster: tuple[Device, ...]
+    lines: tuple[LineInfo, ...] = field(repr=False)
+    names: Names = field(repr=False)
+    device_columns: DeviceColumns = field(repr=False)
+    host_columns: HostColumns = field(repr=False)
+    steps_by_host: tuple[HostSteps, ...] = field(repr=False)
+    problems: tuple[Problem, ...]
+    stored_steps: tuple[StoredStep, ...] = field(repr=False, default=())
+    shared_rows: Int64Array = field(
+        repr=False, default_factory=lambda: np.empty(0, dtype=np.int64)
+    )
+
+    def device_key(self, device: int) -> str:
+        """How a device is called in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""
+        entry = self.roster[device]
+        return f"{self.hosts[entry.host].name}/{entry.name}" if len(self.hosts) > 1 else entry.name
+
+    def class_name(self, class_: int) -> str:
+        return ActivityClass(class_).name.lower()
+
+    def stats(self, line: int, position: int) -> tuple[Stat, ...]:
+        """Every stat of one event as recorded, read again from its file.
+
+        `line` and `position` are those of the event in `device_columns` or `host_columns`.
+        """
+        info = self.lines[line]
+        source = self.files[info.file]
+        data = read_bytes(source.path)
+        if len(data) != source.bytes:
+            raise TraceFormatError(source.path, "the file has changed since it was loaded")
+        return read_event_stats(data, position, info.stat_names)
+
+    @cached_property
+    def devices(self) -> pd.DataFrame:
+        """One row per device; see `traceview.trace.frames.devices_frame`."""
+        from traceview.trace import frames
+
+        return frames.devices_frame(self)
+
+    @cached_property
+    def device_events(self) -> pd.DataFrame:
+        """One row per device event; see `traceview.trace.frames.device_events_frame`."""
+        from traceview.trace import frames
+
+        return frames.device_events_frame(self)
+
+    @cached_property
+    def host_events(self) -> pd.DataFrame:
+        """One row per host event; see `traceview.trace.frames.host_events_frame`."""
+        from traceview.trace import frames
+
+        return frames.host_events_frame(self)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """One row per step; see `traceview.trace.frames.steps_frame`."""
+        from traceview.trace import frames
+
+        return frames.steps_frame(self)
+
+    @cached_property
+    def ops(self) -> pd.DataFrame:
+        """One row per device, op and kernel; see `traceview.trace.frames.ops_frame`."""
+        from traceview.trace import frames
+
+        return frames.ops_frame(self)

@@ -1,0 +1,168 @@
+"""Which op took how long on which device? One group per device, class, op and kernel.
+
+The text of an op is `scope/name:Type`. Its name is taken without the number of the replica, so that the
+copies of one op on several devices share it: `replica_1/` goes, an optimizer's `update_1` is `update`. Host ops
+of a replica have no kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+
+_REPLICA_PART = re.compile(r"(?:^|(?<=/))replica_\d+/")
+_UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
+_TYPE = re.compile(r"[A-Za-z_][\w>-]*")
+
+
+@dataclass(frozen=True)
+class OpTable:
+    """Grouped device events; every array has one entry per group, sorted by device and falling total.
+
+    int64 `count`, `total_ps` (sum of durations), `self_ps` (total without what is nested inside), `mean_ps`,
+    `median_ps` (both rounded down), `p95_ps` (nearest rank), `bytes` (-1 unknown). `name`, `type` and
+    `kernel` are None where not recorded. `share_ratio`: total over the device's compute time, for class
+    compute only, else NaN.
+    """
+
+    device: npt.NDArray[np.int16]
+    class_: npt.NDArray[np.uint8]
+    name: tuple[str | None, ...]
+    type: tuple[str | None, ...]
+    kernel: tuple[str | None, ...]
+    count: Int64Array
+    total_ps: Int64Array
+    self_ps: Int64Array
+    mean_ps: Int64Array
+    median_ps: Int64Array
+    p95_ps: Int64Array
+    share_ratio: npt.NDArray[np.float64]
+    bytes: Int64Array
+
+
+def split_op(text: str) -> tuple[str, str | None]:
+    """Name without its replica part, and type, of an op as recorded."""
+    name, colon, type_ = text.rpartition(":")
+    if not colon or not _TYPE.fullmatch(type_):
+        # An op of an XLA program has a name only.
+        return _without_replica(text), None
+    return _without_replica(name), type_
+
+
+def _without_replica(name: str) -> str:
+    return _UPDATE_PART.sub("update", _REPLICA_PART.sub("", name))
+
+
+def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
+    """Group the device events at `rows` (all by default) by device, class, op and kernel."""
+    columns = trace.device_columns
+    if rows is None:
+        rows = np.arange(columns.count, dtype=np.int64)
+    ops, op_id = _by_replica_free_name(trace, columns.op[rows])
+    is_replica = np.array([device.kind == "replica" for device in trace.roster], dtype=np.bool_)
+    of_replica = is_replica[columns.device[rows]] if rows.size else np.empty(0, dtype=np.bool_)
+    kernel = np.where(of_replica, NONE, columns.name[rows])
+    duration = columns.duration_ps[rows]
+    keys = (kernel, op_id, columns.class_[rows], columns.device[rows])
+    order = np.lexsort((duration, *keys))
+    starts = np.ones(rows.size, dtype=np.bool_)
+    for key in keys:
+        ordered = key[order]
+        starts[1:] &= ordered[1:] == ordered[:-1]
+    starts[1:] = ~starts[1:]
+    first = np.flatnonzero(starts)
+    count = np.diff(np.append(first, rows.size))
+    leader = order[first]
+    in_order = duration[order]
+    total = _sums(in_order, first)
+    size = columns.bytes[rows][order]
+    known_bytes = _sums(np.where(size == UNKNOWN_BYTES, 0, size), first)
+    has_bytes = _sums((size != UNKNOWN_BYTES).astype(np.int64), first) > 0
+    self_time = _self_times(trace, rows)[order]
+    lower, upper = in_order[first + (count - 1) // 2], in_order[first + count // 2]
+    device, class_ = columns.device[rows][leader], columns.class_[rows][leader]
+    rank = np.lexsort((leader, -total, device))
+    names = [ops[int(i)] for i in op_id[leader][rank]]
+    return OpTable(
+        device=device[rank],
+        class_=class_[rank],
+        name=tuple(name for name, _ in names),
+        type=tuple(type_ for _, type_ in names),
+        kernel=tuple(trace.names.text(int(i)) for i in kernel[leader][rank]),
+        count=count[rank],
+        total_ps=total[rank],
+        self_ps=_sums(self_time, first)[rank],
+        mean_ps=(total // np.maximum(count, 1))[rank],
+        median_ps=(lower + (upper - lower) // 2)[rank],
+        p95_ps=in_order[first + (19 * count + 19) // 20 - 1][rank],
+        share_ratio=_shares(trace, rows, device, class_, total)[rank],
+        bytes=np.where(has_bytes, known_bytes, UNKNOWN_BYTES)[rank],
+    )
+
+
+def _by_replica_free_name(
+    trace: Trace, op: Int32Array
+) -> tuple[list[tuple[str | None, str | None]], Int64Array]:
+    recorded, index = np.unique(op, return_inverse=True)
+    ids: dict[tuple[str | None, str | None], int] = {}
+    id_of_recorded = np.empty(recorded.size, dtype=np.int64)
+    for place, name in enumerate(recorded.tolist()):
+        text = trace.names.text(name)
+        id_of_recorded[place] = ids.setdefault(
+            (None, None) if text is None else split_op(text), len(ids)
+        )
+    return list(ids), id_of_recorded[index]
+
+
+def _sums(values: Int64Array, first: Int64Array) -> Int64Array:
+    if first.size == 0:
+        return np.empty(0, dtype=np.int64)
+    result: Int64Array = np.add.reduceat(values, first)
+    return result
+
+
+def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
+    """Duration of each row without the events that are nested directly inside it on the same line.
+
+    On the streams of a GPU nothing nests: kernels that overlap there run beside each other.
+    """
+    columns = trace.device_columns
+    self_time = columns.duration_ps[rows].copy()
+    nests = np.array([device.kind != "gpu" for device in trace.roster], dtype=np.bool_)
+    if rows.size == 0 or not nests.any():
+        return self_time
+    nesting_rows = np.flatnonzero(nests[columns.device[rows]])
+    line, start, end = columns.line[rows], columns.start_ps[rows], columns.end_ps[rows]
+    for one in np.unique(line[nesting_rows]):
+        mine = nesting_rows[line[nesting_rows] == one]
+        parent = nesting(start[mine], end[mine]).parent
+        inner = np.flatnonzero(parent != NONE)
+        outer = parent[inner]
+        inside = np.minimum(end[mine[inner]], end[mine[outer]]) - start[mine[inner]]
+        np.subtract.at(self_time, mine[outer], inside)
+    return np.maximum(self_time, 0)
+
+
+def _shares(
+    trace: Trace,
+    rows: Int64Array,
+    device: npt.NDArray[np.int16],
+    class_: npt.NDArray[np.uint8],
+    total: Int64Array,
+) -> npt.NDArray[np.float64]:
+    columns = trace.device_columns
+    share = np.full(total.size, np.nan)
+    is_compute: BoolArray = columns.class_[rows] == 0
+    for one in np.unique(device):
+        mine = rows[is_compute & (columns.device[rows] == one)]
+        compute = union(columns.start_ps[mine], columns.end_ps[mine]).length
+        if compute:
+            groups = (device == one) & (class_ == 0)
+            share[groups] = total[groups] / compute
+    return share

@@ -1,0 +1,300 @@
+"""When did each training step run? From markers, or from what else repeats once per step.
+
+Methods, the first that applies: `marker` (an event with `_r` and `step_num`, or named `train…`, `test…`,
+`TraceContext` with `step_num`), `keras` (`Profiled batch`), `group` (`Steps` lines or `group_id`s that the
+writer of the file stored), `function` (repeated root `FunctionRun`s of one function), else none.
+
+A step runs from its marker's start to the next marker's start, the last one to the later of its marker's end
+and the end of the last device event linked to it. A marker spans what the host does; when the host runs
+ahead of the devices, marker periods are not step times, and steps are cut at the first linked device event of
+each instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from traceview.intervals import Int64Array, nesting
+from traceview.trace.link import Roots, steps_of_rows, threads
+from traceview.trace.model import NONE, DeviceColumns, HostSteps, Step, Trace
+from traceview.xplane.planes import is_compilation
+
+RUN_AHEAD_RATIO: Final = 0.10
+"""Growth of the lag from marker to first device event, per step and in steps, that makes the basis device."""
+
+_MARKER_STARTS: Final = (b"train", b"test", b"TraceContext")
+_EVAL_START: Final = b"test"
+_DATA_THREAD: Final = "tf_data"
+
+
+@dataclass(frozen=True)
+class _Markers:
+    """Candidate steps of one host in time order: host rows, and the numbers that they carry.
+
+    `roots`: the rows from which work is followed to a step: the markers, or all components of a call.
+    """
+
+    method: str
+    row: Int64Array
+    number: list[int | None]
+    roots: Roots
+
+
+def find_steps(trace: Trace) -> tuple[HostSteps, ...]:
+    """The steps of every host, in the order of hosts."""
+    thread_of_line = threads(trace.lines)
+    return tuple(
+        _with_exclusions(trace, _host_steps(trace, host, thread_of_line))
+        for host in range(len(trace.hosts))
+    )
+
+
+def _host_steps(
+    trace: Trace, host: int, thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]]
+) -> HostSteps:
+    markers = _explicit_markers(trace, host) or _keras_markers(trace, host)
+    if markers is None:
+        groups = _stored_groups(trace, host)
+        if groups:
+            return HostSteps(host, "group", "marker", groups)
+        markers = _function_markers(trace, host, thread_of_line)
+    if markers is None:
+        return HostSteps(host, "none", "marker", ())
+    return _cut(trace, host, markers, thread_of_line)
+
+
+# Markers
+
+
+def _explicit_markers(trace: Trace, host: int) -> _Markers | None:
+    columns = trace.host_columns
+    step_num = columns.stat("step_num")
+    mine = columns.host[step_num.row] == host
+    rows, numbers = step_num.row[mine], step_num.value[mine]
+    has_root = np.isin(rows, columns.stat("root").row)
+    named = np.array([_is_marker_name(trace.names[int(n)]) for n in columns.name[rows]], dtype=np.bool_)
+    chosen = has_root | named
+    return _outermost(trace, "marker", rows[chosen], numbers[chosen].tolist())
+
+
+def _is_marker_name(name: bytes) -> bool:
+    return name.startswith(_MARKER_STARTS) and b"/" not in name
+
+
+def _keras_markers(trace: Trace, host: int) -> _Markers | None:
+    columns = trace.host_columns
+    rows = np.flatnonzero(
+        trace.names.matching(columns.name, [b"Profiled batch"]) & (columns.host == host)
+    )
+    numbers = columns.stat("step_num").dense(columns.count, NONE)[rows].tolist()
+    return _outermost(trace, "keras", rows, [None if n == NONE else n for n in numbers])
+
+
+def _outermost(
+    trace: Trace, method: str, rows: Int64Array, numbers: list[int | None]
+) -> _Markers | None:
+    """Markers in time order without those inside another."""
+    if rows.size == 0:
+        return None
+    columns = trace.host_columns
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    kept = []
+    reach = None
+    for index in np.lexsort((-end, start)).tolist():
+        inside = reach is not None and start[index] < reach and end[index] <= reach
+        if not inside:
+            kept.append(index)
+            reach = max(int(end[index]), reach or int(end[index]))
+    outer = rows[kept]
+    roots = Roots(outer, np.arange(outer.size, dtype=np.int64))
+    return _Markers(method, outer, [numbers[index] for index in kept], roots)
+
+
+def _function_markers(
+    trace: Trace, host: int, thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]]
+) -> _Markers | None:
+    """The calls of the function that is called most often from one thread, one marker per call."""
+    columns = trace.host_columns
+    of_model = np.array([not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_)
+    rows = np.flatnonzero(trace.names.matching(columns.name, [b"FunctionRun"]) & (columns.host == host))
+    rows = rows[of_model[columns.line[rows]]]
+    if rows.size == 0:
+        return None
+    function = _function_around(trace, rows)
+    call = columns.stat("id").dense(columns.count, NONE)[rows]
+    order = np.argsort(columns.start_ps[rows], kind="stable")
+    calls: dict[tuple[int, int], dict[int, list[int]]] = {}
+    for index in order.tolist():
+        key = (int(thread_of_line[columns.line[rows[index]]]), int(function[index]))
+        # The components of one call, one per device, share its id.
+        components = calls.setdefault(key, {}).setdefault(int(call[index]), [])
+        components.append(int(rows[index]))
+    repeated = list(max(calls.values(), key=len).values())
+    if len(repeated) < 2:
+        return None
+    first = np.array([components[0] for components in repeated], dtype=np.int64)
+    step = np.repeat(np.arange(first.size), [len(components) for components in repeated])
+    return _Markers(
+        "function", first, [None] * first.size, Roots(np.concatenate(repeated), step)
+    )
+
+
+def _function_around(trace: Trace, rows: Int64Array) -> Int64Array:
+    """The name of the innermost `tf.function` call around each row, `NONE` without one."""
+    columns = trace.host_columns
+    function_calls = columns.stat("tf_function_call").row
+    result = np.full(rows.size, NONE, dtype=np.int64)
+    for line in np.unique(columns.line[rows]):
+        mine = np.flatnonzero(columns.line[rows] == line)
+        around = function_calls[columns.line[function_calls] == line]
+        if around.size == 0:
+            continue
+        nest = nesting(columns.start_ps[around], columns.end_ps[around])
+        inner = nest.innermost(columns.start_ps[rows[mine]])
+        hit = inner != NONE
+        result[mine[hit]] = columns.name[around[inner[hit]]]
+    return result
+
+
+# Steps that the file holds already
+
+
+def _stored_groups(trace: Trace, host: int) -> tuple[Step, ...]:
+    """Stored steps by number over all devices of the host, earliest start to latest end."""
+    spans: dict[int, tuple[int, int]] = {}
+
+    def widen(number: int, start: int, end: int) -> None:
+        known = spans.get(number, (start, end))
+        spans[number] = (min(known[0], start), max(known[1], end))
+
+    for stored in trace.stored_steps:
+        if stored.host == host:
+            widen(stored.number, stored.start_ps, stored.end_ps)
+    if not spans:
+        columns, rows = trace.device_columns, _device_rows(trace, host)
+        rows = rows[columns.group[rows] != NONE]
+        for number in np.unique(columns.group[rows]).tolist():
+            members = rows[columns.group[rows] == number]
+            widen(number, int(columns.start_ps[members].min()), int(columns.end_ps[members].max()))
+    return tuple(
+        Step(host, number, number, start, end)
+        for number, (start, end) in sorted(spans.items(), key=lambda item: (item[1], item[0]))
+    )
+
+
+def _device_rows(trace: Trace, host: int) -> Int64Array:
+    devices = [index for index, device in enumerate(trace.roster) if device.host == host]
+    return np.flatnonzero(np.isin(trace.device_columns.device, devices))
+
+
+# From markers to steps
+
+
+def _cut(
+    trace: Trace,
+    host: int,
+    markers: _Markers,
+    thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]],
+) -> HostSteps:
+    columns = trace.host_columns
+    start = columns.start_ps[markers.row].tolist()
+    end = columns.end_ps[markers.row].tolist()
+    first_linked, last_linked = _linked_span(trace, host, markers, thread_of_line)
+    basis = "marker"
+    if _runs_ahead(start, first_linked):
+        basis, start = "device", [time for time in first_linked if time is not None]
+    ends = [*start[1:], max(end[-1], last_linked or end[-1], start[-1])]
+    steps = [
+        Step(
+            host=host,
+            number=number,
+            recorded_number=recorded,
+            start_ps=begin,
+            end_ps=finish,
+            kind="eval" if trace.names[int(columns.name[row])].startswith(_EVAL_START) else "train",
+        )
+        for number, recorded, begin, finish, row in zip(
+            _numbers(markers.number), markers.number, start, ends, markers.row, strict=True
+        )
+    ]
+    if basis == "device":
+        steps[-1] = replace(steps[-1], excluded="the last step has no successor to end it")
+    return HostSteps(host, markers.method, basis, tuple(steps))
+
+
+def _numbers(recorded: list[int | None]) -> list[int]:
+    """The recorded numbers if they grow, else 0, 1, … in time order."""
+    known = [number for number in recorded if number is not None]
+    grows = all(a < b for a, b in zip(known, known[1:], strict=False))
+    return known if len(known) == len(recorded) and grows else list(range(len(recorded)))
+
+
+def _linked_span(
+    trace: Trace,
+    host: int,
+    markers: _Markers,
+    thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]],
+) -> tuple[list[int | None], int | None]:
+    """Start of the first device event linked to each marker, and end of the last one linked to the last."""
+    device: DeviceColumns = trace.device_columns
+    rows = _device_rows(trace, host)
+    rows = rows[device.launch[rows] != NONE]
+    count = markers.row.size
+    launched = np.unique(device.launch[rows])
+    step_of_launch = steps_of_rows(launched, markers.roots, trace.host_columns, thread_of_line)
+    step = step_of_launch[np.searchsorted(launched, device.launch[rows])]
+    rows, step = rows[step != NONE], step[step != NONE]
+    nothing = np.iinfo(np.int64).max
+    first = np.full(count, nothing, dtype=np.int64)
+    np.minimum.at(first, step, device.start_ps[rows])
+    last = device.end_ps[rows[step == count - 1]]
+    return [None if t == nothing else t for t in first.tolist()], int(last.max()) if last.size else None
+
+
+def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
+    lags = [None if f is None else f - s for s, f in zip(start, first_linked, strict=True)]
+    if len(lags) < 2 or lags[0] is None or any(lag is None for lag in lags):
+        return False
+    periods = np.diff(np.array(start, dtype=np.int64))
+    growth = ((lags[-1] or 0) - lags[0]) / (len(lags) - 1)
+    return growth > RUN_AHEAD_RATIO * float(np.median(periods))
+
+
+def _with_exclusions(trace: Trace, found: HostSteps) -> HostSteps:
+    """Mark the steps that take no part in statistics, and why."""
+    if not found.steps:
+        return found
+    steps = list(found.steps)
+    if _holds_tracing(trace, steps[0]):
+        steps[0] = replace(steps[0], excluded="the first step holds tracing or compilation")
+    if trace.hosts[found.host].dropped_event_count:
+        # Buffers fill up: what is missing is missing from the last recorded device event on.
+        rows = _device_rows(trace, found.host)
+        last = int(trace.device_columns.start_ps[rows].max()) if rows.size else steps[0].start_ps
+        steps = [
+            replace(step, excluded=step.excluded or "the tracer dropped events in it")
+            if step.end_ps > last
+            else step
+            for step in steps
+        ]
+    if {step.kind for step in steps} == {"train", "eval"}:
+        steps = [
+            replace(step, excluded=step.excluded or "evaluation") if step.kind == "eval" else step
+            for step in steps
+        ]
+    return replace(found, steps=tuple(steps))
+
+
+def _holds_tracing(trace: Trace, step: Step) -> bool:
+    """Whether a `tf.function` was traced or XLA compiled while the step ran."""
+    columns = trace.host_columns
+    calls = columns.stat("tf_function_call")
+    traced = np.array([trace.names[int(v)].startswith(b"traced-") for v in calls.value], dtype=np.bool_)
+    compiling = np.array([is_compilation(name) for name in trace.names], dtype=np.bool_)
+    rows = np.concatenate((calls.row[traced], np.flatnonzero(compiling[columns.name])))
+    start = columns.start_ps[rows]
+    inside = (start >= step.start_ps) & (start < step.end_ps)
+    return bool((inside & (columns.host[rows] == step.host)).any())

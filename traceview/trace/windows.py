@@ -1,0 +1,120 @@
+"""Which span of time do the numbers speak of?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from traceview.errors import UsageError
+from traceview.trace.model import HostSteps, Step, Trace
+
+WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
+WINDOW_KINDS: Final[tuple[WindowKind, ...]] = ("auto", "steps", "devices", "trace")
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """Steps `first` up to but not including `last`, by number; None is open."""
+
+    first: int | None
+    last: int | None
+
+    def holds(self, step: Step) -> bool:
+        after = self.first is None or step.number >= self.first
+        return after and (self.last is None or step.number < self.last)
+
+    def __str__(self) -> str:
+        first = "" if self.first is None else self.first
+        return f"{first}:{'' if self.last is None else self.last}"
+
+
+@dataclass(frozen=True)
+class Window:
+    """The window of one host: `kind` is steps, devices or trace; `end_ps` is exclusive."""
+
+    host: int
+    kind: str
+    start_ps: int
+    end_ps: int
+
+    @property
+    def length_ps(self) -> int:
+        return self.end_ps - self.start_ps
+
+
+def chosen_steps(found: HostSteps, steps: StepRange | None) -> tuple[Step, ...]:
+    """The steps of a host that the range lets through."""
+    return tuple(step for step in found.steps if steps is None or steps.holds(step))
+
+
+def windows_of(
+    trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = None
+) -> dict[int, Window]:
+    """The window of each host that has one.
+
+    `auto`: steps if the host has any, else devices, else trace. `steps` narrows it to those steps. Raises
+    `UsageError` if no host has one of them, or nothing of the `kind` asked for.
+    """
+    found: dict[int, Window] = {}
+    for host in range(len(trace.hosts)):
+        window = _window(trace, host, kind, steps)
+        if window is not None:
+            found[host] = window
+    if steps is not None and not found:
+        numbers = [step.number for one in trace.steps_by_host for step in one.steps]
+        there = f"there are steps {min(numbers)} to {max(numbers)}" if numbers else "it has no steps"
+        raise UsageError(f"--steps {steps}: the trace has none of them; {there}")
+    if kind != "auto" and not found:
+        missing = {"steps": "steps", "devices": "device events"}.get(kind, "events")
+        raise UsageError(f"--window {kind}: the trace has no {missing}", hint="try --window auto")
+    return found
+
+
+def _window(trace: Trace, host: int, kind: WindowKind, steps: StepRange | None) -> Window | None:
+    chosen = chosen_steps(trace.steps_by_host[host], steps)
+    by_steps = _span(host, "steps", chosen)
+    if kind in ("auto", "steps") and (by_steps or kind == "steps" or steps is not None):
+        return by_steps
+    window = None
+    if kind in ("auto", "devices"):
+        window = _device_window(trace, host)
+    if window is None and kind in ("auto", "trace"):
+        window = _trace_window(trace, host)
+    if window is None or steps is None:
+        return window
+    if by_steps is None:
+        return None
+    start, end = max(window.start_ps, by_steps.start_ps), min(window.end_ps, by_steps.end_ps)
+    return Window(host, window.kind, start, end) if start < end else None
+
+
+def _span(host: int, kind: str, steps: tuple[Step, ...]) -> Window | None:
+    if not steps:
+        return None
+    return Window(host, kind, min(s.start_ps for s in steps), max(s.end_ps for s in steps))
+
+
+def _device_window(trace: Trace, host: int) -> Window | None:
+    columns = trace.device_columns
+    devices = [index for index, device in enumerate(trace.roster) if device.host == host]
+    rows = np.flatnonzero(np.isin(columns.device, devices))
+    if rows.size == 0:
+        return None
+    return Window(
+        host, "devices", int(columns.start_ps[rows].min()), int(columns.end_ps[rows].max())
+    )
+
+
+def _trace_window(trace: Trace, host: int) -> Window | None:
+    entry = trace.hosts[host]
+    if entry.stop_ps is not None:
+        return Window(host, "trace", entry.start_ps, entry.stop_ps)
+    columns = trace.host_columns
+    rows = np.flatnonzero(columns.host == host)
+    spans = [(columns.start_ps[rows], columns.end_ps[rows])] if rows.size else []
+    devices = _device_window(trace, host)
+    starts = [int(start.min()) for start, _ in spans] + ([devices.start_ps] if devices else [])
+    ends = [int(end.max()) for _, end in spans] + ([devices.end_ps] if devices else [])
+    return Window(host, "trace", min(starts), max(ends)) if starts else None
