@@ -1,0 +1,258 @@
+"""How far can this capture be trusted, and what is missing from it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from traceview.analyses.finding import Evidence, Finding, Severity, listed
+from traceview.trace.model import NONE, Host, Problem, Trace
+from traceview.xplane.planes import ActivityClass
+
+Quality: TypeAlias = Literal["ok", "degraded", "unusable"]
+
+UNLINKED_RATIO: Final = 0.05
+"""Share of kernels without a recorded launch from which the host side cannot be relied on."""
+
+_CAPTURE_ADVICE: Final = {
+    "duplicate-host-file": "Remove the copy; if two hosts were meant, one of them wrote the other's trace.",
+    "damaged-file": "Copy the file again, or capture again and let the profiler finish before copying.",
+}
+
+
+@dataclass(frozen=True)
+class HostCapture:
+    """One host: Unix nanoseconds of the profile, its length, and what the tracer says of itself.
+
+    `unlinked_ratio`: share of kernels and collectives whose launch is not recorded; None without any.
+    """
+
+    host: str
+    profile_start_ns: int | None
+    profile_stop_ns: int | None
+    duration_ps: int | None
+    event_count: int
+    device_event_count: int
+    dropped_event_count: int
+    unlinked_ratio: float | None
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """`quality`: ok, degraded (a number may be incomplete) or unusable (nothing can be said of devices)."""
+
+    quality: Quality
+    problems: tuple[Problem, ...]
+    hosts: tuple[HostCapture, ...]
+
+
+def compute(trace: Trace) -> Capture:
+    """What the capture holds and lacks, host by host."""
+    hosts = tuple(_host(trace, index) for index in range(len(trace.hosts)))
+    problems = [*trace.problems]
+    for index, host in enumerate(trace.hosts):
+        problems += _host_problems(trace, index, host, hosts[index])
+    return Capture(_quality(trace, problems), tuple(problems), hosts)
+
+
+def _host(trace: Trace, index: int) -> HostCapture:
+    host = trace.hosts[index]
+    columns = trace.device_columns
+    devices = [i for i, device in enumerate(trace.roster) if device.host == index]
+    mine = np.isin(columns.device, devices)
+    kernels = mine & (columns.class_ <= ActivityClass.COLLECTIVE)
+    kernel_count = int(kernels.sum())
+    unlinked = int((columns.launch[kernels] == NONE).sum())
+    return HostCapture(
+        host=host.name,
+        profile_start_ns=host.profile_start_ns,
+        profile_stop_ns=host.profile_stop_ns,
+        duration_ps=None if host.stop_ps is None else host.stop_ps - host.start_ps,
+        event_count=host.event_count,
+        device_event_count=int(mine.sum()),
+        dropped_event_count=host.dropped_event_count,
+        unlinked_ratio=unlinked / kernel_count if kernel_count else None,
+        errors=host.errors,
+        warnings=host.warnings,
+    )
+
+
+def _host_problems(
+    trace: Trace, index: int, host: Host, capture: HostCapture
+) -> list[Problem]:
+    found = []
+    devices = [d for d in trace.roster if d.host == index]
+    planes = [d for d in devices if d.kind != "replica"]
+    if not planes:
+        found.append(Problem("no-gpu-plane", "no GPU plane was recorded", host.name))
+    elif capture.device_event_count == 0:
+        text = f"{len(planes)} device planes, none with an event"
+        found.append(Problem("gpu-planes-empty", text, host.name))
+    if host.dropped_event_count:
+        text = f"the tracer dropped {host.dropped_event_count} events"
+        found.append(Problem("events-dropped", text, host.name))
+    found += [Problem("profiler-error", text, host.name) for text in host.errors]
+    if capture.unlinked_ratio is not None and capture.unlinked_ratio > UNLINKED_RATIO:
+        text = f"{capture.unlinked_ratio:.0%} of the kernels have no recorded launch"
+        found.append(Problem("unlinked-kernels", text, host.name))
+    return found + _cut_steps(trace, index, host)
+
+
+def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
+    """Work of the first step launched before the capture, and of the last one still queued at its end."""
+    columns, calls = trace.device_columns, trace.host_columns
+    devices = [i for i, d in enumerate(trace.roster) if d.host == index and d.kind == "gpu"]
+    rows = np.flatnonzero(np.isin(columns.device, devices))
+    linked = rows[columns.launch[rows] != NONE]
+    if linked.size == 0:
+        return []
+    found = []
+    early = rows[columns.launch[rows] == NONE]
+    early = early[columns.start_ps[early] < calls.start_ps[columns.launch[linked]].min()]
+    if early.size:
+        text = f"{early.size} device events were launched before the capture began"
+        found.append(Problem("cut-first-step", text, host.name))
+    with_id = calls.stat("correlation_id").row
+    with_id = with_id[calls.host[with_id] == index]
+    launches = np.unique(calls.name[columns.launch[linked]])
+    unanswered = with_id[
+        ~np.isin(with_id, columns.launch[linked]) & np.isin(calls.name[with_id], launches)
+    ]
+    last_answered = calls.start_ps[columns.launch[linked]].max()
+    late = unanswered[calls.start_ps[unanswered] > last_answered]
+    if late.size:
+        text = f"{late.size} launches at the end have no device event: their work was still queued"
+        found.append(Problem("cut-last-step", text, host.name))
+    return found
+
+
+def _quality(trace: Trace, problems: list[Problem]) -> Quality:
+    codes = {problem.code for problem in problems}
+    if trace.device_columns.count == 0:
+        return "unusable"
+    expected_missing = any(
+        problem.code == "no-gpu-plane" and _gpus_expected(trace, problem.host) for problem in problems
+    )
+    harmless = {"no-gpu-plane", "duplicate-host-file", "repeated-lines"}
+    return "degraded" if expected_missing or codes - harmless else "ok"
+
+
+def _gpus_expected(trace: Trace, host: str | None) -> bool:
+    return any((h.gpus_expected or bool(h.errors)) for h in trace.hosts if h.name == host)
+
+
+def diagnose(trace: Trace, result: Capture) -> list[Finding]:
+    """Findings about the capture itself."""
+    found = []
+    for problem in result.problems:
+        if problem.code == "no-gpu-plane":
+            found.append(_no_gpu_plane(problem, expected=_gpus_expected(trace, problem.host)))
+        elif problem.code == "gpu-planes-empty":
+            found.append(_gpu_planes_empty(problem))
+        elif problem.code in _CAPTURE_ADVICE:
+            found.append(_file_finding(problem))
+    dropped = [host for host in result.hosts if host.dropped_event_count]
+    if dropped:
+        found.append(_dropped(dropped))
+    with_errors = [host for host in result.hosts if host.errors]
+    if with_errors:
+        found.append(_profiler_error(with_errors))
+    return found
+
+
+def _finding(
+    code: str,
+    severity: Severity,
+    title: str,
+    explanation: str,
+    advice: str,
+    evidence: tuple[Evidence, ...],
+    confidence_reason: str = "recorded in the trace",
+) -> Finding:
+    return Finding(
+        code, severity, title, explanation, advice, "high", confidence_reason, evidence
+    )
+
+
+def _no_gpu_plane(problem: Problem, *, expected: bool) -> Finding:
+    where = problem.host or ""
+    if expected:
+        return _finding(
+            "no-gpu-plane",
+            "critical",
+            f"no GPU plane was recorded on {where}, though GPUs were in use",
+            "TensorFlow ran threads for GPUs or reported a profiler error, but the GPU tracer recorded "
+            "nothing. No number about a GPU can be given.",
+            "Check that CUPTI loads and may be used: the driver must not restrict profiling to "
+            "administrators, and no other profiler (nsys, DCGM) may hold CUPTI.",
+            (Evidence("device_plane_count", 0, None, where),),
+        )
+    return _finding(
+        "no-gpu-plane",
+        "info",
+        f"{where} recorded a CPU-only run: the devices below are replicas on the host",
+        "There is no GPU plane and no thread that serves a GPU.",
+        "If this job should run on GPUs, check tf.config.list_physical_devices('GPU').",
+        (Evidence("device_plane_count", 0, None, where),),
+    )
+
+
+def _gpu_planes_empty(problem: Problem) -> Finding:
+    where = problem.host or ""
+    return _finding(
+        "gpu-planes-empty",
+        "critical",
+        f"GPU planes on {where}, none with an event",
+        "The GPU tracer started and recorded nothing: either no GPU ran anything, or its events were lost.",
+        "Capture while steps run, for more than one step, and read the profiler's log for CUPTI errors.",
+        (Evidence("device_event_count", 0, None, where),),
+    )
+
+
+def _file_finding(problem: Problem) -> Finding:
+    subject = {
+        "duplicate-host-file": "one host's trace is in the run twice",
+        "damaged-file": "a trace file is damaged; what is readable was used",
+    }[problem.code]
+    return _finding(
+        problem.code,
+        "warning",
+        subject,
+        problem.text + ".",
+        _CAPTURE_ADVICE[problem.code],
+        (Evidence("file", problem.text, None, problem.host or ""),),
+        "the bytes of the files say so",
+    )
+
+
+def _dropped(hosts: list[HostCapture]) -> Finding:
+    count = sum(host.dropped_event_count for host in hosts)
+    return _finding(
+        "events-dropped",
+        "warning",
+        f"the tracer dropped {count} events",
+        f"Its buffers were full on {listed([host.host for host in hosts])}. Times and counts after that "
+        "moment are too low; steps from there on are left out of the statistics.",
+        "Capture fewer steps.",
+        tuple(
+            Evidence("dropped_event_count", host.dropped_event_count, 0, host.host) for host in hosts
+        ),
+        "the tracer's own warning",
+    )
+
+
+def _profiler_error(hosts: list[HostCapture]) -> Finding:
+    errors = [(host.host, error) for host in hosts for error in host.errors]
+    return _finding(
+        "profiler-error",
+        "warning",
+        f"the profiler reported {len(errors)} error(s)",
+        "What it could not record is missing here.",
+        "Read the message: missing privileges and a second profiler are the usual reasons.",
+        tuple(Evidence("error", error, None, host) for host, error in errors),
+        "the profiler's own message",
+    )

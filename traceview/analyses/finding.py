@@ -1,0 +1,72 @@
+"""What is a finding? One cause, what it costs, what to change, and the evidence for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Severity: TypeAlias = Literal["critical", "warning", "info"]
+Confidence: TypeAlias = Literal["high", "medium", "low"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One measured value and the threshold that it passed.
+
+    `metric`: a name of the report; `value` and `threshold` in the unit that the name ends with; `threshold`
+    None where mere presence counts. `where`: device, host, file, step or time.
+    """
+
+    metric: str
+    value: int | float | str
+    threshold: int | float | None
+    where: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A conclusion of one analysis.
+
+    `title`: one sentence with the number in it. `cost_ps_per_step`: what it costs each step, a bound where
+    the explanation says so; None if it cannot be told. `cost_ratio`: the same over the median step, or over
+    the window without steps. `devices`: keys as in `device_time`. `steps`: numbers, empty for all.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    explanation: str
+    advice: str
+    confidence: Confidence
+    confidence_reason: str
+    evidence: tuple[Evidence, ...]
+    devices: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
+    cost_ps_per_step: int | None = None
+    cost_ratio: float | None = None
+
+
+def ordered(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Most severe first, then by what they cost, then by code."""
+    return tuple(
+        sorted(
+            findings,
+            key=lambda f: (SEVERITIES.index(f.severity), -(f.cost_ratio or 0.0), f.code, f.devices),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An analysis that could not be made, and why."""
+
+    reason: str
+
+
+def listed(keys: tuple[str, ...] | list[str], most: int = 8) -> str:
+    """Names in a sentence: `a`, `a and b`, `a, b and c`; cut after `most`."""
+    shown = list(keys[:most])
+    if len(keys) > most:
+        return f"{', '.join(shown)} and {len(keys) - most} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,58 @@
+"""What part of a trace is analysed: the window of each host, the steps in it, and the clock of the step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.intervals import Int64Array
+from traceview.trace.model import Step, Trace
+from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`windows` by host index; `steps`: those of each host that lie in its window, in time order."""
+
+    windows: dict[int, Window]
+    steps: dict[int, tuple[Step, ...]]
+
+    def window_of_device(self, trace: Trace, device: int) -> Window | None:
+        return self.windows.get(trace.roster[device].host)
+
+    @property
+    def used_steps(self) -> tuple[Step, ...]:
+        """The steps that take part in statistics."""
+        return tuple(s for steps in self.steps.values() for s in steps if s.excluded is None)
+
+    @property
+    def median_step_ps(self) -> int | None:
+        """Median duration of the used steps, rounded down; None without any."""
+        durations = sorted(step.duration_ps for step in self.used_steps)
+        if not durations:
+            return None
+        middle = len(durations) // 2
+        pair = (durations[middle], durations[-middle - 1])
+        return sum(pair) // 2
+
+
+def select(trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = None) -> Selection:
+    """The windows of all hosts and the steps that lie in them; raises `UsageError` as `windows_of` does."""
+    windows = windows_of(trace, kind, steps)
+    inside = {
+        host: tuple(
+            step
+            for step in chosen_steps(trace.steps_by_host[host], steps)
+            if step.start_ps < window.end_ps and step.end_ps > window.start_ps
+        )
+        for host, window in windows.items()
+    }
+    return Selection(windows, inside)
+
+
+def rows_in(start: Int64Array, end: Int64Array, window: Window) -> Int64Array:
+    """Indices of the events that overlap a window; empty events count if they start in it."""
+    overlaps = (start < window.end_ps) & (end > window.start_ps)
+    instant = (start == end) & (start >= window.start_ps) & (start < window.end_ps)
+    return np.flatnonzero(overlaps | instant)

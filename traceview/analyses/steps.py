@@ -1,0 +1,180 @@
+"""How long was each step, and how was its time spent on each device?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.analyses.activity import DeviceActivity, Parts, one_span
+from traceview.analyses.finding import Evidence, Finding, Skipped
+from traceview.analyses.selection import Selection
+from traceview.trace.model import Step, Trace
+
+FEW_STEPS: Final = 3
+"""Fewer used steps than this say little about the typical one (METRICS: few-steps)."""
+
+_EXPLICIT_METHODS: Final = ("marker", "keras")
+
+
+@dataclass(frozen=True)
+class StepDevice(Parts):
+    """The parts of one step on one device; with `idle_ps` they sum to the step's duration."""
+
+    device: str
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One step of one host. `number` is the one that `--steps` takes, `recorded_number` the marker's own.
+
+    `used`: takes part in medians and verdicts; `excluded` says why not.
+    """
+
+    host: str
+    number: int
+    recorded_number: int | None
+    kind: str
+    start_ps: int
+    duration_ps: int
+    used: bool
+    excluded: str | None
+    devices: tuple[StepDevice, ...]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps in the window.
+
+    `method`: how they were found; `basis`: cut at the markers, or at the first device event of each where
+    the host runs ahead. `median_ps`, `iqr_ps` (rounded down) and `cv_ratio` are over the used steps, None
+    where there are too few for them.
+    """
+
+    method: str
+    basis: str
+    count: int
+    used_count: int
+    median_ps: int | None
+    iqr_ps: int | None
+    cv_ratio: float | None
+    steps: tuple[StepRow, ...]
+
+
+def compute(
+    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
+) -> Steps | Skipped:
+    """Cut the time of every device at the bounds of the steps of its host."""
+    found = [trace.steps_by_host[host] for host, steps in selection.steps.items() if steps]
+    if not found:
+        return Skipped("no steps: no marker, no stored group and no repeated function call")
+    rows = [
+        row
+        for host, steps in selection.steps.items()
+        if steps
+        for row in _rows(trace, host, steps, activities)
+    ]
+    used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
+    return Steps(
+        method=_common([one.method for one in found]),
+        basis=_common([one.basis for one in found]),
+        count=len(rows),
+        used_count=int(used.size),
+        median_ps=selection.median_step_ps,
+        iqr_ps=_quartile_range(used),
+        cv_ratio=float(used.std() / used.mean()) if used.size > 1 and used.mean() else None,
+        steps=tuple(rows),
+    )
+
+
+def _common(values: list[str]) -> str:
+    return values[0] if len(set(values)) == 1 else "mixed"
+
+
+def _quartile_range(used: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int | None:
+    if used.size < 2:
+        return None
+    lower, upper = np.percentile(used, [25, 75])
+    return int(upper - lower)
+
+
+def _rows(
+    trace: Trace, host: int, steps: tuple[Step, ...], activities: Sequence[DeviceActivity]
+) -> list[StepRow]:
+    starts = [step.start_ps for step in steps]
+    ends = [step.end_ps for step in steps]
+    devices = [
+        (trace.device_key(index), activities[index].parts(starts, ends))
+        for index, device in enumerate(trace.roster)
+        if device.host == host
+    ]
+    return [
+        StepRow(
+            host=trace.hosts[host].name,
+            number=step.number,
+            recorded_number=step.recorded_number,
+            kind=step.kind,
+            start_ps=step.start_ps,
+            duration_ps=step.duration_ps,
+            used=step.excluded is None,
+            excluded=step.excluded,
+            devices=tuple(
+                StepDevice(**vars(one_span(parts, place)), device=key) for key, parts in devices
+            ),
+        )
+        for place, step in enumerate(steps)
+    ]
+
+
+def diagnose(result: Steps | Skipped, selection: Selection) -> list[Finding]:
+    """Captures that hold too few steps, or none that was marked."""
+    del selection
+    if isinstance(result, Skipped):
+        return [_no_marker("none", 0)]
+    found = []
+    if result.used_count < FEW_STEPS:
+        found.append(_few(result))
+    if result.method not in _EXPLICIT_METHODS:
+        found.append(_no_marker(result.method, result.count))
+    return found
+
+
+def _few(result: Steps) -> Finding:
+    left_out = result.count - result.used_count
+    return Finding(
+        code="few-steps",
+        severity="info",
+        title=f"only {result.used_count} step(s) to judge by",
+        explanation=(
+            f"The window holds {result.count} step(s), of which {left_out} were left out of the statistics. "
+            "A typical step cannot be told from so few."
+        ),
+        advice="Capture at least five steps after the warm-up.",
+        confidence="high",
+        confidence_reason="counted",
+        evidence=(Evidence("used_count", result.used_count, FEW_STEPS, "steps"),),
+    )
+
+
+def _no_marker(method: str, count: int) -> Finding:
+    if method == "none":
+        title = "no steps could be found"
+        explanation = "There is no step marker and nothing that repeats once per step; no number is per step."
+    else:
+        title = f"{count} step(s) found by {method}, without an explicit marker"
+        explanation = "Step bounds were inferred, so step times may include or miss work at their edges."
+    return Finding(
+        code="no-step-marker",
+        severity="info",
+        title=title,
+        explanation=explanation,
+        advice=(
+            "Mark the steps: with tf.profiler.experimental.Trace('train', step_num=step, _r=1): "
+            "around next(iterator) and the call of the training step."
+        ),
+        confidence="high",
+        confidence_reason="no such event is recorded",
+        evidence=(Evidence("method", method, None, "steps"),),
+    )

@@ -1,0 +1,65 @@
+"""What was each device doing when? The window in equal slices, for a strip of characters or pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.analyses.activity import DeviceActivity
+from traceview.analyses.finding import Skipped
+from traceview.analyses.selection import Selection
+from traceview.trace.model import Trace
+
+SLICES: Final = 240
+"""Slices of a timeline: divides evenly into the widths of terminals from 20 characters on."""
+
+
+@dataclass(frozen=True)
+class DeviceTimeline:
+    """One device: picoseconds per slice, exclusive as in `device_time`; `copy_ps` is all copies and fills."""
+
+    device: str
+    start_ps: int
+    end_ps: int
+    compute_ps: tuple[int, ...]
+    collective_ps: tuple[int, ...]
+    copy_ps: tuple[int, ...]
+    idle_ps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """`slice_count` slices per device; slice i runs from start + (end - start) * i // slice_count."""
+
+    slice_count: int
+    devices: tuple[DeviceTimeline, ...]
+
+
+def compute(
+    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
+) -> Timeline | Skipped:
+    """Slice the window of every device."""
+    devices = []
+    for index, activity in enumerate(activities):
+        window = selection.window_of_device(trace, index)
+        if window is None:
+            continue
+        # In Python integers: the product may exceed 63 bits.
+        edges = [window.start_ps + window.length_ps * i // SLICES for i in range(SLICES + 1)]
+        bounds = np.array(edges, dtype=np.int64)
+        parts = activity.parts(bounds[:-1], bounds[1:])
+        devices.append(
+            DeviceTimeline(
+                trace.device_key(index),
+                window.start_ps,
+                window.end_ps,
+                compute_ps=tuple(parts[0].tolist()),
+                collective_ps=tuple(parts[1].tolist()),
+                copy_ps=tuple(parts[2:6].sum(axis=0).tolist()),
+                idle_ps=tuple(parts[6].tolist()),
+            )
+        )
+    return Timeline(SLICES, tuple(devices)) if devices else Skipped("no devices")

@@ -1,0 +1,1 @@
+"""The report: everything that is said about a trace, as plain data."""

@@ -1,0 +1,125 @@
+"""How does a trace become a report? Every analysis is asked once, in report order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final, TypeVar
+
+from traceview import __version__
+from traceview.analyses import capture, device_time, ops, timeline
+from traceview.analyses import steps as step_times
+from traceview.analyses.activity import activities
+from traceview.analyses.catalogue import FINDINGS
+from traceview.analyses.finding import Finding, Skipped, ordered
+from traceview.analyses.selection import Selection, select
+from traceview.errors import UsageError
+from traceview.report.model import (
+    SCHEMA_VERSION,
+    Report,
+    ReportFile,
+    ReportWindow,
+    Results,
+    Source,
+)
+from traceview.report.verdict import verdict_of
+from traceview.trace.load import load
+from traceview.trace.model import Trace
+from traceview.trace.windows import StepRange, WindowKind
+
+TOP_OPS: Final = 10
+"""Rows of the op table per device in a report, unless asked otherwise."""
+
+_Result = TypeVar("_Result")
+
+
+def analyze(
+    trace: Trace | str | Path,
+    *,
+    window: WindowKind = "auto",
+    steps: StepRange | slice | None = None,
+    top: int | None = TOP_OPS,
+    select_codes: Collection[str] | None = None,
+    ignore_codes: Collection[str] = (),
+) -> Report:
+    """Answer, for every device: how busy was it, with what, and what is wrong?
+
+    `trace`: a loaded trace, or a path for `load`. `window`: the span that numbers speak of. `steps`: only
+    these, by number, half-open. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
+    choose findings by code.
+
+    Raises what `load` raises, and `UsageError` for steps that are not there or codes that do not exist.
+    """
+    loaded = trace if isinstance(trace, Trace) else load(trace)
+    if isinstance(steps, slice):
+        steps = StepRange(steps.start, steps.stop)
+    check_codes([*(select_codes or ()), *ignore_codes])
+    selection = select(loaded, window, steps)
+    unions = tuple(activities(loaded))
+    skipped: dict[str, str] = {}
+
+    def kept(name: str, result: _Result | Skipped) -> _Result | None:
+        if isinstance(result, Skipped):
+            skipped[name] = result.reason
+            return None
+        return result
+
+    of_capture = capture.compute(loaded)
+    of_devices = device_time.compute(loaded, selection, unions)
+    of_steps = step_times.compute(loaded, selection, unions)
+    results = Results(
+        device_time=of_devices,
+        steps=kept("steps", of_steps),
+        timeline=kept("timeline", timeline.compute(loaded, selection, unions)),
+        ops=kept("ops", ops.compute(loaded, selection, top)),
+    )
+    findings = ordered(
+        [
+            finding
+            for finding in (
+                *capture.diagnose(loaded, of_capture),
+                *device_time.diagnose(of_devices, selection),
+                *step_times.diagnose(of_steps, selection),
+            )
+            if _is_chosen(finding, select_codes, ignore_codes)
+        ]
+    )
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        traceview_version=__version__,
+        source=_source(loaded),
+        capture=of_capture,
+        windows=_windows(loaded, selection),
+        verdict=verdict_of(loaded, of_capture, of_devices, results.steps),
+        results=results,
+        skipped=skipped,
+        findings=findings,
+    )
+
+
+def check_codes(codes: Collection[str]) -> None:
+    """Raise `UsageError` for a finding code that does not exist."""
+    for code in codes:
+        if code not in FINDINGS:
+            raise UsageError(f"no finding is called {code!r}", hint="traceview explain lists them")
+
+
+def _is_chosen(
+    finding: Finding, select_codes: Collection[str] | None, ignore_codes: Collection[str]
+) -> bool:
+    return finding.code not in ignore_codes and (not select_codes or finding.code in select_codes)
+
+
+def _source(trace: Trace) -> Source:
+    files = tuple(
+        ReportFile(f.name, f.host, f.bytes, f.sha256, f.event_count, f.duplicate_of)
+        for f in trace.files
+    )
+    return Source(str(trace.logdir), trace.run, trace.other_runs, files)
+
+
+def _windows(trace: Trace, selection: Selection) -> tuple[ReportWindow, ...]:
+    return tuple(
+        ReportWindow(trace.hosts[host].name, window.kind, window.start_ps, window.end_ps)
+        for host, window in selection.windows.items()
+    )
