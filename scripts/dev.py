@@ -1,0 +1,385 @@
+"""Set up, try, test and check traceview with nothing but Python 3.10 or newer.
+
+    python3 scripts/dev.py demo             what traceview says about a recorded profile
+    python3 scripts/dev.py test [-- ARGS]   the tests, without TensorFlow; ARGS go to pytest
+    python3 scripts/dev.py lint             ruff and mypy
+    python3 scripts/dev.py check [-- ARGS]  all that CI runs; ARGS go to the pytest of its last stage
+    python3 scripts/dev.py bench [-- ARGS]  scripts/bench.py
+    python3 scripts/dev.py wheel            source distribution and wheel in dist/
+
+Environments are made on first use in .venv (and .venv-tensorflow), and made anew when what they were made from
+has changed. This file parses on older Pythons, so that they can say what is missing.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+if sys.version_info < (3, 10):
+    sys.exit(
+        "traceview needs Python 3.10 or newer; this is Python {}.{} ({}).".format(
+            *sys.version_info[:2], sys.executable
+        )
+    )
+
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURE = ROOT / "fixtures" / "custom-loop-2"
+EXTENSION_DIR = ROOT / "traceview" / "xplane"
+# An install is made from these; everything else is picked up by the editable install as it changes.
+INSTALL_INPUTS = (ROOT / "pyproject.toml", ROOT / "setup.py", EXTENSION_DIR / "decode.pyx")
+BUILT_EXTENSION = EXTENSION_DIR / f"decode{sysconfig.get_config_var('EXT_SUFFIX')}"
+TENSORFLOW_PYTHONS = ((3, 10), (3, 13))  # TensorFlow 2.21 has wheels for these, oldest and newest
+PYTEST_NOTHING_COLLECTED = 5
+
+
+class StageError(Exception):
+    """A stage could not be done; says why, and with which code to exit."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Name a stage on stderr as it starts, and say how it ended and in how many seconds."""
+    say(f"[dev] {name} …")
+    started = time.perf_counter()
+    outcome = "failed"
+    try:
+        yield
+        outcome = "done"
+    finally:
+        say(f"[dev] {name}: {outcome} in {time.perf_counter() - started:.1f} s")
+
+
+def run(
+    command: Sequence[str | Path], *, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> None:
+    """Run a command on our own output streams; a failure raises with the command's exit code."""
+    code = exit_code(command, cwd=cwd, env=env)
+    if code:
+        raise StageError(f"`{' '.join(map(str, command))}` ended with exit code {code}", code)
+
+
+def exit_code(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    output: int | None = None,
+) -> int:
+    """The exit code of a command; `output` says where its output goes, by default where ours does."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        check=False,
+    )
+    # Ended by a signal: the code that a shell gives.
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+def output_of(command: Sequence[str | Path], *, cwd: Path) -> str:
+    """What a command writes to stdout."""
+    done = subprocess.run(
+        command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        raise StageError(f"`{' '.join(map(str, command))}` ended with exit code {done.returncode}")
+    return done.stdout.decode()
+
+
+class Environment:
+    """A virtual environment with traceview in it, editable, and the tools of some dependency groups.
+
+    A stamp inside says what it was made from: the interpreter, the files of the install, the groups.
+    Ready means that the stamp fits, which costs no process to see.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stamp_path = path / "traceview-stamp.json"
+
+    def program(self, name: str) -> Path:
+        if os.name == "nt":
+            return self.path / "Scripts" / f"{name}.exe"
+        return self.path / "bin" / name
+
+    @property
+    def python(self) -> Path:
+        return self.program("python")
+
+    def create(self) -> None:
+        """Make the bare environment, replacing what is there."""
+        for module in ("venv", "ensurepip"):
+            if importlib.util.find_spec(module) is None:
+                raise StageError(
+                    f"This Python ({sys.executable}) lacks the module {module}, which makes environments."
+                    " On Debian and Ubuntu: apt install python{}.{}-venv."
+                    " Otherwise start this file with another Python.".format(*sys.version_info[:2]),
+                    2,
+                )
+        # The interpreter itself, not that of an environment we may run in and are about to replace.
+        run([Path(sys.executable).resolve(), "-m", "venv", "--clear", self.path])
+
+    def install(self, *arguments: str | Path, **where: Any) -> None:
+        """Run `pip install`, which is silent unless it fails."""
+        run([self.python, "-m", "pip", "install", "-qq", *arguments], **where)
+
+    def ready(self, *groups: str) -> None:
+        """Make or mend the environment, unless its stamp says that it holds what is wanted."""
+        stamp = self._stamp()
+        interpreter = f"{sys.version} {Path(sys.base_prefix).resolve()} {self.path}"
+        install = hashlib.sha256(b"\0".join(map(_content, INSTALL_INPUTS))).hexdigest()
+        exists = stamp.get("interpreter") == interpreter
+        installed = exists and stamp["install"] == install
+        held = set(stamp["groups"]) if exists else set()
+        if installed and held.issuperset(groups):
+            return
+        with stage(f"environment {self.path.name}"):
+            if not exists:
+                self.create()
+            self.stamp_path.unlink(missing_ok=True)
+            held |= set(groups)
+            wanted: list[str | Path] = [f"--group={group}" for group in sorted(held)]
+            if not installed:
+                BUILT_EXTENSION.unlink(missing_ok=True)  # would outlive a build without a compiler
+                wanted += ["--editable", "."]
+            if held:
+                self.install("pip>=25.1")  # for groups; Python 3.10 to 3.13 bring an older one
+            self.install(*wanted)
+            stamp = {"interpreter": interpreter, "install": install, "groups": sorted(held)}
+            self.stamp_path.write_text(json.dumps(stamp), encoding="utf-8")
+
+    def _stamp(self) -> dict[str, Any]:
+        try:
+            stamp: dict[str, Any] = json.loads(self.stamp_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return stamp if self.python.exists() else {}
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+MAIN = Environment(ROOT / ".venv")
+WITH_TENSORFLOW = Environment(ROOT / ".venv-tensorflow")
+
+
+def demo(_: list[str]) -> None:
+    MAIN.ready()
+    run([MAIN.program("traceview"), "analyze", FIXTURE])
+
+
+def test(arguments: list[str]) -> None:
+    MAIN.ready("test")
+    run([MAIN.python, "-m", "pytest", *arguments])
+
+
+def lint(_: list[str]) -> None:
+    MAIN.ready("test", "lint")
+    run([MAIN.program("ruff"), "format", "--check", "."])
+    run([MAIN.program("ruff"), "check", "."])
+    run([MAIN.python, "-m", "mypy"])
+
+
+def bench(arguments: list[str]) -> None:
+    MAIN.ready()
+    run([MAIN.python, "-m", "scripts.bench", *arguments])
+
+
+def wheel(_: list[str]) -> None:
+    build_distributions(ROOT / "dist")
+    for path in sorted((ROOT / "dist").iterdir()):
+        print(path.relative_to(ROOT))
+
+
+def check(arguments: list[str]) -> None:
+    """Every stage runs, whatever became of those before it; the tests come last, and so does their summary."""
+    stages: list[tuple[str, Callable[[], None]]] = [
+        ("lint", lambda: lint([])),
+        ("wheel", check_wheels),
+        ("tests with TensorFlow", test_with_tensorflow),
+        ("tests of the dependencies", lambda: test(["-m", "network"])),
+        ("tests", lambda: test(arguments)),
+    ]
+    MAIN.ready("lint", "package", "test")
+    failures: list[tuple[str, StageError]] = []
+    for name, action in stages:
+        try:
+            with stage(name):
+                action()
+        except StageError as error:
+            say(f"[dev] {name}: {error}")
+            failures.append((name, error))
+    if failures:
+        names = ", ".join(name for name, _ in failures)
+        raise StageError(
+            f"{len(failures)} of {len(stages)} stages failed: {names}", failures[0][1].code
+        )
+
+
+def test_with_tensorflow() -> None:
+    MAIN.ready("test")
+    collection = [MAIN.python, "-m", "pytest", "-q", "--collect-only", "-m", "tensorflow"]
+    if exit_code(collection, output=subprocess.DEVNULL) == PYTEST_NOTHING_COLLECTED:
+        say("[dev] no test is marked tensorflow: no environment with TensorFlow is made")
+        return
+    oldest, newest = TENSORFLOW_PYTHONS
+    if not oldest <= sys.version_info[:2] <= newest:
+        raise StageError(
+            "TensorFlow 2.21 has wheels for Python {}.{} to {}.{}: start this file with one of them"
+            .format(*oldest, *newest)
+        )
+    WITH_TENSORFLOW.ready("test-tensorflow")
+    run([WITH_TENSORFLOW.python, "-m", "pytest", "-m", "tensorflow"])
+
+
+def build_distributions(folder: Path) -> None:
+    """Build the source distribution, and the wheel from it, which shows that the former is complete."""
+    MAIN.ready("package")
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [MAIN.python, "-m", "build", "--outdir", folder, ROOT]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if done.returncode:
+        say(done.stdout.decode(errors="replace"))
+        raise StageError("the distributions could not be built", done.returncode)
+
+
+def check_wheels() -> None:
+    """Use traceview from its wheel, outside the checkout; then from a build that found no compiler."""
+    with tempfile.TemporaryDirectory(prefix="traceview-") as name:
+        folder = Path(name).resolve()
+        with stage("wheel: build"):
+            build_distributions(folder / "dist")
+        (wheel_path,) = folder.glob("dist/*.whl")
+        (sdist_path,) = folder.glob("dist/*.tar.gz")
+        check_contents(wheel_path)
+        shutil.copytree(FIXTURE, folder / "logdir")
+        damaged = folder / "damaged" / "plugins" / "profile" / "run" / "host.xplane.pb"
+        damaged.parent.mkdir(parents=True)
+        damaged.write_bytes(b"\xff" * 64)
+        environment = Environment(folder / "venv")
+        with stage("wheel: install and use"):
+            environment.create()
+            environment.install(wheel_path, cwd=folder)
+            compiled = report_of_installed(environment, folder, compiled=True)
+        with stage("wheel: without a compiler"):
+            no_compiler = {"CC": str(shutil.which("false"))}
+            environment.install(
+                "--force-reinstall", "--no-deps", sdist_path, cwd=folder, env=no_compiler
+            )
+            pure = report_of_installed(environment, folder, compiled=False)
+        if compiled != pure:
+            raise StageError("the compiled and the reference decoder lead to different reports")
+
+
+def check_contents(wheel_path: Path) -> None:
+    """The wheel has what the package needs at run time, and nothing of the build."""
+    names = set(zipfile.ZipFile(wheel_path).namelist())
+    missing = {"traceview/py.typed", "traceview/report/schema.json"} - names
+    stray = {name for name in names if name.endswith((".pyx", ".c")) or "/build/" in name}
+    stray |= {name for name in names if name.startswith(("tests/", "scripts/"))}
+    if missing or stray:
+        raise StageError(f"the wheel lacks {sorted(missing)} and should not have {sorted(stray)}")
+
+
+LOOK_AROUND = """
+import importlib.util, json, sys, traceview
+print(json.dumps({
+    "compiled": importlib.util.find_spec("traceview.xplane.decode") is not None,
+    "path": traceview.__file__,
+    "heavy": sorted({"pandas", "tensorflow"} & set(sys.modules)),
+}))
+"""
+
+
+def report_of_installed(environment: Environment, folder: Path, *, compiled: bool) -> Any:
+    """The JSON report of the installed traceview, which is looked at from several sides on the way."""
+    seen = json.loads(output_of([environment.python, "-c", LOOK_AROUND], cwd=folder))
+    if seen["compiled"] is not compiled:
+        raise StageError(
+            "the decoder was not compiled: a C compiler and Python's headers are needed here"
+            if compiled
+            else "the decoder was compiled, with a compiler that always fails"
+        )
+    if not Path(seen["path"]).resolve().is_relative_to(environment.path):
+        raise StageError(f"traceview was imported from {seen['path']}, not from the wheel")
+    if seen["heavy"]:
+        raise StageError(f"`import traceview` imports {', '.join(seen['heavy'])}")
+    program = environment.program("traceview")
+    for arguments, wanted in (
+        (["--version"], 0),
+        (["analyze", "logdir"], 0),
+        (["analyze"], 2),
+        (["analyze", "no-such-logdir"], 3),
+        (["analyze", "damaged"], 4),
+    ):
+        code = exit_code([program, *arguments], cwd=folder, output=subprocess.DEVNULL)
+        if code != wanted:
+            raise StageError(f"`traceview {' '.join(arguments)}` ends with {code}, not {wanted}")
+    return json.loads(output_of([program, "analyze", "--format", "json", "logdir"], cwd=folder))
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "demo": demo,
+    "test": test,
+    "lint": lint,
+    "check": check,
+    "bench": bench,
+    "wheel": wheel,
+}
+TAKE_ARGUMENTS = ("bench", "check", "test")
+
+
+def main(arguments: list[str]) -> int:
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="dev.py COMMAND [-- ARGS]",
+    )
+    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS)
+    command: str = parser.parse_args(arguments[:split]).command
+    passed_on = arguments[split + 1 :]
+    if passed_on and command not in TAKE_ARGUMENTS:
+        parser.error(f"{command} takes no arguments after --")
+    started = time.perf_counter()
+    try:
+        COMMANDS[command](passed_on)
+    except StageError as error:
+        say(f"[dev] {command}: {error}")
+        return error.code
+    except KeyboardInterrupt:
+        say(f"[dev] {command}: interrupted")
+        return 130
+    say(f"[dev] {command}: done in {time.perf_counter() - started:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

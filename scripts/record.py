@@ -1,0 +1,452 @@
+"""Record the small real traces in ``fixtures/``.
+
+    python scripts/record.py [NAME …]      names: see FIXTURES; without one, all of them
+
+Needs an environment with TensorFlow (``tensorflow-cpu`` will do), and TensorBoard for the Keras ones; no GPU.
+Each fixture is recorded in a process of its own, because TensorFlow's devices can be configured
+only once. Afterwards ``fixtures/README.md`` is written anew from all fixtures, by counting in the files.
+
+What is not as TensorFlow wrote it: the file name and ``hostnames`` say ``host-a``, and the log directory
+in ``profile_options`` says ``logdir``. Every other plane keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+FIXTURES_DIR = ROOT / "fixtures"
+HOST = "host-a"
+WARM_UP_STEPS = 3
+FEATURES = 8
+BATCH_PER_REPLICA = 4
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """One recording: how many logical CPU devices, which kind of loop, how many recorded steps."""
+
+    kind: str  # "loop" or "fit"
+    devices: int
+    optimizer: str
+    markers: bool
+    steps: int
+    what: str
+
+
+FIXTURES = {
+    "custom-loop-2": Fixture(
+        "loop", 2, "SGD", True, 6, "custom loop, `strategy.run` in a `tf.function`, `train` markers"
+    ),
+    "custom-loop-4": Fixture("loop", 4, "SGD", True, 6, "the same on four devices"),
+    "keras-fit-2": Fixture(
+        "fit", 2, "Adam", False, 6, "Keras `fit`, profiled by its TensorBoard callback"
+    ),
+    "keras-fit-4": Fixture("fit", 4, "Adam", False, 4, "the same on four devices"),
+    "no-markers-2": Fixture("loop", 2, "Adam", False, 6, "custom loop without any marker"),
+    "no-markers-4": Fixture("loop", 4, "Adam", False, 4, "the same on four devices"),
+    "plain-1": Fixture("loop", 1, "SGD", True, 6, "one device, no strategy, `train` markers"),
+}
+
+
+# --- recording (in a process of its own) ------------------------------------------------------
+
+
+def _dataset(tf: Any, batch: int) -> Any:
+    features = tf.random.stateless_normal([256, FEATURES], seed=[1, 2])
+    labels = tf.reduce_sum(features, axis=1, keepdims=True)
+    dataset = tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
+    dataset = dataset.batch(
+        batch, drop_remainder=True
+    )  # first: one tf.data call per batch, not per row
+    return dataset.map(lambda x, y: (x * 2.0, y), num_parallel_calls=2).prefetch(2)
+
+
+def _model(tf: Any) -> Any:
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Input((FEATURES,)),
+            tf.keras.layers.Dense(16, activation="relu", name="hidden"),
+            tf.keras.layers.Dense(1, name="out"),
+        ]
+    )
+
+
+def _optimizer(tf: Any, fixture: Fixture) -> Any:
+    optimizers = {"SGD": tf.keras.optimizers.SGD, "Adam": tf.keras.optimizers.Adam}
+    return optimizers[fixture.optimizer](learning_rate=0.01)
+
+
+def _strategy(tf: Any, fixture: Fixture) -> Any:
+    return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(fixture.devices)])
+
+
+def _loop(tf: Any, fixture: Fixture) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """The two halves of a step: get a batch, train on it."""
+    dataset = _dataset(tf, BATCH_PER_REPLICA * fixture.devices)
+    strategy = _strategy(tf, fixture) if fixture.devices > 1 else tf.distribute.get_strategy()
+    with strategy.scope():
+        model = _model(tf)
+        optimizer = _optimizer(tf, fixture)
+        optimizer.build(model.trainable_variables)
+
+    def replica_step(features: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(features, training=True) - labels))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    if fixture.devices == 1:
+        iterator = iter(dataset)
+        train_step = tf.function(replica_step)
+        return lambda: next(iterator), lambda batch: train_step(*batch)
+
+    def distributed_step(features: Any, labels: Any) -> Any:
+        losses = strategy.run(replica_step, args=(features, labels))
+        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
+
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    train_step = tf.function(distributed_step)
+    return lambda: next(iterator), lambda batch: train_step(*batch)
+
+
+def _record_loop(tf: Any, fixture: Fixture, logdir: str) -> None:
+    get_batch, train = _loop(tf, fixture)
+    for _ in range(WARM_UP_STEPS):
+        train(get_batch())
+    tf.profiler.experimental.start(logdir)
+    for number in range(WARM_UP_STEPS, WARM_UP_STEPS + fixture.steps):
+        if fixture.markers:
+            with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
+                train(get_batch())
+        else:
+            train(get_batch())
+    tf.profiler.experimental.stop()
+
+
+def _record_fit(tf: Any, fixture: Fixture, logdir: str) -> None:
+    with _strategy(tf, fixture).scope():
+        model = _model(tf)
+        model.compile(optimizer=_optimizer(tf, fixture), loss="mse")
+    first = WARM_UP_STEPS + 1  # the callback counts batches from 1
+    callback = tf.keras.callbacks.TensorBoard(
+        logdir, write_graph=False, profile_batch=(first, first + fixture.steps - 1)
+    )
+    model.fit(
+        _dataset(tf, BATCH_PER_REPLICA * fixture.devices),
+        steps_per_epoch=WARM_UP_STEPS + fixture.steps + 2,
+        epochs=1,
+        verbose=0,
+        callbacks=[callback],
+    )
+
+
+def _record_here(name: str, logdir: str) -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    import tensorflow as tf
+
+    fixture = FIXTURES[name]
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(fixture.devices)]
+    )
+    tf.random.set_seed(7)
+    (_record_loop if fixture.kind == "loop" else _record_fit)(tf, fixture, logdir)
+    versions = {
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "tensorflow": tf.__version__,
+        "keras": tf.keras.__version__,
+    }
+    Path(logdir, "versions.json").write_text(json.dumps(versions), encoding="utf-8")
+
+
+# --- making a recording neutral ---------------------------------------------------------------
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def _encode_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """(field number, wire type, payload, the field's own bytes) of one message, in file order."""
+    at = 0
+    while at < len(data):
+        begin = at
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        if wire == 2:
+            length, at = _varint(data, at)
+        elif wire == 0:
+            length = _varint(data, at)[1] - at
+        elif wire in (1, 5):
+            length = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"wire type {wire}")
+        yield tag >> 3, wire, data[at : at + length], data[begin : at + length]
+        at += length
+
+
+def _bytes_field(number: int, payload: bytes) -> bytes:
+    return _encode_varint(number << 3 | 2) + _encode_varint(len(payload)) + payload
+
+
+def neutral(data: bytes) -> bytes:
+    """The XSpace without the recording machine's host name and log directory; all else byte for byte."""
+    from scripts.xspace import XPlane
+
+    out = bytearray()
+    for number, _, payload, raw in _fields(data):
+        if number == 4:
+            out += _bytes_field(4, HOST.encode())
+            continue
+        if number == 1:
+            plane = XPlane.FromString(payload)
+            if plane.name == b"Task Environment":
+                names = {key: bytes(value.name) for key, value in plane.stat_metadata.items()}
+                for stat in plane.stats:
+                    if names.get(stat.metadata_id) == b"profile_options":
+                        stat.bytes_value = b"".join(
+                            _bytes_field(10, b"logdir") if field == 10 else kept
+                            for field, _, _, kept in _fields(stat.bytes_value)
+                        )
+                raw = _bytes_field(1, plane.SerializeToString(deterministic=True))
+        out += raw
+    return bytes(out)
+
+
+def record(name: str) -> None:
+    """Replace one fixture by a new recording."""
+    target = FIXTURES_DIR / name
+    with tempfile.TemporaryDirectory() as logdir:
+        subprocess.run([sys.executable, __file__, "--here", name, logdir], check=True)
+        (recorded,) = Path(logdir).rglob("*.xplane.pb")
+        run = recorded.parent.name
+        data = neutral(recorded.read_bytes())
+        for leak in (recorded.name.removesuffix(".xplane.pb"), logdir, str(ROOT), str(Path.home())):
+            if len(leak) > 3 and leak.encode() in data:
+                raise SystemExit(f"{name}: the recording still holds {leak!r}")
+        shutil.rmtree(target, ignore_errors=True)
+        folder = target / "plugins" / "profile" / run
+        folder.mkdir(parents=True)
+        (folder / f"{HOST}.xplane.pb").write_bytes(data)
+        shutil.copy(Path(logdir, "versions.json"), target / "versions.json")
+    print(f"{name}: {len(data)} bytes")
+
+
+# --- what is in a recording, by brute force ---------------------------------------------------
+
+
+def _stat_value(stat: Any, names: dict[int, str]) -> Any:
+    kind = stat.WhichOneof("value")
+    if kind == "ref_value":
+        return names.get(stat.ref_value, "")
+    value = getattr(stat, kind) if kind else None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _events(data: bytes) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(thread name without its number, event name, stats) of every event in the file."""
+    from scripts.xspace import XSpace
+
+    for plane in XSpace.FromString(data).planes:
+        stat_names = {key: value.name.decode() for key, value in plane.stat_metadata.items()}
+        event_names = {key: value.name.decode() for key, value in plane.event_metadata.items()}
+        for line in plane.lines:
+            thread = line.name.decode().partition("/")[0]
+            for event in line.events:
+                stats = {
+                    stat_names[stat.metadata_id]: _stat_value(stat, stat_names)
+                    for stat in event.stats
+                }
+                yield thread, event_names[event.metadata_id], stats
+
+
+def _numbers(numbers: list[int]) -> str:
+    return " ".join(str(number) for number in sorted(numbers)) or "none"
+
+
+def facts(data: bytes) -> dict[str, str | int]:
+    """Plain counts over all events of the file, in the order of the README's table."""
+    from scripts.xspace import XSpace
+
+    markers: dict[str, list[int]] = {"train": [], "Profiled batch": []}
+    calls: list[str] = []
+    keys: set[tuple[int, int]] = set()
+    count: Counter[str] = Counter()
+    for thread, name, stats in _events(data):
+        count["events"] += 1
+        op_type = name.rpartition(":")[2] if "::" not in name and ":" in name else ""
+        if name in markers:
+            markers[name].append(stats["step_num"])
+        if "tf_function_call" in stats:
+            calls.append(stats["tf_function_call"])
+        if name == "FunctionRun":
+            count["roots"] += stats.get("_r") == 1
+            count["step roots"] += stats.get("_r") == 1 and thread == "python"
+        if name == "IteratorGetNextOp::DoCompute":
+            count["next"] += 1
+            count["next on python"] += thread == "python"
+        if op_type == "CollectiveReduceV2":
+            count["collectives"] += 1
+            keys.add((stats["group_key"], stats["instance_key"]))
+        if op_type and " " not in name and thread == "tf_Compute":
+            count["ops"] += 1
+            count["replica_1 ops"] += "/replica_1/" in f"/{name}"
+    lines = sum(len(plane.lines) for plane in XSpace.FromString(data).planes)
+    return {
+        "events": count["events"],
+        "threads": lines,
+        "`train` markers": _numbers(markers["train"]),
+        "`Profiled batch`": _numbers(markers["Profiled batch"]),
+        "step calls": len(calls),
+        "of them tracing": sum(call.startswith("traced") for call in calls),
+        "root `FunctionRun`": count["roots"],
+        "of them on `python`": count["step roots"],
+        "`IteratorGetNextOp::DoCompute`": count["next"],
+        "of it on `python`": count["next on python"],
+        "`CollectiveReduceV2` ops": count["collectives"],
+        "their (group, instance) keys": len(keys),
+        "ops on `tf_Compute`": count["ops"],
+        "of them `replica_1`": count["replica_1 ops"],
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    head = list(rows[0])
+    body = ["| " + " | ".join(str(row[key]) for key in head) + " |" for row in rows]
+    return "\n".join(["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *body])
+
+
+def write_readme() -> None:
+    """Count in all fixtures and write the README from it."""
+    files, counts, threads = [], [], []
+    for name, fixture in FIXTURES.items():
+        (path,) = (FIXTURES_DIR / name).rglob("*.xplane.pb")
+        data = path.read_bytes()
+        versions = json.loads((FIXTURES_DIR / name / "versions.json").read_text("utf-8"))
+        files.append(
+            {
+                "fixture": name,
+                "what": f"{fixture.what}; {fixture.optimizer}, {fixture.steps} steps",
+                "path": path.relative_to(FIXTURES_DIR).as_posix(),
+                "bytes": len(data),
+                "sha256": hashlib.sha256(data).hexdigest(),
+                **versions,
+            }
+        )
+        counts.append({"fixture": name, **facts(data)})
+        kinds = Counter(thread for thread, _ in _thread_lines(data))
+        threads.append(
+            {
+                "fixture": name,
+                "thread names": ", ".join(f"{kind} × {n}" for kind, n in sorted(kinds.items())),
+            }
+        )
+    (FIXTURES_DIR / "README.md").write_text(
+        _README.format(files=_table(files), counts=_table(counts), threads=_table(threads)),
+        encoding="utf-8",
+    )
+
+
+def _thread_lines(data: bytes) -> Iterator[tuple[str, int]]:
+    from scripts.xspace import XSpace
+
+    for plane in XSpace.FromString(data).planes:
+        for line in plane.lines:
+            yield line.name.decode().partition("/")[0], line.id
+
+
+_README = """\
+# Recorded traces
+
+Small real TensorFlow profiles of training on **logical CPU devices**: they have host threads and no device
+plane. This page is written by the script that records them:
+
+    python scripts/record.py [NAME …]     # needs tensorflow (CPU), and tensorboard for the Keras ones
+
+Re-recording replaces a fixture: another run folder, other times, other ids; the numbers below are then
+counted anew. `tests/test_fixtures.py` reads these tables.
+
+Only this was changed after the recording: the file name and `hostnames` say `host-a`, and the log directory
+in `profile_options` says `logdir`. Every other plane has the bytes that TensorFlow wrote.
+
+The model is two dense layers (8 → 16 → 1) on 4 rows per device; variables: two kernels, two biases. The step
+function was traced and run three times before the profile (so `train` and `Profiled batch` start at 3), and
+batches come from `repeat → batch → map → prefetch`.
+
+## Files
+
+{files}
+
+## What is in them
+
+Counted over all events of each file with `scripts/xspace.py`, nothing derived. *Step calls* are the events
+with a stat `tf_function_call`. An *op* is an event named `<name>:<Type>`.
+
+{counts}
+
+How to read it, per step and with *n* devices:
+
+- *n* root `FunctionRun` on `python`, one per device (component function); the other roots are tf.data's.
+- *n* `IteratorGetNextOp::DoCompute`: on `python` in a custom loop, on `tf_data_iterator_get_next` in `fit`,
+  where the iterator is inside the step function.
+- *n* `CollectiveReduceV2` with one common `instance_key`: the four gradients are packed into one all-reduce.
+  `plain-1` has neither a collective nor a `replica_` name.
+
+## Threads
+
+{threads}
+"""
+
+
+def main() -> None:
+    """Record what was asked for, then write the README anew."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIXTURES))
+    parser.add_argument("--readme", action="store_true", help="only write fixtures/README.md anew")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        _record_here(*options.names)
+        return
+    unknown = set(options.names) - set(FIXTURES)
+    if unknown:
+        parser.error(f"unknown fixture: {', '.join(sorted(unknown))}")
+    for name in options.names or ([] if options.readme else FIXTURES):
+        record(name)
+    write_readme()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,405 @@
+"""Which GPUs were used, how evenly, and for what? Runs that differ in what the devices did."""
+
+from __future__ import annotations
+
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, U64, CudaTrace, Line, Ref, Stats
+from scripts.scenarios.model import (
+    ORIGIN_PS,
+    Builder,
+    Scenario,
+    Step,
+    Truth,
+    device_truth,
+    findings_truth,
+    idle_truth,
+    marked_steps,
+    ms,
+    new_trace,
+    steps_truth,
+    window_truth,
+)
+
+WINDOW_MS = 199.9
+ALL_REDUCE_OP = "CollectiveReduceV2:CollectiveReduceV2"
+AMD_STATS: Stats = {
+    "device_vendor": "AMD",
+    "clock_rate": 2_100_000,
+    "core_count": 304,
+    "memory_bandwidth": U64(2_662_400_000_000),
+    "memory_size": U64(206_141_652_992),
+    "compute_cap_major": 9,
+    "compute_cap_minor": 4,
+}
+
+
+def _truth(devices: Truth, **others: Truth) -> Truth:
+    return {
+        "windows": window_truth(WINDOW_MS),
+        "steps": steps_truth([50, 50, 50, 49.9], 50),
+        "device_time": devices,
+        **others,
+    }
+
+
+def _all_reduce(step: Step, ordinal: int, start_ms: float, end_ms: float) -> None:
+    step.kernel(ordinal, start_ms, end_ms, name=NCCL_NAME, op=ALL_REDUCE_OP, stream=22)
+
+
+def eight_balanced() -> Scenario:
+    """Eight GPUs train alike and hide half of each all-reduce: nothing to complain about."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(8):
+            step.kernel(ordinal, 0.1, 45)
+            _all_reduce(step, ordinal, 42, 48)
+    device = device_truth(
+        WINDOW_MS,
+        compute=179.6,
+        collective=12,
+        totals={"collective": 24},
+        idle=8.3,
+        kernels=4,
+        collectives=4,
+    )
+    devices = [f"GPU:{ordinal}" for ordinal in range(8)]
+    truth = _truth(
+        dict.fromkeys(devices, device),
+        collectives={
+            "count": 4,
+            "transfer_ps": ms(24),
+            "wait_ps": dict.fromkeys(devices, 0),
+            "exposed_ps": dict.fromkeys(devices, ms(12)),
+            "overlap_ratio": 0.5,
+        },
+        balance={"skew_ratio": 0.0, "concurrency_ratio": 1.0, "straggler": None},
+        findings=findings_truth(
+            [],
+            ["unused-gpu", "marginal-gpu", "straggler-gpu", "serial-gpus", "collective-exposed"],
+        ),
+    )
+    return Scenario("eight_balanced", {"host0": trace}, truth)
+
+
+def serial_gpus() -> Scenario:
+    """Two GPUs take turns: each waits while the other computes."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 22)
+        step.kernel(1, 22, 42)
+    device = device_truth(WINDOW_MS, compute=80, idle=119.9, kernels=4)
+    truth = _truth(
+        {"GPU:0": device, "GPU:1": device},
+        balance={"skew_ratio": 0.0, "concurrency_ratio": 0.0, "effective_gpus": 0.800},
+        findings=findings_truth(["serial-gpus"], ["unused-gpu", "marginal-gpu"]),
+    )
+    return Scenario("serial_gpus", {"host0": trace}, truth)
+
+
+def slower_gpu() -> Scenario:
+    """GPU 2 of four needs 36 ms for what takes the others 30; they wait in the all-reduce."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(4):
+            end_ms = 38 if ordinal == 2 else 32
+            step.kernel(ordinal, 2, end_ms)
+            _all_reduce(step, ordinal, end_ms, 40)
+    fast = device_truth(WINDOW_MS, compute=120, collective=32, idle=47.9, kernels=4, collectives=4)
+    slow = device_truth(WINDOW_MS, compute=144, collective=8, idle=47.9, kernels=4, collectives=4)
+    devices = {f"GPU:{ordinal}": slow if ordinal == 2 else fast for ordinal in range(4)}
+    truth = _truth(
+        devices,
+        collectives={
+            "count": 4,
+            "transfer_ps": ms(8),
+            "wait_ps": {"GPU:0": ms(24), "GPU:1": ms(24), "GPU:2": 0, "GPU:3": ms(24)},
+            "last_count": {"GPU:0": 0, "GPU:1": 0, "GPU:2": 4, "GPU:3": 0},
+        },
+        balance={
+            "skew_ratio": 0.2,
+            "straggler": {
+                "host": "host0",
+                "device": "GPU:2",
+                "ordinal": 2,
+                "cause": "slower_device",
+            },
+        },
+        findings=findings_truth(["straggler-gpu"], ["collective-wait", "marginal-gpu"]),
+    )
+    return Scenario("slower_gpu", {"host0": trace}, truth)
+
+
+def copy_only() -> Scenario:
+    """GPU 1 is sent data and computes nothing with it."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+        step.copy(1, "H2D", 2, 3, size=1000)
+    gpu1 = device_truth(WINDOW_MS, status="copy_only", h2d=4, idle=195.9, copies=4, h2d_bytes=4000)
+    truth = _truth(
+        {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4), "GPU:1": gpu1},
+        idle={"GPU:1": idle_truth(causes={"unused": 195.9})},
+        findings=findings_truth(["copy-only-gpu"], ["memory-held-idle-gpu", "marginal-gpu"]),
+    )
+    return Scenario("copy_only", {"host0": trace}, truth)
+
+
+def memory_only() -> Scenario:
+    """GPU 1 holds 512 MiB, had held 600 MiB, and runs nothing."""
+    trace = new_trace()
+    trace.gpu(0)
+    trace.gpu(1)
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+    mib = 2**20
+    trace.allocation(1, ms(3), held_bytes=600 * mib, peak_bytes=600 * mib, changed_bytes=88 * mib)
+    trace.allocation(
+        1, ms(60), held_bytes=512 * mib, peak_bytes=600 * mib, changed_bytes=88 * mib, freed=True
+    )
+    gpu1 = {
+        **device_truth(WINDOW_MS, status="memory_only", idle=199.9),
+        "memory_held_bytes": 512 * mib,
+        "memory_peak_bytes": 600 * mib,
+    }
+    gpu0 = {
+        **device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4),
+        "memory_held_bytes": None,
+        "memory_peak_bytes": None,
+    }
+    truth = _truth(
+        {"GPU:0": gpu0, "GPU:1": gpu1},
+        idle={"GPU:1": idle_truth(causes={"unused": 199.9})},
+        findings=findings_truth(["memory-held-idle-gpu", "unused-gpu"], ["copy-only-gpu"]),
+    )
+    return Scenario("memory_only", {"host0": trace}, truth)
+
+
+def two_hosts() -> Scenario:
+    """Two hosts, the second began to record 3 ms later: their steps are at the same time."""
+    traces = {}
+    for host, delay_ms in (("host0", 0), ("host1", 3)):
+        begin_ns = PROFILE_START_NS + delay_ms * 1_000_000
+        trace = CudaTrace(host, start_ns=begin_ns, stop_ns=begin_ns + 250_000_000)
+        for step in marked_steps(trace, first_ms=10 - delay_ms):
+            step.kernel(0, 2, 42)
+        traces[host] = trace
+    device = device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)
+    start_ps = ORIGIN_PS + ms(10)
+    truth: Truth = {
+        "windows": {
+            **window_truth(WINDOW_MS, host="host0", start_ps=start_ps),
+            **window_truth(WINDOW_MS, host="host1", start_ps=start_ps),
+        },
+        "device_time": {"host0/GPU:0": device, "host1/GPU:0": device},
+        "balance": {"concurrency_ratio": 1.0, "skew_ratio": 0.0},
+        "findings": findings_truth([], ["duplicate-host-file", "unused-gpu", "serial-gpus"]),
+    }
+    return Scenario("two_hosts", traces, truth)
+
+
+def pageable_copies() -> Scenario:
+    """Half of each step copies from pageable memory before the kernel may start."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.copy(0, "H2D", 1, 21, size=80_000_000, host_kind="pageable")
+        step.kernel(0, 21, 46)
+    device = device_truth(
+        WINDOW_MS, compute=100, h2d=80, idle=19.9, kernels=4, copies=4, h2d_bytes=320_000_000
+    )
+    h2d = {
+        "bytes": 320_000_000,
+        "count": 4,
+        "busy_ps": ms(80),
+        "exposed_ps": ms(80),
+        "exposed_ratio": 0.4,
+        "bytes_per_second": 4_000_000_000,
+        "pageable_bytes": 320_000_000,
+        "small_count": 0,
+    }
+    truth = _truth(
+        {"GPU:0": device},
+        transfers={"GPU:0": {"h2d": h2d}},
+        findings=findings_truth(["h2d-exposed", "h2d-pageable"], ["h2d-small-copies"]),
+    )
+    return Scenario("pageable_copies", {"host0": trace}, truth)
+
+
+def hidden_transfers() -> Scenario:
+    """Every class at once, each partly hidden by the ones before it, and kernels that overlap.
+
+    Per step: kernels 2–20 and 15–30 on stream 20 and 10–38 on stream 30, an all-reduce 36–40,
+    copies H2D 39–42, D2H 41–43, D2D 42–44, P2P 43–45, and a fill 44–46.
+    """
+    trace = new_trace()
+    fill: Stats = {"Memset_details": Ref("kind:device num_bytes:4096 async:1")}
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 20)
+        step.kernel(0, 15, 30)
+        step.kernel(0, 10, 38, stream=30)
+        _all_reduce(step, 0, 36, 40)
+        step.copy(0, "H2D", 39, 42, size=1000)
+        step.copy(0, "D2H", 41, 43, size=100, stream=23)
+        step.copy(0, "D2D", 42, 44, size=10, stream=24)
+        step.copy(0, "P2P", 43, 45, size=1, dest=1, stream=25)
+        trace.device_event(
+            0, "Memset 1", step.at(44), step.at(46), stream=26, type_="Memset", stats=fill,
+            launch_ps=step.at(0.06), launch_name="Memset",
+        )  # fmt: skip
+    device = device_truth(
+        WINDOW_MS,
+        compute=144,
+        collective=8,
+        h2d=8,
+        d2h=4,
+        d2d=8,
+        memset=4,
+        totals={"collective": 16, "h2d": 12, "d2h": 8, "d2d": 12, "memset": 8},
+        idle=23.9,
+        kernels=12,
+        collectives=4,
+        copies=16,
+        memsets=4,
+        h2d_bytes=4000,
+        d2h_bytes=400,
+        d2d_bytes=44,
+    )
+    return Scenario("hidden_transfers", {"host0": trace}, _truth({"GPU:0": device}))
+
+
+def _rocm_copy(step: Step, thread: Line, call: str, start_ms: float, end_ms: float) -> None:
+    """A copy as ROCm's tracer sees it: a kernel; only the call on the host knows its direction."""
+    trace = step.trace
+    details: Stats = {"kernel_details": Ref(" grid:1,1,1 block:512,1,1 private_mem:0 occ_pct:0")}
+    fills = call == "hipMemsetAsync"
+    name = "__amd_rocclr_fillBufferAligned.kd" if fills else "__amd_rocclr_copyBuffer.kd"
+    number = trace.device_event(
+        0, name, step.at(start_ms), step.at(end_ms), stream=16, type_="Kernel", stats=details
+    )
+    copied: Stats = {"memcpy_details": Ref("kind:Unknown size:0 dest:512 async:1")}
+    host = copied if call.startswith("hipMemcpy") else None
+    at_ps = step.at(start_ms) - ms(0.05)
+    trace.launch(call, at_ps, number, device_id=47_645, thread=thread, stats=host)
+
+
+def rocm() -> Scenario:
+    """ROCm: copies and fills are kernels by name; one copy's host call hides its direction."""
+    trace = new_trace()
+    trace.gpu(0, stats=AMD_STATS)
+    thread = trace.host_plane.line(1083, "Host Threads/1083")
+    details = " grid:256,1,1 block:256,1,1 private_mem:0 group_mem:0 occ_pct:0"
+    for step in marked_steps(trace):
+        number = trace.device_event(
+            0,
+            "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32.kd",
+            step.at(2),
+            step.at(42),
+            stream=16,
+            type_="Kernel",
+            stats={"kernel_details": Ref(details)},
+        )
+        trace.launch("hipModuleLaunchKernel", step.at(1.9), number, device_id=47_645, thread=thread)
+        _rocm_copy(step, thread, "hipMemcpyHtoDAsync", 43, 44)
+        _rocm_copy(step, thread, "hipMemcpyDtoHAsync", 44.5, 45)
+        _rocm_copy(step, thread, "hipMemcpyDtoDAsync", 45, 45.5)
+        _rocm_copy(step, thread, "hipLaunchHostFunc", 45.5, 46)
+        _rocm_copy(step, thread, "hipMemsetAsync", 46, 46.5)
+    device = device_truth(
+        WINDOW_MS,
+        compute=160,
+        h2d=4,
+        d2h=2,
+        d2d=4,
+        memset=2,
+        idle=27.9,
+        kernels=4,
+        copies=16,
+        memsets=4,
+        h2d_bytes=None,
+        d2h_bytes=None,
+        d2d_bytes=None,
+    )
+    device["unknown_direction_count"] = 4
+    return Scenario("rocm", {"host0": trace}, _truth({"GPU:0": device}))
+
+
+def opaque_graph() -> Scenario:
+    """A CUDA graph recorded as one event: compute, inside unknown."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        trace.device_event(
+            0,
+            "CudaGraphExec:7",
+            step.at(2),
+            step.at(42),
+            type_="CudaGraph",
+            stats={"cuda_graph_exec_id": U64(7)},
+            launch_ps=step.at(0.011),
+            launch_name="cuGraphLaunch (CudaGraph:7)",
+        )
+    device = device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)
+    truth = _truth({"GPU:0": device}, findings=findings_truth(["opaque-cuda-graph"]))
+    return Scenario("opaque_graph", {"host0": trace}, truth)
+
+
+def graph_nodes() -> Scenario:
+    """A CUDA graph recorded node by node: one launch owns three kernels."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        number = trace.correlation_id()
+        trace.launch("cuGraphLaunch (CudaGraph:7)", step.at(0.011), number)
+        for node, (start_ms, end_ms) in enumerate(((2, 10), (12, 20), (22, 42))):
+            node_stats: Stats = {"cuda_graph_id": U64(7), "cuda_graph_node_id": U64(100 + node)}
+            trace.kernel(
+                0, step.at(start_ms), step.at(end_ms), stats=node_stats, correlation_id=number
+            )
+    device = device_truth(WINDOW_MS, compute=144, idle=55.9, kernels=12)
+    truth = _truth({"GPU:0": device}, findings=findings_truth([], ["opaque-cuda-graph"]))
+    return Scenario("graph_nodes", {"host0": trace}, truth)
+
+
+def no_gpu_plane() -> Scenario:
+    """The GPU tracer never started: a GPU thread worked, and no plane tells what its GPU did."""
+    trace = new_trace()
+    thread = trace.thread("tf_gpu_private_0", 77)
+    for step in marked_steps(trace):
+        step.host("ExecutorState::Process", 1, 40, {"id": 5, "iter_num": 0}, thread=thread)
+        step.host("replica_1/model/dense/MatMul:MatMul", 2, 10, thread=thread)
+    truth = _truth(
+        {}, findings=findings_truth(["no-gpu-plane"], ["gpu-planes-empty", "unused-gpu"])
+    )
+    return Scenario("no_gpu_plane", {"host0": trace}, truth)
+
+
+def gpu_planes_empty() -> Scenario:
+    """GPU planes and not one event on any: the numbers are unknown, not zero."""
+    trace = new_trace()
+    trace.gpu(0)
+    trace.gpu(1)
+    marked_steps(trace)
+    unknown = dict.fromkeys(
+        ("busy_ps", "compute_ps", "idle_ps", "exposed_h2d_ps", "kernel_count", "copy_count")
+    )
+    truth = _truth(
+        {"GPU:0": unknown, "GPU:1": unknown},
+        findings=findings_truth(["gpu-planes-empty"], ["no-gpu-plane", "unused-gpu"]),
+    )
+    return Scenario("gpu_planes_empty", {"host0": trace}, truth)
+
+
+CASES: dict[str, Builder] = {
+    build.__name__: build
+    for build in (
+        eight_balanced,
+        serial_gpus,
+        slower_gpu,
+        copy_only,
+        memory_only,
+        two_hosts,
+        pageable_copies,
+        hidden_transfers,
+        rocm,
+        opaque_graph,
+        graph_nodes,
+        no_gpu_plane,
+        gpu_planes_empty,
+    )
+}

@@ -1,0 +1,231 @@
+"""What is a scenario, and how is its truth written down?
+
+A scenario is the traces of one run and the answers that a person worked out for them. The truth is
+plain nested data in the words of METRICS.md, below the key it would have in the JSON report:
+
+    windows      {host: {kind, start_ps, window_ps}}
+    steps        {method, basis, count, used_count, start_ps, duration_ps, median_ps}, in time order
+    device_time  {device: {status, window_ps, compute_ps, …}}; `None`: the trace does not hold it
+    idle         {device: {gap_count, longest_gap_ps, causes: {cause: ps}}}
+    transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, exposed_ratio, …}}}
+    collectives, balance, input, precision, launches, capture
+    findings     {"must": codes that have to be reported, "must_not": codes that would be wrong}
+
+What a truth does not mention is not decided by it. Ratios are floats to three digits; everything
+else is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.cuda_trace import BASE_NS, MS, PROFILE_START_NS, CudaTrace, Line
+
+Truth = dict[str, Any]
+
+ORIGIN_PS = BASE_NS * 1000
+CLASSES = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The traces of one run, by the host name in their file's name, and what is true of them."""
+
+    name: str
+    traces: Mapping[str, CudaTrace]
+    truth: Truth = field(repr=False)
+
+    def write(self, logdir: Path, run: str = "run1") -> list[Path]:
+        """Store the run below `logdir` and return its files."""
+        return [
+            trace.write(logdir, run, file_host=file_host)
+            for file_host, trace in self.traces.items()
+        ]
+
+
+Builder = Callable[[], Scenario]
+
+
+def ms(value: float) -> int:
+    """Milliseconds as integer picoseconds; exact for the one or two decimals that scenarios use."""
+    return round(value * MS)
+
+
+def new_trace(host: str = "host0", *, length_ms: float = 250) -> CudaTrace:
+    """A recording with a `Task Environment` that says when it began and ended."""
+    stop_ns = PROFILE_START_NS + round(length_ms * 1_000_000)
+    return CudaTrace(host, start_ns=PROFILE_START_NS, stop_ns=stop_ns)
+
+
+class Step:
+    """Puts events on a trace in milliseconds after the start of one step, and launches each.
+
+    The launches of a step follow one another 4 µs apart from 11 µs after its start, in the order of
+    the calls, on the main thread unless `thread` is given.
+    """
+
+    def __init__(
+        self,
+        trace: CudaTrace,
+        start_ms: float,
+        *,
+        launch_name: str | None = None,
+        thread: Line | None = None,
+    ) -> None:
+        self.trace = trace
+        self.start_ms = start_ms
+        self._launch_name = launch_name
+        self._thread = thread
+        self._launch_ms = 0.011
+
+    def at(self, offset_ms: float) -> int:
+        """Picoseconds of a moment of the step."""
+        return ms(self.start_ms) + ms(offset_ms)
+
+    def _launch(self, options: dict[str, Any]) -> dict[str, Any]:
+        launch_ms = options.pop("launch_ms", None)
+        if launch_ms is None:
+            launch_ms = self._launch_ms
+            self._launch_ms += 0.004
+        defaults = {
+            "launch_ps": self.at(launch_ms),
+            "launch_name": self._launch_name,
+            "launch_thread": self._thread,
+        }
+        return {**defaults, **options}
+
+    def kernel(self, ordinal: int, start_ms: float, end_ms: float, **options: Any) -> int:
+        """A kernel; `launch_ms` moves its launch, the rest are options of `CudaTrace.kernel`."""
+        chosen = self._launch(options)
+        return self.trace.kernel(ordinal, self.at(start_ms), self.at(end_ms), **chosen)
+
+    def copy(
+        self, ordinal: int, direction: str, start_ms: float, end_ms: float, **options: Any
+    ) -> int:
+        """A copy; options as for `kernel`, and those of `CudaTrace.copy`."""
+        chosen = self._launch(options)
+        del chosen["launch_thread"]
+        return self.trace.copy(ordinal, direction, self.at(start_ms), self.at(end_ms), **chosen)
+
+    def host(self, name: Any, start_ms: float, end_ms: float, *args: Any, **options: Any) -> None:
+        """A host event, as `CudaTrace.host_event`."""
+        self.trace.host_event(name, self.at(start_ms), self.at(end_ms), *args, **options)
+
+
+def marked_steps(
+    trace: CudaTrace,
+    *,
+    count: int = 4,
+    period_ms: float = 50,
+    marker_ms: float = 49.9,
+    launch_name: str | None = None,
+    first_ms: float = 0,
+) -> list[Step]:
+    """Steps with explicit `train` markers, numbered from 0."""
+    steps = []
+    for index in range(count):
+        start_ms = first_ms + index * period_ms
+        trace.marker(index, ms(start_ms), ms(start_ms) + ms(marker_ms))
+        steps.append(Step(trace, start_ms, launch_name=launch_name))
+    return steps
+
+
+# Truth
+
+
+def window_truth(
+    window_ms: float, *, host: str = "host0", kind: str = "steps", start_ps: int = ORIGIN_PS
+) -> Truth:
+    """The `windows` entry of one host."""
+    return {host: {"kind": kind, "start_ps": start_ps, "window_ps": ms(window_ms)}}
+
+
+def steps_truth(
+    durations_ms: Sequence[float],
+    median_ms: float,
+    *,
+    starts_ms: Sequence[float] | None = None,
+    method: str = "marker",
+    basis: str = "marker",
+    used_count: int | None = None,
+    origin_ps: int = ORIGIN_PS,
+) -> Truth:
+    """The `steps` entry: durations as worked out by hand, starts every 50 ms unless given."""
+    count = len(durations_ms)
+    starts = [50 * index for index in range(count)] if starts_ms is None else starts_ms
+    return {
+        "method": method,
+        "basis": basis,
+        "count": count,
+        "used_count": count if used_count is None else used_count,
+        "start_ps": [origin_ps + ms(start) for start in starts],
+        "duration_ps": [ms(duration) for duration in durations_ms],
+        "median_ps": ms(median_ms),
+    }
+
+
+def device_truth(
+    window_ms: float,
+    *,
+    idle: float,
+    status: str = "active",
+    compute: float = 0,
+    collective: float = 0,
+    h2d: float = 0,
+    d2h: float = 0,
+    d2d: float = 0,
+    memset: float = 0,
+    totals: Mapping[str, float] | None = None,
+    kernels: int = 0,
+    collectives: int = 0,
+    copies: int = 0,
+    memsets: int = 0,
+    h2d_bytes: int | None = 0,
+    d2h_bytes: int | None = 0,
+    d2d_bytes: int | None = 0,
+) -> Truth:
+    """The `device_time` entry of one device: exclusive parts in ms, and `totals` of hidden ones."""
+    exposed = {
+        "collective": collective,
+        "h2d": h2d,
+        "d2h": d2h,
+        "d2d": d2d,
+        "memset": memset,
+    }
+    whole = {"compute": compute, **exposed, **(totals or {})}
+    return {
+        "status": status,
+        "window_ps": ms(window_ms),
+        "busy_ps": ms(compute) + sum(ms(value) for value in exposed.values()),
+        "compute_ps": ms(compute),
+        **{f"exposed_{name}_ps": ms(value) for name, value in exposed.items()},
+        "idle_ps": ms(idle),
+        "total_ps": {name: ms(value) for name, value in whole.items()},
+        "kernel_count": kernels,
+        "collective_count": collectives,
+        "copy_count": copies,
+        "memset_count": memsets,
+        "h2d_bytes": h2d_bytes,
+        "d2h_bytes": d2h_bytes,
+        "d2d_bytes": d2d_bytes,
+    }
+
+
+def idle_truth(
+    *, causes: Mapping[str, float], gaps: int | None = None, longest: float | None = None
+) -> Truth:
+    """The `idle` entry of one device; causes that are not named stay undecided."""
+    truth: Truth = {"causes": {cause: ms(value) for cause, value in causes.items()}}
+    if gaps is not None:
+        truth["gap_count"] = gaps
+    if longest is not None:
+        truth["longest_gap_ps"] = ms(longest)
+    return truth
+
+
+def findings_truth(must: Sequence[str] = (), must_not: Sequence[str] = ()) -> Truth:
+    """Codes that a right report holds, and codes that would be a false alarm."""
+    return {"must": list(must), "must_not": list(must_not)}

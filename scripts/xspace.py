@@ -1,0 +1,135 @@
+"""XSpace message classes for writing and for brute-force reading: every field of the schema, no shortcuts.
+
+traceview itself reads events with its own decoder; the generators and the test oracle use these classes,
+so that the two sides share no code. Field numbers and types: openxla/xla `tsl/profiler/protobuf/xplane.proto`.
+Strings are declared as bytes, because recorded names need not be valid UTF-8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "int64": _FIELD.TYPE_INT64,
+    "uint64": _FIELD.TYPE_UINT64,
+    "double": _FIELD.TYPE_DOUBLE,
+    "bytes": _FIELD.TYPE_BYTES,
+}
+
+# message → (number, name, type, kind); kind is "one", "rep", or the name of a oneof.
+_MESSAGES: dict[str, list[tuple[int, str, str, str]]] = {
+    "XSpace": [
+        (1, "planes", "XPlane", "rep"),
+        (2, "errors", "bytes", "rep"),
+        (3, "warnings", "bytes", "rep"),
+        (4, "hostnames", "bytes", "rep"),
+    ],
+    "XPlane": [
+        (1, "id", "int64", "one"),
+        (2, "name", "bytes", "one"),
+        (3, "lines", "XLine", "rep"),
+        (4, "event_metadata", "XEventMetadata", "map"),
+        (5, "stat_metadata", "XStatMetadata", "map"),
+        (6, "stats", "XStat", "rep"),
+    ],
+    "XLine": [
+        (1, "id", "int64", "one"),
+        (10, "display_id", "int64", "one"),
+        (2, "name", "bytes", "one"),
+        (11, "display_name", "bytes", "one"),
+        (3, "timestamp_ns", "int64", "one"),
+        (9, "duration_ps", "int64", "one"),
+        (4, "events", "XEvent", "rep"),
+    ],
+    "XEvent": [
+        (1, "metadata_id", "int64", "one"),
+        (2, "offset_ps", "int64", "data"),
+        (5, "num_occurrences", "int64", "data"),
+        (3, "duration_ps", "int64", "one"),
+        (4, "stats", "XStat", "rep"),
+    ],
+    "XStat": [
+        (1, "metadata_id", "int64", "one"),
+        (2, "double_value", "double", "value"),
+        (3, "uint64_value", "uint64", "value"),
+        (4, "int64_value", "int64", "value"),
+        (5, "str_value", "bytes", "value"),
+        (6, "bytes_value", "bytes", "value"),
+        (7, "ref_value", "uint64", "value"),
+    ],
+    "XEventMetadata": [
+        (1, "id", "int64", "one"),
+        (2, "name", "bytes", "one"),
+        (4, "display_name", "bytes", "one"),
+        (3, "metadata", "bytes", "one"),
+        (5, "stats", "XStat", "rep"),
+        (6, "child_id", "int64", "rep"),
+    ],
+    "XStatMetadata": [
+        (1, "id", "int64", "one"),
+        (2, "name", "bytes", "one"),
+        (3, "description", "bytes", "one"),
+    ],
+}
+_PACKAGE = "traceview_scripts"
+
+
+def _set_type(field: descriptor_pb2.FieldDescriptorProto, type_name: str) -> None:
+    if type_name in _SCALARS:
+        field.type = _SCALARS[type_name]
+    else:
+        field.type = _FIELD.TYPE_MESSAGE
+        field.type_name = f".{_PACKAGE}.{type_name}"
+
+
+def _file_descriptor() -> descriptor_pb2.FileDescriptorProto:
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{_PACKAGE}/xplane.proto", package=_PACKAGE, syntax="proto3"
+    )
+    for message_name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=message_name)
+        oneofs: list[str] = []
+        for number, name, type_name, kind in fields:
+            repeated = kind in ("rep", "map")
+            field = message.field.add(
+                name=name,
+                number=number,
+                label=_FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL,
+            )
+            if kind == "map":
+                entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
+                entry.options.map_entry = True
+                key = entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL)
+                _set_type(key, "int64")
+                value = entry.field.add(name="value", number=2, label=_FIELD.LABEL_OPTIONAL)
+                _set_type(value, type_name)
+                field.type = _FIELD.TYPE_MESSAGE
+                field.type_name = f".{_PACKAGE}.{message_name}.{entry.name}"
+                continue
+            _set_type(field, type_name)
+            if kind not in ("one", "rep"):
+                if kind not in oneofs:
+                    oneofs.append(kind)
+                    message.oneof_decl.add(name=kind)
+                field.oneof_index = oneofs.index(kind)
+    return file
+
+
+_POOL = descriptor_pool.DescriptorPool()
+_POOL.Add(_file_descriptor())
+
+
+def _message_class(name: str) -> Any:
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+XSpace: Any = _message_class("XSpace")
+XPlane: Any = _message_class("XPlane")
+XLine: Any = _message_class("XLine")
+XEvent: Any = _message_class("XEvent")
+XStat: Any = _message_class("XStat")
+XEventMetadata: Any = _message_class("XEventMetadata")
+XStatMetadata: Any = _message_class("XStatMetadata")

@@ -1,0 +1,5 @@
+"""The oracle: METRICS.md recomputed the slow and obvious way, sharing no code with traceview."""
+
+from tests.oracle.answer import run_answer
+
+__all__ = ["run_answer"]

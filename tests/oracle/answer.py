@@ -1,0 +1,318 @@
+"""The report's windows, device_time, steps and ops, recomputed (METRICS.md 2, 3, 4, 11)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.oracle.classes import (
+    CLASSES,
+    COPY_CLASSES,
+    Activity,
+    classify,
+    classify_tpu,
+    line_never_counts,
+)
+from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
+from tests.oracle.links import Links
+from tests.oracle.model import Device, HostAnswer, Row, device_name
+from tests.oracle.ops import op_rows
+from tests.oracle.reading import Host, Plane, read_hosts
+from tests.oracle.replicas import find_replicas
+from tests.oracle.steps import (
+    METHODS,
+    find_marks,
+    group_steps,
+    holds_tracing,
+    marked_steps,
+    median,
+    number_steps,
+)
+
+# Devices
+
+
+def _gpu(host: Host, plane: Plane, ordinal: int, links: Links) -> Device:
+    model = plane.stats.get("gpu_device_name")
+    device = Device(host.name, "gpu", ordinal, model if isinstance(model, str) else None)
+    for line in plane.lines:
+        if line_never_counts(line):
+            continue
+        for event in line.events:
+            activity = classify(event, links.calls(event))
+            if activity is not None:
+                device.activities.append(activity)
+    return device
+
+
+def _tpu(host: Host, plane: Plane, ordinal: int) -> Device:
+    device = Device(host.name, "tpu", ordinal, None)
+    for line in plane.lines:
+        if line.name == "XLA Ops":
+            device.activities += [classify_tpu(event) for event in line.events]
+    return device
+
+
+def _memory(host: Host, devices: list[Device]) -> None:
+    """The last `bytes_allocated` and the largest `peak_bytes_in_use` of `GPU_<n>_bfc`."""
+    held: dict[int, list[tuple[int, int, int]]] = {}
+    peaks: dict[int, list[int]] = {}
+    for event in host.host_events():
+        allocator = re.fullmatch(r"GPU_(\d+)_bfc", event.text("allocator_name"))
+        if allocator is None or event.name not in ("MemoryAllocation", "MemoryDeallocation"):
+            continue
+        number = int(allocator.group(1))
+        now, peak = event.integer("bytes_allocated"), event.integer("peak_bytes_in_use")
+        if now is not None:
+            held.setdefault(number, []).append((event.start, event.order, now))
+        if peak is not None:
+            peaks.setdefault(number, []).append(peak)
+    gpus = {device.ordinal: device for device in devices if device.kind == "gpu"}
+    # AMBIGUITY "virtual GPUs make n differ from the ordinal": seen by an allocator whose number
+    # no GPU plane has; then no allocator of the host is trusted.
+    if (held.keys() | peaks.keys()) - gpus.keys():
+        return
+    for ordinal, device in gpus.items():
+        if ordinal in held:
+            device.held_bytes = max(held[ordinal])[2]
+        if ordinal in peaks:
+            device.peak_bytes = max(peaks[ordinal])
+
+
+def _read(host: Host) -> HostAnswer:
+    links = Links(host)
+    devices: list[Device] = []
+    for plane in host.planes.values():
+        # AMBIGUITY: other device planes (CUSTOM, SparseCore, …) are no rows here at all.
+        match = re.fullmatch(r"/device:(GPU|TPU):(\d+)", plane.name)
+        if match is None:
+            continue
+        ordinal = int(match.group(2))
+        gpu = match.group(1) == "GPU"
+        devices.append(_gpu(host, plane, ordinal, links) if gpu else _tpu(host, plane, ordinal))
+    replicas, shared = find_replicas(host, links)
+    devices += [Device(host.name, "replica", k, None, own) for k, own in replicas.items()]
+    devices.sort(key=lambda device: (device.kind, device.ordinal))
+    _memory(host, devices)
+    return HostAnswer(host, links, devices, shared)
+
+
+# Steps
+
+
+def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
+    """Fills in the steps of all hosts; returns method and basis.
+
+    AMBIGUITY: method and basis are one for the run. The first method with which any host has
+    steps counts for all; one host that runs ahead puts all of them on the devices' basis.
+    """
+    for method in METHODS:
+        if method == "group":
+            for answer in answers:
+                answer.steps = group_steps(answer.host, answer.activities())
+                if answer.steps:
+                    first = answer.steps[0]
+                    first.used = not holds_tracing(answer.host, first.start, first.end)
+            # AMBIGUITY: METRICS names no basis for stored Steps; nothing runs ahead: `marker`.
+            basis = "marker"
+        else:
+            pairs = [
+                marked_steps(a.host, a.links, find_marks(a.host, a.links, method), a.activities())
+                for a in answers
+            ]
+            basis = "device" if any(shifted is not None for _, shifted in pairs) else "marker"
+            for answer, (plain, shifted) in zip(answers, pairs, strict=True):
+                answer.steps = plain if shifted is None else shifted
+        if any(answer.steps for answer in answers):
+            for answer in answers:
+                number_steps(answer.steps)
+            return method, basis
+    # AMBIGUITY "→ none": taken as the word, as in the scenarios' truths; there is no basis then.
+    return "none", None
+
+
+# Windows
+
+
+def _set_window(answer: HostAnswer, kind: str) -> None:
+    """AMBIGUITY: a window that the host cannot have falls back like `auto`."""
+    host = answer.host
+    spans = [activity.span for activity in answer.activities()]
+    choices: dict[str, Interval] = {}
+    if answer.steps:
+        # AMBIGUITY "at least one complete step": every step found has a start and an end.
+        starts, ends = [s.start for s in answer.steps], [s.end for s in answer.steps]
+        choices["steps"] = (min(starts), max(ends))
+    if spans:
+        choices["devices"] = (min(s for s, _ in spans), max(e for _, e in spans))
+    if host.start_ns is not None and host.stop_ns is not None:
+        stop = host.shift + (host.stop_ns - host.start_ns) * 1000
+        choices["trace"] = (host.shift, stop)
+    else:
+        events = host.all_events()
+        choices["trace"] = (
+            min((e.start for e in events), default=0),
+            max((e.end for e in events), default=0),
+        )
+    order = ["steps", "devices", "trace"]
+    wanted = order if kind == "auto" else [kind, *order]
+    answer.window_kind = next(name for name in wanted if name in choices)
+    answer.window = choices[answer.window_kind]
+
+
+def _narrow(answer: HostAnswer, chosen: tuple[int, int]) -> None:
+    """`--steps A:B`: AMBIGUITY: by `number` (renumbered if they restart), cut from the window."""
+    answer.steps = [s for s in answer.steps if chosen[0] <= s.number < chosen[1]]
+    if not answer.steps:
+        raise ValueError(f"{answer.host.name} has no step {chosen[0]}:{chosen[1]}")
+    low = max(answer.window[0], min(s.start for s in answer.steps))
+    high = min(answer.window[1], max(s.end for s in answer.steps))
+    answer.window = (low, max(low, high))
+
+
+# Device time
+
+
+def _parts(device: Device, window: Interval) -> Row:
+    """The parts of METRICS section 3 in a window."""
+    inside = [a for a in device.activities if overlaps(a.span, window)]
+    spans = {cls: union(clip([a.span for a in inside if a.cls == cls], window)) for cls in CLASSES}
+    window_ps = window[1] - window[0]
+    busy_ps = length(s for own in spans.values() for s in own)
+    exposed: dict[str, int] = {}
+    above: list[Interval] = []
+    for cls in CLASSES:
+        exposed[cls] = length(subtract(spans[cls], above))
+        above += spans[cls]
+    row: Row = {
+        "window_ps": window_ps,
+        "busy_ps": busy_ps,
+        "busy_ratio": busy_ps / window_ps if window_ps else None,
+        "compute_ps": exposed["compute"],
+        "compute_ratio": exposed["compute"] / window_ps if window_ps else None,
+        **{f"exposed_{cls}_ps": exposed[cls] for cls in CLASSES[1:]},
+        "idle_ps": window_ps - busy_ps,
+        "total_ps": {cls: length(spans[cls]) for cls in CLASSES},
+        "kernel_count": sum(a.cls == "compute" for a in inside),
+        "collective_count": sum(a.cls == "collective" for a in inside),
+        "copy_count": sum(a.cls in COPY_CLASSES for a in inside),
+        "memset_count": sum(a.cls == "memset" for a in inside),
+        "unknown_direction_count": sum(a.unknown_direction for a in inside),
+    }
+    assert sum(exposed.values()) + row["idle_ps"] == window_ps
+    for cls in COPY_CLASSES:
+        row[f"{cls}_bytes"] = _bytes([a for a in inside if a.cls == cls])
+    return row
+
+
+def _bytes(activities: list[Activity]) -> int | None:
+    """AMBIGUITY: the sum of the known ones; null when there are some and none is known."""
+    known = [a.bytes for a in activities if a.bytes is not None]
+    return None if activities and not known else sum(known)
+
+
+def _status(device: Device, busiest_ps: int) -> str:
+    """Over the whole recording, not the window."""
+    compute = length(a.span for a in device.of_class("compute"))
+    if device.of_class("compute", "collective"):
+        # AMBIGUITY: a device with collectives and no compute has a kernel: it is marginal.
+        return "marginal" if 5 * compute < busiest_ps else "active"
+    if device.activities:
+        # AMBIGUITY: fills without a copy count as copies here.
+        return "copy_only"
+    return "memory_only" if device.held_bytes else "empty"
+
+
+def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
+    # AMBIGUITY "the busiest device's": of the whole run, not of the host.
+    computes = [length(a.span for a in d.of_class("compute")) for x in answers for d in x.devices]
+    busiest_ps = max(computes, default=0)
+    rows = []
+    for answer in answers:
+        worked = any(device.activities for device in answer.devices)
+        for device in answer.devices:
+            parts = _parts(device, answer.window)
+            if not worked:
+                # AMBIGUITY "else its numbers are null": the window's length is no number of its.
+                parts = {k: v if k == "window_ps" else None for k, v in parts.items()}
+            rows.append(
+                {
+                    **device_name(device, several),
+                    "model": device.model,
+                    "status": _status(device, busiest_ps),
+                    **parts,
+                    "memory_held_bytes": device.held_bytes,
+                    "memory_peak_bytes": device.peak_bytes,
+                }
+            )
+    return rows
+
+
+def _step_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
+    rows = []
+    for answer in answers:
+        for step in answer.steps:
+            window = (step.start, step.end)
+            rows.append(
+                {
+                    "host": step.host,
+                    "number": step.number,
+                    "recorded_number": step.recorded_number,
+                    "start_ps": step.start,
+                    "duration_ps": step.end - step.start,
+                    "kind": step.kind,
+                    "devices": [
+                        {**device_name(device, several), **_parts(device, window)}
+                        for device in answer.devices
+                    ],
+                }
+            )
+    return rows
+
+
+def run_answer(
+    files: list[Path], window: str = "auto", steps: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    """What traceview has to say about these `*.xplane.pb` files.
+
+    `window` is auto, steps, devices or trace; `steps` is half-open, like `--steps A:B`.
+    Times are ps since the run's origin. Extra to METRICS: `device_time.shared`, the replica ops that
+    belong to nobody, as `{host: {count, total_ps}}` over the window.
+    """
+    answers = [_read(host) for host in read_hosts(files)]
+    several = len(answers) > 1
+    method, basis = _find_steps(answers)
+    for answer in answers:
+        _set_window(answer, window)
+        if steps is not None:
+            _narrow(answer, steps)
+    used = [s.end - s.start for answer in answers for s in answer.steps if s.used]
+    shared = {}
+    for answer in answers:
+        own = [a.span for a in answer.shared if overlaps(a.span, answer.window)]
+        if answer.shared:
+            busy = length(clip(own, answer.window))
+            shared[answer.host.name] = {"count": len(own), "total_ps": busy}
+    return {
+        "windows": [
+            {
+                "host": answer.host.name,
+                "kind": answer.window_kind,
+                "start_ps": answer.window[0],
+                "end_ps": answer.window[1],
+            }
+            for answer in answers
+        ],
+        "device_time": {"devices": _device_rows(answers, several), "shared": shared},
+        "steps": {
+            "method": method,
+            "basis": basis,
+            # AMBIGUITY: entries of `steps`, so that two hosts with four steps each count eight.
+            "count": sum(len(answer.steps) for answer in answers),
+            "used_count": len(used),
+            "median_ps": median(used),
+            "steps": _step_rows(answers, several),
+        },
+        "ops": op_rows(answers, several),
+    }

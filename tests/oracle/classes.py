@@ -1,0 +1,222 @@
+"""Which device events count, and as what (METRICS.md section 1, XPLANE.md sections 4, 5, 8)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tests.oracle.reading import Event, Line
+
+COPY_CLASSES = ("h2d", "d2h", "d2d")
+CLASSES = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
+
+DERIVED_IDS = range(0xDEADBEEF, 0xDEADBEEF + 390)
+DERIVED_NAMES = (
+    "Steps",
+    "TensorFlow Ops",
+    "TensorFlow Name Scope",
+    "Framework Ops",
+    "Framework Name Scope",
+    "Launch Stats",
+    "XLA Modules",
+    "XLA Ops",
+    "Async XLA Ops",
+    "Source code",
+    "Host Offload Ops",
+    "Tensor Core Sync Flag",
+)
+OVERHEAD_NAMES = ("COMPILER", "BUFFER_FLUSH", "INSTRUMENTATION", "RESOURCE", "<UNKNOWN>")
+NEVER_BUSY_TYPES = {
+    "MemoryResidency",
+    "UnifiedMemory",
+    "MemoryAlloc",
+    "MemoryFree",
+    "Overhead",
+    "Generic",
+}
+UNIFIED_MEMORY_IDS = range(0x10000000, 0x10000100)
+HOST_KINDS = {"pageable", "pinned"}
+DEVICE_KINDS = {"device", "array", "device_static"}
+
+
+@dataclass(eq=False)
+class Activity:
+    """One counted event of a device."""
+
+    event: Event
+    cls: str
+    kernel: str
+    op: str
+    op_type: str
+    bytes: int | None = None
+    unknown_direction: bool = False
+    self_ps_children: bool = False  # self time needs the events nested in it (host ops, TPU)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return (self.event.start, self.event.end)
+
+
+def line_never_counts(line: Line) -> bool:
+    """Derived lines, counters, and streams whose types are all in the never-busy table."""
+    if line.id % 2**32 in DERIVED_IDS:
+        return True
+    base = re.sub(r" - from #.*$", "", line.name)
+    if base in DERIVED_NAMES or base.startswith("Sparse Core "):
+        return True
+    if line.name == "_counters_":
+        return True
+    if line.events and all("counter_value" in event.stats for event in line.events):
+        return True
+    if line.id in UNIFIED_MEMORY_IDS:
+        return True
+    # AMBIGUITY (XPLANE 4 "MemoryAlloc, MemoryFree, Generic types"): the type stands in the line's
+    # name only, so a line of nothing but such types is dropped whole; on a mixed line see below.
+    typed = re.fullmatch(r"Stream #[^(]*\((.*)\)", line.name)
+    types = set(typed.group(1).split(",")) if typed else set()
+    return bool(types) and types <= NEVER_BUSY_TYPES
+
+
+def event_never_counts(event: Event) -> bool:
+    if event.name in OVERHEAD_NAMES and "correlation_id" not in event.stats:
+        return True
+    if "MemoryResidency_details" in event.stats or event.name.startswith("UM_"):
+        return True
+    details = {name.lower() for name in event.stats}
+    if details & {"memalloc_details", "memfree_details"}:
+        return True
+    # AMBIGUITY: allocations and synchronisations on a line that holds kernels too are known by
+    # the name of the type or of the driver function.
+    if event.name in ("MemoryAlloc", "MemoryFree", "Generic"):
+        return True
+    return bool(
+        re.match(r"(cu|cuda|hip)(Mem(Alloc|Free)|\w*Synchronize|StreamWaitEvent)", event.name)
+    )
+
+
+def is_collective_name(name: str) -> bool:
+    plain = name.lower().removeprefix("void ")
+    return plain.startswith(("nccl", "rccl")) or any(
+        part in plain for part in ("ncclkernel", "nccldevkernel", "rcclkernel")
+    )
+
+
+def direction_of_name(name: str) -> str | None:
+    """h2d, d2h or d2d when a copy's (or a driver call's) name says it."""
+    text = name.lower()
+    if re.search(r"htod|h2d|hosttodevice", text):
+        return "h2d"
+    if re.search(r"dtoh|d2h|devicetohost", text):
+        return "d2h"
+    if re.search(r"dtod|d2d|devicetodevice|p2p|ptop|peer", text):
+        return "d2d"
+    return None
+
+
+def is_copy_name(name: str) -> bool:
+    text = name.lower()
+    return bool(
+        re.match(
+            r"(\[cuda )?memcpy[ _]?(h2d|d2h|d2d|p2p|h2h|htod|dtoh|dtod|ptop|htoh|other)?\]?( |$)",
+            text,
+        )
+        or re.match(r"copy(host|device)to(host|device)\b", text)
+    )
+
+
+def parse_details(text: str) -> dict[str, str]:
+    """Split at white space, then at the first colon."""
+    parts = [part.split(":", 1) for part in text.split()]
+    return {part[0]: part[1] for part in parts if len(part) == 2}
+
+
+def direction_of_details(details: dict[str, str]) -> str | None:
+    source = details.get("kind_src", "").lower()
+    target = details.get("kind_dst", "").lower()
+    if source in HOST_KINDS and target in DEVICE_KINDS:
+        return "h2d"
+    if source in DEVICE_KINDS and target in HOST_KINDS:
+        return "d2h"
+    if source in DEVICE_KINDS and target in DEVICE_KINDS:
+        return "d2d"
+    return direction_of_name(details.get("kind", "")) or direction_of_name(
+        details.get("direction", "")
+    )
+
+
+def copied_bytes(event: Event, key: str, details: dict[str, str]) -> int | None:
+    """`size:0` of an event that took time is unknown, not zero (XPLANE 5)."""
+    text = details.get(key, "")
+    if not text.isdigit():
+        return None
+    size = int(text)
+    return None if size == 0 and event.end > event.start else size
+
+
+def replica_free(name: str) -> str:
+    """AMBIGUITY (METRICS 11): `replica_k` components go; an optimizer's `update_k` is `update`."""
+    parts = [part for part in name.split("/") if not re.fullmatch(r"replica_\d+", part)]
+    return "/".join(re.sub(r"^update_\d+(?=$|_)", "update", part) for part in parts)
+
+
+def op_of(event: Event) -> tuple[str, str]:
+    """(replica-free op name, op type) of a device event; empty when the trace does not say."""
+    full = event.text("tf_op")
+    name, colon, op_type = full.rpartition(":")
+    if colon and not op_type and event.text("hlo_op"):
+        return replica_free(event.text("hlo_op")), ""  # JAX says `XlaModule:`
+    if not full and event.text("hlo_op"):
+        return replica_free(event.text("hlo_op")), ""
+    if not full:
+        # 2020: the outermost annotation (level 0), without its `#key=value#` tail.
+        full = event.text("level 0") or event.text("annotation")
+        full = full.split("#", 1)[0]
+        name, colon, op_type = full.rpartition(":")
+    if not colon:
+        return replica_free(full), ""
+    return replica_free(name), op_type
+
+
+def classify(event: Event, calls: list[Event]) -> Activity | None:
+    """The one class of an event of a GPU line that counts; `calls` are its linked host calls."""
+    if event_never_counts(event):
+        return None
+    op, op_type = op_of(event)
+    name = event.name
+    if is_collective_name(name):
+        return Activity(event, "collective", name, op, op_type)
+    if name.startswith("__amd_rocclr_copyBuffer"):
+        said = [direction_of_name(call.name) for call in calls]
+        direction = next((d for d in said if d), None)
+        details = parse_details(event.text("memcpy_details"))
+        size = copied_bytes(event, "size", details)
+        return Activity(
+            event, direction or "d2d", name, op, op_type, size, unknown_direction=not direction
+        )
+    if is_copy_name(name):
+        details = parse_details(event.text("memcpy_details"))
+        direction = direction_of_name(name) or direction_of_details(details)
+        # AMBIGUITY: a neutral name without kinds counts like a neutral ROCm copy, as d2d unknown.
+        size = copied_bytes(event, "size", details)
+        return Activity(
+            event, direction or "d2d", name, op, op_type, size, unknown_direction=not direction
+        )
+    if name.startswith(("Memset", "__amd_rocclr_fillBuffer")):
+        details = parse_details(event.text("Memset_details"))
+        size = copied_bytes(event, "num_bytes", details)
+        return Activity(event, "memset", name, op, op_type, size)
+    if name.startswith("CudaGraphExec:"):
+        return Activity(event, "compute", name, op, op_type)
+    if "correlation_id" in event.stats or "kernel_details" in event.stats:
+        return Activity(event, "compute", name, op, op_type)
+    return None
+
+
+def classify_tpu(event: Event) -> Activity:
+    """The `XLA Ops` line of a TPU: compute, collectives by op name."""
+    collective = re.match(
+        r"%?(all-reduce|all-gather|all-to-all|reduce-scatter|collective-)", event.name
+    )
+    cls = "collective" if collective else "compute"
+    op, op_type = op_of(event)
+    return Activity(event, cls, event.name, op, op_type, self_ps_children=True)

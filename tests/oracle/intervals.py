@@ -1,0 +1,65 @@
+"""Sets of picoseconds as lists of half-open intervals, all integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Interval = tuple[int, int]
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same picoseconds as disjoint intervals in time order; touching ones are joined."""
+    result: list[Interval] = []
+    for start, end in sorted(intervals):
+        if end <= start:
+            continue
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(result[-1][1], end))
+        else:
+            result.append((start, end))
+    return result
+
+
+def subtract(keep: Iterable[Interval], remove: Iterable[Interval]) -> list[Interval]:
+    """The picoseconds that are in `keep` and not in `remove`."""
+    holes = union(remove)
+    result: list[Interval] = []
+    first = 0
+    for start, end in union(keep):
+        while first < len(holes) and holes[first][1] <= start:
+            first += 1
+        position = start
+        index = first
+        while index < len(holes) and holes[index][0] < end:
+            if holes[index][0] > position:
+                result.append((position, holes[index][0]))
+            position = max(position, holes[index][1])
+            index += 1
+        if position < end:
+            result.append((position, end))
+    return result
+
+
+def clip(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
+    """What lies inside the window."""
+    low, high = window
+    cut = [(max(start, low), min(end, high)) for start, end in intervals]
+    return [(start, end) for start, end in cut if end > start]
+
+
+def length(intervals: Iterable[Interval]) -> int:
+    """How many picoseconds; counts each once."""
+    return sum(end - start for start, end in union(intervals))
+
+
+def overlaps(event: Interval, window: Interval) -> bool:
+    """Whether an event counts in a window.
+
+    AMBIGUITY (METRICS 3 "events that overlap the window"): an event of zero length has no inside;
+    it counts when its moment lies in [start, end) of the window.
+    """
+    start, end = event
+    low, high = window
+    if start == end:
+        return low <= start < high
+    return start < high and end > low

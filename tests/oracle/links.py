@@ -1,0 +1,112 @@
+"""From an event to what caused it: nesting, producers, launches (XPLANE.md sections 6, 7, 9)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tests.oracle.reading import Event, Host, Line
+
+Producer = tuple[int, int]
+
+
+class Links:
+    """The causes of one host's events."""
+
+    def __init__(self, host: Host) -> None:
+        self._parents: dict[Event, Event] = {}
+        self._producers: dict[Producer, list[Event]] = {}
+        self._calls: dict[int, list[Event]] = {}
+        self._threadless: set[int] = set()  # python ids of driver-call lines without a thread
+        for timeline in self._timelines(host.host_lines()):
+            self._nest([event for line in timeline for event in line.events])
+        for event in host.host_events():
+            kind, number = event.integer("_pt"), event.integer("_p")
+            if kind is not None and number is not None:
+                self._producers.setdefault((kind, number % 2**64), []).append(event)
+            correlation = event.integer("correlation_id")
+            if correlation is not None:
+                self._calls.setdefault(correlation % 2**64, []).append(event)
+
+    def _timelines(self, lines: list[Line]) -> list[list[Line]]:
+        """Lines of one id are one timeline; `Host Threads/<tid>` joins its thread (XPLANE 6)."""
+        threads: dict[int, list[Line]] = {}
+        driver: list[Line] = []
+        for line in lines:
+            if line.name.startswith("Host Threads/"):
+                driver.append(line)
+            else:
+                threads.setdefault(line.id, []).append(line)
+        lonely: dict[int, list[Line]] = {}
+        for line in driver:
+            number = re.search(r"-?\d+", line.name)
+            home = [key for key in threads if key == line.id]
+            home += [key for key in threads if (key - line.id) % 2**32 == 0]
+            home += [
+                key
+                for key, own in threads.items()
+                if number and own[0].name.rsplit("/", 1)[-1] == number.group()
+            ]
+            if home:
+                threads[home[0]].append(line)
+            else:
+                lonely.setdefault(line.id, []).append(line)
+                self._threadless.add(id(line))
+        return [*threads.values(), *lonely.values()]
+
+    def _nest(self, events: list[Event]) -> None:
+        """The parent of an event is the shortest one around it; `_a` events are no parents."""
+        events = sorted(events, key=lambda e: (e.start, -e.end, e.order))
+        open_events: list[Event] = []
+        for event in events:
+            open_events = [other for other in open_events if other.end > event.start]
+            around = [other for other in open_events if other.end >= event.end]
+            if event.integer("_a"):
+                continue
+            if around:
+                self._parents[event] = around[-1]
+            open_events.append(event)
+
+    def parent(self, event: Event) -> Event | None:
+        return self._parents.get(event)
+
+    def calls(self, device_event: Event) -> list[Event]:
+        """Host events with the device event's correlation_id.
+
+        AMBIGUITY (XPLANE 9 "ids may be 0 or missing"): 0 links nothing.
+        """
+        correlation = device_event.integer("correlation_id")
+        if not correlation:
+            return []
+        return self._calls.get(correlation % 2**64, [])
+
+    def causes(self, event: Event) -> list[Event]:
+        """One step up: the event around it, and the producers of what it consumes."""
+        result: list[Event] = []
+        around = self._parents.get(event)
+        if around is not None:
+            result.append(around)
+        kind, number = event.integer("_ct"), event.integer("_c")
+        if kind is not None and number is not None:
+            # AMBIGUITY: xprof leaves groups of 64 x 64 unconnected; here every equal pair counts.
+            result.extend(self._producers.get((kind, number % 2**64), []))
+        return result
+
+    def root_of(self, starts: Iterable[Event], roots: dict[Event, int]) -> int | None:
+        """Breadth-first upwards to the nearest root; `roots` gives each root's step."""
+        queue = list(starts)
+        seen = set(queue)
+        while queue:
+            event = queue.pop(0)
+            if event in roots:
+                return roots[event]
+            if id(event.line) in self._threadless:
+                # "then time": a driver call without a thread belongs to the root around it in time.
+                around = [r for r in roots if r.start <= event.start < r.end]
+                if around:
+                    return roots[min(around, key=lambda r: (r.start, r.order))]
+            for cause in self.causes(event):
+                if cause not in seen:
+                    seen.add(cause)
+                    queue.append(cause)
+        return None

@@ -1,0 +1,66 @@
+"""The table of ops (METRICS.md section 11)."""
+
+from __future__ import annotations
+
+from tests.oracle.classes import Activity
+from tests.oracle.intervals import Interval, clip, length, overlaps, subtract
+from tests.oracle.model import HostAnswer, Row, device_name
+from tests.oracle.steps import median
+
+
+def _self_ps(activity: Activity, window: Interval, others: list[Activity]) -> int:
+    """AMBIGUITY: kernels have no children, self = total; for host and TPU ops, the time that no
+    counted op of the same device nested inside it (same line) covers.
+    """
+    own = clip([activity.span], window)
+    if not activity.self_ps_children:
+        return length(own)
+    event = activity.event
+    nested = [
+        other.span
+        for other in others
+        if other.event.line is event.line
+        and other is not activity
+        and event.start <= other.event.start
+        and other.event.end <= event.end
+        and (other.span != activity.span or other.event.order > event.order)
+    ]
+    return length(subtract(own, nested))
+
+
+def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
+    """AMBIGUITY: durations are cut at the window, like all times."""
+    rows = []
+    for answer in answers:
+        for device in answer.devices:
+            groups: dict[tuple[str, str, str, str], list[Activity]] = {}
+            inside = [a for a in device.activities if overlaps(a.span, answer.window)]
+            for a in inside:
+                groups.setdefault((a.cls, a.op, a.op_type, a.kernel), []).append(a)
+            spans = [a.span for a in inside if a.cls == "compute"]
+            compute_ps = length(clip(spans, answer.window))
+            for key, own in sorted(groups.items()):
+                times = sorted(length(clip([a.span], answer.window)) for a in own)
+                total = sum(times)
+                rows.append(
+                    {
+                        **device_name(device, several),
+                        **dict(zip(("class", "op", "op_type", "kernel"), key, strict=True)),
+                        "count": len(own),
+                        "total_ps": total,
+                        "self_ps": sum(_self_ps(a, answer.window, inside) for a in own),
+                        "mean_ps": total // len(own),  # AMBIGUITY: floor
+                        "median_ps": median(times),
+                        # AMBIGUITY: nearest rank
+                        "p95_ps": times[-(-95 * len(times) // 100) - 1],
+                        "share_ratio": total / compute_ps if compute_ps else None,
+                        "bytes": _op_bytes(own),
+                    }
+                )
+    return rows
+
+
+def _op_bytes(own: list[Activity]) -> int | None:
+    """Null for kernels: a trace does not hold the bytes they move."""
+    known = [a.bytes for a in own if a.bytes is not None]
+    return sum(known) if known else None

@@ -1,0 +1,229 @@
+"""From files to hosts, planes, lines and events with their times (XPLANE.md sections 1, 2, 3, 13)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.xspace import XSpace
+
+Stat = int | float | str | bytes
+ABSOLUTE_STAMP_NS = 10**15  # smaller stamps are relative to the profile's start (METRICS 2)
+UNKNOWN = "<unknown>"
+
+
+@dataclass(eq=False)
+class Event:
+    name: str
+    start: int  # ps since the run's origin
+    end: int
+    stats: dict[str, Stat]
+    line: Line
+    order: int  # place in the file
+
+    def integer(self, stat: str) -> int | None:
+        return as_integer(self.stats.get(stat))
+
+    def text(self, stat: str) -> str:
+        value = self.stats.get(stat)
+        return value if isinstance(value, str) else ""
+
+
+@dataclass(eq=False)
+class Line:
+    id: int
+    name: str
+    plane: str
+    events: list[Event] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Plane:
+    name: str
+    stats: dict[str, Stat] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Host:
+    name: str
+    planes: dict[str, Plane]
+    start_ns: int | None  # profile_start_time
+    stop_ns: int | None
+    shift: int = 0  # ps from the run's origin to this host's time 0
+
+    def all_events(self) -> list[Event]:
+        return [e for p in self.planes.values() for line in p.lines for e in line.events]
+
+    def host_lines(self) -> list[Line]:
+        """Threads and driver calls: /host:CPU and the planes that are merged into it at stop."""
+        return [
+            line for name in HOST_PLANES if name in self.planes for line in self.planes[name].lines
+        ]
+
+    def host_events(self) -> list[Event]:
+        return [event for line in self.host_lines() for event in line.events]
+
+
+HOST_PLANES = (
+    "/host:CPU",
+    "/host:CUPTI",
+    "/host:NVTX-CUPTI",
+    "/host:ROCTRACER",
+    "/host:python-tracer",
+    "/host:TPU-runtime",
+)
+
+
+def as_integer(value: Stat | None) -> int | None:
+    """The same stat may be int64, uint64 or double (XPLANE 1)."""
+    return int(value) if isinstance(value, int | float) else None
+
+
+def decode(raw: bytes) -> str:
+    return raw.decode("utf-8", errors="replace")
+
+
+def _stats(messages: Any, names: dict[int, str]) -> dict[str, Stat]:
+    result: dict[str, Stat] = {}
+    for stat in messages:
+        name = names.get(stat.metadata_id, UNKNOWN)
+        kind = stat.WhichOneof("value")
+        if kind is None:
+            continue
+        value = getattr(stat, kind)
+        if kind == "ref_value":
+            if value in names:  # a text that dangles is no text
+                result[name] = names[value]
+        elif kind == "str_value":
+            result[name] = decode(value)
+        else:
+            result[name] = value
+    return result
+
+
+# One event before its time is known: name, offset_ps, duration_ps, stats.
+RawEvent = tuple[str, int, int, dict[str, Stat]]
+
+
+@dataclass(eq=False)
+class RawLine:
+    id: int
+    name: str
+    stamp_ns: int
+    events: list[RawEvent]
+
+    def same(self, other: RawLine) -> bool:
+        return (self.id, self.name, self.stamp_ns, self.events) == (
+            other.id,
+            other.name,
+            other.stamp_ns,
+            other.events,
+        )
+
+
+@dataclass(eq=False)
+class RawPlane:
+    name: str
+    stats: dict[str, Stat] = field(default_factory=dict)
+    lines: list[RawLine] = field(default_factory=list)
+
+
+def _raw_line(line: Any, event_metadata: Any, stat_names: dict[int, str]) -> RawLine:
+    names: dict[int, tuple[str, dict[str, Stat]]] = {
+        key: (decode(meta.name), _stats(meta.stats, stat_names))
+        for key, meta in event_metadata.items()
+    }
+    raw = RawLine(line.id, decode(line.name), line.timestamp_ns, [])
+    for event in line.events:
+        if event.WhichOneof("data") == "num_occurrences":
+            continue  # aggregated: it has no time (XPLANE 1)
+        name, shared = names.get(event.metadata_id, (UNKNOWN, {}))
+        own = _stats(event.stats, stat_names)
+        raw.events.append((name, event.offset_ps, event.duration_ps, {**shared, **own}))
+    return raw
+
+
+def _raw_planes(data: bytes) -> dict[str, RawPlane]:
+    """Planes merged by name, exactly repeated lines dropped (XPLANE 1)."""
+    planes: dict[str, RawPlane] = {}
+    for message in XSpace.FromString(data).planes:
+        stat_names = {key: decode(meta.name) for key, meta in message.stat_metadata.items()}
+        name = decode(message.name)
+        plane = planes.setdefault(name, RawPlane(name))
+        # AMBIGUITY: chunks that disagree about a plane stat; the first one read wins.
+        plane.stats = {**_stats(message.stats, stat_names), **plane.stats}
+        for line_message in message.lines:
+            line = _raw_line(line_message, message.event_metadata, stat_names)
+            # AMBIGUITY: "exactly repeated" = same id, name, stamp and events with their stats.
+            if not any(line.same(other) for other in plane.lines):
+                plane.lines.append(line)
+    return planes
+
+
+def _timed(host: Host, raw_planes: dict[str, RawPlane]) -> None:
+    """Gives every event its time since the run's origin, in ps."""
+    absolute = [
+        line.stamp_ns
+        for plane in raw_planes.values()
+        for line in plane.lines
+        if line.stamp_ns >= ABSOLUTE_STAMP_NS
+    ]
+    zero_ns = host.start_ns
+    if zero_ns is None:
+        # AMBIGUITY (XPLANE 2 "or the smallest stamp"): of all absolute lines, also empty ones.
+        zero_ns = min(absolute, default=0)
+    order = 0
+    for raw_plane in raw_planes.values():
+        plane = Plane(raw_plane.name, raw_plane.stats)
+        host.planes[plane.name] = plane
+        for raw_line in raw_plane.lines:
+            line = Line(raw_line.id, raw_line.name, plane.name)
+            plane.lines.append(line)
+            stamp_ns = raw_line.stamp_ns
+            if stamp_ns >= ABSOLUTE_STAMP_NS:
+                stamp_ns -= zero_ns
+            base = host.shift + stamp_ns * 1000
+            for name, offset, duration, stats in raw_line.events:
+                if plane.name.startswith("/device:TPU:"):
+                    # XPLANE 3: the true times of TPU events stand in these stats.
+                    offset = as_integer(stats.get("device_offset_ps", offset)) or 0
+                    duration = as_integer(stats.get("device_duration_ps", duration)) or 0
+                start = base + offset
+                # AMBIGUITY: a negative duration is taken as zero length.
+                event = Event(name, start, start + max(0, duration), stats, line, order)
+                line.events.append(event)
+                order += 1
+
+
+def read_hosts(files: list[Path]) -> list[Host]:
+    """One host per distinct file, on a common clock: the earliest profile_start_time is time 0."""
+    seen: set[bytes] = set()
+    hosts: list[Host] = []
+    contents: list[dict[str, RawPlane]] = []
+    # AMBIGUITY: of byte-identical files the first in order of path gives the host's name.
+    for path in sorted(files):
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        digest = hashlib.sha256(data).digest()
+        if digest in seen:
+            continue
+        seen.add(digest)
+        raw = _raw_planes(data)
+        environment = raw.get("Task Environment", RawPlane("")).stats
+        name = path.name.removesuffix(".gz").removesuffix(".xplane.pb")
+        start_ns = as_integer(environment.get("profile_start_time"))
+        stop_ns = as_integer(environment.get("profile_stop_time"))
+        hosts.append(Host(name, {}, start_ns, stop_ns))
+        contents.append(raw)
+    origin_ns = min((h.start_ns for h in hosts if h.start_ns is not None), default=0)
+    for host, raw in zip(hosts, contents, strict=True):
+        # AMBIGUITY: a host without profile_start_time cannot be aligned; it starts at the origin.
+        if host.start_ns is not None:
+            host.shift = (host.start_ns - origin_ns) * 1000
+        _timed(host, raw)
+    return hosts

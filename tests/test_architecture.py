@@ -1,0 +1,232 @@
+"""Does every package import only what DESIGN allows, and does a start stay light?"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import traceview
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "traceview"
+FIXTURE = ROOT / "fixtures" / "custom-loop-2"
+
+# Top-level modules and packages, lowest first: each may import those of the rows above its own.
+LAYERS = (
+    ("errors", "units", "intervals"),
+    ("xplane",),
+    ("trace",),
+    ("analyses",),
+    ("report",),
+    ("render",),
+    ("cli",),
+)
+LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
+# The public names may come from anywhere; what uses them stands above everything.
+FACADE = ("__init__", "__main__", "cli")
+
+# Third-party module → the parts of the package that may import it.
+CONFINED = {
+    "google.protobuf": ("xplane/",),
+    "pandas": ("trace/frames.py",),
+    "rich": ("render/", "cli/"),
+    "tensorflow": ("capture/",),
+    "typer": ("cli/",),
+}
+# Those that take long to import: inside functions only, or in a module that is itself imported so.
+LAZY = ("pandas", "tensorflow")
+LAZY_MODULES = ("traceview.trace.frames",)
+
+EMPTY_NAMES = ("common", "helper", "helpers", "misc", "util", "utils")
+
+
+@dataclass(frozen=True)
+class Import:
+    file: str
+    line: int
+    module: str
+    at_start: bool  # executed when the file is imported
+    for_types: bool  # under `if TYPE_CHECKING:`
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.pyi"))
+
+
+def imports_of(path: Path) -> list[Import]:
+    """Every import statement of a file; `from a import b` counts as `a.b` where that is a module."""
+    file = path.relative_to(PACKAGE).as_posix()
+
+    def visit(node: ast.AST, at_start: bool, for_types: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(file, node.lineno, alias.name, at_start, for_types)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: imports here are absolute"
+            for alias in node.names:
+                module = f"{node.module}.{alias.name}"
+                if not is_module(module):
+                    module = str(node.module)
+                yield Import(file, node.lineno, module, at_start, for_types)
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for child in node.body:
+                yield from visit(child, False, True)
+            for child in node.orelse:
+                yield from visit(child, at_start, for_types)
+        else:
+            deeper = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, at_start and not deeper, for_types)
+
+    return list(visit(ast.parse(path.read_text(encoding="utf-8")), True, False))
+
+
+def is_module(name: str) -> bool:
+    """Whether a dotted name is a module: of ours by its file, of others by being confined."""
+    if name in CONFINED:
+        return True
+    top, _, rest = name.partition(".")
+    if top != "traceview" or not rest:
+        return False
+    path = PACKAGE.joinpath(*rest.split("."))
+    return path.is_dir() or any(path.parent.glob(f"{path.name}.*"))
+
+
+def all_imports() -> list[Import]:
+    return [found for path in sources() for found in imports_of(path)]
+
+
+def part_of(name: str) -> str:
+    """The top-level module or package that a path (a/b.py) or a module (traceview.a.b) belongs to."""
+    if name.endswith((".py", ".pyi")):
+        return name.split("/")[0].split(".")[0]
+    _, _, rest = name.partition(".")
+    return rest.split(".")[0] or "__init__"
+
+
+def test_every_module_has_its_place() -> None:
+    parts = {part_of(path.relative_to(PACKAGE).as_posix()) for path in sources()}
+    assert parts - {"__init__", "__main__"} <= set(LEVELS), "give it a row in LAYERS"
+
+
+def test_a_package_imports_only_those_before_it() -> None:
+    wrong = []
+    for found in all_imports():
+        importer = part_of(found.file)
+        if not is_within(found.module, "traceview") or importer in FACADE:
+            continue
+        imported = part_of(found.module)
+        if imported == importer and "/" in found.file:
+            continue
+        if imported not in LEVELS or LEVELS[imported] >= LEVELS[importer]:
+            wrong.append(str(found))
+    assert wrong == []
+
+
+def test_the_public_names_are_lazy() -> None:
+    at_start = [
+        str(found)
+        for found in imports_of(PACKAGE / "__init__.py")
+        if found.at_start and is_within(found.module, "traceview")
+    ]
+    assert at_start == []
+
+
+@pytest.mark.parametrize("module", CONFINED)
+def test_third_parties_keep_to_their_place(module: str) -> None:
+    wrong = [
+        str(found)
+        for found in all_imports()
+        if is_within(found.module, module)
+        and not found.for_types
+        and not found.file.startswith(CONFINED[module])
+    ]
+    assert wrong == []
+
+
+def test_slow_imports_happen_inside_functions() -> None:
+    wrong = []
+    for found in all_imports():
+        own_module = "traceview." + found.file.removesuffix(".py").replace("/", ".")
+        lazy = any(is_within(found.module, name) for name in (*LAZY, *LAZY_MODULES))
+        if found.at_start and lazy and own_module not in LAZY_MODULES:
+            wrong.append(str(found))
+    assert wrong == []
+
+
+def test_names_say_something() -> None:
+    modules = [path for path in sources() if path.stem in EMPTY_NAMES]
+    folders = [path for path in PACKAGE.rglob("*/") if path.name in EMPTY_NAMES]
+    functions = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("get_")
+    ]
+    assert (modules, folders, functions) == ([], [], [])
+
+
+def test_no_module_is_named_like_a_public_name() -> None:
+    # `import traceview.x` sets the attribute x of traceview, over the function of that name.
+    modules = {part_of(path.relative_to(PACKAGE).as_posix()) for path in sources()}
+    assert modules & set(traceview.__all__) == set()
+
+
+@pytest.fixture
+def traps(tmp_path: Path) -> Path:
+    """A folder with a `tensorflow` that can be imported, so that trying to shows where there is none."""
+    (tmp_path / "tensorflow.py").write_text("", encoding="utf-8")
+    return tmp_path
+
+
+def modules_after(code: str, traps: Path, *arguments: str) -> set[str]:
+    """The modules that a new interpreter has imported after running the code."""
+    script = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}, {str(traps)!r}]
+try:
+{code}
+except SystemExit as exit:
+    assert exit.code in (None, 0), exit.code
+finally:
+    print(*sys.modules, sep="\\n", file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+CLI = "    from traceview.cli import main; main()"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        pytest.param("    import traceview", [], id="import traceview"),
+        pytest.param(CLI, ["--help"], id="traceview --help"),
+        pytest.param(CLI, ["analyze", str(FIXTURE)], id="traceview analyze"),
+    ],
+)
+def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
+    modules = modules_after(code, traps, *arguments)
+    assert "traceview" in modules
+    assert not {"pandas", "tensorflow"} & modules
+
+
+def test_a_trap_shuts(traps: Path) -> None:
+    assert {"pandas", "tensorflow"} <= modules_after("    import pandas, tensorflow", traps)

@@ -1,0 +1,72 @@
+"""Does traceview install beside every TensorFlow it reads traces of, without moving what that one pins?
+
+A resolver answers from the registry's metadata; no wheel is downloaded.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from importlib.metadata import requires
+
+import pytest
+import uv
+from packaging.requirements import Requirement
+
+pytestmark = pytest.mark.network
+
+# TensorFlow → the oldest and the newest Python it has wheels for.
+PYTHONS = {
+    "2.15": ("3.10", "3.11"),
+    "2.16": ("3.10", "3.12"),
+    "2.17": ("3.10", "3.12"),
+    "2.18": ("3.10", "3.12"),
+    "2.19": ("3.10", "3.12"),
+    "2.20": ("3.10", "3.13"),
+    "2.21": ("3.10", "3.13"),
+}
+
+
+def own_requirements() -> list[Requirement]:
+    """What `pip install traceview` asks for, without extras."""
+    stated = [Requirement(line) for line in requires("traceview") or []]
+    return [requirement for requirement in stated if requirement.marker is None]
+
+
+def resolve(asked: list[str], python: str, *options: str) -> dict[str, str]:
+    """The newest versions that go together on a Python, from wheels alone."""
+    command = [uv.find_uv_bin(), "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
+    command += ["--no-config", "--only-binary=:all:", f"--python-version={python}"]
+    command += ["--python-platform=linux", *options, "-"]
+    done = subprocess.run(
+        command, input="\n".join(asked), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = (line.split(";")[0].strip() for line in done.stdout.splitlines())
+    return dict(line.split("==") for line in lines)
+
+
+def assert_satisfied(versions: dict[str, str]) -> None:
+    for requirement in own_requirements():
+        assert requirement.specifier.contains(versions[requirement.name]), requirement
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "python"),
+    [(version, python) for version, pythons in PYTHONS.items() for python in pythons],
+)
+def test_traceview_installs_beside_tensorflow(tensorflow: str, python: str) -> None:
+    asked = [f"tensorflow=={tensorflow}.*", *map(str, own_requirements())]
+    versions = resolve(asked, python)
+    assert versions["tensorflow"].startswith(f"{tensorflow}.")
+    assert {"numpy", "protobuf"} <= {requirement.name for requirement in own_requirements()}
+    assert_satisfied(versions)
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.14"])
+def test_the_newest_of_everything_installs(python: str) -> None:
+    assert_satisfied(resolve(list(map(str, own_requirements())), python))
+
+
+def test_the_oldest_that_is_asked_for_installs() -> None:
+    versions = resolve(list(map(str, own_requirements())), "3.10", "--resolution=lowest-direct")
+    assert_satisfied(versions)
