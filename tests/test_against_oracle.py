@@ -47,7 +47,10 @@ def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = Tr
     same_devices(report, answer["device_time"]["devices"])
     same_steps(report, answer["steps"], statistics=statistics)
     assert ops(report) == {
-        tuple(row[key] or None if key in ("op", "op_type", "kernel") else row[key] for key in OP_FIELDS)
+        tuple(
+            row[key] or None if key in ("op", "op_type", "kernel") else row[key]
+            for key in OP_FIELDS
+        )
         for row in answer["ops"]
     }
 
@@ -76,9 +79,9 @@ def same_steps(report: Report, expected: dict[str, Any], *, statistics: bool) ->
     ours = report.results.steps
     keys = ["method", "basis", "count", *(["used_count", "median_ps"] if statistics else [])]
     assert {key: getattr(ours, key) for key in keys} == {key: expected[key] for key in keys}
-    assert [
-        tuple(getattr(step, key) for key in STEP_FIELDS) for step in ours.steps
-    ] == [tuple(step[key] for key in STEP_FIELDS) for step in expected["steps"]]
+    assert [tuple(getattr(step, key) for key in STEP_FIELDS) for step in ours.steps] == [
+        tuple(step[key] for key in STEP_FIELDS) for step in expected["steps"]
+    ]
     for mine, step in zip(ours.steps, expected["steps"], strict=True):
         parts = {device.device: dataclasses.asdict(device) for device in mine.devices}
         assert set(parts) == {device["device"] for device in step["devices"]}
@@ -126,7 +129,9 @@ def test_scenarios(name: str, tmp_path: Path) -> None:
     check(tmp_path, "auto", statistics=name not in OWN_STATISTICS)
 
 
-@pytest.mark.parametrize("name", ["A", "hidden_transfers", "two_hosts", "keras_epochs", "host_runs_ahead"])
+@pytest.mark.parametrize(
+    "name", ["A", "hidden_transfers", "two_hosts", "keras_epochs", "host_runs_ahead"]
+)
 def test_a_range_of_steps(name: str, tmp_path: Path) -> None:
     files = SCENARIOS[name]().write(tmp_path)
     report = traceview.analyze(tmp_path, steps=slice(1, 3), top=None)

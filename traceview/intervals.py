@@ -130,7 +130,7 @@ def nesting(start: Int64Array, end: Int64Array) -> Nesting:
         return Nesting(order, begin, finish, parent.copy(), parent)
     closed = np.searchsorted(np.sort(finish[finish > begin]), begin, side="right")
     is_open = finish > begin
-    opened = np.cumsum(is_open) - is_open
+    opened: Int64Array = np.cumsum(is_open) - is_open
     depth = (opened - closed + 1).astype(np.int64)
     open_at: list[Int64Array] = []
     for level in range(1, int(depth.max()) + 1):

@@ -60,7 +60,8 @@ def device_activity(trace: Trace, device: int) -> DeviceActivity:
     """The unions of one device over the whole recording."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     start, end, class_ = columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows]
-    by_class, cumulative = [], []
+    by_class: list[Union] = []
+    cumulative: list[Union] = []
     for one in ActivityClass:
         mine, so_far = class_ == one, class_ <= one
         by_class.append(union(start[mine], end[mine]))

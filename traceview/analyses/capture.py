@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from traceview.analyses.finding import Evidence, Finding, Severity, listed
+from traceview.ids import occurring
 from traceview.trace.model import NONE, Host, Problem, Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -81,9 +82,7 @@ def _host(trace: Trace, index: int) -> HostCapture:
     )
 
 
-def _host_problems(
-    trace: Trace, index: int, host: Host, capture: HostCapture
-) -> list[Problem]:
+def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -> list[Problem]:
     found = []
     devices = [d for d in trace.roster if d.host == index]
     planes = [d for d in devices if d.kind != "replica"]
@@ -118,7 +117,7 @@ def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
         found.append(Problem("cut-first-step", text, host.name))
     with_id = calls.stat("correlation_id").row
     with_id = with_id[calls.host[with_id] == index]
-    launches = np.unique(calls.name[columns.launch[linked]])
+    launches = occurring(calls.name[columns.launch[linked]])
     unanswered = with_id[
         ~np.isin(with_id, columns.launch[linked]) & np.isin(calls.name[with_id], launches)
     ]
@@ -135,7 +134,8 @@ def _quality(trace: Trace, problems: list[Problem]) -> Quality:
     if trace.device_columns.count == 0:
         return "unusable"
     expected_missing = any(
-        problem.code == "no-gpu-plane" and _gpus_expected(trace, problem.host) for problem in problems
+        problem.code == "no-gpu-plane" and _gpus_expected(trace, problem.host)
+        for problem in problems
     )
     harmless = {"no-gpu-plane", "duplicate-host-file", "repeated-lines"}
     return "degraded" if expected_missing or codes - harmless else "ok"
@@ -173,9 +173,7 @@ def _finding(
     evidence: tuple[Evidence, ...],
     confidence_reason: str = "recorded in the trace",
 ) -> Finding:
-    return Finding(
-        code, severity, title, explanation, advice, "high", confidence_reason, evidence
-    )
+    return Finding(code, severity, title, explanation, advice, "high", confidence_reason, evidence)
 
 
 def _no_gpu_plane(problem: Problem, *, expected: bool) -> Finding:
@@ -239,7 +237,8 @@ def _dropped(hosts: list[HostCapture]) -> Finding:
         "moment are too low; steps from there on are left out of the statistics.",
         "Capture fewer steps.",
         tuple(
-            Evidence("dropped_event_count", host.dropped_event_count, 0, host.host) for host in hosts
+            Evidence("dropped_event_count", host.dropped_event_count, 0, host.host)
+            for host in hosts
         ),
         "the tracer's own warning",
     )

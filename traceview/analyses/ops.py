@@ -95,5 +95,3 @@ def _row(trace: Trace, table: OpTable, index: int) -> OpRow:
         share_ratio=None if math.isnan(share) else share,
         bytes=None if size == UNKNOWN_BYTES else size,
     )
-
-

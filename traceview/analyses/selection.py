@@ -19,6 +19,7 @@ class Selection:
     steps: dict[int, tuple[Step, ...]]
 
     def window_of_device(self, trace: Trace, device: int) -> Window | None:
+        """The window of the host of a device of the roster."""
         return self.windows.get(trace.roster[device].host)
 
     @property

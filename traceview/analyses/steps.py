@@ -161,10 +161,14 @@ def _few(result: Steps) -> Finding:
 def _no_marker(method: str, count: int) -> Finding:
     if method == "none":
         title = "no steps could be found"
-        explanation = "There is no step marker and nothing that repeats once per step; no number is per step."
+        explanation = (
+            "There is no step marker and nothing that repeats once per step; no number is per step."
+        )
     else:
         title = f"{count} step(s) found by {method}, without an explicit marker"
-        explanation = "Step bounds were inferred, so step times may include or miss work at their edges."
+        explanation = (
+            "Step bounds were inferred, so step times may include or miss work at their edges."
+        )
     return Finding(
         code="no-step-marker",
         severity="info",

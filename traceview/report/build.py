@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from traceview import __version__
-from traceview.analyses import capture, device_time, ops, timeline
+from traceview.analyses import capture, device_time, ops, roster, timeline
 from traceview.analyses import steps as step_times
 from traceview.analyses.activity import activities
 from traceview.analyses.catalogue import FINDINGS
@@ -78,7 +78,7 @@ def analyze(
             finding
             for finding in (
                 *capture.diagnose(loaded, of_capture),
-                *device_time.diagnose(of_devices, selection),
+                *roster.diagnose(of_devices, selection),
                 *step_times.diagnose(of_steps, selection),
             )
             if _is_chosen(finding, select_codes, ignore_codes)

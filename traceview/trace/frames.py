@@ -47,7 +47,9 @@ def device_events_frame(trace: Trace) -> pd.DataFrame:
     host = np.array([d.host for d in trace.roster], dtype=np.int64)[columns.device]
     return pd.DataFrame(
         {
-            "device": _category(columns.device, [trace.device_key(i) for i in range(len(trace.roster))]),
+            "device": _category(
+                columns.device, [trace.device_key(i) for i in range(len(trace.roster))]
+            ),
             "stream": _category(columns.line, [line.name for line in trace.lines]),
             "class": _category(columns.class_, [c.name.lower() for c in ActivityClass]),
             "name": _names(columns.name, trace.names),
@@ -135,20 +137,20 @@ def ops_frame(trace: Trace, table: OpTable | None = None) -> pd.DataFrame:
     )
 
 
-def _category(codes: npt.NDArray[np.integer], labels: list[str]) -> pd.Categorical:
+def _category(codes: npt.NDArray[np.integer], labels: list[str]) -> pd.Categorical[str]:
     """Codes into labels; labels that repeat become one category."""
     distinct = list(dict.fromkeys(labels))
     place = np.array([distinct.index(label) for label in labels], dtype=np.int64)
-    return pd.Categorical.from_codes(place[codes] if codes.size else [], categories=distinct)
+    return pd.Categorical.from_codes(place[codes], categories=pd.Index(distinct))
 
 
-def _names(index: npt.NDArray[np.int32], names: Names) -> pd.Categorical:
+def _names(index: npt.NDArray[np.int32], names: Names) -> pd.Categorical[str]:
     used, codes = np.unique(index, return_inverse=True)
     texts = [names.text(int(i)) for i in used]
     labels = [text for text in dict.fromkeys(texts) if text is not None]
     code_of = {text: code for code, text in enumerate(labels)}
     place = np.array([NONE if t is None else code_of[t] for t in texts], dtype=np.int64)
-    return pd.Categorical.from_codes(place[codes] if codes.size else [], categories=labels)
+    return pd.Categorical.from_codes(place[codes], categories=pd.Index(labels))
 
 
 def _optional(

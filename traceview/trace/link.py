@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from traceview.ids import occurring
 from traceview.intervals import Int32Array, Int64Array, nesting
 from traceview.trace.model import NONE, HostColumns, LineInfo
 
@@ -40,7 +41,7 @@ def launches(
     order = np.lexsort((host.start_ps[calls.row], calls.value, host.host[calls.row]))
     call_host = host.host[calls.row][order].astype(np.int64)
     call_id, call_row = calls.value[order], calls.row[order]
-    for index in np.unique(device_host):
+    for index in occurring(device_host):
         first, last = np.searchsorted(call_host, [index, index + 1])
         if first == last:
             continue
@@ -89,7 +90,9 @@ def steps_of_rows(
     producers, producer_key, consumers, consumer_key = linked_events(host)
     step_of_producer = np.full(producers.size, NONE, dtype=np.int64)
     # A consumer key is answered once, by the first producer whose step is known.
-    step_of_key = np.full(int(max(producer_key.max(initial=-1), consumer_key.max(initial=-1))) + 1, NONE)
+    step_of_key = np.full(
+        int(max(producer_key.max(initial=-1), consumer_key.max(initial=-1))) + 1, NONE
+    )
     carriers, carrier_step = roots.row, roots.step
     consumer_done = np.zeros(consumers.size, dtype=np.bool_)
     for _ in range(_LONGEST_CHAIN):
@@ -141,7 +144,7 @@ def _innermost_step(
     result = np.full(rows.size, NONE, dtype=np.int64)
     by_thread = np.argsort(thread[rows], kind="stable")
     sorted_thread = thread[rows][by_thread]
-    for one in np.unique(thread[carriers]):
+    for one in occurring(thread[carriers]):
         first, last = np.searchsorted(sorted_thread, [one, one + 1])
         if first == last:
             continue

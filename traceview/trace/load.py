@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from traceview.errors import TraceFormatError
-from traceview.intervals import BoolArray, Int64Array
-from traceview.trace.classify import Activity, activity_of, final_classes
-from traceview.trace.link import launches
+from traceview.trace.classify import activity_of
+from traceview.trace.clock import align
+from traceview.trace.join import DeviceParts, HostParts
 from traceview.trace.locate import RunFiles, choose_run, find_runs, host_of, profile_times
 from traceview.trace.memory import with_memory
 from traceview.trace.model import (
     NONE,
     Device,
-    DeviceColumns,
     Host,
-    HostColumns,
-    HostStat,
     HostSteps,
     LineInfo,
     Names,
@@ -33,9 +30,10 @@ from traceview.trace.model import (
 )
 from traceview.trace.replicas import replicas_of
 from traceview.trace.steps import find_steps
-from traceview.units import PS_PER_NS
-from traceview.xplane.planes import STEPS_LINE, TEXT_STATS, PlaneKind
-from traceview.xplane.read import MAX_PS, Plane, PlaneSummary, Space, Stat, read_bytes, read_file
+from traceview.xplane.planes import STEPS_LINE, PlaneKind
+from traceview.xplane.read import read_file
+from traceview.xplane.source import read_bytes
+from traceview.xplane.space import Plane, PlaneSummary, Space, Stat
 from traceview.xplane.table import (
     ABSOLUTE_STAMP_NS,
     PlaneTable,
@@ -64,20 +62,6 @@ def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> 
     return loader.trace(tuple(other.name for other in runs if other is not chosen))
 
 
-@dataclass
-class _Joined:
-    """Columns of one kind, part by part."""
-
-    parts: list[dict[str, np.ndarray[tuple[int], np.dtype[np.generic]]]] = field(default_factory=list)
-
-    def add(self, **columns: np.ndarray[tuple[int], np.dtype[np.generic]]) -> None:
-        self.parts.append(columns)
-
-    def column(self, key: str, dtype: type[np.generic]) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-        arrays = [part.pop(key) for part in self.parts]
-        return np.concatenate(arrays).astype(dtype, copy=False) if arrays else np.empty(0, dtype)
-
-
 class _Loader:
     def __init__(self, run: RunFiles, *, salvage: bool) -> None:
         self.run = run
@@ -88,35 +72,32 @@ class _Loader:
         self.devices: list[Device] = []
         self.lines: list[LineInfo] = []
         self.problems: list[Problem] = []
-        self.device_parts = _Joined()
-        self.host_parts = _Joined()
-        self.host_stats: dict[str, list[HostStat]] = {}
-        self.host_rows = 0
+        self.device_parts = DeviceParts()
+        self.host_parts = HostParts(self.names)
         self.stored_steps: list[StoredStep] = []
 
     def trace(self, other_runs: tuple[str, ...]) -> Trace:
         self.read_files()
-        offsets = self.align_clocks()
-        host_columns = self.joined_host_columns(offsets)
-        device_columns = self.joined_device_columns(offsets, host_columns)
+        clocks = align(self.hosts)
+        offset_ps = clocks.offset_ps
+        host_columns = self.host_parts.joined(offset_ps)
+        device_columns = self.device_parts.joined(offset_ps, host_columns, self.names)
         trace = Trace(
             logdir=self.run.logdir,
             run=self.run.name,
             run_dir=self.run.directory,
             other_runs=other_runs,
             files=tuple(self.files),
-            hosts=tuple(self.hosts),
+            hosts=clocks.hosts,
             roster=tuple(with_memory(self.devices, host_columns, self.names)),
             lines=tuple(self.lines),
             names=self.names,
             device_columns=device_columns,
             host_columns=host_columns,
             steps_by_host=(),
-            problems=tuple(self.problems),
+            problems=(*self.problems, *clocks.problems),
             stored_steps=tuple(
-                replace(step, start_ps=step.start_ps + offset, end_ps=step.end_ps + offset)
-                for step in self.stored_steps
-                for offset in (int(offsets[step.host]),)
+                step.shifted(int(offset_ps[step.host])) for step in self.stored_steps
             ),
         )
         trace = replicas_of(trace)
@@ -140,8 +121,8 @@ class _Loader:
             sizes.append(size)
             try:
                 space = read_file(path, salvage=self.salvage)
-            except TraceFormatError as error:
-                damaged.append((path, error))
+            except TraceFormatError as damage:
+                damaged.append((path, damage))
                 continue
             size_of_digest[size, space.sha256] = path.name
             self.add_space(space)
@@ -182,7 +163,9 @@ class _Loader:
         start, stop = profile_times(environment)
         for fault in space.faults:
             self.problems.append(
-                Problem("damaged-file", f"{space.path.name}: byte {fault.offset}: {fault.reason}", name)
+                Problem(
+                    "damaged-file", f"{space.path.name}: byte {fault.offset}: {fault.reason}", name
+                )
             )
         lines_of = unrepeated_lines(space.planes, space.data)
         repeated = sum(len(p.lines) for p in space.planes) - sum(map(len, lines_of))
@@ -234,10 +217,10 @@ class _Loader:
         if plane.kind in _DEVICE_KINDS:
             device = self.device(host, plane)
             first_line = self.add_lines(host, device, plane, table)
-            self.add_activity(host, device, first_line, activity_of(table, self.names))
+            self.device_parts.add(host, device, first_line, activity_of(table, self.names))
             self.stored_steps += _stored_steps(host, table)
         elif plane.kind is PlaneKind.HOST:
-            self.add_host_events(host, self.add_lines(host, NONE, plane, table), table)
+            self.host_parts.add(host, self.add_lines(host, NONE, plane, table), table)
 
     def device(self, host: int, plane: Plane) -> int:
         """The device of a plane; planes of one name are one device."""
@@ -247,7 +230,9 @@ class _Loader:
             if (known.host, known.name) == (host, name):
                 self.devices[index] = replace(known, stats=known.stats | _readable(plane.stats))
                 return index
-        model = stat_of(plane.stats, b"gpu_device_name") or stat_of(plane.stats, b"device_type_string")
+        model = stat_of(plane.stats, b"gpu_device_name") or stat_of(
+            plane.stats, b"device_type_string"
+        )
         self.devices.append(
             Device(
                 host=host,
@@ -272,121 +257,11 @@ class _Loader:
         ]
         return first
 
-    def add_activity(self, host: int, device: int, first_line: int, activity: Activity) -> None:
-        count = activity.start_ps.size
-        self.device_parts.add(
-            **vars(activity) | {"line": activity.line + np.int32(first_line)},
-            device=np.full(count, device, dtype=np.int16),
-            host=np.full(count, host, dtype=np.int16),
-        )
-
-    def add_host_events(self, host: int, first_line: int, table: PlaneTable) -> None:
-        count = table.count
-        self.host_parts.add(
-            host=np.full(count, host, dtype=np.int16),
-            line=table.line + np.int32(first_line),
-            start_ps=table.start_ps,
-            duration_ps=table.duration_ps,
-            name=self.names.add_all(table.names)[table.name] if count else table.name,
-            position=table.position,
-        )
-        for key in table.plane.spellings:
-            if key in TEXT_STATS:
-                texts = table.texts(key)
-                ids = self.names.add_all(texts.texts).astype(np.int64)
-                rows, values = texts.event, ids[texts.index] if ids.size else texts.event
-            else:
-                ints = table.ints(key)
-                rows, values = ints.event, ints.value
-            self.host_stats.setdefault(key, []).append(HostStat(rows + self.host_rows, values))
-        self.host_rows += count
-
-    # All files
-
-    def align_clocks(self) -> Int64Array:
-        """What to add to the times of each host, and the hosts with their times since the origin."""
-        starts = [h.profile_start_ns for h in self.hosts if h.profile_start_ns is not None]
-        origin = min(starts, default=0)
-        offsets = np.zeros(len(self.hosts), dtype=np.int64)
-        for index, host in enumerate(self.hosts):
-            if host.profile_start_ns is None:
-                if len(self.hosts) > 1:
-                    self.problems.append(
-                        Problem("unaligned-clock", "no profile start recorded", host.name)
-                    )
-                continue
-            offset = (host.profile_start_ns - origin) * PS_PER_NS
-            if offset > MAX_PS:
-                text = "its profile started months after that of another host; clocks not aligned"
-                self.problems.append(Problem("unaligned-clock", text, host.name))
-                offset = 0
-            stop = None
-            if host.profile_stop_ns is not None:
-                length = (host.profile_stop_ns - host.profile_start_ns) * PS_PER_NS
-                stop = offset + length if 0 <= length <= MAX_PS else None
-            offsets[index] = offset
-            self.hosts[index] = replace(host, start_ps=offset, stop_ps=stop)
-        return offsets
-
-    def joined_host_columns(self, offsets: Int64Array) -> HostColumns:
-        parts = self.host_parts
-        host = parts.column("host", np.int16)
-        start = parts.column("start_ps", np.int64)
-        if offsets.any():
-            start = start + offsets[host]
-        stats = {}
-        for key, pieces in self.host_stats.items():
-            rows = np.concatenate([piece.row for piece in pieces])
-            if rows.size:
-                stats[key] = HostStat(rows, np.concatenate([piece.value for piece in pieces]))
-        return HostColumns(
-            host=host,
-            line=parts.column("line", np.int32),
-            start_ps=start,
-            duration_ps=parts.column("duration_ps", np.int64),
-            name=parts.column("name", np.int32),
-            position=parts.column("position", np.int64),
-            stats=stats,
-        )
-
-    def joined_device_columns(self, offsets: Int64Array, host_columns: HostColumns) -> DeviceColumns:
-        parts = self.device_parts
-        device = parts.column("device", np.int16)
-        host = parts.column("host", np.int64)
-        start = parts.column("start_ps", np.int64)
-        start = start + offsets[host] if offsets.any() else start
-        correlation_id = parts.column("correlation_id", np.int64)
-        has_correlation: BoolArray = parts.column("has_correlation", np.bool_)
-        launch = launches(host, correlation_id, has_correlation, host_columns)
-        classes = final_classes(
-            parts.column("kind", np.uint8), launch, host_columns.name, self.names
-        )
-        columns = DeviceColumns(
-            device=device,
-            line=parts.column("line", np.int32),
-            start_ps=start,
-            duration_ps=parts.column("duration_ps", np.int64),
-            name=parts.column("name", np.int32),
-            op=parts.column("op", np.int32),
-            class_=classes.class_,
-            correlation_id=correlation_id,
-            has_correlation=has_correlation,
-            launch=launch,
-            bytes=parts.column("bytes", np.int64),
-            group=parts.column("group", np.int64),
-            p2p=classes.p2p,
-            opaque=classes.opaque,
-            unknown_direction=classes.unknown_direction,
-            position=parts.column("position", np.int64),
-        )
-        order = np.lexsort((start, device))
-        if (order[1:] > order[:-1]).all():
-            return columns
-        return DeviceColumns(**{key: column[order] for key, column in vars(columns).items()})
-
 
 def _smallest_absolute_stamp(space: Space) -> int:
-    stamps = [line.timestamp_ns for plane in space.planes for line in plane.lines if line.timestamp_ns]
+    stamps = [
+        line.timestamp_ns for plane in space.planes for line in plane.lines if line.timestamp_ns
+    ]
     return min((stamp for stamp in stamps if stamp >= ABSOLUTE_STAMP_NS), default=0)
 
 

@@ -13,7 +13,8 @@ from typing import Final
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.xplane.planes import PlaneKind
-from traceview.xplane.read import PlaneSummary, read_summary
+from traceview.xplane.read import read_summary
+from traceview.xplane.space import PlaneSummary
 from traceview.xplane.table import stat_of
 
 SUFFIX: Final = ".xplane.pb"
@@ -120,7 +121,8 @@ def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
             return chosen[0]
         known = ", ".join(run.name for run in runs)
         raise TraceNotFoundError(
-            f"{'no run' if not chosen else 'several runs'} called {name!r}", hint=f"there are: {known}"
+            f"{'no run' if not chosen else 'several runs'} called {name!r}",
+            hint=f"there are: {known}",
         )
     if len(runs) == 1:
         return runs[0]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from traceview.ids import occurring
 from traceview.trace.model import Device, HostColumns, Names
 
 _ALLOCATOR = re.compile(rb"GPU_(\d{1,9})_bfc")
@@ -20,9 +21,7 @@ class _Held:
     capacity_bytes: int
 
 
-def with_memory(
-    devices: Sequence[Device], host: HostColumns, names: Names
-) -> Iterator[Device]:
+def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> Iterator[Device]:
     """The devices with what their allocators hold: last `bytes_allocated`, largest `peak_bytes_in_use`.
 
     The number in the allocator's name is that of the virtual GPU. Where a host has more allocators than
@@ -54,14 +53,12 @@ def _held(host: HostColumns, names: Names) -> dict[tuple[int, int], _Held]:
     of_host = host.host[allocator.row]
     start = host.start_ps[allocator.row]
     result = {}
-    for name in np.unique(allocator.value):
+    for name in occurring(allocator.value):
         match = _ALLOCATOR.fullmatch(names[int(name)])
         if not match:
             continue
-        for index in np.unique(of_host):
-            rows = np.flatnonzero(
-                (allocator.value == name) & (of_host == index) & (allocated >= 0)
-            )
+        for index in occurring(of_host):
+            rows = np.flatnonzero((allocator.value == name) & (of_host == index) & (allocated >= 0))
             if rows.size:
                 last = rows[np.flatnonzero(start[rows] == start[rows].max())[-1]]
                 result[int(index), int(match[1])] = _Held(

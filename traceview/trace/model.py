@@ -7,7 +7,7 @@ Names are indices into `Trace.names`; -1 means none. Columns are never changed a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,9 @@ import numpy.typing as npt
 from traceview.errors import TraceFormatError
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.read import Stat, read_bytes, read_event_stats
+from traceview.xplane.read import read_event_stats
+from traceview.xplane.source import read_bytes
+from traceview.xplane.space import Stat
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,10 +173,12 @@ class DeviceColumns:
 
     @property
     def count(self) -> int:
+        """Number of events."""
         return int(self.start_ps.size)
 
     @cached_property
     def end_ps(self) -> Int64Array:
+        """Exclusive end of each event, int64 picoseconds."""
         return self.start_ps + self.duration_ps
 
     def rows_of(self, device: int) -> slice:
@@ -217,10 +221,12 @@ class HostColumns:
 
     @property
     def count(self) -> int:
+        """Number of events."""
         return int(self.start_ps.size)
 
     @cached_property
     def end_ps(self) -> Int64Array:
+        """Exclusive end of each event, int64 picoseconds."""
         return self.start_ps + self.duration_ps
 
     def stat(self, key: str) -> HostStat:
@@ -247,6 +253,7 @@ class Step:
 
     @property
     def duration_ps(self) -> int:
+        """Length of the step."""
         return self.end_ps - self.start_ps
 
 
@@ -258,6 +265,10 @@ class StoredStep:
     number: int
     start_ps: int
     end_ps: int
+
+    def shifted(self, offset_ps: int) -> StoredStep:
+        """The same step on a clock that is `offset_ps` ahead."""
+        return replace(self, start_ps=self.start_ps + offset_ps, end_ps=self.end_ps + offset_ps)
 
 
 @dataclass(frozen=True)
@@ -295,9 +306,7 @@ class Trace:
     steps_by_host: tuple[HostSteps, ...] = field(repr=False)
     problems: tuple[Problem, ...]
     stored_steps: tuple[StoredStep, ...] = field(repr=False, default=())
-    shared_rows: Int64Array = field(
-        repr=False, default_factory=lambda: np.empty(0, dtype=np.int64)
-    )
+    shared_rows: Int64Array = field(repr=False, default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def device_key(self, device: int) -> str:
         """How a device is called in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""
@@ -305,6 +314,7 @@ class Trace:
         return f"{self.hosts[entry.host].name}/{entry.name}" if len(self.hosts) > 1 else entry.name
 
     def class_name(self, class_: int) -> str:
+        """How a class of device activity is called in the report."""
         return ActivityClass(class_).name.lower()
 
     def stats(self, line: int, position: int) -> tuple[Stat, ...]:

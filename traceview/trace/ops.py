@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from traceview.ids import distinct, occurring
 from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 
@@ -67,16 +68,13 @@ def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
     ops, op_id = _by_replica_free_name(trace, columns.op[rows])
     is_replica = np.array([device.kind == "replica" for device in trace.roster], dtype=np.bool_)
     of_replica = is_replica[columns.device[rows]] if rows.size else np.empty(0, dtype=np.bool_)
-    kernel = np.where(of_replica, NONE, columns.name[rows])
+    kernel = np.where(of_replica, NONE, columns.name[rows]).astype(np.int64)
     duration = columns.duration_ps[rows]
-    keys = (kernel, op_id, columns.class_[rows], columns.device[rows])
-    order = np.lexsort((duration, *keys))
-    starts = np.ones(rows.size, dtype=np.bool_)
-    for key in keys:
-        ordered = key[order]
-        starts[1:] &= ordered[1:] == ordered[:-1]
-    starts[1:] = ~starts[1:]
-    first = np.flatnonzero(starts)
+    group = _groups(
+        columns.device[rows].astype(np.int64), columns.class_[rows].astype(np.int64), op_id, kernel
+    )
+    order = np.lexsort((duration, group))
+    first = np.flatnonzero(np.diff(group[order], prepend=-1))
     count = np.diff(np.append(first, rows.size))
     leader = order[first]
     in_order = duration[order]
@@ -106,14 +104,28 @@ def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
     )
 
 
+def _groups(*keys: Int64Array) -> Int64Array:
+    """One number per combination of keys, each of which is at least `NONE`."""
+    group = np.zeros(keys[0].size, dtype=np.int64)
+    span = 1
+    for key in keys:
+        width = int(key.max(initial=NONE)) + 2
+        if span * width >= 1 << 62:
+            values, group = np.unique(group, return_inverse=True)
+            span = int(values.size)
+        group = group * width + key + 1
+        span *= width
+    return group
+
+
 def _by_replica_free_name(
     trace: Trace, op: Int32Array
 ) -> tuple[list[tuple[str | None, str | None]], Int64Array]:
-    recorded, index = np.unique(op, return_inverse=True)
+    recorded, index = distinct(op.astype(np.int64) + 1)
     ids: dict[tuple[str | None, str | None], int] = {}
     id_of_recorded = np.empty(recorded.size, dtype=np.int64)
     for place, name in enumerate(recorded.tolist()):
-        text = trace.names.text(name)
+        text = trace.names.text(name - 1)
         id_of_recorded[place] = ids.setdefault(
             (None, None) if text is None else split_op(text), len(ids)
         )
@@ -139,7 +151,7 @@ def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
         return self_time
     nesting_rows = np.flatnonzero(nests[columns.device[rows]])
     line, start, end = columns.line[rows], columns.start_ps[rows], columns.end_ps[rows]
-    for one in np.unique(line[nesting_rows]):
+    for one in occurring(line[nesting_rows]):
         mine = nesting_rows[line[nesting_rows] == one]
         parent = nesting(start[mine], end[mine]).parent
         inner = np.flatnonzero(parent != NONE)
@@ -159,7 +171,7 @@ def _shares(
     columns = trace.device_columns
     share = np.full(total.size, np.nan)
     is_compute: BoolArray = columns.class_[rows] == 0
-    for one in np.unique(device):
+    for one in occurring(device):
         mine = rows[is_compute & (columns.device[rows] == one)]
         compute = union(columns.start_ps[mine], columns.end_ps[mine]).length
         if compute:

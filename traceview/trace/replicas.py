@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from traceview.ids import occurring
 from traceview.intervals import BoolArray, Int64Array, nesting
 from traceview.trace.link import linked_events
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Device, DeviceColumns, Trace
@@ -62,15 +63,16 @@ def replicas_of(trace: Trace) -> Trace:
     device_of: dict[tuple[int, int], int] = {}
     of_host = trace.host_columns.host[rows].astype(np.int64)
     for host in hosts:
-        for number in np.unique(replica[placed & (of_host == host)]).tolist():
+        for number in occurring(replica[placed & (of_host == host)]).tolist():
             device_of[host, number] = len(devices)
-            devices.append(
-                Device(host, f"replica:{number}", "replica", int(number), None, {})
-            )
+            devices.append(Device(host, f"replica:{number}", "replica", int(number), None, {}))
     if not device_of:
         return replace(trace, shared_rows=rows)
     device = np.array(
-        [device_of[pair] for pair in zip(of_host[placed].tolist(), replica[placed].tolist(), strict=True)],
+        [
+            device_of[pair]
+            for pair in zip(of_host[placed].tolist(), replica[placed].tolist(), strict=True)
+        ],
         dtype=np.int16,
     )
     columns = _columns(trace, rows[placed], device, facts)
@@ -103,7 +105,9 @@ def _name_facts(trace: Trace) -> _NameFacts:
 
 
 def _on_executor_thread(trace: Trace) -> BoolArray:
-    of_line = np.array([not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_)
+    of_line = np.array(
+        [not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_
+    )
     result: BoolArray = of_line[trace.host_columns.line]
     return result
 
@@ -137,7 +141,7 @@ def _component_of_rows(trace: Trace, rows: Int64Array) -> Int64Array:
     is_component = np.isin(consumer_key, producer_key[calls])
     executes = trace.names.matching(host.name[consumers], [b"ExecutorState::Process"])
     component = np.full(rows.size, NONE, dtype=np.int64)
-    for line in np.unique(host.line[rows]):
+    for line in occurring(host.line[rows]):
         mine = np.flatnonzero(host.line[rows] == line)
         around = np.flatnonzero(executes & (host.line[consumers] == line))
         if around.size == 0:
@@ -167,7 +171,10 @@ def _deal_out(trace: Trace, rows: Int64Array, facts: _NameFacts, replicas: int) 
 
 
 def _columns(
-    trace: Trace, rows: Int64Array, device: np.ndarray[tuple[int], np.dtype[np.int16]], facts: _NameFacts
+    trace: Trace,
+    rows: Int64Array,
+    device: np.ndarray[tuple[int], np.dtype[np.int16]],
+    facts: _NameFacts,
 ) -> DeviceColumns:
     host = trace.host_columns
     order = np.lexsort((host.start_ps[rows], device))
@@ -181,7 +188,9 @@ def _columns(
         duration_ps=host.duration_ps[rows],
         name=host.name[rows],
         op=host.name[rows],
-        class_=np.where(collective, ActivityClass.COLLECTIVE, ActivityClass.COMPUTE).astype(np.uint8),
+        class_=np.where(collective, ActivityClass.COLLECTIVE, ActivityClass.COMPUTE).astype(
+            np.uint8
+        ),
         correlation_id=np.zeros(rows.size, dtype=np.int64),
         has_correlation=no,
         # An op of a replica is its own evidence on the host.
@@ -204,5 +213,3 @@ def _joined(first: DeviceColumns, second: DeviceColumns) -> DeviceColumns:
             if key in DeviceColumns.__dataclass_fields__
         }
     )
-
-

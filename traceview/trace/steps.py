@@ -13,10 +13,12 @@ each instead.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
+from traceview.ids import occurring
 from traceview.intervals import Int64Array, nesting
 from traceview.trace.link import Roots, steps_of_rows, threads
 from traceview.trace.model import NONE, DeviceColumns, HostSteps, Step, Trace
@@ -75,7 +77,9 @@ def _explicit_markers(trace: Trace, host: int) -> _Markers | None:
     mine = columns.host[step_num.row] == host
     rows, numbers = step_num.row[mine], step_num.value[mine]
     has_root = np.isin(rows, columns.stat("root").row)
-    named = np.array([_is_marker_name(trace.names[int(n)]) for n in columns.name[rows]], dtype=np.bool_)
+    named = np.array(
+        [_is_marker_name(trace.names[int(n)]) for n in columns.name[rows]], dtype=np.bool_
+    )
     chosen = has_root | named
     return _outermost(trace, "marker", rows[chosen], numbers[chosen].tolist())
 
@@ -118,8 +122,12 @@ def _function_markers(
 ) -> _Markers | None:
     """The calls of the function that is called most often from one thread, one marker per call."""
     columns = trace.host_columns
-    of_model = np.array([not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_)
-    rows = np.flatnonzero(trace.names.matching(columns.name, [b"FunctionRun"]) & (columns.host == host))
+    of_model = np.array(
+        [not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_
+    )
+    rows = np.flatnonzero(
+        trace.names.matching(columns.name, [b"FunctionRun"]) & (columns.host == host)
+    )
     rows = rows[of_model[columns.line[rows]]]
     if rows.size == 0:
         return None
@@ -137,9 +145,7 @@ def _function_markers(
         return None
     first = np.array([components[0] for components in repeated], dtype=np.int64)
     step = np.repeat(np.arange(first.size), [len(components) for components in repeated])
-    return _Markers(
-        "function", first, [None] * first.size, Roots(np.concatenate(repeated), step)
-    )
+    return _Markers("function", first, [None] * first.size, Roots(np.concatenate(repeated), step))
 
 
 def _function_around(trace: Trace, rows: Int64Array) -> Int64Array:
@@ -147,7 +153,7 @@ def _function_around(trace: Trace, rows: Int64Array) -> Int64Array:
     columns = trace.host_columns
     function_calls = columns.stat("tf_function_call").row
     result = np.full(rows.size, NONE, dtype=np.int64)
-    for line in np.unique(columns.line[rows]):
+    for line in occurring(columns.line[rows]):
         mine = np.flatnonzero(columns.line[rows] == line)
         around = function_calls[columns.line[function_calls] == line]
         if around.size == 0:
@@ -176,7 +182,7 @@ def _stored_groups(trace: Trace, host: int) -> tuple[Step, ...]:
     if not spans:
         columns, rows = trace.device_columns, _device_rows(trace, host)
         rows = rows[columns.group[rows] != NONE]
-        for number in np.unique(columns.group[rows]).tolist():
+        for number in occurring(columns.group[rows]).tolist():
             members = rows[columns.group[rows] == number]
             widen(number, int(columns.start_ps[members].min()), int(columns.end_ps[members].max()))
     return tuple(
@@ -228,7 +234,7 @@ def _cut(
 def _numbers(recorded: list[int | None]) -> list[int]:
     """The recorded numbers if they grow, else 0, 1, … in time order."""
     known = [number for number in recorded if number is not None]
-    grows = all(a < b for a, b in zip(known, known[1:], strict=False))
+    grows = all(a < b for a, b in pairwise(known))
     return known if len(known) == len(recorded) and grows else list(range(len(recorded)))
 
 
@@ -243,7 +249,7 @@ def _linked_span(
     rows = _device_rows(trace, host)
     rows = rows[device.launch[rows] != NONE]
     count = markers.row.size
-    launched = np.unique(device.launch[rows])
+    launched = occurring(device.launch[rows])
     step_of_launch = steps_of_rows(launched, markers.roots, trace.host_columns, thread_of_line)
     step = step_of_launch[np.searchsorted(launched, device.launch[rows])]
     rows, step = rows[step != NONE], step[step != NONE]
@@ -251,7 +257,9 @@ def _linked_span(
     first = np.full(count, nothing, dtype=np.int64)
     np.minimum.at(first, step, device.start_ps[rows])
     last = device.end_ps[rows[step == count - 1]]
-    return [None if t == nothing else t for t in first.tolist()], int(last.max()) if last.size else None
+    return [None if t == nothing else t for t in first.tolist()], int(
+        last.max()
+    ) if last.size else None
 
 
 def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
@@ -292,7 +300,9 @@ def _holds_tracing(trace: Trace, step: Step) -> bool:
     """Whether a `tf.function` was traced or XLA compiled while the step ran."""
     columns = trace.host_columns
     calls = columns.stat("tf_function_call")
-    traced = np.array([trace.names[int(v)].startswith(b"traced-") for v in calls.value], dtype=np.bool_)
+    traced = np.array(
+        [trace.names[int(v)].startswith(b"traced-") for v in calls.value], dtype=np.bool_
+    )
     compiling = np.array([is_compilation(name) for name in trace.names], dtype=np.bool_)
     rows = np.concatenate((calls.row[traced], np.flatnonzero(compiling[columns.name])))
     start = columns.start_ps[rows]

@@ -22,6 +22,7 @@ class StepRange:
     last: int | None
 
     def holds(self, step: Step) -> bool:
+        """Whether the range lets a step through."""
         after = self.first is None or step.number >= self.first
         return after and (self.last is None or step.number < self.last)
 
@@ -41,6 +42,7 @@ class Window:
 
     @property
     def length_ps(self) -> int:
+        """Length of the window."""
         return self.end_ps - self.start_ps
 
 
@@ -64,7 +66,9 @@ def windows_of(
             found[host] = window
     if steps is not None and not found:
         numbers = [step.number for one in trace.steps_by_host for step in one.steps]
-        there = f"there are steps {min(numbers)} to {max(numbers)}" if numbers else "it has no steps"
+        there = (
+            f"there are steps {min(numbers)} to {max(numbers)}" if numbers else "it has no steps"
+        )
         raise UsageError(f"--steps {steps}: the trace has none of them; {there}")
     if kind != "auto" and not found:
         missing = {"steps": "steps", "devices": "device events"}.get(kind, "events")

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Int64Array = npt.NDArray[np.int64]
+from traceview.intervals import Int64Array
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def joined(parts: Iterable[npt.NDArray[Any]], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
+    """One array from parts, none of which may be missing its type; empty without parts."""
+    arrays = [np.empty(0, dtype=dtype), *parts]
+    # A copy only where there is something to join.
+    filled = [array for array in arrays if array.size] or arrays[:1]
+    whole = filled[0] if len(filled) == 1 else np.concatenate(filled)
+    return whole.astype(dtype, copy=False)
 
 
 class ValueKind(IntEnum):

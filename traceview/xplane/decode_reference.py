@@ -32,7 +32,7 @@ _FIXED_SIZE = {_FIXED64: 8, _FIXED32: 4}
 _Field = tuple[int, int, int, int, int, int]
 
 
-class _Stop(Exception):
+class _DamageError(Exception):
     def __init__(self, offset: int, code: int) -> None:
         super().__init__(offset, code)
         self.fault = Fault(offset, FAULT_REASONS[code])
@@ -43,24 +43,25 @@ def _signed(value: int) -> int:
 
 
 def _read_varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
+    if at < end and data[at] < 0x80:
+        return data[at], at + 1
     result = 0
     for shift in range(0, 70, 7):
         if at >= end:
-            raise _Stop(at, _BAD_NUMBER)
+            raise _DamageError(at, _BAD_NUMBER)
         byte = data[at]
         at += 1
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
             return result & _MASK, at
-    raise _Stop(at, _BAD_NUMBER)
+    raise _DamageError(at, _BAD_NUMBER)
 
 
-def _read_field(data: bytes | memoryview, at: int, end: int) -> _Field:
-    start = at
-    tag, at = _read_varint(data, at, end)
+def _read_field(data: bytes | memoryview, start: int, end: int) -> _Field:
+    tag, at = _read_varint(data, start, end)
     number, wire_type = tag >> 3, tag & 7
     if not 0 < number <= _MAX_FIELD_NUMBER:
-        raise _Stop(at, _BAD_FIELD)
+        raise _DamageError(at, _BAD_FIELD)
     if wire_type == _VARINT:
         value, after = _read_varint(data, at, end)
         return number, wire_type, start, at, after, value
@@ -69,9 +70,9 @@ def _read_field(data: bytes | memoryview, at: int, end: int) -> _Field:
     elif wire_type in _FIXED_SIZE:
         size = _FIXED_SIZE[wire_type]
     else:
-        raise _Stop(at, _BAD_FIELD)
+        raise _DamageError(at, _BAD_FIELD)
     if size > end - at:
-        raise _Stop(at, _PAST_END)
+        raise _DamageError(at, _PAST_END)
     return number, wire_type, start, at, at + size, 0
 
 
@@ -93,7 +94,7 @@ def scan_fields(data: bytes | memoryview, begin: int, end: int) -> Fields:
     while at < end:
         try:
             field = _read_field(data, at, end)
-        except _Stop as stop:
+        except _DamageError as stop:
             fault = Fault(at, stop.fault.reason)
             break
         rows.append(field[:5])
@@ -156,7 +157,7 @@ def read_cut_field(data: bytes | memoryview, offset: int) -> CutField | None:
     try:
         tag, at = _read_varint(data, offset, len(data))
         size, begin = _read_varint(data, at, len(data))
-    except _Stop:
+    except _DamageError:
         return None
     return CutField(tag >> 3, begin, size) if tag & 7 == _CONTENT else None
 
@@ -185,7 +186,7 @@ def decode_line(data: bytes | memoryview, begin: int, end: int, wanted: WantedSt
                 events.append(event)
             else:
                 headers.append((tag, at))
-        except _Stop as stop:
+        except _DamageError as stop:
             fault = stop.fault
             break
     event_rows = np.array(events, dtype=np.int64).reshape(-1, 5).T

@@ -12,6 +12,8 @@ from typing import Final
 
 
 class PlaneKind(Enum):
+    """What a plane holds."""
+
     GPU = "gpu"
     TPU = "tpu"
     OTHER_DEVICE = "other"
@@ -92,7 +94,9 @@ def is_never_busy_line(name: bytes) -> bool:
     if name == b"_counters_":
         return True
     types = _STREAM_TYPES.fullmatch(name)
-    return bool(types) and all(t.strip() in _NEVER_BUSY_TYPES for t in types[1].split(b","))
+    return types is not None and all(
+        one.strip() in _NEVER_BUSY_TYPES for one in types[1].split(b",")
+    )
 
 
 class ActivityClass(IntEnum):

@@ -10,7 +10,8 @@ import hashlib
 import struct
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -18,133 +19,26 @@ from typing import Any, Final
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.errors import TraceFormatError
 from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
 from traceview.xplane.columns import Fault, Fields, LineColumns, ValueKind, WantedStats
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
+from traceview.xplane.source import read_bytes
+from traceview.xplane.space import EventMetadata, Line, Plane, PlaneSummary, Space, Stat, StatValue
 
 try:
-    from traceview.xplane import decode as _compiled
+    _compiled: ModuleType | None = import_module("traceview.xplane.decode")
 except ImportError:
-    _compiled = None  # type: ignore[assignment]
+    _compiled = None
 
-DECODER: Final[ModuleType] = _compiled or decode_reference
+DECODER: Final[ModuleType] = decode_reference if _compiled is None else _compiled
 """The decoder in use: the compiled one, or the reference where there was no compiler at install."""
 
-StatValue = int | float | bytes
 _CONTENT: Final = 2
 _THREADS: Final = 8
 MAX_PS: Final = 1 << 61
 MAX_DAYS: Final = MAX_PS // (PS_PER_S * 86400)
-
-
-@dataclass(frozen=True)
-class Stat:
-    """A stat as recorded: its name and value; text that stood in a reference is resolved."""
-
-    name: bytes
-    value: StatValue
-
-
-@dataclass(frozen=True)
-class EventMetadata:
-    """What all events of one id have in common."""
-
-    name: bytes
-    display_name: bytes
-    stats: tuple[Stat, ...]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One XLine: a stream or a thread. Times as recorded: nanoseconds of the line, picoseconds in it."""
-
-    id: int
-    name: bytes
-    display_name: bytes
-    timestamp_ns: int
-    columns: LineColumns
-    payload: tuple[int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """One XPlane. `spellings`: the keys of the stats in the columns, by slot, and their recorded names."""
-
-    id: int
-    name: bytes
-    kind: PlaneKind
-    ordinal: int
-    event_metadata: dict[int, EventMetadata]
-    stat_names: dict[int, bytes]
-    stats: tuple[Stat, ...]
-    spellings: dict[str, tuple[bytes, ...]]
-    lines: tuple[Line, ...]
-
-    @property
-    def event_count(self) -> int:
-        return sum(line.columns.metadata_id.size for line in self.lines)
-
-
-@dataclass(frozen=True)
-class Space:
-    """One file. `faults` is empty unless it was read with `salvage`; `data` is the file as it is."""
-
-    path: Path
-    data: bytes = field(repr=False)
-    sha256: str
-    planes: tuple[Plane, ...]
-    hostnames: tuple[bytes, ...]
-    errors: tuple[bytes, ...]
-    warnings: tuple[bytes, ...]
-    faults: tuple[Fault, ...]
-
-
-@dataclass(frozen=True)
-class PlaneSummary:
-    """A plane without its events: what `runs` lists."""
-
-    name: bytes
-    kind: PlaneKind
-    ordinal: int
-    line_count: int
-    stats: tuple[Stat, ...]
-
-
-def read_bytes(path: Path) -> bytes:
-    """The file's bytes, or an error that says what stands there instead of a trace."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise TraceNotFoundError(f"{path}: no such file") from error
-    except OSError as error:
-        raise TraceNotFoundError(f"{path}: {error.strerror or error}") from error
-    impostor = _impostor(data)
-    if impostor:
-        reason, hint = impostor
-        raise TraceFormatError(path, reason, hint=hint)
-    return data
-
-
-def _impostor(data: bytes) -> tuple[str, str | None] | None:
-    head = data[:512].lstrip().lower()
-    if not data:
-        return "the file is empty (0 bytes)", "was the profiler stopped, and the disk not full?"
-    if data.startswith(b"\x1f\x8b"):
-        return "not a trace: gzip data", "unpack it: gunzip"
-    if data.startswith(b"PK\x03\x04"):
-        return "not a trace: a ZIP archive", "unpack it first"
-    if head.startswith(b"version https://git-lfs"):
-        return "not a trace: a Git LFS pointer", "fetch the real file: git lfs pull"
-    if head.startswith((b"<!doctype", b"<html", b"<?xml")):
-        return "not a trace: an HTML page", "was it saved from a download page?"
-    if data[:4096].count(b"\xef\xbf\xbd") >= 8 and data.startswith(b"\x0a\xef\xbf\xbd"):
-        return (
-            "binary data mangled by a conversion to UTF-8 text; the numbers in it are lost",
-            "copy the original file in binary mode",
-        )
-    return None
 
 
 def read_summary(path: Path) -> tuple[PlaneSummary, ...]:
@@ -225,7 +119,9 @@ class _Reader:
             schema.SpaceHeader,
             zip(fields.tag[~is_plane].tolist(), fields.end[~is_plane].tolist(), strict=True),
         )
-        bounds = list(zip(fields.begin[is_plane].tolist(), fields.end[is_plane].tolist(), strict=True))
+        bounds = list(
+            zip(fields.begin[is_plane].tolist(), fields.end[is_plane].tolist(), strict=True)
+        )
         if fields.fault:
             bounds += self.cut_plane(fields.fault)
         return bounds
@@ -274,7 +170,9 @@ class _Reader:
             schema.PlaneHeader,
             zip(fields.tag[~is_line].tolist(), fields.end[~is_line].tolist(), strict=True),
         )
-        bounds = list(zip(fields.begin[is_line].tolist(), fields.end[is_line].tolist(), strict=True))
+        bounds = list(
+            zip(fields.begin[is_line].tolist(), fields.end[is_line].tolist(), strict=True)
+        )
         if fields.fault:
             cut = decode_reference.read_cut_field(self.data, fields.fault.offset)
             name = header.name.decode(errors="replace")
@@ -298,7 +196,7 @@ class _Reader:
         jobs = [(bounds, part.wanted) for part in parts for bounds in part.line_bounds]
         jobs.sort(key=lambda job: job[0][0] - job[0][1])
         futures: dict[tuple[int, int], Future[LineColumns]] = {
-            bounds: pool.submit(DECODER.decode_line, self.data, *bounds, wanted)
+            bounds: pool.submit(DECODER.decode_line, self.data, bounds[0], bounds[1], wanted)
             for bounds, wanted in jobs
         }
         return {bounds: future.result() for bounds, future in futures.items()}

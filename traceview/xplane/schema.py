@@ -28,9 +28,7 @@ def _add(
     repeated: bool = False,
     oneof: bool = False,
 ) -> None:
-    field = message.field.add(
-        number=number, name=name, label=_REPEATED if repeated else _OPTIONAL
-    )
+    field = message.field.add(number=number, name=name, label=_REPEATED if repeated else _OPTIONAL)
     if isinstance(kind, str):
         field.type, field.type_name = _MESSAGE, f".{_PACKAGE}.{kind}"
     else:

@@ -10,16 +10,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from traceview.ids import distinct, is_dense
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.units import PS_PER_NS
-from traceview.xplane.columns import ValueKind
+from traceview.xplane.columns import ValueKind, joined
 from traceview.xplane.planes import PlaneKind
-from traceview.xplane.read import DECODER, Line, Plane, Stat
+from traceview.xplane.read import DECODER
+from traceview.xplane.space import Line, Plane, Stat
 
 ABSOLUTE_STAMP_NS: Final = 10**15
 """Line stamps from here on are Unix times, below it they are relative to the start of the profile."""
-
-_DENSE_METADATA_IDS: Final = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class PlaneTable:
 
     @property
     def count(self) -> int:
+        """Number of events."""
         return int(self.start_ps.size)
 
     @cached_property
@@ -80,7 +81,8 @@ class PlaneTable:
         order = np.argsort(self._slot, kind="stable").astype(np.int64)
         bounds = np.searchsorted(self._slot[order], np.arange(len(self.plane.spellings) + 1))
         return {
-            slot: order[bounds[slot] : bounds[slot + 1]] for slot in range(len(self.plane.spellings))
+            slot: order[bounds[slot] : bounds[slot + 1]]
+            for slot in range(len(self.plane.spellings))
         }
 
     def _entries(self, key: str, kinds: tuple[ValueKind, ...]) -> Int64Array:
@@ -92,9 +94,7 @@ class PlaneTable:
 
     def ints(self, key: str) -> Ints:
         """A numeric stat; unsigned values modulo 2**64, doubles if they are whole numbers."""
-        entries = self._entries(
-            key, (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE)
-        )
+        entries = self._entries(key, (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE))
         values = self._value[entries]
         is_double = self._kind[entries] == ValueKind.DOUBLE
         if is_double.any():
@@ -129,11 +129,11 @@ class PlaneTable:
         entries = self._entries(key, (ValueKind.STR, ValueKind.BYTES, ValueKind.REF))
         is_ref = self._kind[entries] == ValueKind.REF
         refs, strings = entries[is_ref], entries[~is_ref]
-        ids, ref_index = np.unique(self._value[refs], return_inverse=True)
+        ids, ref_index = distinct(self._value[refs])
         texts = [self.plane.stat_names.get(int(i), b"") for i in ids]
         contents, content_index = DECODER.intern_contents(self.data, self._value[strings])
         rows = [self._row_of_stat[refs], self._row_of_stat[strings]]
-        indices = [ref_index.astype(np.int64), content_index.astype(np.int64) + len(texts)]
+        indices = [ref_index, content_index.astype(np.int64) + len(texts)]
         texts += contents
         held = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
         if held:
@@ -187,20 +187,20 @@ def build_table(
         line.timestamp_ns - (absolute_origin_ns if line.timestamp_ns >= ABSOLUTE_STAMP_NS else 0)
         for line in lines
     ]
-    metadata = _joined([c.metadata_id for c in columns], np.int64)
-    start = _joined(
+    metadata = joined([c.metadata_id for c in columns], np.int64)
+    start = joined(
         [c.time + stamp * PS_PER_NS for c, stamp in zip(columns, stamps, strict=True)], np.int64
     )
-    duration = _joined([c.duration_ps for c in columns], np.int64)
-    position = _joined([c.position for c in columns], np.int64)
-    aggregated = _joined([c.aggregated for c in columns], np.uint8).astype(np.bool_)
+    duration = joined([c.duration_ps for c in columns], np.int64)
+    position = joined([c.position for c in columns], np.int64)
+    aggregated = joined([c.aggregated for c in columns], np.bool_)
     line = np.repeat(np.arange(len(lines), dtype=np.int32), counts)
-    row_of_stat = _joined(
+    row_of_stat = joined(
         [c.stat_event + first for c, first in zip(columns, before[:-1], strict=True)], np.int64
     )
-    slot = _joined([c.stat_slot for c in columns], np.int16)
-    kind = _joined([c.stat_kind for c in columns], np.uint8)
-    value = _joined([c.stat_value for c in columns], np.int64)
+    slot = joined([c.stat_slot for c in columns], np.int16)
+    kind = joined([c.stat_kind for c in columns], np.uint8)
+    value = joined([c.stat_value for c in columns], np.int64)
     if aggregated.any():
         kept = ~aggregated
         new_row = np.cumsum(kept) - 1
@@ -231,15 +231,11 @@ def build_table(
     )
 
 
-def _joined(parts: list[npt.NDArray[np.generic]], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
-
-
 def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
     """Index of each event's name, and the names; events whose metadata is missing are called unknown."""
     known = np.array(sorted(plane.event_metadata), dtype=np.int64)
     names = [_display_name(plane, int(i)) for i in known]
-    if known.size and known[0] >= 0 and known[-1] < _DENSE_METADATA_IDS:
+    if known.size and is_dense(known):
         index_of = np.full(int(known[-1]) + 2, known.size, dtype=np.int32)
         index_of[known] = np.arange(known.size, dtype=np.int32)
         index = index_of[np.where((metadata < 0) | (metadata > known[-1]), known[-1] + 1, metadata)]

@@ -1,0 +1,38 @@
+"""Which ids occur, when they are mostly small numbers? Counting beats sorting and hashing then."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.intervals import Int64Array
+
+_DENSE_IDS: Final = 1 << 22
+"""Ids below this are looked up in an array; larger ones, which no known writer uses, are sorted."""
+
+
+def is_dense(ids: npt.NDArray[np.integer]) -> bool:
+    """Whether every id may be an index into an array of moderate size."""
+    return ids.size == 0 or bool(ids.min() >= 0 and ids.max() < _DENSE_IDS)
+
+
+def occurring(ids: npt.NDArray[np.integer]) -> Int64Array:
+    """The distinct ids, sorted."""
+    if not is_dense(ids):
+        return np.unique(ids).astype(np.int64)
+    occurs = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.bool_)
+    occurs[ids] = True
+    return np.flatnonzero(occurs)
+
+
+def distinct(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
+    """The distinct ids, sorted, and for each of `ids` its index among them."""
+    if not is_dense(ids):
+        values, inverse = np.unique(ids, return_inverse=True)
+        return values.astype(np.int64), inverse.astype(np.int64)
+    values = occurring(ids)
+    index_of = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
+    index_of[values] = np.arange(values.size)
+    return values, index_of[ids]

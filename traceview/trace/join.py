@@ -1,0 +1,144 @@
+"""How do the columns of planes, files and hosts become one set of columns?
+
+Parts are gathered plane by plane and given up as they are joined, so that no more than one column exists
+twice at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.intervals import Int64Array
+from traceview.trace.classify import Activity, final_classes
+from traceview.trace.link import launches
+from traceview.trace.model import DeviceColumns, HostColumns, HostStat, Names
+from traceview.xplane.columns import joined
+from traceview.xplane.planes import TEXT_STATS
+from traceview.xplane.table import PlaneTable
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+class _Parts:
+    def __init__(self) -> None:
+        self._parts: list[dict[str, npt.NDArray[Any]]] = []
+
+    def add(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        self._parts.append(columns)
+
+    def take(self, key: str, dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
+        """The whole column, once."""
+        return joined([part.pop(key) for part in self._parts], dtype)
+
+
+class HostParts:
+    """The events of host planes, to be joined to `HostColumns`."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._columns = _Parts()
+        self._stats: dict[str, list[HostStat]] = {}
+        self._count = 0
+
+    def add(self, host: int, first_line: int, table: PlaneTable) -> None:
+        """Add one plane of a host, whose lines begin at `first_line` of the trace."""
+        name_of = self._names.add_all(table.names)
+        self._columns.add(
+            {
+                "host": np.full(table.count, host, dtype=np.int16),
+                "line": table.line + np.int32(first_line),
+                "start_ps": table.start_ps,
+                "duration_ps": table.duration_ps,
+                "name": name_of[table.name],
+                "position": table.position,
+            }
+        )
+        for key in table.plane.spellings:
+            stat = self._text(table, key) if key in TEXT_STATS else self._number(table, key)
+            self._stats.setdefault(key, []).append(stat)
+        self._count += table.count
+
+    def _text(self, table: PlaneTable, key: str) -> HostStat:
+        texts = table.texts(key)
+        name_of = self._names.add_all(texts.texts).astype(np.int64)
+        return HostStat(texts.event + self._count, name_of[texts.index])
+
+    def _number(self, table: PlaneTable, key: str) -> HostStat:
+        ints = table.ints(key)
+        return HostStat(ints.event + self._count, ints.value)
+
+    def joined(self, offset_ps: Int64Array) -> HostColumns:
+        """All host events, with `offset_ps` of their host added to their times."""
+        host = self._columns.take("host", np.int16)
+        start = self._columns.take("start_ps", np.int64)
+        return HostColumns(
+            host=host,
+            line=self._columns.take("line", np.int32),
+            start_ps=start + offset_ps[host] if offset_ps.any() else start,
+            duration_ps=self._columns.take("duration_ps", np.int64),
+            name=self._columns.take("name", np.int32),
+            position=self._columns.take("position", np.int64),
+            stats={
+                key: HostStat(
+                    joined([piece.row for piece in pieces], np.int64),
+                    joined([piece.value for piece in pieces], np.int64),
+                )
+                for key, pieces in self._stats.items()
+            },
+        )
+
+
+class DeviceParts:
+    """The activity of device planes, to be joined to `DeviceColumns`."""
+
+    def __init__(self) -> None:
+        self._columns = _Parts()
+
+    def add(self, host: int, device: int, first_line: int, activity: Activity) -> None:
+        """Add one plane of a device, whose lines begin at `first_line` of the trace."""
+        count = activity.start_ps.size
+        self._columns.add(
+            vars(activity)
+            | {
+                "line": activity.line + np.int32(first_line),
+                "device": np.full(count, device, dtype=np.int16),
+                "host": np.full(count, host, dtype=np.int16),
+            }
+        )
+
+    def joined(
+        self, offset_ps: Int64Array, host_columns: HostColumns, names: Names
+    ) -> DeviceColumns:
+        """All device events by device and start, each with its launch and its final class."""
+        take = self._columns.take
+        host = take("host", np.int64)
+        start = take("start_ps", np.int64)
+        correlation_id = take("correlation_id", np.int64)
+        has_correlation = take("has_correlation", np.bool_)
+        launch = launches(host, correlation_id, has_correlation, host_columns)
+        classes = final_classes(take("kind", np.uint8), launch, host_columns.name, names)
+        columns = DeviceColumns(
+            device=take("device", np.int16),
+            line=take("line", np.int32),
+            start_ps=start + offset_ps[host] if offset_ps.any() else start,
+            duration_ps=take("duration_ps", np.int64),
+            name=take("name", np.int32),
+            op=take("op", np.int32),
+            class_=classes.class_,
+            correlation_id=correlation_id,
+            has_correlation=has_correlation,
+            launch=launch,
+            bytes=take("bytes", np.int64),
+            group=take("group", np.int64),
+            p2p=classes.p2p,
+            opaque=classes.opaque,
+            unknown_direction=classes.unknown_direction,
+            position=take("position", np.int64),
+        )
+        order = np.lexsort((columns.start_ps, columns.device))
+        if (order[1:] > order[:-1]).all():
+            return columns
+        return DeviceColumns(**{key: column[order] for key, column in vars(columns).items()})
