@@ -214,6 +214,15 @@ class _Loader:
                     self.hosts[host].name,
                 )
             )
+        if table.misplaced_line_count:
+            self.problems.append(
+                Problem(
+                    "damaged-file",
+                    f"{table.misplaced_line_count} lines of {_text(plane.name)} begin months away from "
+                    "the profile; they were left out",
+                    self.hosts[host].name,
+                )
+            )
         if plane.kind in _DEVICE_KINDS:
             device = self.device(host, plane)
             first_line = self.add_lines(host, device, plane, table)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, TypeVar
+from mmap import mmap
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview.intervals import Int64Array
+
+Buffer: TypeAlias = bytes | memoryview | mmap
+"""The bytes of a file, read or mapped."""
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 

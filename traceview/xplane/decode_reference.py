@@ -15,6 +15,7 @@ import numpy.typing as npt
 from traceview.xplane.columns import (
     FAULT_REASONS,
     UNWANTED,
+    Buffer,
     Fault,
     Fields,
     LineColumns,
@@ -42,7 +43,7 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _read_varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
+def _read_varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     if at < end and data[at] < 0x80:
         return data[at], at + 1
     result = 0
@@ -57,7 +58,7 @@ def _read_varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]
     raise _DamageError(at, _BAD_NUMBER)
 
 
-def _read_field(data: bytes | memoryview, start: int, end: int) -> _Field:
+def _read_field(data: Buffer, start: int, end: int) -> _Field:
     tag, at = _read_varint(data, start, end)
     number, wire_type = tag >> 3, tag & 7
     if not 0 < number <= _MAX_FIELD_NUMBER:
@@ -76,7 +77,7 @@ def _read_field(data: bytes | memoryview, start: int, end: int) -> _Field:
     return number, wire_type, start, at, at + size, 0
 
 
-def _fields(data: bytes | memoryview, at: int, end: int) -> list[_Field]:
+def _fields(data: Buffer, at: int, end: int) -> list[_Field]:
     found = []
     while at < end:
         field = _read_field(data, at, end)
@@ -85,7 +86,7 @@ def _fields(data: bytes | memoryview, at: int, end: int) -> list[_Field]:
     return found
 
 
-def scan_fields(data: bytes | memoryview, begin: int, end: int) -> Fields:
+def scan_fields(data: Buffer, begin: int, end: int) -> Fields:
     """The fields of the message at `data[begin:end]`."""
     _check_bounds(data, begin, end)
     rows: list[tuple[int, int, int, int, int]] = []
@@ -103,12 +104,12 @@ def scan_fields(data: bytes | memoryview, begin: int, end: int) -> Fields:
     return Fields(table[0], table[1], table[2], table[3], table[4], fault)
 
 
-def _check_bounds(data: bytes | memoryview, begin: int, end: int) -> None:
+def _check_bounds(data: Buffer, begin: int, end: int) -> None:
     if not 0 <= begin <= end <= len(data):
         raise ValueError(f"[{begin}, {end}) does not lie in a buffer of {len(data)} bytes")
 
 
-def read_stat(data: bytes | memoryview, begin: int, end: int) -> tuple[int, ValueKind, int]:
+def read_stat(data: Buffer, begin: int, end: int) -> tuple[int, ValueKind, int]:
     """Stat id, kind and value of the XStat at `data[begin:end]`, the value as in `LineColumns`."""
     stat_id, kind, value = 0, ValueKind.NONE, 0
     for number, wire_type, tag, at, _, raw in _fields(data, begin, end):
@@ -124,9 +125,7 @@ def read_stat(data: bytes | memoryview, begin: int, end: int) -> tuple[int, Valu
     return stat_id, kind, value
 
 
-def read_stats_of_event(
-    data: bytes | memoryview, position: int
-) -> list[tuple[int, ValueKind, int]]:
+def read_stats_of_event(data: Buffer, position: int) -> list[tuple[int, ValueKind, int]]:
     """All stats of the event whose tag is at `position`, as `read_stat` gives them."""
     _, _, _, begin, end, _ = _read_field(data, position, len(data))
     return [
@@ -136,7 +135,7 @@ def read_stats_of_event(
     ]
 
 
-def read_content(data: bytes | memoryview, offset: int) -> bytes:
+def read_content(data: Buffer, offset: int) -> bytes:
     """The content of the length-delimited field whose tag is at `offset`."""
     number, wire_type, _, begin, end, _ = _read_field(data, offset, len(data))
     if wire_type != _CONTENT:
@@ -152,7 +151,7 @@ class CutField(NamedTuple):
     size: int
 
 
-def read_cut_field(data: bytes | memoryview, offset: int) -> CutField | None:
+def read_cut_field(data: Buffer, offset: int) -> CutField | None:
     """The field at `offset` if only its content is cut off; None if it is damaged in another way."""
     try:
         tag, at = _read_varint(data, offset, len(data))
@@ -169,7 +168,7 @@ def _slot_of(wanted: WantedStats, stat_id: int) -> int:
     return int(wanted.sparse_slot[found[0]]) if found.size else UNWANTED
 
 
-def decode_line(data: bytes | memoryview, begin: int, end: int, wanted: WantedStats) -> LineColumns:
+def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> LineColumns:
     """The events of the XLine at `data[begin:end]`; stops in front of the first unreadable one."""
     _check_bounds(data, begin, end)
     events: list[tuple[int, int, int, int, int]] = []
@@ -207,7 +206,7 @@ def decode_line(data: bytes | memoryview, begin: int, end: int, wanted: WantedSt
 
 
 def _decode_event(
-    data: bytes | memoryview, tag: int, begin: int, end: int, wanted: WantedStats
+    data: Buffer, tag: int, begin: int, end: int, wanted: WantedStats
 ) -> tuple[tuple[int, int, int, int, int], list[tuple[int, int, int]]]:
     metadata_id = time = duration = aggregated = 0
     stats = []
@@ -230,7 +229,7 @@ def _decode_event(
 
 
 def intern_contents(
-    data: bytes | memoryview, offsets: npt.NDArray[np.int64]
+    data: Buffer, offsets: npt.NDArray[np.int64]
 ) -> tuple[list[bytes], npt.NDArray[np.int32]]:
     """The distinct length-delimited contents at `offsets`: their bytes, and the index into them for each."""
     seen: dict[bytes, int] = {}

@@ -22,9 +22,9 @@ from google.protobuf.message import DecodeError
 from traceview.errors import TraceFormatError
 from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
-from traceview.xplane.columns import Fault, Fields, LineColumns, ValueKind, WantedStats
+from traceview.xplane.columns import Buffer, Fault, Fields, LineColumns, ValueKind, WantedStats
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
-from traceview.xplane.source import read_bytes
+from traceview.xplane.source import mapped, read_bytes
 from traceview.xplane.space import EventMetadata, Line, Plane, PlaneSummary, Space, Stat, StatValue
 
 try:
@@ -42,10 +42,10 @@ MAX_DAYS: Final = MAX_PS // (PS_PER_S * 86400)
 
 
 def read_summary(path: Path) -> tuple[PlaneSummary, ...]:
-    """The planes of a file without decoding an event."""
-    data = read_bytes(path)
-    reader = _Reader(path, data, salvage=True)
-    return tuple(reader.summary(begin, end) for begin, end in reader.plane_bounds())
+    """The planes of a file without their events and without reading more than it needs."""
+    with mapped(path) as data:
+        reader = _Reader(path, data, salvage=True)
+        return tuple(reader.summary(begin, end) for begin, end in reader.plane_bounds())
 
 
 def read_file(path: Path, *, salvage: bool = False) -> Space:
@@ -68,7 +68,7 @@ class _PlaneParts:
 
 
 class _Reader:
-    def __init__(self, path: Path, data: bytes, *, salvage: bool) -> None:
+    def __init__(self, path: Path, data: Buffer, *, salvage: bool) -> None:
         self.path = path
         self.data = data
         self.salvage = salvage
@@ -91,7 +91,7 @@ class _Reader:
                 )
             return Space(
                 self.path,
-                self.data,
+                bytes(self.data),
                 digest.result(),
                 planes,
                 tuple(header.hostnames),
@@ -133,11 +133,7 @@ class _Reader:
             self.fault(fault.offset, f"damaged: {fault.reason}")
             return []
         inner = self.scan(cut.begin, len(self.data))
-        names = (inner.number == schema.PLANE_NAME) & (inner.wire_type == _CONTENT)
-        name = b"".join(
-            self.data[begin:end]
-            for begin, end in zip(inner.begin[names][:1], inner.end[names][:1], strict=True)
-        )
+        name = self.plane_name(inner)
         self.fault(
             fault.offset,
             f"cut off: the plane {name.decode(errors='replace')!r} needs "
@@ -162,13 +158,19 @@ class _Reader:
                     continue
         return message
 
-    def split(self, begin: int, end: int) -> tuple[Any, list[tuple[int, int]]]:
+    def split(
+        self, begin: int, end: int, *, with_events: bool = True
+    ) -> tuple[Any, list[tuple[int, int]]]:
         """A plane's header and the bounds of its lines."""
         fields = self.scan(begin, end)
         is_line = (fields.number == schema.PLANE_LINES) & (fields.wire_type == _CONTENT)
+        in_header = ~is_line
+        if not with_events or self.kind(fields) is PlaneKind.METADATA:
+            # There the metadata of an event is a whole compiled program.
+            in_header &= fields.number != schema.PLANE_EVENT_METADATA
         header = self.parse(
             schema.PlaneHeader,
-            zip(fields.tag[~is_line].tolist(), fields.end[~is_line].tolist(), strict=True),
+            zip(fields.tag[in_header].tolist(), fields.end[in_header].tolist(), strict=True),
         )
         bounds = list(
             zip(fields.begin[is_line].tolist(), fields.end[is_line].tolist(), strict=True)
@@ -181,6 +183,19 @@ class _Reader:
             if cut is not None and cut.number == schema.PLANE_LINES:
                 bounds.append((cut.begin, end))
         return header, bounds
+
+    def kind(self, fields: Fields) -> PlaneKind:
+        """What the plane with these fields holds."""
+        return plane_kind(self.plane_name(fields))[0]
+
+    def plane_name(self, fields: Fields) -> bytes:
+        """The name among the fields of a plane; empty without one."""
+        names = np.flatnonzero(
+            (fields.number == schema.PLANE_NAME) & (fields.wire_type == _CONTENT)
+        )
+        if names.size == 0:
+            return b""
+        return bytes(self.data[int(fields.begin[names[-1]]) : int(fields.end[names[-1]])])
 
     def parts(self, begin: int, end: int) -> _PlaneParts:
         header, line_bounds = self.split(begin, end)
@@ -229,7 +244,8 @@ class _Reader:
     def line(self, plane_name: bytes, bounds: tuple[int, int], columns: LineColumns) -> Line:
         header = self.parse(schema.LineHeader, map(tuple, columns.header.tolist()))
         if columns.fault and not (self.faults and bounds[1] == len(self.data)):
-            where = f"line {header.name.decode(errors='replace')!r} of {plane_name.decode(errors='replace')!r}"
+            line, plane = (name.decode(errors="replace") for name in (header.name, plane_name))
+            where = f"line {line!r} of {plane!r}"
             self.fault(columns.fault.offset, f"damaged {where}: {columns.fault.reason}")
         self.check_times(header, columns)
         return Line(
@@ -257,7 +273,7 @@ class _Reader:
         )
 
     def summary(self, begin: int, end: int) -> PlaneSummary:
-        header, line_bounds = self.split(begin, end)
+        header, line_bounds = self.split(begin, end, with_events=False)
         stat_names = {key: entry.name for key, entry in header.stat_metadata.items()}
         kind, ordinal = plane_kind(header.name)
         return PlaneSummary(

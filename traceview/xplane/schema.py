@@ -116,3 +116,4 @@ LineHeader: Final = _message_class("Line")
 SPACE_PLANES: Final = 1
 PLANE_NAME: Final = 2
 PLANE_LINES: Final = 3
+PLANE_EVENT_METADATA: Final = 4

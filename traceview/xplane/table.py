@@ -15,8 +15,10 @@ from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.units import PS_PER_NS
 from traceview.xplane.columns import ValueKind, joined
 from traceview.xplane.planes import PlaneKind
-from traceview.xplane.read import DECODER
+from traceview.xplane.read import DECODER, MAX_PS
 from traceview.xplane.space import Line, Plane, Stat
+
+MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
 
 ABSOLUTE_STAMP_NS: Final = 10**15
 """Line stamps from here on are Unix times, below it they are relative to the start of the profile."""
@@ -52,6 +54,7 @@ class PlaneTable:
     `start_ps`, `duration_ps`: int64, picoseconds since the start of the profile. `name`: int32 index into
     `names`. `line`: int32 index into `lines`. `position`: offset of the event in the file.
     Aggregated events, which have no time, are not in it; `aggregated_count` says how many there were.
+    Neither are lines that begin months away from the start of the profile: `misplaced_line_count`.
     """
 
     plane: Plane
@@ -65,6 +68,7 @@ class PlaneTable:
     position: Int64Array
     aggregated_count: int
     negative_duration_count: int
+    misplaced_line_count: int
     _row_of_stat: Int64Array = field(repr=False)
     _slot: npt.NDArray[np.int16] = field(repr=False)
     _kind: npt.NDArray[np.uint8] = field(repr=False)
@@ -180,13 +184,12 @@ def build_table(
     plane: Plane, data: bytes, lines: tuple[Line, ...], absolute_origin_ns: int
 ) -> PlaneTable:
     """One table from `lines` of `plane`; `absolute_origin_ns` is taken off stamps that are Unix times."""
+    placed = [line for line in lines if abs(_stamp(line, absolute_origin_ns)) <= MAX_STAMP_NS]
+    misplaced_count, lines = len(lines) - len(placed), tuple(placed)
     columns = [line.columns for line in lines]
     counts = [c.metadata_id.size for c in columns]
     before = np.cumsum([0, *counts])
-    stamps = [
-        line.timestamp_ns - (absolute_origin_ns if line.timestamp_ns >= ABSOLUTE_STAMP_NS else 0)
-        for line in lines
-    ]
+    stamps = [_stamp(line, absolute_origin_ns) for line in lines]
     metadata = joined([c.metadata_id for c in columns], np.int64)
     start = joined(
         [c.time + stamp * PS_PER_NS for c, stamp in zip(columns, stamps, strict=True)], np.int64
@@ -223,12 +226,19 @@ def build_table(
         position=position,
         aggregated_count=int(aggregated.sum()),
         negative_duration_count=int(negative.sum()),
+        misplaced_line_count=misplaced_count,
         _row_of_stat=row_of_stat,
         _slot=slot,
         _kind=kind,
         _value=value,
         _metadata=metadata,
     )
+
+
+def _stamp(line: Line, absolute_origin_ns: int) -> int:
+    """Nanoseconds from the start of the profile to that of the line."""
+    absolute = line.timestamp_ns >= ABSOLUTE_STAMP_NS
+    return line.timestamp_ns - absolute_origin_ns if absolute else line.timestamp_ns
 
 
 def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
