@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.command import Command, Done
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_TRACES = os.environ.get("TRACEVIEW_SHARED_TRACES")
@@ -13,6 +16,12 @@ SHARED_TRACES = os.environ.get("TRACEVIEW_SHARED_TRACES")
 
 def shared_traces_folder() -> Path:
     return Path(SHARED_TRACES) if SHARED_TRACES else ROOT.parent / "shared" / "traces"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what is rendered now as tests/golden"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,3 +55,42 @@ def shared_traces() -> Path:
 def fixtures() -> Path:
     """The folder of traces recorded for the tests."""
     return ROOT / "fixtures"
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with the file of that name in tests/golden, or writes it with --update-golden."""
+
+    def compare(name: str, text: str) -> None:
+        path = ROOT / "tests" / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        assert text == path.read_text(encoding="utf-8"), "if this is right: pytest --update-golden"
+
+    return compare
+
+
+@pytest.fixture
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No width and no colour from the shell that runs the tests."""
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command line in this process."""
+
+    def run(*arguments: str) -> Done:
+        from traceview.cli.app import app
+
+        code = 0
+        try:
+            app(list(arguments), prog_name="traceview")
+        except SystemExit as exit_:
+            code = exit_.code if isinstance(exit_.code, int) else 0 if exit_.code is None else 1
+        out, err = capfd.readouterr()
+        return Done(code, out, err)
+
+    return run

@@ -14,6 +14,7 @@ from traceview.errors import (
     TraceviewError,
     UsageError,
 )
+from traceview.version import VERSION
 
 if TYPE_CHECKING:
     from traceview.analyses.finding import Finding
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from traceview.trace.load import load
     from traceview.trace.model import Trace
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Finding",

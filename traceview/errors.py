@@ -47,6 +47,12 @@ class TraceFormatError(TraceviewError):
         self.offset = offset
 
 
+class CaptureError(TraceviewError):
+    """Nothing could be captured, or what was captured could not be kept."""
+
+    exit_code = 5
+
+
 class OutputExistsError(TraceviewError):
     """The output file is already there and `--force` was not given."""
 

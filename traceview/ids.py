@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from traceview.intervals import Int64Array
+Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 _DENSE_IDS: Final = 1 << 22
 """Ids below this are looked up in an array; larger ones, which no known writer uses, are sorted."""
@@ -18,11 +18,15 @@ def is_dense(ids: npt.NDArray[np.integer]) -> bool:
     return ids.size == 0 or bool(ids.min() >= 0 and ids.max() < _DENSE_IDS)
 
 
+def _length(ids: npt.NDArray[np.integer]) -> int:
+    return int(ids.max()) + 1 if ids.size else 0
+
+
 def occurring(ids: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct ids, sorted."""
     if not is_dense(ids):
         return np.unique(ids).astype(np.int64)
-    occurs = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.bool_)
+    occurs = np.zeros(_length(ids), dtype=np.bool_)
     occurs[ids] = True
     return np.flatnonzero(occurs)
 
@@ -33,6 +37,6 @@ def distinct(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
         values, inverse = np.unique(ids, return_inverse=True)
         return values.astype(np.int64), inverse.astype(np.int64)
     values = occurring(ids)
-    index_of = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
+    index_of = np.zeros(_length(ids), dtype=np.int64)
     index_of[values] = np.arange(values.size)
     return values, index_of[ids]

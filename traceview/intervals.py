@@ -18,7 +18,7 @@ Int32Array: TypeAlias = npt.NDArray[np.int32]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Union:
     """Sorted, disjoint, non-touching, non-empty intervals.
 
@@ -82,64 +82,63 @@ def union(start: Int64Array, end: Int64Array) -> Union:
     return Union(merged_start, merged_end, covered)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Nesting:
-    """Which interval lies inside which, for properly nested intervals.
+    """Which interval lies inside which.
 
-    `order`: the intervals sorted by start, longer first. `depth`, `start`, `end`: in that order;
-    outermost intervals have depth 1. `parent`: index (original numbering) of the innermost enclosing
-    interval by original number, -1 for outermost ones.
+    `order`: the intervals sorted by start, longer first. `start`, `end`: in that order. `parent`: for each
+    interval by original number, the one that was opened last before it and is still open at its start; -1
+    for outermost ones. Where two overlap only in part, the later one counts as inside.
     """
 
     order: Int64Array
     start: Int64Array
     end: Int64Array
-    depth: Int64Array
     parent: Int64Array
 
     def innermost(self, time: Int64Array) -> Int64Array:
-        """Original number of the innermost interval that contains each instant; -1 where none does."""
-        result = np.full(time.shape, -1, dtype=np.int64)
-        if self.start.size == 0 or time.size == 0:
-            return result
-        opened = np.searchsorted(self.start, time, side="right")
-        closed = np.searchsorted(np.sort(self.end), time, side="right")
-        depth = opened - closed
-        for level in range(1, int(depth.max(initial=0)) + 1):
-            here = np.flatnonzero(depth == level)
-            at_level = np.flatnonzero(self.depth == level)
-            if here.size == 0 or at_level.size == 0:
-                continue
-            last = np.searchsorted(self.start[at_level], time[here], side="right") - 1
-            found = at_level[np.maximum(last, 0)]
-            inside = (last >= 0) & (self.end[found] > time[here])
-            result[here[inside]] = self.order[found[inside]]
-        return result
+        """Original number of the interval opened last that contains each instant; -1 where none does."""
+        opened = np.searchsorted(self.start, time, side="right").astype(np.int64)
+        return _originals(self.order, _last_open(self.end, opened, time))
 
 
 def nesting(start: Int64Array, end: Int64Array) -> Nesting:
-    """Nest intervals of one thread; where two overlap only in part, the later one counts as inside.
+    """Nest intervals of one thread.
 
-    Empty intervals take part: they lie inside whatever is open at their start.
+    Empty intervals take part: they lie inside whatever is open at their start. Negative ones count as empty.
     """
     order = np.lexsort((-end, start)).astype(np.int64)
     begin, finish = start[order], end[order]
-    count = begin.size
-    parent = np.full(count, -1, dtype=np.int64)
-    if count == 0:
-        return Nesting(order, begin, finish, parent.copy(), parent)
-    closed = np.searchsorted(np.sort(finish[finish > begin]), begin, side="right")
-    is_open = finish > begin
-    opened: Int64Array = np.cumsum(is_open) - is_open
-    depth = (opened - closed + 1).astype(np.int64)
-    open_at: list[Int64Array] = []
-    for level in range(1, int(depth.max()) + 1):
-        here = np.flatnonzero(depth == level)
-        if level > 1 and here.size:
-            above = open_at[-1]
-            last = np.searchsorted(above, here, side="left") - 1
-            found = above[np.maximum(last, 0)]
-            inside = (last >= 0) & (finish[found] > begin[here])
-            parent[order[here[inside]]] = order[found[inside]]
-        open_at.append(here[is_open[here]])
-    return Nesting(order, begin, finish, depth, parent)
+    parent = np.empty(order.size, dtype=np.int64)
+    before = np.arange(order.size, dtype=np.int64)
+    parent[order] = _originals(order, _last_open(finish, before, begin))
+    return Nesting(order, begin, finish, parent)
+
+
+def _originals(order: Int64Array, found: Int64Array) -> Int64Array:
+    return np.append(order, -1)[found]
+
+
+def _last_open(end: Int64Array, limit: Int64Array, time: Int64Array) -> Int64Array:
+    """For each query the last index below `limit` whose `end` lies after `time`; -1 where there is none.
+
+    Over a pyramid of maxima: up until a block holds one, then down to its last.
+    """
+    maxima = [end]
+    while maxima[-1].size > 1:
+        if maxima[-1].size % 2:
+            maxima[-1] = np.append(maxima[-1], np.iinfo(np.int64).min)
+        maxima.append(maxima[-1].reshape(-1, 2).max(axis=1))
+    result = np.full(limit.shape, -1, dtype=np.int64)
+    query = np.flatnonzero(limit > 0)
+    bound = limit[query]
+    for height, latest in enumerate(maxima):
+        is_open = latest[bound - 1] > time[query]
+        found, block = query[is_open], bound[is_open] - 1
+        for lower in reversed(maxima[:height]):
+            block = 2 * block + 1
+            block -= lower[block] <= time[found]
+        result[found] = block
+        query, bound = query[~is_open], bound[~is_open] >> 1
+        query, bound = query[bound > 0], bound[bound > 0]
+    return result

@@ -41,7 +41,7 @@ class Parts:
     idle_ps: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DeviceActivity:
     """Unions over all streams of one device: `by_class[c]` of class c, `cumulative[c]` of classes 0 to c."""
 

@@ -7,20 +7,15 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from traceview.analyses.finding import Evidence, Finding, Severity, listed
+from traceview.analyses.finding import Evidence, Finding, Severity, counted, listed
 from traceview.ids import occurring
-from traceview.trace.model import NONE, Host, Problem, Trace
+from traceview.trace.model import NONE, Host, Problem, SourceFile, Trace
 from traceview.xplane.planes import ActivityClass
 
 Quality: TypeAlias = Literal["ok", "degraded", "unusable"]
 
 UNLINKED_RATIO: Final = 0.05
 """Share of kernels without a recorded launch from which the host side cannot be relied on."""
-
-_CAPTURE_ADVICE: Final = {
-    "duplicate-host-file": "Remove the copy; if two hosts were meant, one of them wrote the other's trace.",
-    "damaged-file": "Copy the file again, or capture again and let the profiler finish before copying.",
-}
 
 
 @dataclass(frozen=True)
@@ -89,10 +84,10 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
     if not planes:
         found.append(Problem("no-gpu-plane", "no GPU plane was recorded", host.name))
     elif capture.device_event_count == 0:
-        text = f"{len(planes)} device planes, none with an event"
+        text = f"{counted(len(planes), 'device plane')}, none with an event"
         found.append(Problem("gpu-planes-empty", text, host.name))
     if host.dropped_event_count:
-        text = f"the tracer dropped {host.dropped_event_count} events"
+        text = f"the tracer dropped {counted(host.dropped_event_count, 'event')}"
         found.append(Problem("events-dropped", text, host.name))
     found += [Problem("profiler-error", text, host.name) for text in host.errors]
     if capture.unlinked_ratio is not None and capture.unlinked_ratio > UNLINKED_RATIO:
@@ -153,8 +148,12 @@ def diagnose(trace: Trace, result: Capture) -> list[Finding]:
             found.append(_no_gpu_plane(problem, expected=_gpus_expected(trace, problem.host)))
         elif problem.code == "gpu-planes-empty":
             found.append(_gpu_planes_empty(problem))
-        elif problem.code in _CAPTURE_ADVICE:
-            found.append(_file_finding(problem))
+    found += [_duplicate(file) for file in trace.files if file.duplicate_of]
+    damage: dict[str | None, list[Problem]] = {}
+    for problem in result.problems:
+        if problem.code == "damaged-file":
+            damage.setdefault(problem.host, []).append(problem)
+    found += [_damaged(problems) for problems in damage.values()]
     dropped = [host for host in result.hosts if host.dropped_event_count]
     if dropped:
         found.append(_dropped(dropped))
@@ -192,8 +191,9 @@ def _no_gpu_plane(problem: Problem, *, expected: bool) -> Finding:
     return _finding(
         "no-gpu-plane",
         "info",
-        f"{where} recorded a CPU-only run: the devices below are replicas on the host",
-        "There is no GPU plane and no thread that serves a GPU.",
+        f"{where} recorded a CPU-only run",
+        "There is no GPU plane and no thread that serves a GPU. Its devices in this report are replicas "
+        "on the CPU.",
         "If this job should run on GPUs, check tf.config.list_physical_devices('GPU').",
         (Evidence("device_plane_count", 0, None, where),),
     )
@@ -204,25 +204,34 @@ def _gpu_planes_empty(problem: Problem) -> Finding:
     return _finding(
         "gpu-planes-empty",
         "critical",
-        f"GPU planes on {where}, none with an event",
+        f"the GPU planes of {where} hold no event",
         "The GPU tracer started and recorded nothing: either no GPU ran anything, or its events were lost.",
         "Capture while steps run, for more than one step, and read the profiler's log for CUPTI errors.",
         (Evidence("device_event_count", 0, None, where),),
     )
 
 
-def _file_finding(problem: Problem) -> Finding:
-    subject = {
-        "duplicate-host-file": "one host's trace is in the run twice",
-        "damaged-file": "a trace file is damaged; what is readable was used",
-    }[problem.code]
+def _duplicate(file: SourceFile) -> Finding:
     return _finding(
-        problem.code,
+        "duplicate-host-file",
         "warning",
-        subject,
-        problem.text + ".",
-        _CAPTURE_ADVICE[problem.code],
-        (Evidence("file", problem.text, None, problem.host or ""),),
+        "one host's trace is in the run twice",
+        f"{file.name} is byte for byte {file.duplicate_of}. It was counted once, as one host.",
+        "Remove the copy; if two hosts were meant, one of them wrote the other's trace.",
+        (Evidence("sha256", file.sha256 or "", None, f"{file.name} and {file.duplicate_of}"),),
+        "the bytes of the files say so",
+    )
+
+
+def _damaged(problems: list[Problem]) -> Finding:
+    """One finding per file, however many places in it are damaged."""
+    return _finding(
+        "damaged-file",
+        "warning",
+        f"a trace file is damaged in {counted(len(problems), 'place')}; what is readable was used",
+        "What could not be read is missing from every number of this report.",
+        "Copy the file again, or capture again and let the profiler finish before copying.",
+        tuple(Evidence("damage", one.text, None, one.host or "") for one in problems),
         "the bytes of the files say so",
     )
 
@@ -232,7 +241,7 @@ def _dropped(hosts: list[HostCapture]) -> Finding:
     return _finding(
         "events-dropped",
         "warning",
-        f"the tracer dropped {count} events",
+        f"the tracer dropped {counted(count, 'event')}",
         f"Its buffers were full on {listed([host.host for host in hosts])}. Times and counts after that "
         "moment are too low; steps from there on are left out of the statistics.",
         "Capture fewer steps.",
@@ -249,7 +258,7 @@ def _profiler_error(hosts: list[HostCapture]) -> Finding:
     return _finding(
         "profiler-error",
         "warning",
-        f"the profiler reported {len(errors)} error(s)",
+        f"the profiler reported {counted(len(errors), 'error')}",
         "What it could not record is missing here.",
         "Read the message: missing privileges and a second profiler are the usual reasons.",
         tuple(Evidence("error", error, None, host) for host, error in errors),

@@ -38,7 +38,7 @@ _KINDS: Final = (
         "The tracer listed the GPUs and recorded nothing on any: nothing ran there, or every event was lost.",
         "planes /device:GPU:n without activity on all of them",
         "Capture while steps run and for more than one step; look for CUPTI errors in the log.",
-        "GPU planes on host0, none with an event",
+        "the GPU planes of host0 hold no event",
     ),
     FindingKind(
         "unused-gpu",
@@ -57,7 +57,7 @@ _KINDS: Final = (
         "capture, or data placed where nothing uses it.",
         "status of the device, and the memory it holds",
         "Capture more steps; check which devices the strategy uses and what tf.device scopes pin.",
-        "GPU:1 received copies and ran no kernel",
+        "GPU:1 copied data and ran no kernel",
     ),
     FindingKind(
         "marginal-gpu",
@@ -75,7 +75,7 @@ _KINDS: Final = (
         "TensorFlow's allocator holds memory on a GPU on which nothing ran, so no other job can use it.",
         "memory_held_bytes of the device",
         "Set CUDA_VISIBLE_DEVICES or tf.config.set_visible_devices to the GPUs that train.",
-        "4.0 GB of memory held on 1 GPU(s) that ran nothing",
+        "4.0 GB of memory held on 1 GPU that ran nothing",
     ),
     FindingKind(
         "events-dropped",
@@ -93,7 +93,7 @@ _KINDS: Final = (
         "The profiler wrote an error into the trace; what it could not record is missing.",
         "the message",
         "Read the message: missing privileges and a second profiler are the usual reasons.",
-        "the profiler reported 1 error(s)",
+        "the profiler reported 1 error",
     ),
     FindingKind(
         "damaged-file",
@@ -102,7 +102,7 @@ _KINDS: Final = (
         "A trace file is cut off or damaged. What is readable was used, and the report is incomplete.",
         "file and byte offset",
         "Copy the file again, or let the profiler finish before copying.",
-        "a trace file is damaged; what is readable was used",
+        "a trace file is damaged in 1 place; what is readable was used",
     ),
     FindingKind(
         "duplicate-host-file",
@@ -120,7 +120,7 @@ _KINDS: Final = (
         "Too few steps to tell a typical one from an exception.",
         "used_count in results.steps",
         "Capture at least five steps after the warm-up.",
-        "only 1 step(s) to judge by",
+        "only 1 step to judge by",
     ),
     FindingKind(
         "no-step-marker",
@@ -129,7 +129,7 @@ _KINDS: Final = (
         "Steps were inferred from what repeats, or not found at all.",
         "method in results.steps",
         "Mark steps with tf.profiler.experimental.Trace('train', step_num=i, _r=1).",
-        "6 step(s) found by function, without an explicit marker",
+        "6 steps found from repeated function calls, without an explicit marker",
     ),
 )
 

@@ -64,6 +64,11 @@ class Skipped:
     reason: str
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things in a sentence: `1 step`, `3 steps`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def listed(keys: tuple[str, ...] | list[str], most: int = 8) -> str:
     """Names in a sentence: `a`, `a and b`, `a, b and c`; cut after `most`."""
     shown = list(keys[:most])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from traceview.analyses.activity import DeviceActivity
-from traceview.analyses.finding import Evidence, Finding, listed
+from traceview.analyses.finding import Evidence, Finding, counted, listed
 from traceview.analyses.selection import Selection
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
@@ -23,6 +23,8 @@ MEMORY_HELD_BYTES: Final = 256_000_000
 CRITICAL_UNUSED_RATIO: Final = 0.5
 """Unused GPUs are critical from this share of the visible ones on (METRICS: unused-gpu)."""
 
+_WITHOUT_EVENT: Final = ("empty", "memory_only")
+
 
 def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
     """The status of each device of the roster, judged over the whole recording.
@@ -31,7 +33,10 @@ def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
     kernel); memory_only (its allocator holds bytes, no event); empty.
     """
     compute_ps = [a.by_class[ActivityClass.COMPUTE].length for a in activities]
-    busiest = max(compute_ps, default=0)
+    busiest: dict[str, int] = {}
+    for device, computed_ps in zip(trace.roster, compute_ps, strict=True):
+        # By kind: a replica on a CPU is no yardstick for a GPU.
+        busiest[device.kind] = max(computed_ps, busiest.get(device.kind, 0))
     found = []
     for index, device in enumerate(trace.roster):
         rows = trace.device_columns.rows_of(index)
@@ -40,20 +45,26 @@ def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
             found.append("memory_only" if device.memory_held_bytes else "empty")
         elif (classes >= ActivityClass.H2D).all():
             found.append("copy_only")
-        elif compute_ps[index] < MARGINAL_RATIO * busiest:
+        elif compute_ps[index] < MARGINAL_RATIO * busiest[device.kind]:
             found.append("marginal")
         else:
             found.append("active")
     return found
 
 
-def diagnose(result: DeviceTime, selection: Selection) -> list[Finding]:
-    """Devices that were visible and took no proper part in the training."""
+def diagnose(
+    trace: Trace,
+    result: DeviceTime,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+) -> list[Finding]:
+    """Devices that were visible and took no proper part in the training; `activities` by roster index."""
     gpus = [row for row in result.devices if row.kind in ("gpu", "tpu")]
-    if all(row.status in ("empty", "memory_only") for row in gpus):
-        return []
+    # Where no device of a host recorded an event its tracer failed: that is the capture's finding.
+    traced = {row.host for row in gpus if row.status not in _WITHOUT_EVENT}
+    gpus = [row for row in gpus if row.host in traced]
     found = []
-    unused = [row for row in gpus if row.status in ("empty", "memory_only")]
+    unused = [row for row in gpus if row.status in _WITHOUT_EVENT]
     if unused:
         found.append(_unused(unused, gpus, selection))
     holding = [
@@ -66,7 +77,16 @@ def diagnose(result: DeviceTime, selection: Selection) -> list[Finding]:
     copying = [row for row in gpus if row.status == "copy_only"]
     if copying:
         found.append(_copy_only(copying))
-    found += [_marginal(row, gpus) for row in gpus if row.status == "marginal"]
+    compute_ps = {
+        trace.device_key(index): activity.by_class[ActivityClass.COMPUTE].length
+        for index, activity in enumerate(activities)
+    }
+    busiest = max(gpus, key=lambda row: compute_ps[row.device], default=None)
+    found += [
+        _marginal(row.device, busiest.device, compute_ps)
+        for row in gpus
+        if busiest is not None and row.status == "marginal"
+    ]
     return found
 
 
@@ -75,7 +95,6 @@ def _unused(
 ) -> Finding:
     share = len(unused) / len(gpus)
     step = selection.median_step_ps
-    used = len(gpus) - len(unused)
     return Finding(
         code="unused-gpu",
         severity="critical" if share >= CRITICAL_UNUSED_RATIO else "warning",
@@ -90,7 +109,7 @@ def _unused(
             "devices= or CUDA_VISIBLE_DEVICES says otherwise; print strategy.num_replicas_in_sync. "
             "If they are meant to be free, hide them with CUDA_VISIBLE_DEVICES."
         ),
-        confidence="high" if used else "low",
+        confidence="high",
         confidence_reason="the tracer recorded other GPUs of the same process",
         evidence=tuple(Evidence("status", row.status, None, row.device) for row in unused),
         devices=tuple(row.device for row in unused),
@@ -104,7 +123,7 @@ def _memory_held(holding: list[DeviceTimeRow]) -> Finding:
     return Finding(
         code="memory-held-idle-gpu",
         severity="warning",
-        title=f"{total / 1e9:.1f} GB of memory held on {len(holding)} GPU(s) that ran nothing",
+        title=f"{total / 1e9:.1f} GB of memory held on {counted(len(holding), 'GPU')} that ran nothing",
         explanation=(
             f"TensorFlow's allocator holds memory on {listed([row.device for row in holding])}, "
             "but no kernel and no copy was recorded there."
@@ -125,7 +144,7 @@ def _memory_held(holding: list[DeviceTimeRow]) -> Finding:
 
 def _copy_only(copying: list[DeviceTimeRow]) -> Finding:
     held = sum(row.memory_held_bytes or 0 for row in copying)
-    memory = f" They hold {held / 1e9:.1f} GB of memory." if held else ""
+    memory = f" TensorFlow holds {held / 1e9:.1f} GB of memory there." if held else ""
     evidence = [Evidence("status", row.status, None, row.device) for row in copying]
     evidence += [
         Evidence("memory_held_bytes", row.memory_held_bytes, MEMORY_HELD_BYTES, row.device)
@@ -135,14 +154,13 @@ def _copy_only(copying: list[DeviceTimeRow]) -> Finding:
     return Finding(
         code="copy-only-gpu",
         severity="warning",
-        title=f"{listed([row.device for row in copying])} received copies and ran no kernel",
+        title=f"{listed([row.device for row in copying])} copied data and ran no kernel",
         explanation=(
-            "Data was copied to or from these GPUs, and nothing was computed with it in the whole recording."
-            + memory
+            "Nothing but copies or fills was recorded there in the whole recording." + memory
         ),
         advice=(
             "Either a replica did not reach its step inside the capture (capture more steps), or data is "
-            "placed there that no replica uses: check the devices of the strategy and of tf.device scopes."
+            "placed where no replica uses it: check the devices of the strategy and of tf.device scopes."
         ),
         confidence="medium",
         confidence_reason="kernels may have run outside the capture",
@@ -151,13 +169,12 @@ def _copy_only(copying: list[DeviceTimeRow]) -> Finding:
     )
 
 
-def _marginal(row: DeviceTimeRow, gpus: list[DeviceTimeRow]) -> Finding:
-    busiest = max(gpus, key=lambda other: other.compute_ps or 0)
-    share = (row.compute_ps or 0) / (busiest.compute_ps or 1)
+def _marginal(device: str, busiest: str, compute_ps: dict[str, int]) -> Finding:
+    share = compute_ps[device] / compute_ps[busiest]
     return Finding(
         code="marginal-gpu",
         severity="warning",
-        title=f"{row.device} computes {share:.1%} of what {busiest.device} does",
+        title=f"{device} computes {share:.1%} of what {busiest} does",
         explanation=(
             "All replicas of a mirrored step should compute about the same. This one runs only a small "
             "part of it."
@@ -167,10 +184,10 @@ def _marginal(row: DeviceTimeRow, gpus: list[DeviceTimeRow]) -> Finding:
             "strategy.run, and that no tf.device pins the model to one GPU."
         ),
         confidence="high",
-        confidence_reason="both devices were recorded over the same window",
+        confidence_reason="judged over the whole recording",
         evidence=(
-            Evidence("compute_ps", row.compute_ps or 0, None, row.device),
-            Evidence("compute_ratio_to_busiest", share, MARGINAL_RATIO, row.device),
+            Evidence("compute_ps", compute_ps[device], None, device),
+            Evidence("compute_ratio_to_busiest", share, MARGINAL_RATIO, device),
         ),
-        devices=(row.device,),
+        devices=(device,),
     )

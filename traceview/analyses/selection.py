@@ -11,7 +11,7 @@ from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Selection:
     """`windows` by host index; `steps`: those of each host that lie in its window, in time order."""
 

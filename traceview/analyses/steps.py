@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analyses.activity import DeviceActivity, Parts, one_span
-from traceview.analyses.finding import Evidence, Finding, Skipped
+from traceview.analyses.finding import Evidence, Finding, Skipped, counted
 from traceview.analyses.selection import Selection
 from traceview.trace.model import Step, Trace
 
@@ -17,6 +17,11 @@ FEW_STEPS: Final = 3
 """Fewer used steps than this say little about the typical one (METRICS: few-steps)."""
 
 _EXPLICIT_METHODS: Final = ("marker", "keras")
+_INFERRED_FROM: Final = {
+    "group": "from stored group ids, without an explicit marker",
+    "function": "from repeated function calls, without an explicit marker",
+    "mixed": "in different ways on different hosts",
+}
 
 
 @dataclass(frozen=True)
@@ -146,9 +151,9 @@ def _few(result: Steps) -> Finding:
     return Finding(
         code="few-steps",
         severity="info",
-        title=f"only {result.used_count} step(s) to judge by",
+        title=f"only {counted(result.used_count, 'step')} to judge by",
         explanation=(
-            f"The window holds {result.count} step(s), of which {left_out} were left out of the statistics. "
+            f"{counted(result.count, 'step')} in the window, {left_out} left out of the statistics. "
             "A typical step cannot be told from so few."
         ),
         advice="Capture at least five steps after the warm-up.",
@@ -165,7 +170,7 @@ def _no_marker(method: str, count: int) -> Finding:
             "There is no step marker and nothing that repeats once per step; no number is per step."
         )
     else:
-        title = f"{count} step(s) found by {method}, without an explicit marker"
+        title = f"{counted(count, 'step')} found {_INFERRED_FROM[method]}"
         explanation = (
             "Step bounds were inferred, so step times may include or miss work at their edges."
         )

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, TypeVar
 
-from traceview import __version__
 from traceview.analyses import capture, device_time, ops, roster, timeline
 from traceview.analyses import steps as step_times
 from traceview.analyses.activity import activities
@@ -26,6 +25,7 @@ from traceview.report.verdict import verdict_of
 from traceview.trace.load import load
 from traceview.trace.model import Trace
 from traceview.trace.windows import StepRange, WindowKind
+from traceview.version import VERSION
 
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
@@ -78,7 +78,7 @@ def analyze(
             finding
             for finding in (
                 *capture.diagnose(loaded, of_capture),
-                *roster.diagnose(of_devices, selection),
+                *roster.diagnose(loaded, of_devices, selection, unions),
                 *step_times.diagnose(of_steps, selection),
             )
             if _is_chosen(finding, select_codes, ignore_codes)
@@ -86,7 +86,7 @@ def analyze(
     )
     return Report(
         schema_version=SCHEMA_VERSION,
-        traceview_version=__version__,
+        traceview_version=VERSION,
         source=_source(loaded),
         capture=of_capture,
         windows=_windows(loaded, selection),

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from traceview.analyses.capture import Capture
 from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
-from traceview.analyses.finding import listed
+from traceview.analyses.finding import counted, listed
 from traceview.analyses.steps import Steps
 from traceview.report.model import Verdict, VerdictNumber
 from traceview.trace.model import Trace
 
 _STATUS_WORDS = {
     "marginal": "computed little",
-    "copy_only": "only received copies",
+    "copy_only": "only copied data",
     "memory_only": "held memory and ran nothing",
     "empty": "recorded nothing",
 }
+
+_WORDS = {
+    "gpu": ("GPU", "ran kernels"),
+    "replica": ("replica", "ran ops"),
+    "tpu": ("TPU", "ran ops"),
+    "other": ("device", "computed"),
+}
+"""What devices of one kind are called and do; `other` also for several kinds side by side."""
 
 
 def verdict_of(
@@ -29,13 +37,11 @@ def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
     if not rows:
         return "No device was recorded: nothing can be said about GPUs."
     if capture.quality == "unusable":
-        return f"{len(rows)} devices are visible and none recorded an event."
-    noun = "replicas" if all(row.kind == "replica" for row in rows) else "GPUs"
-    if any(row.kind not in ("gpu", "replica") for row in rows):
-        noun = "devices"
+        return f"{counted(len(rows), 'device')} visible, none with a recorded event."
+    kinds = {row.kind for row in rows}
+    noun, verb = _WORDS[kinds.pop()] if len(kinds) == 1 else _WORDS["other"]
     working = [row for row in rows if row.status in ("active", "marginal")]
-    verb = "ran ops" if noun == "replicas" else "ran kernels"
-    sentence = f"{len(working)} of {len(rows)} {noun} {verb}"
+    sentence = f"{len(working)} of {counted(len(rows), noun)} {verb}"
     if len(working) < len(rows):
         sentence += f" ({listed([row.device for row in working])})" if working else ""
     for status, words in _STATUS_WORDS.items():

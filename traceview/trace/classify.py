@@ -31,7 +31,7 @@ from traceview.xplane.planes import (
 from traceview.xplane.table import PlaneTable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Activity:
     """The activity of one device plane; columns as in `DeviceColumns`, `line` as in the table.
 
@@ -165,7 +165,7 @@ def _op_text(text: bytes) -> bytes:
     return b"" if text.startswith(b"XlaModule:") else text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Classes:
     """The final class of each device event, and what is known beside it."""
 

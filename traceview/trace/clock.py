@@ -13,7 +13,7 @@ from traceview.units import PS_PER_NS
 from traceview.xplane.read import MAX_PS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AlignedClocks:
     """The hosts with their times since the origin of the run, and what to add to the times of each.
 

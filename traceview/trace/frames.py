@@ -1,10 +1,16 @@
-"""The same trace as pandas DataFrames, for notebooks. The only place that imports pandas."""
+"""The same trace as pandas DataFrames, for notebooks. The only place that imports pandas.
+
+Text columns that are not categories have the type `string`, so that they are text when empty, too.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names, Trace
 from traceview.trace.ops import OpTable, op_table
@@ -22,11 +28,11 @@ def devices_frame(trace: Trace) -> pd.DataFrame:
     counts = [columns.rows_of(i) for i in range(len(trace.roster))]
     frame = pd.DataFrame(
         {
-            "device": [trace.device_key(i) for i in range(len(trace.roster))],
-            "host": [trace.hosts[d.host].name for d in trace.roster],
+            "device": _texts([trace.device_key(i) for i in range(len(trace.roster))]),
+            "host": _texts([trace.hosts[d.host].name for d in trace.roster]),
             "ordinal": np.array([d.ordinal for d in trace.roster], dtype=np.int64),
-            "kind": [d.kind for d in trace.roster],
-            "model": [d.model for d in trace.roster],
+            "kind": _texts([d.kind for d in trace.roster]),
+            "model": _texts([d.model for d in trace.roster]),
             "event_count": np.array([c.stop - c.start for c in counts], dtype=np.int64),
         }
     )
@@ -40,7 +46,7 @@ def device_events_frame(trace: Trace) -> pd.DataFrame:
 
     Columns: `device`, `stream`, `class`, `name`, `op` (categories; `op` as recorded, missing without);
     `start_ps`, `duration_ps` (int64, picoseconds since the origin of the run); `bytes`, `correlation_id`,
-    `launch` (Int64; `launch` is the row in `host_events` of the call that launched it), `step` (Int64: the
+    `launch` (Int64; `launch` is the row in `host_events` of the call that launched it, of a replica that of the op), `step` (Int64: the
     number of the step in which it starts), `p2p`, `opaque` (bool).
     """
     columns = trace.device_columns
@@ -98,14 +104,14 @@ def steps_frame(trace: Trace) -> pd.DataFrame:
     steps = [step for found in trace.steps_by_host for step in found.steps]
     return pd.DataFrame(
         {
-            "host": [trace.hosts[s.host].name for s in steps],
+            "host": _texts([trace.hosts[s.host].name for s in steps]),
             "number": np.array([s.number for s in steps], dtype=np.int64),
             "recorded_number": pd.array([s.recorded_number for s in steps], dtype="Int64"),
-            "kind": [s.kind for s in steps],
+            "kind": _texts([s.kind for s in steps]),
             "start_ps": np.array([s.start_ps for s in steps], dtype=np.int64),
             "duration_ps": np.array([s.duration_ps for s in steps], dtype=np.int64),
             "used": np.array([s.excluded is None for s in steps], dtype=np.bool_),
-            "excluded": [s.excluded for s in steps],
+            "excluded": _texts([s.excluded for s in steps]),
         }
     )
 
@@ -120,11 +126,11 @@ def ops_frame(trace: Trace, table: OpTable | None = None) -> pd.DataFrame:
     table = table or op_table(trace)
     return pd.DataFrame(
         {
-            "device": [trace.device_key(int(i)) for i in table.device],
-            "class": [trace.class_name(int(i)) for i in table.class_],
-            "op": list(table.name),
-            "op_type": list(table.type),
-            "kernel": list(table.kernel),
+            "device": _texts([trace.device_key(int(i)) for i in table.device]),
+            "class": _texts([trace.class_name(int(i)) for i in table.class_]),
+            "op": _texts(table.name),
+            "op_type": _texts(table.type),
+            "kernel": _texts(table.kernel),
             "count": table.count,
             "total_ps": table.total_ps,
             "self_ps": table.self_ps,
@@ -135,6 +141,11 @@ def ops_frame(trace: Trace, table: OpTable | None = None) -> pd.DataFrame:
             "bytes": _optional(table.bytes, table.bytes == UNKNOWN_BYTES),
         }
     )
+
+
+def _texts(values: Sequence[str | None]) -> ExtensionArray:
+    """Text of one type whatever is in it; left to itself pandas makes numbers of an empty column."""
+    return pd.array(list(values), dtype="string")
 
 
 def _category(codes: npt.NDArray[np.integer], labels: list[str]) -> pd.Categorical[str]:

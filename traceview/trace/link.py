@@ -74,7 +74,7 @@ def threads(lines: Sequence[LineInfo]) -> Int32Array:
     return thread
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Roots:
     """Host rows from which steps start, and the step each stands for; both int64 `[n]`."""
 

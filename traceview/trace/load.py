@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from traceview.errors import TraceFormatError
+from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
 from traceview.trace.classify import activity_of
 from traceview.trace.clock import align
 from traceview.trace.join import DeviceParts, HostParts
@@ -107,11 +107,12 @@ class _Loader:
     # Files
 
     def read_files(self) -> None:
-        damaged: list[tuple[Path, TraceFormatError]] = []
+        first_failure: TraceviewError | None = None
+        whole_count = 0
         size_of_digest: dict[tuple[int, str], str] = {}
         sizes: list[int] = []
         for path in self.run.paths:
-            size = path.stat().st_size
+            size = path.stat().st_size if path.exists() else 0
             if size in sizes:
                 digest = hashlib.sha256(read_bytes(path)).hexdigest() if size else ""
                 original = size_of_digest.get((size, digest))
@@ -121,15 +122,17 @@ class _Loader:
             sizes.append(size)
             try:
                 space = read_file(path, salvage=self.salvage)
-            except TraceFormatError as damage:
-                damaged.append((path, damage))
-                continue
+                whole_count += 1
+            except (TraceFormatError, TraceNotFoundError) as failure:
+                first_failure = first_failure or failure
+                salvaged = self.salvaged(path, size, failure)
+                if salvaged is None:
+                    continue
+                space = salvaged
             size_of_digest[size, space.sha256] = path.name
             self.add_space(space)
-        if damaged and not self.hosts:
-            raise damaged[0][1]
-        for path, error in damaged:
-            self.add_damaged(path, error)
+        if first_failure and not whole_count:
+            raise first_failure
 
     def add_duplicate(self, path: Path, size: int, digest: str, original: str) -> None:
         self.files.append(SourceFile(path, path.name, host_of(path), size, digest, 0, original))
@@ -141,16 +144,17 @@ class _Loader:
             )
         )
 
-    def add_damaged(self, path: Path, error: TraceFormatError) -> None:
+    def salvaged(
+        self, path: Path, size: int, failure: TraceFormatError | TraceNotFoundError
+    ) -> Space | None:
+        """What can still be read of a file; None, and a problem, where that is nothing."""
         try:
-            self.add_space(read_file(path, salvage=True))
-        except TraceFormatError:
-            at = "" if error.offset is None else f"byte {error.offset}: "
-            self.problems.append(
-                Problem("damaged-file", f"{path.name}: {at}{error.reason}", host_of(path))
-            )
-            size = path.stat().st_size
+            return read_file(path, salvage=True)
+        except (TraceFormatError, TraceNotFoundError):
+            text = failure.message.removeprefix(f"{path}: ")
+            self.problems.append(Problem("damaged-file", f"{path.name}: {text}", host_of(path)))
             self.files.append(SourceFile(path, path.name, host_of(path), size, None, 0, None))
+            return None
 
     # One file
 
@@ -201,7 +205,12 @@ class _Loader:
                 space.path, space.path.name, name, len(space.data), space.sha256, event_count, None
             )
         )
-        for plane, lines in zip(space.planes, lines_of, strict=True):
+        # Devices by number, in whatever order the writer stored their planes.
+        planes = sorted(
+            zip(space.planes, lines_of, strict=True),
+            key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
+        )
+        for plane, lines in planes:
             self.add_plane(index, space, plane, build_table(plane, space.data, lines, origin))
 
     def add_plane(self, host: int, space: Space, plane: Plane, table: PlaneTable) -> None:

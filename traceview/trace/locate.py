@@ -82,12 +82,15 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
         raise TraceNotFoundError(f"{path}: no such file or directory")
     found: dict[Path, list[Path]] = {}
     others: list[str] = []
-    for directory, _, names in os.walk(path):
+    unreadable: list[OSError] = []
+    for directory, _, names in os.walk(path, onerror=unreadable.append):
         for name in sorted(names):
             if name.endswith(SUFFIX):
                 found.setdefault(Path(directory), []).append(Path(directory, name))
             elif name.endswith((*_OTHER_OUTPUT, ".xplane.riegeli")):
                 others.append(name)
+    if not found and unreadable:
+        raise TraceNotFoundError(f"{unreadable[0].filename}: {unreadable[0].strerror}")
     if not found:
         raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=_hint(others))
     runs = [_run(directory, paths, path) for directory, paths in found.items()]

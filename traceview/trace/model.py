@@ -144,7 +144,7 @@ class LineInfo:
     stat_names: dict[int, bytes] = field(repr=False, hash=False, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DeviceColumns:
     """What the devices did: one row per event that counts as activity, in order of device and start.
 
@@ -187,7 +187,7 @@ class DeviceColumns:
         return slice(int(first), int(last))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostStat:
     """A stat of some host events: `row` (sorted) and `value`, both int64 `[n]`.
 
@@ -204,7 +204,7 @@ class HostStat:
         return column
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostColumns:
     """What the threads did: one row per host event, in the order of hosts, lines and file.
 
@@ -285,7 +285,7 @@ class HostSteps:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """One run: everything its hosts recorded, on one clock.
 

@@ -22,7 +22,7 @@ _UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
 _TYPE = re.compile(r"[A-Za-z_][\w>-]*")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OpTable:
     """Grouped device events; every array has one entry per group, sorted by device and falling total.
 

@@ -34,7 +34,7 @@ _DATA_THREAD: Final = "tf_data"
 _SHARED: Final = -2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _NameFacts:
     """Per name of the trace: whether it is an op that is work, a collective, its replica and suffix numbers."""
 

@@ -32,7 +32,7 @@ _EVAL_START: Final = b"test"
 _DATA_THREAD: Final = "tf_data"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Markers:
     """Candidate steps of one host in time order: host rows, and the numbers that they carry.
 
@@ -303,8 +303,9 @@ def _holds_tracing(trace: Trace, step: Step) -> bool:
     traced = np.array(
         [trace.names[int(v)].startswith(b"traced-") for v in calls.value], dtype=np.bool_
     )
-    compiling = np.array([is_compilation(name) for name in trace.names], dtype=np.bool_)
-    rows = np.concatenate((calls.row[traced], np.flatnonzero(compiling[columns.name])))
-    start = columns.start_ps[rows]
-    inside = (start >= step.start_ps) & (start < step.end_ps)
-    return bool((inside & (columns.host[rows] == step.host)).any())
+    inside = (columns.start_ps >= step.start_ps) & (columns.start_ps < step.end_ps)
+    inside &= columns.host == step.host
+    names = occurring(columns.name[inside])
+    return bool(inside[calls.row[traced]].any()) or any(
+        is_compilation(trace.names[int(name)]) for name in names
+    )

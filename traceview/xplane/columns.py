@@ -56,7 +56,7 @@ FAULT_REASONS: Final = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fields:
     """The fields of one message, in file order; each array has one entry per field.
 
@@ -73,7 +73,7 @@ class Fields:
     fault: Fault | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LineColumns:
     """The events of one XLine.
 
@@ -105,7 +105,7 @@ DENSE_STAT_IDS: Final = 1 << 16
 UNWANTED: Final = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WantedStats:
     """Which stats to collect: slot numbers by stat id, -1 for the others.
 

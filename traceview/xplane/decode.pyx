@@ -12,10 +12,12 @@ import numpy as np
 
 from traceview.xplane.columns import FAULT_REASONS, Fault, Fields, LineColumns
 
-cdef int FINE = 0
-cdef int BAD_NUMBER = 1
-cdef int PAST_END = 2
-cdef int BAD_FIELD = 3
+cdef enum:
+    # Places in FAULT_REASONS.
+    FINE = 0
+    BAD_NUMBER = 1
+    PAST_END = 2
+    BAD_FIELD = 3
 
 cdef struct Cursor:
     const uint8_t* data
@@ -42,6 +44,7 @@ cdef struct Output:
     int64_t events
     int64_t stats
     int64_t headers
+    int64_t whole_end
     int64_t* metadata_id
     int64_t* time
     int64_t* duration_ps
@@ -207,12 +210,13 @@ cdef int read_event(
 
 
 cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept nogil:
-    # Stops in front of the first event that cannot be read whole.
+    # Stops at the first event that cannot be read whole; `whole_end` is where that begins.
     cdef Field field
     cdef Cursor inner
     cdef int status
     cdef int64_t stats_before
     while cursor.at < cursor.end:
+        out.whole_end = cursor.at
         status = read_field(cursor, &field)
         if status != FINE:
             return status
@@ -231,6 +235,7 @@ cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept n
                 out.header[2 * out.headers] = field.tag
                 out.header[2 * out.headers + 1] = field.end
             out.headers += 1
+    out.whole_end = cursor.end
     return FINE
 
 
@@ -298,7 +303,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     cursor.data = &data[0] if data.shape[0] else NULL
     cursor.at = begin
     cursor.end = end
-    out.events = out.stats = out.headers = 0
+    out.events = out.stats = out.headers = out.whole_end = 0
     out.metadata_id = out.time = out.duration_ps = out.position = out.stat_value = out.header = NULL
     out.aggregated = out.stat_kind = NULL
     out.stat_event = NULL
@@ -335,6 +340,8 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     out.stat_value = &v_value[0]
     out.header = &v_header[0]
     out.events = out.stats = out.headers = 0
+    # The stats of an event that is cut short have been counted off, so they must not be stored either.
+    cursor.end = out.whole_end
     cursor.at = begin
     with nogil:
         read_line(&cursor, &want, &out)

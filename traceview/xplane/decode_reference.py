@@ -7,6 +7,7 @@ known number with another wire type is an unknown field.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -136,26 +137,29 @@ def read_stats_of_event(data: Buffer, position: int) -> list[tuple[int, ValueKin
 
 
 def read_content(data: Buffer, offset: int) -> bytes:
-    """The content of the length-delimited field whose tag is at `offset`."""
-    number, wire_type, _, begin, end, _ = _read_field(data, offset, len(data))
-    if wire_type != _CONTENT:
-        raise ValueError(f"field {number} at byte {offset} is not length-delimited")
-    return bytes(data[begin:end])
+    """The content of the length-delimited field whose tag is at `offset`; `ValueError` if none is there."""
+    with suppress(_DamageError):
+        # A negative index would count from the end of the data.
+        start = offset if offset >= 0 else len(data)
+        _, wire_type, _, begin, end, _ = _read_field(data, start, len(data))
+        if wire_type == _CONTENT:
+            return bytes(data[begin:end])
+    raise ValueError(f"no length-delimited field at byte {offset}")
 
 
 class CutField(NamedTuple):
-    """A length-delimited field whose content reaches past the end of the data."""
+    """A length-delimited field whose content reaches past the end of what holds it."""
 
     number: int
     begin: int
     size: int
 
 
-def read_cut_field(data: Buffer, offset: int) -> CutField | None:
-    """The field at `offset` if only its content is cut off; None if it is damaged in another way."""
+def read_cut_field(data: Buffer, offset: int, end: int) -> CutField | None:
+    """The field at `offset` if `end` cuts off only its content; None if it is damaged in another way."""
     try:
-        tag, at = _read_varint(data, offset, len(data))
-        size, begin = _read_varint(data, at, len(data))
+        tag, at = _read_varint(data, offset, end)
+        size, begin = _read_varint(data, at, end)
     except _DamageError:
         return None
     return CutField(tag >> 3, begin, size) if tag & 7 == _CONTENT else None

@@ -126,13 +126,13 @@ class NameKind(IntEnum):
     NEVER_BUSY = 10
 
 
-_COLLECTIVE_START = re.compile(rb"[nr]ccl", re.IGNORECASE)
+_COLLECTIVE_START = re.compile(rb"(?:void )?[nr]ccl", re.IGNORECASE)
 _COLLECTIVE_PART = re.compile(rb"ncclkernel|nccldevkernel|rcclkernel", re.IGNORECASE)
 _COLLECTIVE_OP = re.compile(
     rb"%?(?:all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)", re.IGNORECASE
 )
 _COPY = re.compile(
-    rb"\[?(?:cuda|hip)?(?:memcpy|copy)(h2d|htod|hosttodevice|d2h|dtoh|devicetohost|d2d|dtod"
+    rb"\[?(?:cuda|hip)?(?:memcpy|copy(?=[hdp]))(h2d|htod|hosttodevice|d2h|dtoh|devicetohost|d2d|dtod"
     rb"|devicetodevice|p2p|ptop|peertopeer|other|h2h|htoh|hosttohost)?(?:async)?\]?"
 )
 _COPY_KINDS: Final = {

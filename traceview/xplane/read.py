@@ -58,7 +58,7 @@ def read_file(path: Path, *, salvage: bool = False) -> Space:
     return _Reader(path, data, salvage=salvage).space()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _PlaneParts:
     header: Any
     line_bounds: list[tuple[int, int]]
@@ -73,6 +73,8 @@ class _Reader:
         self.data = data
         self.salvage = salvage
         self.faults: list[Fault] = []
+        # Where something ends that was reported as cut off: what is cut off inside it is the same damage.
+        self.cut_ends: set[int] = set()
 
     def space(self) -> Space:
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -83,7 +85,10 @@ class _Reader:
                 self.plane(part, [decoded[bounds] for bounds in part.line_bounds]) for part in parts
             )
             header = self.space_header
-            if not planes and not self.faults:
+            if not planes and self.faults:
+                first = self.faults[0]
+                raise TraceFormatError(self.path, first.reason, offset=first.offset)
+            if not planes:
                 raise TraceFormatError(
                     self.path,
                     "no planes in it: the profiler was stopped before it recorded anything, "
@@ -128,7 +133,7 @@ class _Reader:
 
     def cut_plane(self, fault: Fault) -> list[tuple[int, int]]:
         """The bounds of a plane that the end of the file cuts off, after reporting the fault."""
-        cut = decode_reference.read_cut_field(self.data, fault.offset)
+        cut = decode_reference.read_cut_field(self.data, fault.offset, len(self.data))
         if cut is None or cut.number != schema.SPACE_PLANES:
             self.fault(fault.offset, f"damaged: {fault.reason}")
             return []
@@ -140,6 +145,7 @@ class _Reader:
             f"{cut.begin + cut.size - fault.offset} bytes, "
             f"the file ends after {len(self.data) - fault.offset} of them",
         )
+        self.cut_ends.add(len(self.data))
         return [(cut.begin, len(self.data))]
 
     def parse(self, message_class: Any, spans: Iterable[tuple[int, int]]) -> Any:
@@ -176,10 +182,11 @@ class _Reader:
             zip(fields.begin[is_line].tolist(), fields.end[is_line].tolist(), strict=True)
         )
         if fields.fault:
-            cut = decode_reference.read_cut_field(self.data, fields.fault.offset)
+            cut = decode_reference.read_cut_field(self.data, fields.fault.offset, end)
             name = header.name.decode(errors="replace")
-            if not self.faults or end < len(self.data):
+            if end not in self.cut_ends:
                 self.fault(fields.fault.offset, f"damaged plane {name!r}: {fields.fault.reason}")
+            self.cut_ends.add(end)
             if cut is not None and cut.number == schema.PLANE_LINES:
                 bounds.append((cut.begin, end))
         return header, bounds
@@ -221,7 +228,9 @@ class _Reader:
         kind, ordinal = plane_kind(header.name)
         metadata = {
             key: EventMetadata(
-                entry.name, entry.display_name, self.stats(entry.stats, parts.stat_names)
+                entry.name,
+                entry.display_name,
+                self.stats(entry.stats, parts.stat_names) if entry.stats else (),
             )
             for key, entry in header.event_metadata.items()
         }
@@ -243,7 +252,7 @@ class _Reader:
 
     def line(self, plane_name: bytes, bounds: tuple[int, int], columns: LineColumns) -> Line:
         header = self.parse(schema.LineHeader, map(tuple, columns.header.tolist()))
-        if columns.fault and not (self.faults and bounds[1] == len(self.data)):
+        if columns.fault and bounds[1] not in self.cut_ends:
             line, plane = (name.decode(errors="replace") for name in (header.name, plane_name))
             where = f"line {line!r} of {plane!r}"
             self.fault(columns.fault.offset, f"damaged {where}: {columns.fault.reason}")
@@ -263,7 +272,8 @@ class _Reader:
         )
         if bad.any():
             first = int(columns.position[np.flatnonzero(bad)[0]])
-            self.fault(first, f"an event of {header.name!r} lies more than {MAX_DAYS} days away")
+            name = header.name.decode(errors="replace")
+            self.fault(first, f"an event of {name!r} lies more than {MAX_DAYS} days away")
             columns.aggregated[bad] = 1
 
     def stats(self, messages: Any, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:

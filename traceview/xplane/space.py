@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from traceview.xplane.columns import Fault, LineColumns
 from traceview.xplane.planes import PlaneKind
@@ -12,16 +12,14 @@ from traceview.xplane.planes import PlaneKind
 StatValue: TypeAlias = int | float | bytes
 
 
-@dataclass(frozen=True)
-class Stat:
+class Stat(NamedTuple):
     """A stat as recorded: its name and value; text that stood in a reference is resolved."""
 
     name: bytes
     value: StatValue
 
 
-@dataclass(frozen=True)
-class EventMetadata:
+class EventMetadata(NamedTuple):
     """What all events of one id have in common."""
 
     name: bytes
@@ -29,7 +27,7 @@ class EventMetadata:
     stats: tuple[Stat, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Line:
     """One XLine: a stream or a thread. Times as recorded: nanoseconds of the line, picoseconds in it."""
 
@@ -61,7 +59,7 @@ class Plane:
         return sum(line.columns.metadata_id.size for line in self.lines)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Space:
     """One file. `faults` is empty unless it was read with `salvage`; `data` is the file as it is."""
 

@@ -16,15 +16,16 @@ from traceview.units import PS_PER_NS
 from traceview.xplane.columns import ValueKind, joined
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import DECODER, MAX_PS
-from traceview.xplane.space import Line, Plane, Stat
+from traceview.xplane.space import Line, Plane, Stat, StatValue
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
+_MAX_DOUBLE: Final = 2.0**62
 
 ABSOLUTE_STAMP_NS: Final = 10**15
 """Line stamps from here on are Unix times, below it they are relative to the start of the profile."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ints:
     """Integer stats of some events: `event` (sorted indices into the table) and `value`, both `[n]`."""
 
@@ -38,7 +39,7 @@ class Ints:
         return column
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Texts:
     """Text stats of some events: `texts[index[i]]` is the text of event `event[i]`."""
 
@@ -47,7 +48,7 @@ class Texts:
     texts: tuple[bytes, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlaneTable:
     """The events of one plane, or of several that share a name, in file order.
 
@@ -97,18 +98,17 @@ class PlaneTable:
         return entries if matching.all() else entries[matching]
 
     def ints(self, key: str) -> Ints:
-        """A numeric stat; unsigned values modulo 2**64, doubles if they are whole numbers."""
+        """A numeric stat; unsigned values modulo 2**64, doubles without their fraction where they fit."""
         entries = self._entries(key, (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE))
         values = self._value[entries]
         is_double = self._kind[entries] == ValueKind.DOUBLE
         if is_double.any():
             numbers = values.view(np.float64)
-            whole = ~is_double | (np.isfinite(numbers) & (np.abs(numbers) < 2.0**62))
             with np.errstate(invalid="ignore"):
-                values = np.where(is_double, numbers, 0).astype(np.int64) + np.where(
-                    is_double, 0, values
-                )
-            entries, values = entries[whole], values[whole]
+                # Of what is no double, the bits may look like a NaN.
+                fits = ~is_double | (np.abs(numbers) < _MAX_DOUBLE)
+                values = np.where(is_double, numbers.astype(np.int64), values)
+            entries, values = entries[fits], values[fits]
         return self._with_metadata(key, self._row_of_stat[entries], values)
 
     def rows_with(self, key: str) -> Int64Array:
@@ -121,11 +121,11 @@ class PlaneTable:
     def _with_metadata(self, key: str, row: Int64Array, value: Int64Array) -> Ints:
         """Add the stats that stand in the metadata, for events that have none of their own."""
         held = self._metadata_stats(key)
-        numbers = {i: v for i, v in held.items() if isinstance(v, int | float)}
+        numbers = {i: n for i, v in held.items() if (n := _as_int64(v)) is not None}
         if not numbers:
             return Ints(*_last_per_event(row, value))
         rows = np.flatnonzero(np.isin(self._metadata, list(numbers)))
-        values = np.array([int(numbers[int(i)]) for i in self._metadata[rows]], dtype=np.int64)
+        values = np.array([numbers[int(i)] for i in self._metadata[rows]], dtype=np.int64)
         return Ints(*_last_per_event(np.concatenate((rows, row)), np.concatenate((values, value))))
 
     def texts(self, key: str) -> Texts:
@@ -151,14 +151,26 @@ class PlaneTable:
         event, index = _last_per_event(np.concatenate(rows), np.concatenate(indices))
         return Texts(event, index.astype(np.int32), tuple(texts))
 
+    @cached_property
+    def _stats_of_metadata(self) -> dict[int, tuple[Stat, ...]]:
+        return {i: one.stats for i, one in self.plane.event_metadata.items() if one.stats}
+
     def _metadata_stats(self, key: str) -> dict[int, int | float | bytes]:
         spellings = self.plane.spellings.get(key, ())
         return {
             metadata_id: stat.value
-            for metadata_id, metadata in self.plane.event_metadata.items()
-            for stat in metadata.stats
+            for metadata_id, stats in self._stats_of_metadata.items()
+            for stat in stats
             if stat.name in spellings
         }
+
+
+def _as_int64(value: StatValue) -> int | None:
+    """A value in the metadata as `PlaneTable.ints` has it; None for text and for doubles that do not fit."""
+    if isinstance(value, bytes) or (isinstance(value, float) and not abs(value) < _MAX_DOUBLE):
+        return None
+    number = int(value)
+    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def _last_per_event(event: Int64Array, value: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -1,0 +1,80 @@
+"""Keeps the README true: runs what it shows and puts the real output in its place.
+
+    python -m scripts.readme            writes the outputs into README.md
+    python -m scripts.readme --check    says whether they are current
+
+A `console` block is a command after `$ ` and its output. A `python` block followed by a `text` block is a
+program and its output. Both run from the root of the checkout, 100 columns wide, without colour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+WIDTH = 100
+_CONSOLE = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```", re.DOTALL)
+_PYTHON = re.compile(
+    r"```python\n(?P<code>.*?)```\n(?P<between>\s*)```text\n(?P<output>.*?)```", re.DOTALL
+)
+
+
+def current(text: str) -> str:
+    """The README's text with the outputs that its commands give now."""
+    text = _CONSOLE.sub(_with_console_output, text)
+    return _PYTHON.sub(_with_python_output, text)
+
+
+def _with_console_output(match: re.Match[str]) -> str:
+    program, *arguments = shlex.split(match["command"])
+    if program != "traceview":
+        raise SystemExit(f"README: only traceview is run in console blocks, not {program!r}")
+    output = _output([sys.executable, "-m", "traceview", *arguments])
+    return f"```console\n$ {match['command']}\n{output}```"
+
+
+def _with_python_output(match: re.Match[str]) -> str:
+    output = _output([sys.executable, "-c", match["code"]])
+    return f"```python\n{match['code']}```\n{match['between']}```text\n{output}```"
+
+
+def _output(command: list[str]) -> str:
+    settings = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"README: {shlex.join(command)}: {done.stderr.decode()}")
+    lines = [line.rstrip() for line in done.stdout.decode().splitlines()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def main() -> int:
+    """Write or check; 1 if the README is not current."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.readme", description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check: bool = parser.parse_args().check
+    text = README.read_text(encoding="utf-8")
+    fresh = current(text)
+    if check and fresh != text:
+        print("README.md is not current: run python -m scripts.readme", file=sys.stderr)
+        return 1
+    if not check:
+        README.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

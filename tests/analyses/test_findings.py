@@ -1,0 +1,443 @@
+"""Does each finding begin exactly at its threshold, with evidence past it, and once per cause?"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, CudaTrace, Ref, Stats
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from scripts.scenarios.plain import plain_step
+from traceview.analyses.catalogue import FINDINGS, FindingKind
+from traceview.analyses.finding import Finding, Severity, counted, listed, ordered
+from traceview.report.model import Report
+
+HERE = Path(__file__).resolve().parent
+CPU_RUN = HERE.parent.parent / "fixtures" / "custom-loop-2"
+
+
+def analyzed(logdir: Path, *traces: CudaTrace, steps: slice | None = None) -> Report:
+    for trace in traces:
+        trace.write(logdir)
+    report = traceview.analyze(logdir, steps=steps)
+    for finding in report.findings:
+        check_finding(finding)
+    return report
+
+
+def check_finding(finding: Finding) -> None:
+    """What holds for every finding: evidence past its threshold, and plain whole sentences."""
+    assert finding.code in FINDINGS
+    assert finding.evidence
+    for evidence in finding.evidence:
+        if evidence.threshold is not None:
+            assert isinstance(evidence.value, int | float)
+            low = evidence.metric in ("used_count", "compute_ratio_to_busiest")
+            assert (
+                evidence.value < evidence.threshold if low else evidence.value >= evidence.threshold
+            )
+    for text in (finding.title, finding.explanation, finding.advice, finding.confidence_reason):
+        assert text == text.strip()
+        assert text
+        assert "(s)" not in text
+        assert not re.search(r"(?<![:.])\b1 [a-z]+s\b", text), text
+        assert "  " not in text
+    for sentence in (finding.explanation, finding.advice):
+        assert sentence.endswith((".", ")"))
+    assert not finding.title.endswith(".")
+
+
+def codes(report: Report) -> dict[str, Severity]:
+    """Severity by code; each code at most once."""
+    assert len({finding.code for finding in report.findings}) == len(report.findings)
+    return {finding.code: finding.severity for finding in report.findings}
+
+
+def the(report: Report, code: str) -> Finding:
+    (finding,) = [finding for finding in report.findings if finding.code == code]
+    return finding
+
+
+def used_and_unused(gpus: int, unused: int) -> CudaTrace:
+    trace = new_trace()
+    for ordinal in range(gpus):
+        trace.gpu(ordinal)
+    for step in marked_steps(trace):
+        for ordinal in range(unused, gpus):
+            step.kernel(ordinal, 2, 42)
+    return trace
+
+
+# Devices
+
+
+@pytest.mark.parametrize(
+    ("gpus", "unused", "severity"),
+    [(7, 0, None), (7, 1, "warning"), (7, 3, "warning"), (8, 4, "critical"), (2, 1, "critical")],
+)
+def test_unused_gpu(tmp_path: Path, gpus: int, unused: int, severity: Severity | None) -> None:
+    report = analyzed(tmp_path, used_and_unused(gpus, unused))
+    assert codes(report) == ({"unused-gpu": severity} if severity else {})
+    if severity:
+        finding = the(report, "unused-gpu")
+        assert finding.title == f"{unused} of {gpus} visible GPUs recorded no event"
+        assert finding.devices == tuple(f"GPU:{ordinal}" for ordinal in range(unused))
+        assert [(e.value, e.where) for e in finding.evidence] == [
+            ("empty", device) for device in finding.devices
+        ]
+        assert finding.cost_ratio == unused / gpus
+        assert finding.cost_ps_per_step == ms(50) * unused // gpus
+
+
+@pytest.mark.parametrize(("length_ms", "marginal"), [(8.0, False), (7.999, True), (0.04, True)])
+def test_marginal_gpu(tmp_path: Path, length_ms: float, marginal: bool) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+        step.kernel(1, 2, 2 + length_ms)
+    report = analyzed(tmp_path, trace)
+    assert codes(report) == ({"marginal-gpu": "warning"} if marginal else {})
+    if marginal:
+        finding = the(report, "marginal-gpu")
+        assert finding.devices == ("GPU:1",)
+        compute, ratio = finding.evidence
+        assert compute.value == 4 * ms(length_ms)
+        assert ratio.value == pytest.approx(length_ms / 40)
+
+
+def test_marginal_is_judged_over_the_whole_recording(tmp_path: Path) -> None:
+    """In the one step that is looked at the two GPUs compute alike; over all four one is marginal."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        step.kernel(0, 2, 42)
+        if index == 0:
+            step.kernel(1, 2, 32)
+    report = analyzed(tmp_path, trace, steps=slice(0, 1))
+    finding = the(report, "marginal-gpu")
+    assert finding.title == "GPU:1 computes 18.8% of what GPU:0 does"
+    assert finding.evidence[0].value == ms(30)
+
+
+def test_a_cpu_replica_is_no_yardstick_for_a_gpu(tmp_path: Path) -> None:
+    """A host of GPUs and a host without any in one run: their compute is not compared."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 2.001)
+    trace.write(tmp_path, "run1")
+    cpu = next(CPU_RUN.rglob("*.xplane.pb"))
+    shutil.copy(cpu, tmp_path / "plugins/profile/run1/host1.xplane.pb")
+    report = analyzed(tmp_path)
+    assert report.results.device_time is not None
+    rows = {row.device: row.status for row in report.results.device_time.devices}
+    assert rows == {
+        "host0/GPU:0": "active",
+        "host1/replica:0": "active",
+        "host1/replica:1": "active",
+    }
+    assert codes(report) == {"no-gpu-plane": "info"}
+
+
+def test_a_gpu_that_only_takes_part_in_collectives_is_marginal(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+        for ordinal in (0, 1):
+            step.kernel(ordinal, 42, 44, name=NCCL_NAME, stream=22)
+    assert codes(analyzed(tmp_path, trace)) == {"marginal-gpu": "warning"}
+
+
+@pytest.mark.parametrize(("held", "warned"), [(255_999_999, False), (256_000_000, True)])
+def test_memory_held_by_a_gpu_that_ran_nothing(tmp_path: Path, held: int, warned: bool) -> None:
+    trace = new_trace()
+    for ordinal in range(3):
+        trace.gpu(ordinal)
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+        step.kernel(1, 2, 42)
+    trace.allocation(2, ms(3), held_bytes=held, peak_bytes=2 * held, changed_bytes=held)
+    report = analyzed(tmp_path, trace)
+    expected: dict[str, Severity] = {"unused-gpu": "warning"}
+    if warned:
+        expected["memory-held-idle-gpu"] = "warning"
+        finding = the(report, "memory-held-idle-gpu")
+        assert finding.title == "0.3 GB of memory held on 1 GPU that ran nothing"
+        assert [(e.value, e.threshold, e.where) for e in finding.evidence] == [
+            (256_000_000, 256_000_000, "GPU:2")
+        ]
+    assert codes(report) == expected
+    assert the(report, "unused-gpu").evidence[0].value == "memory_only"
+
+
+@pytest.mark.parametrize("held", [0, 255_999_999, 4_000_000_000])
+def test_copy_only_absorbs_the_memory_it_holds(tmp_path: Path, held: int) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+        step.copy(1, "D2H", 2, 3, size=1000)
+    if held:
+        trace.allocation(1, ms(3), held_bytes=held, peak_bytes=held, changed_bytes=held)
+    report = analyzed(tmp_path, trace)
+    assert codes(report) == {"copy-only-gpu": "warning"}
+    finding = the(report, "copy-only-gpu")
+    assert finding.title == "GPU:1 copied data and ran no kernel"
+    assert finding.devices == ("GPU:1",)
+    metrics = [e.metric for e in finding.evidence]
+    assert metrics == ["status", "memory_held_bytes"][: 1 + (held >= 256_000_000)]
+    assert ("holds" in finding.explanation) is (held > 0)
+
+
+def test_one_kernel_makes_a_copying_gpu_more_than_copy_only(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+        step.copy(1, "H2D", 2, 3, size=1000)
+    Step(trace, 0).kernel(1, 5, 6)
+    assert codes(analyzed(tmp_path, trace)) == {"marginal-gpu": "warning"}
+
+
+# Capture
+
+
+@pytest.mark.parametrize(
+    ("thread", "error", "severity"),
+    [
+        ("tf_gpu_private_0", None, "critical"),
+        ("tf_GPU_Event_Manager", None, "critical"),
+        ("python3", "CUPTI_ERROR_NOT_INITIALIZED", "critical"),
+        ("tf_compute", None, "info"),
+    ],
+)
+def test_no_gpu_plane(tmp_path: Path, thread: str, error: str | None, severity: Severity) -> None:
+    trace = new_trace()
+    trace.thread(thread, 77).add("ExecutorState::Process", 0, ms(1), {"id": 1})
+    trace.errors = [error] if error else []
+    marked_steps(trace)
+    report = analyzed(tmp_path, trace)
+    assert codes(report)["no-gpu-plane"] == severity
+    assert ("profiler-error" in codes(report)) is (error is not None)
+    assert report.capture.quality == "unusable"
+    assert report.results.device_time is not None
+    assert report.results.device_time.devices == ()
+
+
+@pytest.mark.parametrize("worked", [True, False])
+def test_gpu_planes_empty(tmp_path: Path, worked: bool) -> None:
+    """Memory residency is recorded on a device, and is no event of it."""
+    trace = new_trace()
+    for ordinal in range(2):
+        residency: Stats = {"MemoryResidency_details": Ref("kind:device num_bytes:4096")}
+        trace.gpu(ordinal).line(0, "Stream #0(MemoryResidency)").add("x", 0, ms(1), residency)
+        trace.allocation(ordinal, 0, held_bytes=2**30, peak_bytes=2**30, changed_bytes=2**30)
+    steps = marked_steps(trace)
+    if worked:
+        for ordinal in range(2):
+            steps[0].kernel(ordinal, 1, 2)
+    report = analyzed(tmp_path, trace)
+    assert codes(report) == ({} if worked else {"gpu-planes-empty": "critical"})
+    assert report.capture.quality == ("ok" if worked else "unusable")
+
+
+def test_a_host_whose_tracer_failed_does_not_make_its_gpus_unused(tmp_path: Path) -> None:
+    """One cause, one finding: nothing is known of the GPUs of host1, so they are not called unused."""
+    hosts = [new_trace("host0"), new_trace("host1")]
+    for trace in hosts:
+        trace.gpu(0)
+        trace.allocation(0, 0, held_bytes=2**30, peak_bytes=2**30, changed_bytes=2**30)
+        for step in marked_steps(trace):
+            if trace.host == "host0":
+                step.kernel(0, 2, 42)
+    report = analyzed(tmp_path, *hosts)
+    assert codes(report) == {"gpu-planes-empty": "critical"}
+    assert report.capture.quality == "degraded"
+    assert report.results.device_time is not None
+    assert [row.busy_ps for row in report.results.device_time.devices] == [ms(160), None]
+
+
+def test_events_dropped(tmp_path: Path) -> None:
+    """The count is the sum over the sentence; steps from the last device event on are left out."""
+    trace = new_trace()
+    for step in marked_steps(trace)[:3]:
+        plain_step(step)
+    trace.warnings = ["Detected GPU events dropped on host0: 1 events dropped because of x"]
+    report = analyzed(tmp_path, trace)
+    assert codes(report) == {"events-dropped": "warning", "few-steps": "info"}
+    assert the(report, "events-dropped").title == "the tracer dropped 1 event"
+    assert report.results.steps is not None
+    assert [step.used for step in report.results.steps.steps] == [True, True, False, False]
+    trace.warnings = ["some other warning of 5 events dropped"]
+    assert codes(analyzed(tmp_path, trace)) == {}
+
+
+def test_profiler_errors(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        plain_step(step)
+    trace.errors = ["no privileges", "no privileges", "second profiler"]
+    report = analyzed(tmp_path, trace)
+    assert codes(report) == {"profiler-error": "warning"}
+    finding = the(report, "profiler-error")
+    assert finding.title == "the profiler reported 2 errors"
+    assert [e.value for e in finding.evidence] == ["no privileges", "second profiler"]
+
+
+def test_damaged_and_duplicate_files(tmp_path: Path) -> None:
+    hosts = [new_trace(f"host{number}") for number in range(3)]
+    for number, trace in enumerate(hosts):
+        for step in marked_steps(trace):
+            step.kernel(0, 2, 42 - number)
+    hosts[0].write(tmp_path)
+    cut, whole = hosts[1].write(tmp_path), hosts[2].write(tmp_path)
+    shutil.copy(whole, whole.with_name("host3.xplane.pb"))
+    cut.write_bytes(cut.read_bytes()[:-1])
+    report = analyzed(tmp_path)
+    assert codes(report) == {"damaged-file": "warning", "duplicate-host-file": "warning"}
+    (damage,) = the(report, "damaged-file").evidence
+    assert str(damage.value).startswith("host1.xplane.pb: byte ")
+    copied = the(report, "duplicate-host-file")
+    assert copied.explanation.startswith("host3.xplane.pb is byte for byte host2.xplane.pb.")
+    assert report.results.device_time is not None
+    assert [row.compute_ps for row in report.results.device_time.devices] == [
+        ms(160),
+        ms(156),
+        ms(152),
+    ]
+
+
+def test_a_file_damaged_in_three_places_is_one_finding(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(4):
+            step.kernel(ordinal, 2, 42)
+    path = trace.write(tmp_path)
+    data = bytearray(path.read_bytes())
+    for match in list(re.finditer(rb"Stream #20", data))[:3]:
+        data[match.start() - 1] = 255
+    path.write_bytes(data)
+    report = traceview.analyze(traceview.load(tmp_path, salvage=True))
+    finding = the(report, "damaged-file")
+    assert len(finding.evidence) == 3
+    assert finding.title == "a trace file is damaged in 3 places; what is readable was used"
+    assert report.capture.quality == "degraded"
+
+
+# Steps
+
+
+@pytest.mark.parametrize(("count", "few"), [(1, True), (2, True), (3, False)])
+def test_few_steps(tmp_path: Path, count: int, few: bool) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, count=count):
+        plain_step(step)
+    report = analyzed(tmp_path, trace)
+    assert codes(report) == ({"few-steps": "info"} if few else {})
+    if few:
+        finding = the(report, "few-steps")
+        assert finding.title == f"only {'2 steps' if count == 2 else '1 step'} to judge by"
+        assert finding.evidence[0].value == count
+        assert finding.evidence[0].threshold == 3
+
+
+def test_steps_left_out_of_the_statistics_do_not_count_as_used(tmp_path: Path) -> None:
+    trace = new_trace()
+    steps = marked_steps(trace, count=3)
+    for step in steps:
+        plain_step(step)
+    steps[0].host("train_step", 0.5, 30, {"tf_function_call": "traced-nonXla"})
+    report = analyzed(tmp_path, trace)
+    assert codes(report) == {"few-steps": "info"}
+    assert the(report, "few-steps").evidence[0].value == 2
+    assert "3 steps in the window, 1 left out" in the(report, "few-steps").explanation
+
+
+@pytest.mark.parametrize("method", ["marker", "keras", "group", "none"])
+def test_no_step_marker(tmp_path: Path, method: str) -> None:
+    trace = new_trace()
+    for index in range(4):
+        step = Step(trace, 50 * index)
+        if method == "marker":
+            trace.marker(index, step.at(0), step.at(49))
+        elif method == "keras":
+            step.host("Profiled batch", 0, 49, {"step_num": index})
+        stats: Stats = {"group_id": index} if method == "group" else {}
+        step.kernel(0, 2, 42, stats={"kernel_details": Ref(KERNEL_DETAILS), **stats}, details=None)
+    report = analyzed(tmp_path, trace)
+    assert codes(report) == ({} if method in ("marker", "keras") else {"no-step-marker": "info"})
+    if method in ("group", "none"):
+        finding = the(report, "no-step-marker")
+        assert finding.evidence[0].value == method
+        assert finding.title == (
+            "no steps could be found"
+            if method == "none"
+            else "4 steps found from stored group ids, without an explicit marker"
+        )
+
+
+def test_hosts_that_mark_their_steps_differently(tmp_path: Path) -> None:
+    hosts = [new_trace("host0"), new_trace("host1")]
+    for step in marked_steps(hosts[0]):
+        step.kernel(0, 2, 42)
+    for index in range(4):
+        Step(hosts[1], 50 * index).kernel(0, 2, 41, stats={"group_id": index})
+    finding = the(analyzed(tmp_path, *hosts), "no-step-marker")
+    assert finding.title == "8 steps found in different ways on different hosts"
+    assert finding.evidence[0].value == "mixed"
+
+
+# All of them
+
+
+def test_every_code_is_tested_here() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert [code for code in FINDINGS if f'"{code}"' not in text] == []
+
+
+@pytest.mark.parametrize("kind", FINDINGS.values(), ids=FINDINGS)
+def test_an_example_reads_like_the_title(kind: FindingKind) -> None:
+    """The catalogue's example is a title that the analysis would write."""
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for path in Path(traceview.__file__).parent.glob("analyses/[!c]*.py")
+    ) + (Path(traceview.__file__).parent / "analyses" / "capture.py").read_text(encoding="utf-8")
+    words = [
+        word for word in re.findall(r"[a-z]{4,}", kind.example) if word not in ("steps", "event")
+    ]
+    assert words
+    assert [word for word in words if word not in source] == []
+
+
+def test_order_is_severity_then_cost_then_code() -> None:
+    def finding(code: str, severity: Severity, cost: float | None = None) -> Finding:
+        return Finding(code, severity, "t", "e", "a", "high", "r", (), cost_ratio=cost)
+
+    expected = [
+        finding("z", "critical"),
+        finding("y", "warning", 0.5),
+        finding("b", "warning", 0.1),
+        finding("a", "warning"),
+        finding("c", "warning"),
+        finding("a", "info", 1.0),
+    ]
+    assert list(ordered(expected[::-1])) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (["a"], "a"),
+        (["a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (list("abcdefgh"), "a, b, c, d, e, f, g and h"),
+        (list("abcdefghi"), "a, b, c, d, e, f, g, h and 1 more"),
+    ],
+)
+def test_names_in_a_sentence(keys: Sequence[str], text: str) -> None:
+    assert listed(list(keys)) == text
+
+
+def test_numbers_in_a_sentence() -> None:
+    assert [counted(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]

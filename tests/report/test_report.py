@@ -1,0 +1,168 @@
+"""Does the report say in one sentence what its numbers say, and where they come from?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from traceview.report.model import Report
+
+
+def host_with(*statuses: str, host: str = "host0") -> CudaTrace:
+    """A host with one GPU of each status, in that order."""
+    trace = new_trace(host)
+    steps = marked_steps(trace)
+    for ordinal, status in enumerate(statuses):
+        trace.gpu(ordinal)
+        for step in steps:
+            if status in ("active", "marginal"):
+                step.kernel(ordinal, 2, 42 if status == "active" else 3)
+            elif status == "copy_only":
+                step.copy(ordinal, "H2D", 2, 3, size=10)
+        if status == "memory_only":
+            trace.allocation(ordinal, ms(1), held_bytes=10, peak_bytes=10, changed_bytes=10)
+    return trace
+
+
+def analyzed(folder: Path, *traces: CudaTrace) -> Report:
+    for trace in traces:
+        trace.write(folder)
+    return traceview.analyze(folder)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "headline"),
+    [
+        (["active"], "1 of 1 GPU ran kernels."),
+        (["active", "active"], "2 of 2 GPUs ran kernels."),
+        (["active", "empty"], "1 of 2 GPUs ran kernels (GPU:0); GPU:1 recorded nothing."),
+        (["active", "marginal"], "2 of 2 GPUs ran kernels; GPU:1 computed little."),
+        (
+            ["copy_only", "active", "memory_only", "empty", "marginal", "empty"],
+            (
+                "2 of 6 GPUs ran kernels (GPU:1 and GPU:4); GPU:4 computed little; GPU:0 only copied "
+                "data; GPU:2 held memory and ran nothing; 2 recorded nothing."
+            ),
+        ),
+        (
+            ["copy_only", "empty"],
+            "0 of 2 GPUs ran kernels; GPU:0 only copied data; GPU:1 recorded nothing.",
+        ),
+        (["empty"], "1 device visible, none with a recorded event."),
+        (["empty", "memory_only"], "2 devices visible, none with a recorded event."),
+        ([], "No device was recorded: nothing can be said about GPUs."),
+    ],
+)
+def test_headline(statuses: list[str], headline: str, tmp_path: Path) -> None:
+    trace = host_with(*statuses)
+    if not statuses:
+        trace.thread("tf_gpu_private_0", 9).add("ExecutorState::Process", 0, ms(1), {"id": 1})
+    report = analyzed(tmp_path, trace)
+    assert report.verdict.headline == headline
+    assert report.results.device_time is not None
+    assert [row.status for row in report.results.device_time.devices] == statuses
+
+
+def test_headline_of_several_hosts_names_them(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, host_with("active"), host_with("active", "empty", host="host1"))
+    assert report.verdict.headline == (
+        "2 of 3 GPUs ran kernels (host0/GPU:0 and host1/GPU:0); host1/GPU:1 recorded nothing."
+    )
+
+
+def test_headline_of_a_cpu_run_speaks_of_replicas(fixtures: Path, tmp_path: Path) -> None:
+    """Replicas are never called GPUs; beside GPUs all are devices."""
+    assert (
+        traceview.analyze(fixtures / "custom-loop-4").verdict.headline == "4 of 4 replicas ran ops."
+    )
+    path = host_with("active").write(tmp_path)
+    cpu = next((fixtures / "custom-loop-2").rglob("*.xplane.pb"))
+    shutil.copy(cpu, path.with_name("host1.xplane.pb"))
+    assert traceview.analyze(tmp_path).verdict.headline == "3 of 3 devices computed."
+
+
+def test_numbers_to_remember(tmp_path: Path) -> None:
+    """Devices that do no work are not in the least and the mean of those in use."""
+    report = analyzed(tmp_path, host_with("active", "marginal", "copy_only", "empty"))
+    numbers = {number.key: number.value for number in report.verdict.numbers}
+    assert numbers == {
+        "median_step_ps": ms(50),
+        "least_busy_ratio": pytest.approx(4 / 199.9),
+        "mean_busy_ratio": pytest.approx(82 / 199.9),
+    }
+
+
+def test_numbers_that_were_not_measured_are_none(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, SCENARIOS["gpu_planes_empty"]().traces["host0"])
+    numbers = {number.key: number.value for number in report.verdict.numbers}
+    assert numbers == {"median_step_ps": ms(50), "least_busy_ratio": None, "mean_busy_ratio": None}
+
+
+def test_source_names_every_file(tmp_path: Path) -> None:
+    SCENARIOS["plain"]().write(tmp_path, "older")
+    first, copy = SCENARIOS["duplicate_files"]().write(tmp_path, "run1")
+    report = traceview.analyze(tmp_path)
+    digest = hashlib.sha256(first.read_bytes()).hexdigest()
+    assert (report.source.logdir, report.source.run) == (str(tmp_path), "run1")
+    assert report.source.other_runs == ("older",)
+    assert [asdict(file) for file in report.source.files] == [
+        {
+            "name": path.name,
+            "host": path.name.removesuffix(".xplane.pb"),
+            "bytes": path.stat().st_size,
+            "sha256": digest,
+            "event_count": count,
+            "duplicate_of": of,
+        }
+        for path, count, of in ((first, 20, None), (copy, 0, "host0.xplane.pb"))
+    ]
+
+
+def test_what_could_not_be_made_has_a_reason(tmp_path: Path) -> None:
+    trace = new_trace()
+    Step(trace, 0).host("work", 0, 1)
+    trace.thread("tf_gpu_private_0", 9).add("x", 0, ms(1))
+    report = analyzed(tmp_path, trace)
+    assert set(report.skipped) == {"steps", "timeline", "ops"}
+    assert report.results.steps is None
+    assert report.results.timeline is None
+    assert report.results.ops is None
+
+
+@pytest.mark.parametrize("name", ["hidden_transfers", "no_gpu_plane", "two_hosts", "memory_only"])
+def test_a_report_is_plain_data_and_the_same_every_time(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    first, again = (json.dumps(asdict(traceview.analyze(tmp_path))) for _ in range(2))
+    assert first == again
+
+
+def test_slices_of_the_timeline_sum_to_the_device_time(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, SCENARIOS["hidden_transfers"]().traces["host0"])
+    timeline, device_time = report.results.timeline, report.results.device_time
+    assert timeline is not None
+    assert device_time is not None
+    (strip,), (row,) = timeline.devices, device_time.devices
+    assert row.window_ps is not None
+    assert (strip.start_ps, strip.end_ps - strip.start_ps) == (1_000_000, row.window_ps)
+    assert len(strip.compute_ps) == timeline.slice_count == 240
+    copies = [row.exposed_h2d_ps, row.exposed_d2h_ps, row.exposed_d2d_ps, row.exposed_memset_ps]
+    assert [
+        sum(strip.compute_ps),
+        sum(strip.collective_ps),
+        sum(strip.copy_ps),
+        sum(strip.idle_ps),
+    ] == [
+        row.compute_ps,
+        row.exposed_collective_ps,
+        sum(part or 0 for part in copies),
+        row.idle_ps,
+    ]

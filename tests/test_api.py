@@ -1,0 +1,466 @@
+"""What does a notebook get? The public names, the DataFrames and their columns, and every recorded stat."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import traceview
+from scripts.cuda_trace import Ref
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import marked_steps, ms, new_trace
+from scripts.xspace import XSpace
+from traceview import Trace, UsageError
+from traceview.trace.windows import StepRange
+
+CATEGORY, INT, NULLABLE, BOOL, FLOAT = "category", "int64", "Int64", "bool", "float64"
+TEXT = "string"
+COLUMNS = {
+    "devices": {
+        "device": TEXT,
+        "host": TEXT,
+        "ordinal": INT,
+        "kind": TEXT,
+        "model": TEXT,
+        "event_count": INT,
+        "memory_held_bytes": NULLABLE,
+        "memory_peak_bytes": NULLABLE,
+        "memory_capacity_bytes": NULLABLE,
+    },
+    "device_events": {
+        "device": CATEGORY,
+        "stream": CATEGORY,
+        "class": CATEGORY,
+        "name": CATEGORY,
+        "op": CATEGORY,
+        "start_ps": INT,
+        "duration_ps": INT,
+        "bytes": NULLABLE,
+        "correlation_id": NULLABLE,
+        "launch": NULLABLE,
+        "step": NULLABLE,
+        "p2p": BOOL,
+        "opaque": BOOL,
+    },
+    "host_events": {
+        "host": CATEGORY,
+        "thread": CATEGORY,
+        "name": CATEGORY,
+        "start_ps": INT,
+        "duration_ps": INT,
+        "correlation_id": NULLABLE,
+        "step": NULLABLE,
+    },
+    "steps": {
+        "host": TEXT,
+        "number": INT,
+        "recorded_number": NULLABLE,
+        "kind": TEXT,
+        "start_ps": INT,
+        "duration_ps": INT,
+        "used": BOOL,
+        "excluded": TEXT,
+    },
+    "ops": {
+        "device": TEXT,
+        "class": TEXT,
+        "op": TEXT,
+        "op_type": TEXT,
+        "kernel": TEXT,
+        "count": INT,
+        "total_ps": INT,
+        "self_ps": INT,
+        "mean_ps": INT,
+        "median_ps": INT,
+        "p95_ps": INT,
+        "share_ratio": FLOAT,
+        "bytes": NULLABLE,
+    },
+}
+
+
+def scenario(name: str, folder: Path) -> Trace:
+    SCENARIOS[name]().write(folder)
+    return traceview.load(folder)
+
+
+@pytest.fixture(scope="module")
+def cpu_run(fixtures: Path) -> Trace:
+    return traceview.load(fixtures / "custom-loop-2")
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Trace:
+    return scenario("hidden_transfers", tmp_path)
+
+
+def check_columns(trace: Trace) -> None:
+    for frame_name, columns in COLUMNS.items():
+        frame: pd.DataFrame = getattr(trace, frame_name)
+        assert list(frame.columns) == list(columns), frame_name
+        assert isinstance(frame.index, pd.RangeIndex)
+        for column, kind in columns.items():
+            where = (frame_name, column)
+            assert str(frame[column].dtype) == kind, where
+
+
+def test_columns_of_a_cpu_run(cpu_run: Trace) -> None:
+    check_columns(cpu_run)
+
+
+@pytest.mark.parametrize("name", ["hidden_transfers", "two_hosts", "no_gpu_plane", "no_steps"])
+def test_columns_of_gpu_runs(name: str, tmp_path: Path) -> None:
+    check_columns(scenario(name, tmp_path))
+
+
+def test_frames_are_described_by_their_columns() -> None:
+    """The docstring of each frame names its columns, in order."""
+    from traceview.trace import frames
+
+    for frame_name, columns in COLUMNS.items():
+        text = getattr(frames, f"{frame_name}_frame").__doc__
+        places = [text.index(f"`{column}`") for column in columns]
+        assert places == sorted(places), frame_name
+
+
+# Rows
+
+
+def test_rows_of_a_cpu_run(cpu_run: Trace, fixtures: Path) -> None:
+    (path,) = fixtures.glob("custom-loop-2/**/*.xplane.pb")
+    space: Any = XSpace.FromString(path.read_bytes())
+    host_plane = space.planes[0]
+    assert len(cpu_run.host_events) == sum(len(line.events) for line in host_plane.lines)
+    assert list(cpu_run.devices["device"]) == ["replica:0", "replica:1"]
+    assert set(cpu_run.devices["kind"]) == {"replica"}
+    assert cpu_run.devices["memory_held_bytes"].isna().all()
+    assert cpu_run.devices["event_count"].sum() == len(cpu_run.device_events)
+    assert set(cpu_run.device_events["class"]) == {"compute", "collective"}
+    of_replica = cpu_run.host_events.iloc[cpu_run.device_events["launch"].to_numpy(dtype="int64")]
+    assert list(of_replica["name"]) == list(cpu_run.device_events["op"])
+    assert list(of_replica["start_ps"]) == list(cpu_run.device_events["start_ps"])
+    assert cpu_run.ops["kernel"].isna().all()
+    assert cpu_run.ops["count"].sum() == len(cpu_run.device_events)
+    markers = cpu_run.host_events[cpu_run.host_events["name"] == "train"]
+    assert list(cpu_run.steps["recorded_number"]) == sorted(
+        stat.value
+        for row in markers.index
+        for stat in cpu_run.stats(
+            int(cpu_run.host_columns.line[row]), int(cpu_run.host_columns.position[row])
+        )
+        if stat.name == b"step_num"
+    )
+
+
+def test_rows_of_a_gpu_run(busy: Trace) -> None:
+    events = busy.device_events
+    assert events["class"].value_counts().to_dict() == {
+        "compute": 12,
+        "collective": 4,
+        "h2d": 4,
+        "d2h": 4,
+        "d2d": 8,
+        "memset": 4,
+    }
+    assert list(events.index[events["p2p"]]) == list(events.index[events["bytes"] == 1])
+    assert not events["opaque"].any()
+    assert events["step"].value_counts().to_dict() == dict.fromkeys(range(4), 9)
+    assert events["start_ps"].is_monotonic_increasing
+    first = events.iloc[0]
+    assert (first["device"], first["stream"], first["name"]) == (
+        "GPU:0",
+        "Stream #20(Compute)",
+        "sgemm_128x64",
+    )
+    assert (first["op"], first["start_ps"], first["duration_ps"]) == (
+        "model/dense/MatMul:MatMul",
+        1_000_000 + ms(2),
+        ms(18),
+    )
+    assert first["bytes"] is pd.NA
+    sizes = events.groupby("class", observed=True)["bytes"].sum().to_dict()
+    assert sizes == {
+        "compute": 0,
+        "collective": 0,
+        "h2d": 4000,
+        "d2h": 400,
+        "d2d": 44,
+        "memset": 16384,
+    }
+
+
+def test_events_are_in_order_on_each_device(tmp_path: Path) -> None:
+    """Also where the file holds them on two planes, the later ones first."""
+    for name in ("split_planes", "two_hosts"):
+        trace = scenario(name, tmp_path / name)
+        for _, events in trace.device_events.groupby("device", observed=True):
+            assert events["start_ps"].is_monotonic_increasing
+            assert events.index.is_monotonic_increasing
+
+
+def test_an_event_between_or_after_steps_belongs_to_none(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.kernel(0, ms(5), ms(6))
+    for step in marked_steps(trace, count=2, first_ms=10):
+        step.kernel(0, 2, 42)
+    trace.kernel(0, ms(110), ms(111))
+    trace.write(tmp_path)
+    loaded = traceview.load(tmp_path)
+    assert [None if pd.isna(n) else n for n in loaded.device_events["step"]] == [None, 0, 1, None]
+
+
+def test_ops_are_grouped_without_the_replica(tmp_path: Path) -> None:
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        for ordinal in (0, 1):
+            prefix = f"replica_{ordinal}/" if ordinal else ""
+            step.kernel(ordinal, 2, 12 + 2 * index, op=f"{prefix}model/MatMul:MatMul")
+            step.kernel(
+                ordinal, 30, 31, op=f"Adam/update_{ordinal}/ApplyAdam:ApplyAdam", name="adam"
+            )
+        step.copy(0, "H2D", 1, 1.5, size=10)
+    trace.write(tmp_path)
+    ops = traceview.load(tmp_path).ops
+    assert [
+        tuple(row) for row in ops[["device", "class", "op", "op_type", "kernel"]].to_numpy()
+    ] == [
+        ("GPU:0", "compute", "model/MatMul", "MatMul", "sgemm_128x64"),
+        ("GPU:0", "compute", "Adam/update/ApplyAdam", "ApplyAdam", "adam"),
+        ("GPU:0", "h2d", pd.NA, pd.NA, "MemcpyH2D"),
+        ("GPU:1", "compute", "model/MatMul", "MatMul", "sgemm_128x64"),
+        ("GPU:1", "compute", "Adam/update/ApplyAdam", "ApplyAdam", "adam"),
+    ]
+    matmul = ops.iloc[0]
+    assert matmul[["count", "total_ps", "self_ps", "mean_ps", "median_ps", "p95_ps"]].tolist() == [
+        4,
+        ms(52),
+        ms(52),
+        ms(13),
+        ms(13),
+        ms(16),
+    ]
+    assert ops["share_ratio"].to_numpy() == pytest.approx(
+        [52 / 56, 4 / 56, np.nan, 52 / 56, 4 / 56], nan_ok=True
+    )
+    assert [None if pd.isna(n) else n for n in ops["bytes"]] == [None, None, 40, None, None]
+
+
+def test_percentiles_of_an_op(tmp_path: Path) -> None:
+    """Of 21 durations of 1 to 21 ms: the 95th percentile is the 20th, by nearest rank."""
+    trace = new_trace()
+    for length in range(1, 22):
+        trace.kernel(0, ms(30 * length), ms(30 * length + length))
+    trace.write(tmp_path)
+    (op,) = traceview.load(tmp_path).ops.to_dict("records")
+    assert (op["mean_ps"], op["median_ps"], op["p95_ps"]) == (ms(11), ms(11), ms(20))
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    "name", ["hidden_transfers", "rocm", "graph_nodes", "two_hosts", "odd_line_ids"]
+)
+def test_launch_points_to_the_call_with_the_same_number(name: str, tmp_path: Path) -> None:
+    """On the same host, with the same correlation id, and before the device event."""
+    trace = scenario(name, tmp_path)
+    events = trace.device_events
+    launches = trace.host_events.iloc[events["launch"].to_numpy(dtype="int64")]
+    assert list(launches["correlation_id"]) == list(events["correlation_id"])
+    several = len(trace.hosts) > 1
+    hosts = [device.split("/")[0] if several else "host0" for device in events["device"]]
+    assert list(launches["host"]) == hosts
+    assert (launches["start_ps"].to_numpy() <= events["start_ps"].to_numpy()).all()
+    assert list(launches["step"]) == list(events["step"])
+
+
+def test_the_first_of_two_calls_with_one_number_is_the_launch(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.launch("late", ms(1.5), 7)
+    trace.launch("early", ms(1), 7, thread=trace.thread("python3", 2))
+    trace.kernel(0, ms(2), ms(3), correlation_id=7)
+    trace.kernel(0, ms(4), ms(5), correlation_id=8)
+    trace.write(tmp_path)
+    loaded = traceview.load(tmp_path)
+    linked, unlinked = loaded.device_events["launch"]
+    assert loaded.host_events["name"].iloc[linked] == "early"
+    assert unlinked is pd.NA
+
+
+# Stats
+
+
+def recorded_stats(space: Any) -> dict[tuple[bytes, int, bytes, int, int], list[tuple[bytes, Any]]]:
+    """By plane, line id, event name, start and duration: every stat, references resolved."""
+    found = {}
+    for plane in space.planes:
+        for line in plane.lines:
+            for event in line.events:
+                name = plane.event_metadata[event.metadata_id].name
+                start = line.timestamp_ns * 1000 + event.offset_ps
+                stats = []
+                for stat in event.stats:
+                    member = stat.WhichOneof("value")
+                    value = getattr(stat, member) if member else 0
+                    if member == "ref_value":
+                        value = plane.stat_metadata[value].name
+                    stats.append((plane.stat_metadata[stat.metadata_id].name, value))
+                found[plane.name, line.id, name, start, event.duration_ps] = stats
+    return found
+
+
+def check_stats(trace: Trace, expected: dict[Any, Any]) -> int:
+    count = 0
+    for columns in (trace.device_columns, trace.host_columns):
+        for row in range(0, columns.count, 1 + columns.count // 300):
+            line = trace.lines[columns.line[row]]
+            key = (
+                line.plane.encode(),
+                line.id,
+                trace.names[columns.name[row]],
+                int(columns.start_ps[row]),
+                int(columns.duration_ps[row]),
+            )
+            stats = trace.stats(int(columns.line[row]), int(columns.position[row]))
+            assert [(stat.name, stat.value) for stat in stats] == expected[key]
+            count += len(stats)
+    return count
+
+
+def test_every_stat_of_a_gpu_event(tmp_path: Path) -> None:
+    trace = new_trace()
+    extra = {
+        "unsigned": Ref(b"\xff not UTF-8"),
+        "text": "in place",
+        "negative": -(2**63),
+        "ratio": 0.1,
+        b"\xfe": 1,
+    }
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42, stats=extra)
+        step.copy(0, "H2D", 1, 2, size=9)
+    path = trace.write(tmp_path)
+    expected = recorded_stats(XSpace.FromString(path.read_bytes()))
+    # In each step: the kernel's, the copy's, two of each launch and of the marker.
+    assert check_stats(traceview.load(path), expected) == 4 * (10 + 3 + 2 * 2 + 2)
+
+
+def test_every_stat_of_a_recorded_run(cpu_run: Trace) -> None:
+    expected = recorded_stats(XSpace.FromString(cpu_run.files[0].path.read_bytes()))
+    assert check_stats(cpu_run, expected) > 500
+
+
+def test_stats_of_a_file_that_changed_are_refused(busy: Trace) -> None:
+    columns = busy.device_columns
+    path = busy.files[0].path
+    path.write_bytes(path.read_bytes() + b"\0\0")
+    with pytest.raises(
+        traceview.TraceFormatError, match="the file has changed since it was loaded"
+    ):
+        busy.stats(int(columns.line[0]), int(columns.position[0]))
+
+
+# Analyze
+
+
+@pytest.mark.parametrize("given", [str, Path, traceview.load])
+def test_analyze_takes_a_path_or_a_trace(given: Callable[[Path], Any], tmp_path: Path) -> None:
+    SCENARIOS["A"]().write(tmp_path)
+    assert traceview.analyze(given(tmp_path)) == traceview.analyze(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("steps", "numbers"),
+    [
+        (None, [0, 1, 2, 3]),
+        (slice(1, 3), [1, 2]),
+        (slice(2, None), [2, 3]),
+        (slice(None, 1), [0]),
+        (slice(3, 99), [3]),
+        (StepRange(0, 2), [0, 1]),
+    ],
+)
+def test_a_range_of_steps(
+    steps: slice | StepRange | None, numbers: list[int], tmp_path: Path
+) -> None:
+    report = traceview.analyze(scenario("A", tmp_path), steps=steps)
+    assert report.results.steps is not None
+    assert [step.number for step in report.results.steps.steps] == numbers
+    (window,) = report.windows
+    ends = ms(199.9) if numbers[-1] == 3 else ms(50 * (numbers[-1] + 1))
+    assert (window.start_ps, window.end_ps) == (1_000_000 + ms(50 * numbers[0]), 1_000_000 + ends)
+
+
+@pytest.mark.parametrize("steps", [slice(4, 9), slice(2, 2), slice(3, 1)])
+def test_steps_that_are_not_there(steps: slice, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there are steps 0 to 3"):
+        traceview.analyze(scenario("A", tmp_path), steps=steps)
+
+
+def test_steps_of_a_trace_without_any(tmp_path: Path) -> None:
+    trace = scenario("no_steps", tmp_path)
+    with pytest.raises(UsageError, match="it has no steps"):
+        traceview.analyze(trace, steps=slice(0, 1))
+    with pytest.raises(UsageError, match="--window steps: the trace has no steps"):
+        traceview.analyze(trace, window="steps")
+
+
+def test_codes_choose_findings(tmp_path: Path) -> None:
+    trace = scenario("memory_only", tmp_path)
+    every = ["unused-gpu", "memory-held-idle-gpu"]
+
+    def codes(**options: Any) -> list[str]:
+        return [finding.code for finding in traceview.analyze(trace, **options).findings]
+
+    assert codes() == every
+    assert codes(select_codes=["unused-gpu"]) == every[:1]
+    assert codes(ignore_codes=["unused-gpu"]) == every[1:]
+    assert codes(select_codes=every, ignore_codes=every) == []
+    for option in ("select_codes", "ignore_codes"):
+        with pytest.raises(UsageError, match="no finding is called 'unused'"):
+            codes(**{option: ["unused"]})
+
+
+@pytest.mark.parametrize(("top", "rows"), [(None, 7), (2, 2), (0, 0), (99, 7)])
+def test_the_top_of_the_op_table(top: int | None, rows: int, busy: Trace) -> None:
+    ops = traceview.analyze(busy, top=top).results.ops
+    assert ops is not None
+    assert (len(ops.rows), ops.row_count, ops.left_out_count) == (rows, 7, 7 - rows)
+    totals = [row.total_ps for row in ops.rows]
+    assert totals == sorted(totals, reverse=True)
+
+
+# Names
+
+
+def test_public_names_are_there_and_lazy() -> None:
+    for name in traceview.__all__:
+        assert getattr(traceview, name) is not None
+    assert dir(traceview) == sorted(traceview.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        traceview.nothing  # noqa: B018
+    code = "import sys, traceview; print(sorted({'numpy', 'pandas', 'rich'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_analyze_does_without_pandas(fixtures: Path) -> None:
+    code = (
+        "import sys, traceview\n"
+        "traceview.analyze(sys.argv[1])\n"
+        "print({'pandas', 'tensorflow'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(fixtures / "plain-1")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,221 @@
+"""Does `traceview analyze` do what it is told, and say in one line why it cannot?"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from scripts.scenarios import SCENARIOS
+from tests.command import Command
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+
+@pytest.fixture
+def loop(fixtures: Path) -> str:
+    """A run of two replicas with steps 3 to 8."""
+    return str(fixtures / "custom-loop-2")
+
+
+@pytest.fixture
+def eight(tmp_path: Path) -> str:
+    """A run of eight GPUs, one of them used."""
+    SCENARIOS["D"]().write(tmp_path / "logs")
+    return str(tmp_path / "logs")
+
+
+def test_the_report_goes_to_standard_output(command: Command, loop: str) -> None:
+    done = command("analyze", loop)
+    assert (done.code, done.err) == (0, "")
+    assert "2 of 2 replicas ran ops." in done.out
+    assert "\x1b" not in done.out
+    assert max(map(len, done.out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("missing", 3), ("", 3), ("broken.xplane.pb", 4), ("empty.xplane.pb", 4)],
+)
+def test_exit_codes_of_what_cannot_be_read(
+    command: Command, tmp_path: Path, path: str, code: int
+) -> None:
+    (tmp_path / "logs").mkdir()
+    for name, content in (("broken", b"<!DOCTYPE html>"), ("empty", b"")):
+        (tmp_path / f"{name}.xplane.pb").write_bytes(content)
+    where = tmp_path / path if path else tmp_path / "logs"
+    done = command("analyze", str(where))
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(f"traceview: error: {where}")
+
+
+def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_path: Path) -> None:
+    (path,) = Path(loop).rglob("*.xplane.pb")
+    cut = tmp_path / "cut.xplane.pb"
+    cut.write_bytes(path.read_bytes()[:-1000])
+    assert command("analyze", str(cut)).code == 4
+    saved = command("analyze", str(cut), "--salvage")
+    assert saved.code == 0
+    assert "damaged" in saved.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--no-such-option",),
+        ("--format", "yaml"),
+        ("--window", "minutes"),
+        ("--width", "10"),
+        ("--top", "-1"),
+        ("--select", "no-such-code"),
+        ("--ignore", "few-steps,no-such-code"),
+        ("--device", "GPU:7"),
+        ("--steps", "100:"),
+        ("--output", "no/such/folder/report.txt"),
+        ("--output", "."),
+    ],
+)
+def test_usage_errors(command: Command, loop: str, arguments: tuple[str, ...]) -> None:
+    done = command("analyze", loop, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "rror" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("steps", "numbers"),
+    [("4:6", [4, 5]), (":5", [3, 4]), ("7:", [7, 8]), (" 4 : 5 ", [4]), ("0:100", [*range(3, 9)])],
+)
+def test_steps_are_half_open(command: Command, loop: str, steps: str, numbers: list[int]) -> None:
+    done = command("analyze", loop, "--format", "json", "--steps", steps)
+    assert [step["number"] for step in json.loads(done.out)["results"]["steps"]["steps"]] == numbers
+
+
+@pytest.mark.parametrize(
+    ("steps", "hint"),
+    [
+        ("5", "for step 5 alone: --steps 5:6"),
+        (":", "2:5 is steps 2, 3 and 4"),
+        ("a:b", "2:5 is steps 2, 3 and 4"),
+        ("1:2:3", "2:5 is steps 2, 3 and 4"),
+        ("-2:", "2:5 is steps 2, 3 and 4"),
+        ("٣:", "2:5 is steps 2, 3 and 4"),
+        ("9" * 30 + ":", "2:5 is steps 2, 3 and 4"),
+        ("5:5", "B is the first step left out"),
+        ("6:4", "B is the first step left out"),
+    ],
+)
+def test_bad_steps_say_how(command: Command, loop: str, steps: str, hint: str) -> None:
+    done = command("analyze", loop, f"--steps={steps}")
+    assert done.code == 2
+    assert f"hint: {hint}" in done.err
+
+
+@pytest.mark.parametrize("name", ["GPU:0", "0"])
+def test_device_limits_what_is_shown(command: Command, eight: str, name: str) -> None:
+    done = command("analyze", eight, "--format", "json", "--device", name)
+    results = json.loads(done.out)["results"]
+    assert [row["device"] for row in results["device_time"]["devices"]] == ["GPU:0"]
+    assert {row["device"] for row in results["ops"]["rows"]} == {"GPU:0"}
+    assert [row["device"] for row in results["timeline"]["devices"]] == ["GPU:0"]
+    assert all([d["device"] for d in s["devices"]] == ["GPU:0"] for s in results["steps"]["steps"])
+    # The finding is about the other seven.
+    assert "unused-gpu" not in [one["code"] for one in json.loads(done.out)["findings"]]
+
+
+def test_device_may_be_repeated_or_joined(command: Command, eight: str) -> None:
+    for arguments in (("--device", "0,GPU:3"), ("--device", "3", "--device", "0")):
+        report = json.loads(command("analyze", eight, "--format", "json", *arguments).out)
+        rows = report["results"]["device_time"]["devices"]
+        assert [row["device"] for row in rows] == ["GPU:0", "GPU:3"]
+
+
+def test_a_device_that_is_not_there(command: Command, eight: str) -> None:
+    done = command("analyze", eight, "--device", "GPU:9")
+    assert done.code == 2
+    assert done.err.splitlines()[0] == "traceview: error: no device is called 'GPU:9'"
+    assert "there are GPU:0, GPU:1" in done.err
+
+
+def test_a_device_of_several_hosts(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["two_hosts"]().write(tmp_path)
+    for name, count in (("GPU:0", 2), ("host1/GPU:0", 1)):
+        done = command("analyze", str(tmp_path), "--format", "json", "--device", name)
+        assert len(json.loads(done.out)["results"]["device_time"]["devices"]) == count
+
+
+def test_select_and_ignore(command: Command, eight: str) -> None:
+    def codes(*arguments: str) -> set[str]:
+        report = json.loads(command("analyze", eight, "--format", "json", *arguments).out)
+        return {finding["code"] for finding in report["findings"]}
+
+    assert "unused-gpu" in codes()
+    assert codes("--select", "unused-gpu,few-steps") == {"unused-gpu"}
+    assert "unused-gpu" not in codes("--ignore", "unused-gpu")
+
+
+def test_top(command: Command, eight: str) -> None:
+    for top in (0, 1):
+        report = json.loads(command("analyze", eight, "--format", "json", "--top", str(top)).out)
+        assert len(report["results"]["ops"]["rows"]) == top
+
+
+def test_a_run_is_chosen_by_name(command: Command, tmp_path: Path) -> None:
+    for name in ("run1", "run2"):
+        SCENARIOS["D"]().write(tmp_path, name)
+    report = json.loads(command("analyze", str(tmp_path), "--format", "json", "--run", "run1").out)
+    assert (report["source"]["run"], report["source"]["other_runs"]) == ("run1", ["run2"])
+    assert command("analyze", str(tmp_path), "--run", "run3").code == 3
+
+
+def test_the_ending_of_the_file_chooses_the_format(
+    command: Command, loop: str, tmp_path: Path
+) -> None:
+    command("analyze", loop, "-o", str(tmp_path / "report.JSON"))
+    command("analyze", loop, "-o", str(tmp_path / "report.txt"))
+    command("analyze", loop, "-o", str(tmp_path / "data.txt"), "--format", "json")
+    json.loads((tmp_path / "report.JSON").read_text("utf-8"))
+    json.loads((tmp_path / "data.txt").read_text("utf-8"))
+    assert (tmp_path / "report.txt").read_text("utf-8").startswith("run ")
+    assert command("analyze", loop, "-o", "-").out.startswith("run ")
+
+
+def test_an_existing_file_stays(command: Command, loop: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.txt"
+    path.write_text("mine")
+    done = command("analyze", loop, "-o", str(path))
+    assert (done.code, path.read_text()) == (6, "mine")
+    assert "hint: --force replaces it" in done.err
+    assert command("analyze", loop, "-o", str(path), "--force").code == 0
+    assert path.read_text("utf-8").startswith("run ")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.txt"]
+
+
+def test_a_link_stays_a_link(command: Command, loop: str, tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("old.txt")
+    command("analyze", loop, "-o", str(tmp_path / "link.txt"), "--force")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "old.txt").read_text("utf-8").startswith("run ")
+
+
+def test_a_device_file_is_written_not_replaced(command: Command, loop: str) -> None:
+    assert command("analyze", loop, "-o", os.devnull).code == 0
+    assert not stat.S_ISREG(Path(os.devnull).stat().st_mode)
+
+
+def test_nothing_is_left_of_a_file_that_could_not_be_written(
+    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    done = command("analyze", loop, "-o", str(tmp_path / "report.txt"))
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])
+    assert done.err == (
+        f"traceview: error: cannot write {tmp_path / 'report.txt'}: No space left on device\n"
+    )

@@ -1,0 +1,242 @@
+"""Do the small commands answer, and does the command line behave in pipes and odd terminals?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from scripts.scenarios import SCENARIOS
+from tests.command import Command
+from traceview import __version__
+from traceview.analyses.catalogue import FINDINGS
+from traceview.cli import progress
+from traceview.cli.output import Target
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURE = str(ROOT / "fixtures" / "custom-loop-2")
+
+
+def started(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "traceview", *arguments],
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("version",)])
+def test_version(command: Command, arguments: tuple[str, ...]) -> None:
+    done = command(*arguments)
+    assert (done.code, done.err) == (0, "")
+    assert __version__ in done.out
+
+
+def test_version_tells_what_a_bug_report_needs(command: Command) -> None:
+    lines = command("version").out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "traceview",
+        "python",
+        "numpy",
+        "protobuf",
+        "decoder",
+    ]
+    assert lines[-1].split()[1].rstrip(":") in ("compiled", "reference")
+
+
+@pytest.mark.parametrize("name", ["", "analyze", "ops", "runs", "explain", "version"])
+def test_help_has_an_example(command: Command, name: str) -> None:
+    done = command(*filter(None, [name]), "--help")
+    assert (done.code, done.err) == (0, "")
+    assert f"Example: traceview {name}" in done.out
+    assert max(map(len, done.out.splitlines())) <= 100
+
+
+def test_no_command_is_a_usage_error_or_help(command: Command) -> None:
+    done = command()
+    assert "Usage: traceview" in done.out + done.err
+    assert command("analyse", FIXTURE).code == 2
+
+
+def test_explain_lists_every_code(command: Command) -> None:
+    done = command("explain", "--width", "60")
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.splitlines()[1 : len(FINDINGS) + 1]] == list(
+        FINDINGS
+    )
+    assert max(map(len, done.out.splitlines())) <= 60
+
+
+@pytest.mark.parametrize("code", sorted(FINDINGS))
+def test_explain_says_everything_of_one(command: Command, code: str) -> None:
+    shown = " ".join(command("explain", code).out.split())
+    for text in vars(FINDINGS[code]).values():
+        assert " ".join(text.split()) in shown
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [("unused-gpus", "did you mean unused-gpu"), ("xyzzy", "traceview explain lists them")],
+)
+def test_explain_suggests(command: Command, code: str, hint: str) -> None:
+    done = command("explain", code)
+    assert (done.code, done.out) == (2, "")
+    assert f"hint: {hint}" in done.err
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> str:
+    SCENARIOS["D"]().write(tmp_path, "run1")
+    SCENARIOS["two_hosts"]().write(tmp_path, "run2")
+    return str(tmp_path)
+
+
+def test_runs_marks_what_analyze_takes(command: Command, two_runs: str) -> None:
+    report = json.loads(command("analyze", two_runs, "--format", "json").out)
+    listed = json.loads(command("runs", two_runs, "--format", "json").out)["runs"]
+    assert [run["name"] for run in listed if run["chosen"]] == [report["source"]["run"]]
+    assert [len(run["files"]) for run in listed] == [1, 2]
+    assert len(listed[0]["files"][0]["device_names"]) == 8
+    out = command("runs", two_runs).out
+    assert f"* {report['source']['run']}" in out
+    assert "8 GPU, 1 with events" in out
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_runs_fits(command: Command, two_runs: str, width: int) -> None:
+    out = command("runs", two_runs, "--width", str(width)).out
+    assert max(map(len, out.splitlines())) <= width
+
+
+def test_runs_lists_damage(command: Command, two_runs: str) -> None:
+    path = next(Path(two_runs).rglob("run1/*.xplane.pb"))
+    path.write_bytes(b"<!DOCTYPE html>")
+    done = command("runs", two_runs)
+    assert done.code == 0
+    assert "run1, host0: damaged" in done.out
+    assert command("runs", two_runs + "/nowhere").code == 3
+
+
+def test_a_bug_of_ours_is_reported_as_one(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr("traceview.report.build.analyze", fail)
+    done = command("analyze", FIXTURE)
+    assert (done.code, done.out) == (1, "")
+    assert "RuntimeError: unexpected" in done.err
+    assert done.err.splitlines()[-1].startswith("traceview: this is a bug in traceview")
+
+
+def test_an_interrupt_is_silent(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("traceview.report.build.analyze", interrupt)
+    done = command("analyze", FIXTURE)
+    assert (done.code, done.out, done.err) == (130, "", "")
+
+
+def test_an_error_is_one_harmless_line(command: Command, tmp_path: Path) -> None:
+    done = command("analyze", str(tmp_path / "a\nb\x1b[31m"))
+    assert done.code == 3
+    assert len(done.err.splitlines()) == 1
+    assert "\x1b" not in done.err
+
+
+def test_a_closed_pipe_is_silent() -> None:
+    process = started("analyze", FIXTURE, "--format", "json")
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), errors) == (128 + signal.SIGPIPE, b"")
+
+
+def test_an_ascii_terminal_gets_ascii() -> None:
+    process = started("analyze", FIXTURE, PYTHONIOENCODING="ascii")
+    out, errors = process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+    assert out.isascii()
+    assert b"_" in out
+
+
+def test_json_is_utf_8_everywhere() -> None:
+    process = started("analyze", FIXTURE, "--format", "json", PYTHONIOENCODING="ascii")
+    out, errors = process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+    json.loads(out.decode("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_colour_is_for_terminals_that_want_it(
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    coloured: bool,
+) -> None:
+    monkeypatch.setattr(Target, "is_terminal", True)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert bool(re.search(r"\x1b\[", command("analyze", FIXTURE).out)) is coloured
+
+
+def test_width_comes_from_the_shell_or_the_option(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, command("analyze", FIXTURE).out.splitlines())) <= 60
+    wide = command("analyze", FIXTURE, "--width", "120").out
+    assert 100 < max(map(len, wide.splitlines())) <= 120
+
+
+class _Terminal:
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.written = Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> None:
+        self.text += text
+        self.written.set()
+
+    def flush(self) -> None:
+        pass
+
+
+def test_who_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
+    with progress.reading(Path(FIXTURE), None):
+        assert terminal.written.wait(30)
+    assert terminal.text.startswith("reading 100.9 kB …")
+    assert terminal.text.endswith("\r")
+
+
+def test_who_does_not_wait_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress.reading(Path(FIXTURE), None):
+        pass
+    assert terminal.text == ""

@@ -1,0 +1,45 @@
+"""Are ids found by counting the same as by sorting, for every range and type of number?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview.ids import distinct, is_dense, occurring
+
+_SPARSE = 1 << 22
+
+
+def _ids_of(dtype: str) -> st.SearchStrategy[npt.NDArray[Any]]:
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), min(int(limits.max), 2**63 - 1)
+    edges = [v for v in (-1, 0, 1, _SPARSE - 1, _SPARSE, low, high) if low <= v <= high]
+    values = (
+        st.sampled_from(edges) | st.integers(max(low, 0), min(high, 9)) | st.integers(low, high)
+    )
+    return st.lists(values, max_size=12).map(lambda found: np.array(found, dtype=dtype))
+
+
+@given(st.sampled_from(["i1", "u1", "i2", "i4", "i8", "u8"]).flatmap(_ids_of))
+def test_occurring_and_distinct_are_the_sorted_set(ids: npt.NDArray[Any]) -> None:
+    values = sorted(set(ids.tolist()))
+    found = occurring(ids)
+    assert found.dtype == np.int64
+    assert found.tolist() == values
+    again, index = distinct(ids)
+    assert again.tolist() == values
+    assert again.dtype == index.dtype == np.int64
+    assert [values[i] for i in index.tolist()] == ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("ids", "dense"),
+    [([], True), ([0], True), ([_SPARSE - 1], True), ([_SPARSE], False), ([5, -1], False)],
+)
+def test_dense_ids_are_small_and_not_negative(ids: list[int], dense: bool) -> None:
+    assert is_dense(np.array(ids, dtype=np.int64)) is dense

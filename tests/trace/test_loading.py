@@ -1,0 +1,377 @@
+"""Whatever path the user has at hand and whatever lies there: which run is read, and what is said of it?"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
+from scripts.scenarios.model import marked_steps, ms, new_trace
+from traceview import TraceFormatError, TraceNotFoundError, load
+from traceview.trace.locate import find_runs, summarize
+from traceview.trace.model import Trace
+
+SECOND_NS = 1_000_000_000
+
+
+def recording(
+    host: str = "host0", *, start_ns: int | None = PROFILE_START_NS, gpus: int = 1
+) -> CudaTrace:
+    """Four steps with one kernel on each GPU; runs are told apart by how many GPUs they have."""
+    trace = CudaTrace(host, start_ns=start_ns)
+    for step in marked_steps(trace):
+        for ordinal in range(gpus):
+            step.kernel(ordinal, 2, 42)
+    return trace
+
+
+def problems(trace: Trace) -> list[tuple[str, str | None]]:
+    return [(problem.code, problem.host) for problem in trace.problems]
+
+
+# Where
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "my logs/fit",
+        "my logs/fit/train",
+        "my logs/fit/train/plugins",
+        "my logs/fit/train/plugins/profile",
+        "my logs/fit/train/plugins/profile/run1",
+        "my logs/fit/train/plugins/profile/run1/host0.xplane.pb",
+        "my logs/../my logs/fit/",
+    ],
+)
+@pytest.mark.parametrize("relative", [True, False])
+def test_every_form_of_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, relative: bool
+) -> None:
+    written = recording().write(tmp_path / "my logs/fit/train")
+    monkeypatch.chdir(tmp_path)
+    path = Path(given) if relative else tmp_path / given
+    for form in (path, str(path)):
+        trace = load(form)
+        assert [file.path.resolve() for file in trace.files] == [written]
+        assert trace.run.rpartition("/")[2] == "run1"
+        assert trace.device_columns.count == 4
+        assert trace.logdir.resolve() == tmp_path / "my logs/fit/train"
+
+
+@pytest.mark.parametrize("given", [".", "run1"])
+def test_inside_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    folder = recording().write(tmp_path).parent
+    monkeypatch.chdir(folder if given == "." else folder.parent)
+    assert load(given).run == "run1"
+
+
+def test_a_run_outside_of_a_log_directory(tmp_path: Path) -> None:
+    path = recording().write(tmp_path / "logs")
+    shutil.move(path, tmp_path / "host0.xplane.pb")
+    shutil.rmtree(tmp_path / "logs")
+    trace = load(tmp_path)
+    assert (trace.run, trace.logdir) == (tmp_path.name, tmp_path)
+
+
+def test_only_traces_are_read(tmp_path: Path) -> None:
+    """What viewers leave beside a trace is neither read nor in the way."""
+    folder = recording().write(tmp_path).parent
+    for name in ("host0.op_stats.pb", "host0.trace.json.gz", "host0.xplane.pb.bak", "xplane.pb"):
+        (folder / name).write_bytes(b"not a trace")
+    assert [file.name for file in load(tmp_path).files] == ["host0.xplane.pb"]
+
+
+# Which run
+
+
+def test_the_newest_run_is_the_one_whose_profile_began_last(tmp_path: Path) -> None:
+    for gpus, (run, at) in enumerate({"c": 1, "a": 3, "b": 2}.items(), start=1):
+        recording(start_ns=PROFILE_START_NS + at * SECOND_NS, gpus=gpus).write(tmp_path, run)
+    trace = load(tmp_path)
+    assert (trace.run, len(trace.roster)) == ("a", 2)
+    assert trace.other_runs == ("b", "c")
+
+
+def test_without_start_times_the_newest_is_the_last_by_name(tmp_path: Path) -> None:
+    recording(start_ns=PROFILE_START_NS).write(tmp_path, "2026_01_02")
+    recording(start_ns=None).write(tmp_path, "2026_01_03")
+    recording(start_ns=None).write(tmp_path, "2026_01_01")
+    assert load(tmp_path).run == "2026_01_03"
+
+
+def test_a_run_by_name(tmp_path: Path) -> None:
+    for gpus, run in enumerate(("a", "b"), start=1):
+        recording(start_ns=PROFILE_START_NS + gpus, gpus=gpus).write(tmp_path, run)
+    assert len(load(tmp_path, run="a").roster) == 1
+    with pytest.raises(TraceNotFoundError, match="no run called 'x'") as caught:
+        load(tmp_path, run="x")
+    assert caught.value.hint == "there are: a, b"
+
+
+def test_log_directories_below_one_path(tmp_path: Path) -> None:
+    """Workers that wrote one file name into directories of their own are runs of their own."""
+    recording(gpus=1).write(tmp_path / "worker_0")
+    recording(start_ns=PROFILE_START_NS + 1, gpus=2).write(tmp_path / "worker_1")
+    trace = load(tmp_path)
+    assert (trace.run, trace.other_runs) == ("worker_1/run1", ("worker_0/run1",))
+    assert len(trace.roster) == 2
+    assert trace.logdir == tmp_path / "worker_1"
+    assert len(load(tmp_path, run="worker_0/run1").roster) == 1
+    with pytest.raises(TraceNotFoundError, match="several runs called 'run1'") as caught:
+        load(tmp_path, run="run1")
+    assert caught.value.hint == "there are: worker_0/run1, worker_1/run1"
+
+
+def test_a_listing_tells_runs_apart_without_reading_events(tmp_path: Path) -> None:
+    trace = recording(gpus=2)
+    trace.gpu(2)
+    path = trace.write(tmp_path, "good")
+    recording().write(tmp_path, "broken").write_bytes(b"<html>")
+    broken, good = (summarize(run) for run in find_runs(tmp_path))
+    assert (broken.name, broken.files[0].damage) == ("broken", "not a trace: an HTML page")
+    assert broken.profile_start_ns is None
+    (file,) = good.files
+    assert good.profile_start_ns == PROFILE_START_NS
+    assert (file.host, file.bytes, file.damage) == ("host0", path.stat().st_size, None)
+    assert file.device_names == ("GPU:0", "GPU:1", "GPU:2")
+    assert file.device_names_with_lines == ("GPU:0", "GPU:1")
+
+
+# Nothing there
+
+
+@pytest.mark.parametrize(
+    ("file", "message", "hint"),
+    [
+        (None, "no *.xplane.pb below it", "give the log directory"),
+        (
+            "x/host0.op_stats_v2.pb",
+            "no *.xplane.pb",
+            "host0.op_stats_v2.pb, which a viewer derived",
+        ),
+        ("x/host0.xplane.riegeli", "no *.xplane.pb", "continuous-profiling containers"),
+        (
+            "x/events.out.tfevents.1.host0.profile-empty",
+            "no *.xplane.pb",
+            "the trace itself is missing",
+        ),
+        ("x/notes.txt", "no *.xplane.pb below it", "give the log directory"),
+    ],
+)
+def test_no_trace_there(tmp_path: Path, file: str | None, message: str, hint: str) -> None:
+    if file:
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).touch()
+    with pytest.raises(TraceNotFoundError) as caught:
+        load(tmp_path)
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere/host0.xplane.pb", "file.txt/deeper"])
+def test_a_path_that_does_not_exist(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file.txt").touch()
+    with pytest.raises(TraceNotFoundError, match="no such file or directory"):
+        load(tmp_path / name)
+
+
+@pytest.mark.parametrize("deeper", [False, True])
+def test_a_directory_that_may_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deeper: bool
+) -> None:
+    """Tests may run as root, who reads everything: the refusal is made up."""
+    recording().write(tmp_path)
+    closed = tmp_path / "plugins" if deeper else tmp_path
+    scandir = os.scandir
+
+    def refusing(path: Any) -> Iterator[os.DirEntry[str]]:
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(TraceNotFoundError, match=f"{closed.name}: Permission denied"):
+        load(tmp_path)
+
+
+# Links, copies, damage
+
+
+def test_files_that_are_links(tmp_path: Path) -> None:
+    stored = recording().write(tmp_path / "store")
+    folder = tmp_path / "logs/plugins/profile/run1"
+    folder.mkdir(parents=True)
+    (folder / "worker.xplane.pb").symlink_to(stored)
+    trace = load(tmp_path / "logs")
+    assert [host.name for host in trace.hosts] == ["worker"]
+    assert trace.device_columns.count == 4
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_link_to_nothing(tmp_path: Path, beside: bool) -> None:
+    path = recording().write(tmp_path)
+    path.with_name("gone.xplane.pb").symlink_to(tmp_path / "gone")
+    if beside:
+        trace = load(tmp_path)
+        assert problems(trace) == [("damaged-file", "gone")]
+        assert "no such file" in trace.problems[0].text
+        assert [host.name for host in trace.hosts] == ["host0"]
+    else:
+        path.unlink()
+        with pytest.raises(TraceNotFoundError, match=r"gone\.xplane\.pb: no such file"):
+            load(tmp_path)
+
+
+def test_copies_count_once(tmp_path: Path) -> None:
+    """Equal bytes are one host; equal size alone means nothing."""
+    path = recording("host0").write(tmp_path)
+    shutil.copy(path, path.with_name("host2.xplane.pb"))
+    recording("host1").write(tmp_path)
+    trace = load(tmp_path)
+    assert [host.name for host in trace.hosts] == ["host0", "host1"]
+    assert problems(trace) == [("duplicate-host-file", "host2")]
+    assert [file.duplicate_of for file in trace.files] == [None, None, "host0.xplane.pb"]
+    assert len({file.bytes for file in trace.files}) == 1
+    assert trace.device_columns.count == 8
+
+
+def damaged(path: Path) -> Path:
+    path.write_bytes(path.read_bytes()[:-1])
+    return path
+
+
+def test_one_damaged_host_of_two_is_salvaged(tmp_path: Path) -> None:
+    damaged(recording("host0", gpus=2).write(tmp_path))
+    recording("host1").write(tmp_path)
+    trace = load(tmp_path)
+    assert problems(trace) == [("damaged-file", "host0")]
+    assert [trace.device_key(i) for i in range(3)] == ["host0/GPU:0", "host0/GPU:1", "host1/GPU:0"]
+    assert [host.name for host in trace.hosts] == ["host0", "host1"]
+    assert trace.device_columns.count == 12
+
+
+def test_a_copy_of_a_damaged_file_is_a_copy(tmp_path: Path) -> None:
+    cut = damaged(recording("host0").write(tmp_path))
+    shutil.copy(cut, cut.with_name("host1.xplane.pb"))
+    recording("host2", gpus=2).write(tmp_path)
+    trace = load(tmp_path)
+    assert problems(trace) == [("damaged-file", "host0"), ("duplicate-host-file", "host1")]
+    assert [host.name for host in trace.hosts] == ["host0", "host2"]
+
+
+def test_a_host_of_which_nothing_is_readable_is_named(tmp_path: Path) -> None:
+    path = recording("host0").write(tmp_path)
+    path.with_name("host1.xplane.pb").write_bytes(b"\x1f\x8b gzip")
+    trace = load(tmp_path)
+    assert problems(trace) == [("damaged-file", "host1")]
+    assert trace.problems[0].text == "host1.xplane.pb: not a trace: gzip data"
+    assert [(file.name, file.sha256 is None) for file in trace.files] == [
+        ("host0.xplane.pb", False),
+        ("host1.xplane.pb", True),
+    ]
+
+
+def test_all_damaged_is_an_error_unless_salvage_is_asked_for(tmp_path: Path) -> None:
+    for number in (0, 1):
+        damaged(recording(f"host{number}", gpus=1 + number).write(tmp_path))
+    with pytest.raises(TraceFormatError, match=r"host0\.xplane\.pb: byte \d+: ") as caught:
+        load(tmp_path)
+    assert "--salvage" in (caught.value.hint or "")
+    trace = load(tmp_path, salvage=True)
+    assert problems(trace) == [("damaged-file", "host0"), ("damaged-file", "host1")]
+    assert trace.device_columns.count == 12
+
+
+def test_nothing_is_readable_even_with_salvage(tmp_path: Path) -> None:
+    recording().write(tmp_path).write_bytes(b"")
+    with pytest.raises(TraceFormatError, match="the file is empty"):
+        load(tmp_path, salvage=True)
+
+
+# Clocks
+
+
+def kernel_starts(trace: Trace) -> dict[str, int]:
+    """Start of the first kernel of each device."""
+    columns = trace.device_columns
+    return {
+        trace.device_key(index): int(columns.start_ps[columns.rows_of(index)][0])
+        for index in range(len(trace.roster))
+    }
+
+
+def test_hosts_stand_on_one_clock(tmp_path: Path) -> None:
+    """The origin is the earliest profile, whichever file it is in."""
+    recording("host0", start_ns=PROFILE_START_NS + 3_000_007).write(tmp_path)
+    recording("host1", start_ns=PROFILE_START_NS).write(tmp_path)
+    trace = load(tmp_path)
+    first = 1_000_000 + ms(2)
+    assert kernel_starts(trace) == {"host0/GPU:0": first + 3_000_007_000, "host1/GPU:0": first}
+    assert [host.start_ps for host in trace.hosts] == [3_000_007_000, 0]
+    markers = trace.host_events[trace.host_events["name"] == "train"]
+    assert markers.groupby("host", observed=True)["start_ps"].min().to_dict() == {
+        "host0": 1_000_000 + 3_000_007_000,
+        "host1": 1_000_000,
+    }
+    assert [one.steps[0].start_ps for one in trace.steps_by_host] == [
+        1_000_000 + 3_000_007_000,
+        1_000_000,
+    ]
+    assert trace.problems == ()
+
+
+def test_a_host_without_a_start_keeps_its_own_clock_and_is_named(tmp_path: Path) -> None:
+    recording("host0", start_ns=PROFILE_START_NS).write(tmp_path)
+    recording("host1", start_ns=None).write(tmp_path)
+    recording("host2", start_ns=PROFILE_START_NS + 5).write(tmp_path)
+    trace = load(tmp_path)
+    assert problems(trace) == [("unaligned-clock", "host1")]
+    assert list(kernel_starts(trace).values()) == [
+        1_000_000 + ms(2),
+        1_000_000 + ms(2),
+        1_005_000 + ms(2),
+    ]
+
+
+def test_a_host_alone_without_a_start_is_no_problem(tmp_path: Path) -> None:
+    recording(start_ns=None).write(tmp_path)
+    assert load(tmp_path).problems == ()
+
+
+def test_a_start_of_months_ago_is_not_believed(tmp_path: Path) -> None:
+    recording("host0", start_ns=PROFILE_START_NS).write(tmp_path)
+    recording("host1", start_ns=PROFILE_START_NS + 60 * 86_400 * SECOND_NS).write(tmp_path)
+    trace = load(tmp_path)
+    assert problems(trace) == [("unaligned-clock", "host1")]
+    assert set(kernel_starts(trace).values()) == {1_000_000 + ms(2)}
+
+
+# Memory
+
+
+def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
+    """Three allocators and two planes: the numbers of the one are not those of the other."""
+    for allocators, known in ((2, True), (3, False)):
+        trace = new_trace()
+        for ordinal in range(2):
+            trace.gpu(ordinal)
+        for number in range(allocators):
+            for at, held, peak in ((3, 50, 70), (5, 20, 80), (4, 60, 90)):
+                trace.allocation(
+                    number,
+                    ms(at),
+                    held_bytes=held + number,
+                    peak_bytes=peak + number,
+                    changed_bytes=1,
+                )
+        trace.write(tmp_path)
+        roster = load(tmp_path).roster
+        held_peak = [(d.memory_held_bytes, d.memory_peak_bytes) for d in roster]
+        assert held_peak == ([(20, 90), (21, 91)] if known else [(None, None)] * 2)

@@ -1,0 +1,367 @@
+"""Do recordings of real machines give the numbers that a script of other people's code found in them?
+
+Every number is from shared/traces/README.md, which says how it was made.
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import traceview
+from traceview import Trace, TraceFormatError
+from traceview.report.model import Report
+
+pytestmark = pytest.mark.shared
+
+BERT = {
+    1: (1, 19, 33792000, 33792000, 18, 2761776101000, 2775193523000),
+    4: (4, 759, 14983622000, 15023814000, 739, 1821856661000, 1941165319000),
+    6: (4, 778, 15050451000, 15104499000, 758, 2099696083000, 2590165953000),
+}
+MI300X = {
+    0: (4, 60, 3995965000, 4000165000, 50, 1611362000, 140082194000),
+    1: (1, 25, 3345845000, 3345845000, 20, 27256936000, 139363042000),
+    2: (1, 25, 3524285000, 3524285000, 20, 32017342000, 139010013000),
+    3: (1, 25, 3403364000, 3403364000, 19, 44412649000, 139673794000),
+    4: (1, 25, 3493365000, 3493365000, 18, 48200514000, 139796594000),
+    5: (1, 25, 3464884000, 3464884000, 19, 46953142000, 139891645000),
+    6: (1, 25, 3403004000, 3403004000, 17, 35489367000, 139710844000),
+    7: (1, 25, 3502165000, 3502165000, 19, 49120115000, 139683174000),
+}
+GEMM = {0: (2, 54, 3475484000, 3475484000, 53, 1220562000, 10676774000)}
+# Stream lines, events, busy, sum, gaps, first start and last end, by GPU; the others have no event.
+DEVICES = {
+    "bert-8xV100": BERT,
+    "broken/host-plane-missing": BERT,
+    "jax-8xMI300X": MI300X,
+    "broken/concatenated-twice": MI300X,
+    "jax-gemm-1of8": GEMM,
+}
+
+
+def rows(report: Report) -> dict[int, Any]:
+    assert report.results.device_time is not None
+    assert len(report.results.device_time.devices) == 8
+    return {row.ordinal: row for row in report.results.device_time.devices}
+
+
+def gap_count(events: pd.DataFrame) -> int:
+    """Strictly positive holes between the first and the last event."""
+    start = events["start_ps"]
+    reach = (start + events["duration_ps"]).cummax()
+    return int((start.iloc[1:].to_numpy() > reach.iloc[:-1].to_numpy()).sum())
+
+
+def delays(trace: Trace, events: pd.DataFrame) -> list[int]:
+    """From the start of each launch to the start on the device; only for events with a launch."""
+    linked = events[events["launch"].notna()]
+    launched = trace.host_events["start_ps"].to_numpy()[linked["launch"].to_numpy(dtype="int64")]
+    return [int(delay) for delay in linked["start_ps"].to_numpy() - launched]
+
+
+def check_delays(found: list[int], least: float, median: float, most: float) -> None:
+    """In microseconds, to the digits of the table, whose median of an even number is the upper one."""
+    us = [min(found) / 1e6, statistics.median_high(found) / 1e6, max(found) / 1e6]
+    assert us == pytest.approx([least, median, most], abs=0.0051)
+
+
+def by_class(trace: Trace, device: str) -> dict[str, tuple[int, int]]:
+    """Events and their bytes by class."""
+    events = trace.device_events[trace.device_events["device"] == device]
+    grouped = events.groupby("class", observed=True)
+    return {str(key): (len(group), int(group["bytes"].sum())) for key, group in grouped}
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_devices(shared_traces: Path, name: str) -> None:
+    trace = traceview.load(shared_traces / name)
+    report = traceview.analyze(trace, window="devices")
+    found = rows(report)
+    frame = trace.device_events
+    expected = DEVICES[name]
+    for ordinal, row in found.items():
+        events = frame[frame["device"] == f"GPU:{ordinal}"]
+        if ordinal not in expected:
+            assert row.status in ("empty", "memory_only")
+            assert (row.busy_ps, len(events)) == (0, 0)
+            continue
+        assert (
+            events["stream"].nunique(),
+            len(events),
+            row.busy_ps,
+            int(events["duration_ps"].sum()),
+            gap_count(events),
+            int(events["start_ps"].min()),
+            int((events["start_ps"] + events["duration_ps"]).max()),
+        ) == expected[ordinal]
+    counts = {f"GPU:{n}": numbers[1] for n, numbers in expected.items()}
+    used = trace.devices[trace.devices["event_count"] > 0]
+    assert dict(zip(used["device"], used["event_count"], strict=True)) == counts
+
+
+@pytest.fixture(scope="module")
+def bert(shared_traces: Path) -> Trace:
+    return traceview.load(shared_traces / "bert-8xV100")
+
+
+class TestBert:
+    def test_one_host_and_a_copy(self, bert: Trace) -> None:
+        assert [host.name for host in bert.hosts] == ["34.83.195.179_6003"]
+        assert bert.hosts[0].event_count == 23128
+        assert bert.hosts[0].profile_start_ns is None
+        assert (bert.hosts[0].errors, bert.hosts[0].warnings) == ((), ())
+        assert len(bert.host_events) == 15354
+        assert [problem.code for problem in bert.problems] == ["duplicate-host-file"]
+        first_file, copy = bert.files
+        assert copy.sha256 == first_file.sha256
+        assert (first_file.bytes, copy.bytes) == (3039638, 3039638)
+
+    def test_first_and_last_event(self, bert: Trace) -> None:
+        (window,) = traceview.analyze(bert, window="trace").windows
+        assert (window.start_ps, window.end_ps) == (128685703000, 2775279351000)
+
+    def test_classes(self, bert: Trace) -> None:
+        assert by_class(bert, "GPU:1") == {"h2d": (19, 3112)}
+        assert by_class(bert, "GPU:4") == {
+            "compute": (665, 0),
+            "h2d": (82, 37447),
+            "d2h": (12, 36944),
+        }
+        assert by_class(bert, "GPU:6") == {
+            "compute": (665, 0),
+            "h2d": (101, 40559),
+            "d2h": (12, 36944),
+        }
+        parts = {
+            n: (
+                *(row.total_ps[key] for key in ("compute", "h2d", "d2h")),
+                row.exposed_h2d_ps,
+                row.exposed_d2h_ps,
+            )
+            for n, row in rows(traceview.analyze(bert, window="devices")).items()
+            if n in BERT
+        }
+        assert parts == {
+            1: (0, 33792000, 0, 33792000, 0),
+            4: (14825385000, 158973000, 39456000, 135133000, 23104000),
+            6: (14865363000, 201632000, 37504000, 172960000, 12128000),
+        }
+
+    def test_kernels(self, bert: Trace) -> None:
+        """1330 launches, as many as XProf's kernel table has, and no collective, fill or peer copy."""
+        kernels = bert.device_events[bert.device_events["class"] == "compute"]
+        assert (len(kernels), int(kernels["duration_ps"].sum())) == (1330, 29690748000)
+        assert set(bert.device_events["class"].unique()) == {"compute", "h2d", "d2h"}
+        ops = bert.ops[bert.ops["class"] == "compute"]
+        assert (int(ops["count"].sum()), int(ops["total_ps"].sum())) == (1330, 29690748000)
+        prefixes = {str(op).split("/")[0] for op in kernels["op"].unique()}
+        assert {p for p in prefixes if p.startswith("replica")} == {"replica_4", "replica_6"}
+        assert not any("replica_" in op for op in ops["op"])
+
+    def test_links_are_one_to_one(self, bert: Trace) -> None:
+        launches = bert.device_events["launch"]
+        assert launches.notna().all()
+        assert launches.is_unique
+        assert len(launches) == 1556
+        assert int(bert.host_events["correlation_id"].notna().sum()) == 1556
+        check_delays(delays(bert, bert.device_events), 9.143, 383.143, 2971.129)
+
+    def test_memory(self, bert: Trace) -> None:
+        frame = bert.devices.set_index("device")
+        peak = frame["memory_peak_bytes"].dropna()
+        assert peak.to_dict() == {
+            "GPU:1": 4013344768,
+            "GPU:4": 6208853760,
+            "GPU:6": 6210111488,
+        }
+        assert set(frame["memory_capacity_bytes"].dropna()) == {15477102400}
+
+    def test_stored_step_spans_both_replicas(self, bert: Trace) -> None:
+        """They ran one after the other: the step goes from the start on GPU 4 to the end on GPU 6."""
+        (step,) = bert.steps.to_dict("records")
+        assert step["start_ps"] == 1921299828000
+        assert step["start_ps"] + step["duration_ps"] == 2568855601000 + 21310352000
+
+    def test_input(self, bert: Trace) -> None:
+        events = bert.host_events
+        waits = events[events["name"] == "IteratorGetNextAsOptionalOp::DoCompute"]
+        assert sorted(zip(waits["start_ps"], waits["duration_ps"], strict=True)) == [
+            (1923249205000, 7149856000),
+            (2571062355000, 6585373000),
+        ]
+        assert int((events["name"] == "MemcpyH2D").sum()) == 202
+
+    def test_what_is_found(self, bert: Trace) -> None:
+        report = traceview.analyze(bert)
+        assert {
+            finding.code: (finding.severity, finding.devices) for finding in report.findings
+        } == {
+            "unused-gpu": ("critical", ("GPU:0", "GPU:2", "GPU:3", "GPU:5", "GPU:7")),
+            "copy-only-gpu": ("warning", ("GPU:1",)),
+            "duplicate-host-file": ("warning", ()),
+            "few-steps": ("info", ()),
+            "no-step-marker": ("info", ()),
+        }
+        assert report.verdict.headline == (
+            "2 of 8 GPUs ran kernels (GPU:4 and GPU:6); GPU:1 only copied data; 5 recorded nothing."
+        )
+
+
+@pytest.fixture(scope="module")
+def mi300x(shared_traces: Path) -> Trace:
+    return traceview.load(shared_traces / "jax-8xMI300X")
+
+
+class TestMi300x:
+    def test_totals(self, mi300x: Trace) -> None:
+        events = mi300x.device_events
+        assert (len(events), int(events["duration_ps"].sum())) == (235, 28137077000)
+        assert len(mi300x.host_events) == 3415
+        assert set(mi300x.devices["kind"]) == {"gpu"}
+
+    def test_copies_that_look_like_kernels(self, mi300x: Trace) -> None:
+        """Their direction stands in the host call, their size nowhere: unknown, not 0."""
+        row = rows(traceview.analyze(mi300x, window="devices"))[0]
+        assert (row.kernel_count, row.copy_count, row.unknown_direction_count) == (25, 35, 2)
+        assert (row.compute_ps, row.exposed_d2d_ps) == (3436644000, 559321000)
+        assert row.total_ps["d2d"] == 559321000
+        assert row.d2d_bytes is None
+        copies = mi300x.device_events[mi300x.device_events["class"] == "d2d"]
+        calls = mi300x.host_events["name"].iloc[copies["launch"].to_numpy(dtype="int64")]
+        assert calls.value_counts().loc[lambda n: n > 0].to_dict() == {
+            "hipMemcpyDtoDAsync": 33,
+            "hipLaunchHostFunc": 1,
+            "hipStreamWaitEvent": 1,
+        }
+
+    def test_one_launch_owns_two_kernels(self, mi300x: Trace) -> None:
+        launches = mi300x.device_events["launch"]
+        assert launches.notna().all()
+        assert launches.nunique() == 234
+        assert int(mi300x.host_events["correlation_id"].notna().sum()) == 234
+        twice = mi300x.device_events[launches.duplicated(keep=False)]
+        assert set(twice["correlation_id"]) == {477}
+        assert list(twice["device"]) == ["GPU:0", "GPU:0"]
+        check_delays(delays(mi300x, mi300x.device_events), 11.82, 35.04, 758.189)
+
+    def test_events_past_the_stop_are_kept(self, mi300x: Trace) -> None:
+        (host,) = mi300x.hosts
+        assert host.profile_start_ns == 1771595639214724894
+        assert host.stop_ps == 164316288000
+        events = mi300x.host_events
+        assert int((events["start_ps"] + events["duration_ps"]).max()) == 164952729000
+
+    def test_nothing_is_wrong_with_it(self, mi300x: Trace) -> None:
+        report = traceview.analyze(mi300x)
+        assert [finding.code for finding in report.findings] == ["no-step-marker"]
+        assert report.verdict.headline == "8 of 8 GPUs ran kernels."
+
+
+@pytest.fixture(scope="module")
+def gemm(shared_traces: Path) -> Trace:
+    return traceview.load(shared_traces / "jax-gemm-1of8")
+
+
+class TestGemm:
+    def test_streams_and_classes(self, gemm: Trace) -> None:
+        events = gemm.device_events
+        streams = events.groupby("stream", observed=True)["duration_ps"].agg(["size", "sum"])
+        assert sorted(streams.itertuples(index=False, name=None)) == [
+            (12, 60240000),
+            (42, 3415244000),
+        ]
+        row = rows(traceview.analyze(gemm, window="devices"))[0]
+        assert (row.kernel_count, row.copy_count) == (30, 24)
+        assert (row.total_ps["compute"], row.total_ps["d2d"], row.total_ps["h2d"]) == (
+            3387604000,
+            27640000,
+            60240000,
+        )
+        assert (row.h2d_bytes, row.d2d_bytes, row.unknown_direction_count) == (None, None, 0)
+
+    def test_launches(self, gemm: Trace) -> None:
+        launches = gemm.device_events["launch"]
+        assert launches.is_unique
+        assert (len(launches), int(launches.notna().sum())) == (54, 54)
+        check_delays(delays(gemm, gemm.device_events), 10.13, 14.87, 79.84)
+
+    def test_seven_of_eight_are_unused(self, gemm: Trace) -> None:
+        assert len(gemm.host_events) == 3728
+        finding = traceview.analyze(gemm).findings[0]
+        assert (finding.code, finding.severity, len(finding.devices)) == (
+            "unused-gpu",
+            "critical",
+            7,
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("empty", "the file is empty"),
+        ("truncated-half", "byte 0: cut off: the plane '/host:CPU' needs 2216107 bytes"),
+        ("truncated-last-byte", "byte 3039618: damaged"),
+        ("gzipped", "gzip"),
+        ("html", "HTML"),
+        ("lfs-pointer", "Git LFS pointer"),
+    ],
+)
+def test_what_is_not_a_trace_is_named(shared_traces: Path, name: str, message: str) -> None:
+    with pytest.raises(TraceFormatError) as caught:
+        traceview.load(shared_traces / "broken" / name)
+    assert message in caught.value.message
+
+
+def test_all_planes_are_salvaged_from_a_file_without_its_last_byte(shared_traces: Path) -> None:
+    cut = traceview.load(shared_traces / "broken/truncated-last-byte", salvage=True)
+    whole = traceview.load(shared_traces / "bert-8xV100")
+    pd.testing.assert_frame_equal(
+        cut.devices.drop(columns="host"), whole.devices.drop(columns="host")
+    )
+    pd.testing.assert_frame_equal(cut.device_events, whole.device_events)
+    pd.testing.assert_frame_equal(
+        cut.host_events.drop(columns="host"), whole.host_events.drop(columns="host")
+    )
+    assert [problem.code for problem in cut.problems] == ["damaged-file"]
+
+
+def test_half_a_file_has_no_device_and_says_so(shared_traces: Path) -> None:
+    report = traceview.analyze(
+        traceview.load(shared_traces / "broken/truncated-half", salvage=True)
+    )
+    assert report.results.device_time is not None
+    assert report.results.device_time.devices == ()
+    assert report.capture.quality == "unusable"
+    codes = {finding.code: finding.severity for finding in report.findings}
+    assert codes["damaged-file"] == "warning"
+    assert codes["no-gpu-plane"] == "critical"
+
+
+def test_without_device_planes_no_device_is_reported(shared_traces: Path) -> None:
+    report = traceview.analyze(shared_traces / "broken/no-device-planes")
+    assert report.results.device_time is not None
+    assert report.results.device_time.devices == ()
+    assert report.findings[0].code == "no-gpu-plane"
+    assert report.findings[0].severity == "critical"
+    assert report.capture.quality == "unusable"
+
+
+def test_without_the_host_plane_every_kernel_is_unlinked(shared_traces: Path) -> None:
+    trace = traceview.load(shared_traces / "broken/host-plane-missing")
+    assert trace.device_events["launch"].isna().all()
+    assert trace.host_columns.count == 0
+    report = traceview.analyze(trace)
+    assert report.capture.hosts[0].unlinked_ratio == 1.0
+    assert [problem.code for problem in report.capture.problems] == ["unlinked-kernels"]
+
+
+def test_a_file_joined_to_itself_counts_once(shared_traces: Path) -> None:
+    trace = traceview.load(shared_traces / "broken/concatenated-twice")
+    assert [problem.code for problem in trace.problems] == ["repeated-lines"]
+    assert len(trace.device_events) == 235
+    assert len(trace.host_events) == 3415

@@ -1,0 +1,298 @@
+"""Do both decoders read from any well-formed line what the protobuf runtime reads from it?"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from scripts.xspace import XEvent, XLine, XStat
+from tests.xplane import wire
+from traceview.xplane import decode_reference, schema
+from traceview.xplane.columns import Fields, LineColumns, ValueKind, WantedStats
+from traceview.xplane.read import read_event_stats
+
+DTYPES = {
+    "aggregated": np.uint8,
+    "stat_event": np.int32,
+    "stat_slot": np.int16,
+    "stat_kind": np.uint8,
+}
+MEMBERS = {
+    None: ValueKind.NONE,
+    "double_value": ValueKind.DOUBLE,
+    "uint64_value": ValueKind.UINT64,
+    "int64_value": ValueKind.INT64,
+    "str_value": ValueKind.STR,
+    "bytes_value": ValueKind.BYTES,
+    "ref_value": ValueKind.REF,
+}
+STAT_NAMES = {stat_id: b"stat %d" % stat_id for stat_id in wire.SLOT_BY_ID}
+generous = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(generous, max_examples=400)
+
+
+def same_columns(found: LineColumns | Fields, expected: LineColumns | Fields) -> None:
+    for one in fields(expected):
+        left, right = getattr(found, one.name), getattr(expected, one.name)
+        if one.name == "fault":
+            assert left == right
+            continue
+        assert left.dtype == right.dtype == DTYPES.get(one.name, np.int64), one.name
+        assert left.shape == right.shape, one.name
+        assert (left == right).all(), one.name
+
+
+def same_number(found: Any, expected: Any) -> bool:
+    if isinstance(expected, float) and math.isnan(expected):
+        return isinstance(found, float) and math.isnan(found)
+    return bool(found == expected)
+
+
+def stat_value(message: Any) -> Any:
+    """What the runtime says the value is, with text by its content and numbers modulo 2**64."""
+    member = message.WhichOneof("value")
+    value = 0 if member is None else getattr(message, member)
+    return value - (1 << 64) if isinstance(value, int) and value >= 1 << 63 else value
+
+
+def column_value(data: bytes, kind: int, value: int) -> Any:
+    if kind == ValueKind.DOUBLE:
+        return struct.unpack("<d", struct.pack("<q", value))[0]
+    if kind in (ValueKind.STR, ValueKind.BYTES):
+        return decode_reference.read_content(data, value)
+    return value
+
+
+def check_against_runtime(columns: LineColumns, data: bytes, message: Any) -> None:
+    assert columns.fault is None
+    assert columns.metadata_id.tolist() == [event.metadata_id for event in message.events]
+    assert columns.duration_ps.tolist() == [event.duration_ps for event in message.events]
+    members = [event.WhichOneof("data") for event in message.events]
+    assert columns.aggregated.tolist() == [member == "num_occurrences" for member in members]
+    assert columns.time.tolist() == [
+        0 if member is None else getattr(event, member)
+        for event, member in zip(message.events, members, strict=True)
+    ]
+    assert [
+        XEvent.FromString(decode_reference.read_content(data, position))
+        for position in columns.position.tolist()
+    ] == list(message.events)
+    wanted = [
+        (index, wire.SLOT_BY_ID[stat.metadata_id], MEMBERS[stat.WhichOneof("value")], stat)
+        for index, event in enumerate(message.events)
+        for stat in event.stats
+        if stat.metadata_id in wire.SLOT_BY_ID
+    ]
+    assert columns.stat_event.tolist() == [event for event, _, _, _ in wanted]
+    assert columns.stat_slot.tolist() == [slot for _, slot, _, _ in wanted]
+    assert columns.stat_kind.tolist() == [kind for _, _, kind, _ in wanted]
+    for kind, value, (_, _, _, stat) in zip(
+        columns.stat_kind.tolist(), columns.stat_value.tolist(), wanted, strict=True
+    ):
+        assert same_number(column_value(data, kind, value), stat_value(stat))
+    header = schema.LineHeader.FromString(
+        b"".join(data[begin:end] for begin, end in columns.header.tolist())
+    )
+    for name in ("id", "display_id", "name", "display_name", "timestamp_ns", "duration_ps"):
+        assert getattr(header, name) == getattr(message, name), name
+
+
+@thorough
+@given(wire.lines, st.binary(max_size=3), st.binary(max_size=3))
+def test_lines_are_read_as_the_runtime_reads_them(line: bytes, before: bytes, after: bytes) -> None:
+    data = before + line + after
+    begin, end = len(before), len(before) + len(line)
+    columns = [decoder.decode_line(data, begin, end, wire.WANTED) for decoder in wire.DECODERS]
+    for other in columns[1:]:
+        same_columns(other, columns[0])
+    check_against_runtime(columns[0], data, XLine.FromString(line))
+
+
+@generous
+@given(wire.events, st.binary(max_size=3))
+def test_every_stat_of_an_event_is_in_reach(event: bytes, before: bytes) -> None:
+    data = before + wire.content(4, event)
+    found = read_event_stats(data, len(before), STAT_NAMES)
+    message = XEvent.FromString(event)
+    assert [stat.name for stat in found] == [
+        STAT_NAMES.get(stat.metadata_id, b"") for stat in message.stats
+    ]
+    for stat, expected in zip(found, message.stats, strict=True):
+        member = expected.WhichOneof("value")
+        value = 0 if member is None else getattr(expected, member)
+        if member == "ref_value":
+            value = STAT_NAMES.get(stat_value(expected), b"")
+        assert type(stat.value) is type(value)
+        assert same_number(stat.value, value)
+
+
+def test_which_of_several_fields_wins() -> None:
+    """The rules of the runtime, spelled out: the last of a kind, and the last member of a oneof."""
+    event = (
+        wire.number(1, 7)
+        + wire.number(2, 100)  # offset_ps …
+        + wire.number(5, 3)  # … overwritten by num_occurrences
+        + wire.content(4, wire.number(3, 2**63 + 9) + wire.number(1, 2) + wire.number(1, 1))
+        + wire.content(4, wire.number(1, 1) + wire.content(5, b"\xff") + wire.number(7, 300))
+        + wire.content(4, wire.number(1, wire.HUGE_STAT_ID) + wire.number(4, -1, padding=9))
+        + wire.content(4, b"")  # stat id 0 without a value
+        + wire.number(3, 5)
+        + wire.number(1, -8)
+        + wire.content(2, b"not a number")
+        + wire.number(3, 6)
+    )
+    line = wire.content(4, event, padding=3) + wire.content(4, b"")
+    for decoder in wire.DECODERS:
+        columns = decoder.decode_line(line, 0, len(line), wire.WANTED)
+        assert columns.metadata_id.tolist() == [-8, 0]
+        assert columns.time.tolist() == [3, 0]
+        assert columns.aggregated.tolist() == [1, 0]
+        assert columns.duration_ps.tolist() == [6, 0]
+        assert columns.position.tolist() == [0, len(line) - 2]
+        assert columns.stat_event.tolist() == [0, 0, 0, 0]
+        assert columns.stat_slot.tolist() == [0, 0, 6, 4]
+        assert columns.stat_kind.tolist() == [3, 7, 4, 0]
+        assert columns.stat_value.tolist() == [9 - 2**63, 300, -1, 0]
+
+
+def test_stats_are_collected_by_slot() -> None:
+    stat_ids = [*wire.SLOT_BY_ID, 4, 10**6, -1, -(2**63), 1 << 16, (1 << 16) - 1]
+    event = b"".join(wire.content(4, wire.number(1, i) + wire.number(4, i)) for i in stat_ids)
+    line = wire.content(4, event)
+    tables = [
+        {},
+        {5: 0},
+        {-1: 3},
+        {(1 << 16) - 1: 1, 1 << 16: 2, -(2**63): 7},
+        wire.SLOT_BY_ID,
+    ]
+    for slot_by_id in tables:
+        expected = [(slot_by_id[i], i) for i in stat_ids if i in slot_by_id]
+        for decoder in wire.DECODERS:
+            columns = decoder.decode_line(line, 0, len(line), WantedStats.of(slot_by_id))
+            found = zip(columns.stat_slot.tolist(), columns.stat_value.tolist(), strict=True)
+            assert list(found) == expected
+
+
+@generous
+@given(wire.lines | wire.events | st.binary(max_size=24), st.data())
+@example(wire.number(2**29 - 1, 1), None)
+@example(wire.varint(2**29 << 3), None)  # one number too far
+@example(b"\x08" + b"\xff" * 10, None)
+@example(b"\x08" + b"\x80" * 9 + b"\x01", None)
+@example(b"\x0a" + b"\xff" * 9 + b"\x01", None)  # a length of 2**64 - 1
+@example(b"\x0b", None)
+@example(b"\x09" + bytes(7), None)
+@example(b"\x0d" + bytes(3), None)
+def test_scanned_fields_cover_the_message(message: bytes, data: st.DataObject | None) -> None:
+    begin, end = 0, len(message)
+    if data is not None:
+        end = data.draw(st.integers(0, len(message)))
+        begin = data.draw(st.integers(0, end))
+    scans = [decoder.scan_fields(message, begin, end) for decoder in wire.DECODERS]
+    for other in scans[1:]:
+        same_columns(other, scans[0])
+    found = scans[0]
+    reached = found.fault.offset if found.fault else end
+    assert [begin, *found.end.tolist()] == [*found.tag.tolist(), reached]
+    for index, (number, wire_type) in enumerate(
+        zip(found.number.tolist(), found.wire_type.tolist(), strict=True)
+    ):
+        tag, first, last = found.tag[index], found.begin[index], found.end[index]
+        assert message[tag:first].startswith(wire.varint(number << 3 | wire_type)[:1])
+        if wire_type in (wire.FIXED64, wire.FIXED32):
+            assert last - first == (8 if wire_type == wire.FIXED64 else 4)
+
+
+@generous
+@given(st.lists(st.binary(max_size=5), max_size=6), st.data())
+def test_contents_are_interned_in_order_of_appearance(
+    texts: list[bytes], data: st.DataObject
+) -> None:
+    buffer, offsets = b"", []
+    for text in texts:
+        offsets.append(len(buffer))
+        buffer += wire.content(5, text, data.draw(st.integers(0, 3)))
+    order = data.draw(st.lists(st.sampled_from(offsets), max_size=9)) if offsets else []
+    wanted = [texts[offsets.index(offset)] for offset in order]
+    for decoder in wire.DECODERS:
+        contents, index = decoder.intern_contents(buffer, np.array(order, dtype=np.int64))
+        assert index.dtype == np.int32
+        assert contents == list(dict.fromkeys(wanted))
+        assert [contents[i] for i in index.tolist()] == wanted
+
+
+@pytest.mark.parametrize("decoder", wire.DECODERS)
+@pytest.mark.parametrize(
+    ("data", "offset"),
+    [
+        (b"", 0),
+        (b"\x2a\x01a", -1),
+        (b"\x2a\x01a", 3),
+        (b"\x2a\x01a", 2**40),
+        (b"\x2a\x02a", 0),  # cut off
+        (b"\x2a", 0),
+        (b"\x08\x01", 0),  # a number
+        (b"\x2b\x01a", 0),
+    ],
+)
+def test_what_is_no_content_is_refused(decoder: Any, data: bytes, offset: int) -> None:
+    with pytest.raises(ValueError, match=f"no length-delimited field at byte {offset}"):
+        decoder.intern_contents(data, np.array([offset], dtype=np.int64))
+
+
+@pytest.mark.parametrize("decoder", wire.DECODERS)
+@pytest.mark.parametrize(("begin", "end"), [(-1, 1), (2, 1), (0, 4), (4, 4), (2**40, 2**41)])
+def test_bounds_outside_the_buffer_are_refused(decoder: Any, begin: int, end: int) -> None:
+    reason = r"does not lie in a buffer of 3 bytes"
+    with pytest.raises(ValueError, match=reason):
+        decoder.scan_fields(b"abc", begin, end)
+    with pytest.raises(ValueError, match=reason):
+        decoder.decode_line(b"abc", begin, end, wire.WANTED)
+
+
+@pytest.mark.parametrize(
+    ("message", "end", "expected"),
+    [
+        (b"\x00\x1a\x05ab", 5, (3, 3, 5)),
+        (b"\x00\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12, (3, 12, 2**64 - 1)),
+        (b"\x00\x1a", 2, None),
+        (b"\x00\x1a\x85", 3, None),
+        (b"\x00\x1a\x85\x01", 3, None),  # the length stands outside the message
+        (b"\x00\x18\x05", 3, None),
+        (b"\x00\x1a" + b"\x80" * 10 + b"\x01", 13, None),
+    ],
+)
+def test_a_cut_field_tells_what_it_was(
+    message: bytes, end: int, expected: tuple[int, int, int] | None
+) -> None:
+    assert decode_reference.read_cut_field(message, 1, end) == expected
+
+
+def test_stats_of_messages_written_by_the_runtime() -> None:
+    """Not only what this test can spell: bytes as the runtime itself writes them."""
+    line = XLine(id=-3, name=b"Stream #1", timestamp_ns=7)
+    values: list[dict[str, Any]] = [
+        {"double_value": math.inf},
+        {"uint64_value": 2**64 - 1},
+        {"int64_value": -(2**63)},
+        {"str_value": b"\xff"},
+        {"bytes_value": b""},
+        {"ref_value": 2**63},
+        {},
+    ]
+    for value in values:
+        stats = [XStat(metadata_id=stat_id, **value) for stat_id in (1, 4, -5)]
+        line.events.add(metadata_id=2**62, offset_ps=-1, duration_ps=2**63 - 1, stats=stats)
+    data = line.SerializeToString()
+    for decoder in wire.DECODERS:
+        check_against_runtime(
+            decoder.decode_line(data, 0, len(data), wire.WANTED), data, XLine.FromString(data)
+        )

@@ -1,0 +1,327 @@
+"""Does every recorded spelling mean what it should, and nothing that only looks like one?"""
+
+from __future__ import annotations
+
+import pytest
+
+from traceview.xplane.planes import (
+    ActivityClass,
+    NameKind,
+    PlaneKind,
+    copy_direction,
+    details_bytes,
+    details_direction,
+    is_collective_op,
+    is_derived_line,
+    is_never_busy_line,
+    name_kind,
+    parse_details,
+    plane_kind,
+)
+
+FIRST_DERIVED, LAST_DERIVED = 0xDEADBEEF, 0xDEADBEEF + 389
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "ordinal"),
+    [
+        (b"/device:GPU:0", PlaneKind.GPU, 0),
+        (b"/device:GPU:15", PlaneKind.GPU, 15),
+        (b"/device:TPU:3", PlaneKind.TPU, 3),
+        (b"/device:TPU:3 SparseCore 1", PlaneKind.OTHER_DEVICE, -1),
+        (b"#Chip TPU Non-Core HBM 0", PlaneKind.OTHER_DEVICE, -1),
+        (b"/device:CUSTOM:Megascale Trace", PlaneKind.OTHER_DEVICE, -1),
+        (b"/device:CUSTOM:MOSAIC:x", PlaneKind.OTHER_DEVICE, -1),
+        (b"/virtualdevice:x", PlaneKind.OTHER_DEVICE, -1),
+        (b"/device:GPU:", PlaneKind.OTHER_DEVICE, -1),
+        (b"/device:GPU:-1", PlaneKind.OTHER_DEVICE, -1),
+        (b"/device:GPU:0\n", PlaneKind.OTHER_DEVICE, -1),
+        (b"/device:GPU:99999999999999999999", PlaneKind.OTHER_DEVICE, -1),
+        (b"/host:CPU", PlaneKind.HOST, -1),
+        (b"/host:CUPTI", PlaneKind.HOST, -1),
+        (b"/host:NVTX-CUPTI", PlaneKind.HOST, -1),
+        (b"/host:ROCTRACER", PlaneKind.HOST, -1),
+        (b"/host:python-tracer", PlaneKind.HOST, -1),
+        (b"/host:TPU-runtime", PlaneKind.HOST, -1),
+        (b"Task Environment", PlaneKind.ENVIRONMENT, -1),
+        (b"/host:metadata", PlaneKind.METADATA, -1),
+        (b"/host:__ScopeRangeCallStack__", PlaneKind.UNKNOWN, -1),
+        (b"/host:tfstreamz", PlaneKind.UNKNOWN, -1),
+        (b"/host:CPU [123]", PlaneKind.UNKNOWN, -1),
+        (b"Host CPUs", PlaneKind.UNKNOWN, -1),
+        (b"Syscalls", PlaneKind.UNKNOWN, -1),
+        (b"\xff", PlaneKind.UNKNOWN, -1),
+        (b"", PlaneKind.UNKNOWN, -1),
+    ],
+)
+def test_plane_kinds(name: bytes, kind: PlaneKind, ordinal: int) -> None:
+    assert plane_kind(name) == (kind, ordinal)
+
+
+@pytest.mark.parametrize(
+    ("line_id", "derived"),
+    [
+        (FIRST_DERIVED, True),
+        (LAST_DERIVED, True),
+        (FIRST_DERIVED - (1 << 32), True),
+        (LAST_DERIVED - (1 << 32), True),
+        (-559038734, True),
+        (FIRST_DERIVED - 1, False),
+        (LAST_DERIVED + 1, False),
+        (FIRST_DERIVED - 1 - (1 << 32), False),
+        (LAST_DERIVED + 1 - (1 << 32), False),
+        (0, False),
+        (20, False),
+        (-1, False),
+        (2**31, False),
+        (2**63 - 1, False),
+    ],
+)
+def test_derived_lines_by_id(line_id: int, derived: bool) -> None:
+    assert is_derived_line(line_id, b"Stream #20(Compute)") is derived
+
+
+DERIVED_NAMES = (
+    b"Steps",
+    b"TensorFlow Ops",
+    b"TensorFlow Name Scope",
+    b"Framework Ops",
+    b"Framework Name Scope",
+    b"Launch Stats",
+    b"XLA Modules",
+    b"XLA Ops",
+    b"Async XLA Ops",
+    b"Source code",
+    b"Host Offload Ops",
+    b"Tensor Core Sync Flag",
+    b"Sparse Core Steps",
+)
+
+
+@pytest.mark.parametrize("name", DERIVED_NAMES)
+def test_derived_lines_by_name(name: bytes) -> None:
+    assert is_derived_line(7, name)
+    assert is_derived_line(7, name + b" - from #20")
+    assert is_derived_line(7, name + b" - from #20(Compute,\nMemcpyH2D)")
+    assert not is_derived_line(7, b"My " + name)
+    assert not is_derived_line(7, name + b"2 - from #20") or name.startswith(b"Sparse Core ")
+
+
+@pytest.mark.parametrize(
+    "name", [b"Stream #3(Compute)", b"Stream #3", b"CUPTI overhead", b"a - from #3", b"", b"\xff"]
+)
+def test_lines_that_are_not_derived(name: bytes) -> None:
+    assert not is_derived_line(3, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "never"),
+    [
+        (b"_counters_", True),
+        (b"Stream #0(MemoryResidency)", True),
+        (b"Stream #268435457(UnifiedMemory)", True),
+        (b"Stream #5(MemoryAlloc,MemoryFree)", True),
+        (b"Stream #5(Generic, Overhead)", True),
+        (b"Stream #-5(Generic)", True),
+        (b"Stream #5(Overhead,Compute)", False),
+        (b"Stream #5(Compute,MemoryAlloc)", False),
+        (b"Stream #5(MemcpyP2P)", False),
+        (b"Stream #5(CudaGraph)", False),
+        (b"Stream #5(SomethingNew)", False),
+        (b"Stream #5(Kernel)", False),
+        (b"Stream #5()", False),
+        (b"Stream #5", False),
+        (b"CUPTI overhead", False),  # may hold kernels: its events are judged one by one
+        (b"Generic", False),
+        (b"", False),
+    ],
+)
+def test_never_busy_lines(name: bytes, never: bool) -> None:
+    assert is_never_busy_line(name) is never
+
+
+NAME_KINDS = [
+    # current CUDA
+    (b"MemcpyH2D", NameKind.H2D),
+    (b"MemcpyD2H", NameKind.D2H),
+    (b"MemcpyD2D", NameKind.D2D),
+    (b"MemcpyP2P", NameKind.P2P),
+    (b"MemcpyOther", NameKind.COPY),
+    (b"Memset 2", NameKind.MEMSET),
+    (b"Memset", NameKind.MEMSET),
+    (b"CudaGraphExec:12", NameKind.GRAPH),
+    # other spellings
+    (b"MEMCPYHtoD", NameKind.H2D),
+    (b"MEMCPYDtoH", NameKind.D2H),
+    (b"MEMCPYDtoD", NameKind.D2D),
+    (b"MEMCPYPtoP", NameKind.P2P),
+    (b"Memcpy HtoD", NameKind.H2D),
+    (b"[CUDA memcpy DtoH]", NameKind.D2H),
+    (b"[CUDA memcpy PtoP]", NameKind.P2P),
+    (b"[CUDA memset]", NameKind.MEMSET),
+    (b"CopyHostToDevice", NameKind.H2D),
+    (b"CopyDeviceToHost", NameKind.D2H),
+    (b"CopyDeviceToDevice", NameKind.D2D),
+    (b"hipMemcpyHtoDAsync", NameKind.H2D),
+    # ROCm kernels
+    (b"__amd_rocclr_copyBuffer.kd", NameKind.LINKED_COPY),
+    (b"__amd_rocclr_copyBuffer", NameKind.LINKED_COPY),
+    (b"__amd_rocclr_copyBufferAligned.kd", NameKind.LINKED_COPY),
+    (b"__amd_rocclr_fillBufferAligned.kd", NameKind.MEMSET),
+    # collectives
+    (b"ncclAllReduceRingLLKernel_sum_f32(ncclColl)", NameKind.COLLECTIVE),
+    (b"void ncclAllReduceRingLLKernel_sum_f32(ncclColl)", NameKind.COLLECTIVE),
+    (b"ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", NameKind.COLLECTIVE),
+    (
+        b"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        NameKind.COLLECTIVE,
+    ),
+    (b"void ncclDevKernel_Generic<4>(x)", NameKind.COLLECTIVE),
+    (b"NCCLDevKernel_Broadcast", NameKind.COLLECTIVE),
+    (b"rcclGenericKernel<1>(x)", NameKind.COLLECTIVE),
+    (b"my::rcclKernel", NameKind.COLLECTIVE),
+    # never busy
+    (b"UM_BYTES_TRANSFER_HTOD", NameKind.NEVER_BUSY),
+    # kernels that only look like one of the above
+    (b"my_memcpyh2d_kernel", NameKind.COMPUTE),
+    (b"MemcpyH2DKernel", NameKind.COMPUTE),
+    (b"memset_kernel", NameKind.COMPUTE),
+    (b"void memset_kernel<float>(float*)", NameKind.COMPUTE),
+    (b"memset32_post(int*)", NameKind.COMPUTE),
+    (b"copy", NameKind.COMPUTE),
+    (b"copy_fusion", NameKind.COMPUTE),
+    (b"copy_device_to_shared_kernel", NameKind.COMPUTE),
+    (b"void cub::DeviceCopyKernel<int>(int*)", NameKind.COMPUTE),
+    (b"my_nccl_free_reduce", NameKind.COMPUTE),
+    (b"void my::nccl_like(int)", NameKind.COMPUTE),
+    (b"CudaGraphExecutor", NameKind.COMPUTE),
+    (b"amd_rocclr_copyBuffer", NameKind.COMPUTE),
+    (b"Cijk_Ailk_Bljk_SB_MT64x64x16_SE_K1.kd", NameKind.COMPUTE),
+    (b"void tensorflow::BiasNHWCKernel<float>(int, float const*) [clone .kd]", NameKind.COMPUTE),
+    (b"kernel with [brackets] / : # < > and a\nnewline \xff", NameKind.COMPUTE),
+    (b"x" * 4096, NameKind.COMPUTE),
+    (b"", NameKind.COMPUTE),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), NAME_KINDS)
+def test_name_kinds(name: bytes, kind: NameKind) -> None:
+    assert name_kind(name) is kind
+
+
+def test_name_kinds_begin_with_the_classes() -> None:
+    assert [(kind.name, kind.value) for kind in NameKind][:6] == [
+        (class_.name, class_.value) for class_ in ActivityClass
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (b"hipMemcpyHtoDAsync", NameKind.H2D),
+        (b"hipMemcpyDtoHAsync", NameKind.D2H),
+        (b"hipMemcpyDtoDAsync", NameKind.D2D),
+        (b"cuMemcpyHtoDAsync_v2", NameKind.H2D),
+        (b"cuMemcpyDtoH_v2", NameKind.D2H),
+        (b"MemcpyP2P", NameKind.P2P),
+        (b"hipLaunchHostFunc", NameKind.COPY),
+        (b"hipStreamWaitEvent", NameKind.COPY),
+        (b"hipMemcpyWithStream", NameKind.COPY),
+        (b"", NameKind.COPY),
+    ],
+)
+def test_copy_directions(call: bytes, kind: NameKind) -> None:
+    assert copy_direction(call) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [
+        (b"all-reduce.1", True),
+        (b"%all-gather-start", True),
+        (b"reduce-scatter", True),
+        (b"all-to-all", True),
+        (b"collective-permute-done.2", True),
+        (b"reduce.1", False),
+        (b"fusion.all-reduce", False),
+    ],
+)
+def test_collective_ops(name: bytes, collective: bool) -> None:
+    assert is_collective_op(name) is collective
+
+
+@pytest.mark.parametrize(
+    ("text", "details"),
+    [
+        (  # 2020
+            b"regs:38 shm:0 grid:160,1,1 block:1024,1,1",
+            {b"regs": b"38", b"shm": b"0", b"grid": b"160,1,1", b"block": b"1024,1,1"},
+        ),
+        (b"regs:38\nshm:0\ngrid:1,1,1\n", {b"regs": b"38", b"shm": b"0", b"grid": b"1,1,1"}),
+        (
+            b"regs:24 static_shared:0 dynamic_shared:4096 grid:1,1,1 block:128,1,1 occ_pct:62.5",
+            {
+                b"regs": b"24",
+                b"static_shared": b"0",
+                b"dynamic_shared": b"4096",
+                b"grid": b"1,1,1",
+                b"block": b"128,1,1",
+                b"occ_pct": b"62.5",
+            },
+        ),
+        (  # ROCm 0.8
+            b" grid:1,1,1 private_mem:0 group_mem:16 occ_pct:0",
+            {b"grid": b"1,1,1", b"private_mem": b"0", b"group_mem": b"16", b"occ_pct": b"0"},
+        ),
+        (b"addr:0x7f:aa kind:device", {b"addr": b"0x7f:aa", b"kind": b"device"}),
+        (b"regs: static_shared:1", {b"regs": b"", b"static_shared": b"1"}),
+        (b"no pairs at all", {}),
+        (b"\xff:\xfe", {b"\xff": b"\xfe"}),
+        (b"", {}),
+    ],
+)
+def test_detail_formats(text: bytes, details: dict[bytes, bytes]) -> None:
+    assert parse_details(text) == details
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (b"size:112 dest:4 async:0", 112),
+        (b"kind:Unknown size:655360 dest:2 async:1", 655360),
+        (b"kind_src:pinned kind_dst:device size:25165824 dest:0 async:1", 25165824),
+        (b"kind:device num_bytes:4096 async:1", 4096),
+        (b"kind:device num_bytes:512", 512),
+        (b"size:0 dest:512", 0),  # whether 0 means unknown depends on the event's duration
+        (b"size:-1", None),
+        (b"size:", None),
+        (b"size:1.5", None),
+        (b"size:99999999999999999999", None),
+        (b"dest:4", None),
+        (b"", None),
+    ],
+)
+def test_bytes_in_details(text: bytes, size: int | None) -> None:
+    assert details_bytes(parse_details(text)) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (b"kind_src:pinned kind_dst:device", NameKind.H2D),
+        (b"kind_src:pageable kind_dst:array", NameKind.H2D),
+        (b"kind_src:device kind_dst:pinned", NameKind.D2H),
+        (b"kind_src:device_static kind_dst:pageable", NameKind.D2H),
+        (b"kind_src:device kind_dst:device", NameKind.D2D),
+        (b"kind_src:managed kind_dst:device", NameKind.COPY),
+        (b"kind_src:unknown kind_dst:unknown", NameKind.COPY),
+        (b"kind_src:pinned", NameKind.COPY),
+        (b"kind:HostToDevice size:8", NameKind.H2D),
+        (b"kind:DeviceToDevice size:8", NameKind.D2D),
+        (b"kind:Unknown size:655360 dest:2 async:1", NameKind.COPY),
+        (b"size:112 dest:4 async:0", NameKind.COPY),
+        (b"", NameKind.COPY),
+    ],
+)
+def test_directions_in_details(text: bytes, kind: NameKind) -> None:
+    assert details_direction(parse_details(text)) is kind

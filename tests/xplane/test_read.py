@@ -1,0 +1,417 @@
+"""What does the reader make of files as they are met: odd but whole, of another kind, or cut off?"""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.xspace import XSpace
+from tests.xplane import spaces, wire
+from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.xplane.columns import Fault
+from traceview.xplane.planes import PlaneKind
+from traceview.xplane.read import read_file, read_summary
+from traceview.xplane.space import Plane, Space, Stat
+from traceview.xplane.table import PlaneTable, build_table, unrepeated_lines
+
+SALVAGE_HINT = "--salvage reports what can still be read"
+EMPTY = "the file is empty (0 bytes)"
+NO_PLANES = (
+    "no planes in it: the profiler was stopped before it recorded anything, "
+    "or this is another kind of file"
+)
+PAST_END = "a field reaches past the end of what holds it"
+
+
+def stored(tmp_path: Path, content: bytes | Any) -> Path:
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
+    return path
+
+
+def read(tmp_path: Path, content: bytes | Any, *, salvage: bool = False) -> Space:
+    return read_file(stored(tmp_path, content), salvage=salvage)
+
+
+def table_of(space: Space, plane: Plane, origin_ns: int = 0) -> PlaneTable:
+    return build_table(plane, space.data, plane.lines, origin_ns)
+
+
+# Other kinds of file
+
+MANGLED = b"\x0a\xff\x90\x8f\xfe" + bytes(range(128, 180))
+IMPOSTORS = [
+    (b"", EMPTY, "was the profiler stopped, and the disk not full?"),
+    (b"\x1f\x8b\x08\x00rest", "not a trace: gzip data", "unpack it: gunzip"),
+    (b"PK\x03\x04rest", "not a trace: a ZIP archive", "unpack it first"),
+    (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+        "not a trace: a Git LFS pointer",
+        "fetch the real file: git lfs pull",
+    ),
+    (b"<!DOCTYPE html><p>404", "not a trace: an HTML page", "was it saved from a download page?"),
+    (b"\n  <HTML>", "not a trace: an HTML page", "was it saved from a download page?"),
+    (
+        MANGLED.decode("utf-8", "replace").encode(),
+        "binary data mangled by a conversion to UTF-8 text; the numbers in it are lost",
+        "copy the original file in binary mode",
+    ),
+    (b"\x22\x02ab", NO_PLANES, None),
+]
+
+
+@pytest.mark.parametrize("salvage", [False, True])
+@pytest.mark.parametrize(("content", "reason", "hint"), IMPOSTORS)
+def test_other_files_are_named(
+    tmp_path: Path, content: bytes, reason: str, hint: str | None, salvage: bool
+) -> None:
+    path = stored(tmp_path, content)
+    for call in (read_file, traceview.load):
+        with pytest.raises(TraceFormatError) as caught:
+            call(path, salvage=salvage)
+        error = caught.value
+        assert str(error) == f"{path}: {reason}"
+        assert (error.hint, error.offset, error.path) == (hint, None, path)
+    if reason != NO_PLANES:
+        with pytest.raises(TraceFormatError, match=re.escape(reason)):
+            read_summary(path)
+
+
+def test_random_bytes_are_no_trace_even_if_one_asks_for_the_rest(tmp_path: Path) -> None:
+    source = random.Random(5)
+    for size in (1, 4, 64, 4096):
+        path = stored(tmp_path, b"\x07" + source.randbytes(size))
+        for call in (read_file, traceview.load):
+            for salvage in (False, True):
+                with pytest.raises(TraceFormatError) as caught:
+                    call(path, salvage=salvage)
+                assert caught.value.offset == 0
+
+
+def test_what_is_no_file_is_not_found(tmp_path: Path) -> None:
+    missing = tmp_path / "a.xplane.pb"
+    with pytest.raises(TraceNotFoundError, match=re.escape(f"{missing}: no such file")):
+        read_file(missing)
+    with pytest.raises(TraceNotFoundError, match=r": Is a directory$|: Permission denied$"):
+        read_file(tmp_path)
+
+
+# Odd but whole files (XPLANE.md section 14)
+
+
+def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    space = read(tmp_path, message)
+    assert (space.hostnames, space.errors, space.warnings) == ((b"a",), (b"e",), (b"w",))
+    host, gpu, environment = space.planes
+    assert [p.kind for p in space.planes] == [
+        PlaneKind.HOST,
+        PlaneKind.GPU,
+        PlaneKind.ENVIRONMENT,
+    ]
+    assert (host.ordinal, gpu.ordinal, environment.lines) == (-1, 0, ())
+    assert environment.stats[0] == Stat(b"profile_start_time", spaces.START_NS)
+    assert gpu.event_metadata[1].stats == (Stat(b"kernel_details", b"regs:8 grid:1,1,1"),)
+    assert (host.lines[0].id, host.lines[0].name, host.lines[0].timestamp_ns) == (-7, b"python", 5)
+    table = table_of(space, gpu)
+    assert [table.names[i] for i in table.name.tolist()] == [b"k", b"k", b"MemcpyH2D"]
+    assert table.start_ps.tolist() == [5200, 14200, 9300]
+    assert table.aggregated_count == 1
+    assert table.ints("correlation_id").value.tolist() == [1, 2]
+    details = table.texts("memcpy_details")
+    assert (details.event.tolist(), details.texts[details.index[0]]) == (
+        [2],
+        b"size:112 dest:0 async:0",
+    )
+    # What stands in the metadata holds for every event of that id.
+    assert table.texts("kernel_details").event.tolist() == [0, 1]
+
+
+def test_lines_may_come_before_the_metadata(tmp_path: Path) -> None:
+    plane = spaces.small_space().planes[1]
+    lines = b"".join(wire.content(3, line.SerializeToString()) for line in plane.lines)
+    del plane.lines[:]
+    head = plane.SerializeToString()
+    tables = []
+    for content in (lines + head, head + lines):
+        space = read(tmp_path, wire.content(1, content))
+        table = table_of(space, space.planes[0])
+        tables.append((table.name.tolist(), table.ints("correlation_id").value.tolist()))
+    assert tables[0] == tables[1] == ([0, 0, 1], [1, 2])
+
+
+def test_of_repeated_metadata_the_last_wins_and_unknown_fields_are_skipped(tmp_path: Path) -> None:
+    def entry(name: bytes) -> bytes:
+        return wire.content(4, wire.number(1, 1) + wire.content(2, wire.content(2, name)))
+
+    unknown = wire.content(15, b"?") + wire.number(16, 7) + b"\xf9\x01" + bytes(8) + b"\xfd\x01abcd"
+    event = wire.content(4, wire.number(1, 1) + unknown)
+    plane = (
+        entry(b"old")
+        + unknown
+        + wire.content(2, b"/host:CPU")
+        + wire.content(3, unknown + event)
+        + entry(b"new")
+    )
+    space = read(tmp_path, unknown + wire.content(1, plane) + unknown)
+    assert space.faults == ()
+    assert table_of(space, space.planes[0]).names == (b"new",)
+
+
+def test_metadata_that_is_not_there_names_an_event_unknown(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    events = message.planes[0].lines[0].events
+    for event, number in zip(events, (99, -1, 2**40, 0), strict=True):
+        event.metadata_id = number
+    events[0].stats.add(metadata_id=77, int64_value=1)
+    space = read(tmp_path, message)
+    table = table_of(space, space.planes[0])
+    assert [table.names[i] for i in table.name.tolist()] == [b"<unknown>"] * 4
+
+
+def test_huge_and_negative_metadata_ids(tmp_path: Path) -> None:
+    message = XSpace()
+    plane = message.planes.add(name=b"/host:CPU")
+    for number in (-3, 7, 2**62):
+        plane.event_metadata[number].name = b"event %d" % number
+        plane.stat_metadata[number].name = {-3: b"id", 7: b"_p", 2**62: b"_c"}[number]
+    line = plane.lines.add(name=b"t")
+    for number in (2**62, -3, 7):
+        line.events.add(metadata_id=number).stats.add(metadata_id=number, int64_value=number)
+    space = read(tmp_path, message)
+    table = table_of(space, space.planes[0])
+    assert [table.names[i] for i in table.name.tolist()] == [
+        b"event %d" % number for number in (2**62, -3, 7)
+    ]
+    found = {key: table.ints(key).value.tolist() for key in ("id", "producer_id", "consumer_id")}
+    assert found == {"id": [-3], "producer_id": [7], "consumer_id": [2**62]}
+
+
+@pytest.mark.parametrize("in_metadata", [False, True])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"uint64_value": 2**64 - 1}, [-1]),
+        ({"uint64_value": 2**63}, [-(2**63)]),
+        ({"int64_value": -(2**63)}, [-(2**63)]),
+        ({"double_value": -2.75}, [-2]),
+        ({"double_value": 2.0**61}, [2**61]),
+        ({"double_value": 2.0**62}, []),
+        ({"double_value": float("nan")}, []),
+        ({"double_value": float("-inf")}, []),
+        ({"str_value": b"7"}, []),
+    ],
+)
+def test_any_kind_of_number_is_taken(
+    tmp_path: Path, value: dict[str, Any], expected: list[int], in_metadata: bool
+) -> None:
+    message = spaces.small_space()
+    host = message.planes[0]
+    holder = host.event_metadata[1] if in_metadata else host.lines[0].events[0]
+    del host.lines[0].events[2:]
+    holder.stats.add(metadata_id=4, **value)
+    space = read(tmp_path, message)
+    found = table_of(space, space.planes[0]).ints("id")
+    of_first = found.value[found.event == 0].tolist()
+    assert of_first == expected
+    # The same stat is a double of 0.5 in the event beside it.
+    assert found.value[found.event == 1].tolist() == [0]
+
+
+def test_text_need_not_be_utf8_and_may_hold_anything(tmp_path: Path) -> None:
+    names = (b"\xff\xfe\x80", b"a/b:c#d[e]<f>\n", b"k" * 4096)
+    message = XSpace(hostnames=[b"\xff"], errors=[b"\xfe"], warnings=[b"w", b"\xfd", b"w"])
+    plane = spaces.add_plane(message, b"/device:GPU:0", names, (b"\xff",))
+    line = plane.lines.add(name=b"Stream #0(\xff)", display_name=b"\xfe")
+    for number in (1, 2, 3):
+        line.events.add(metadata_id=number)
+    space = read(tmp_path, message)
+    assert table_of(space, space.planes[0]).names == names
+    assert space.planes[0].lines[0].name == b"Stream #0(\xff)"
+    assert (space.hostnames, space.errors) == ((b"\xff",), (b"\xfe",))
+    assert space.warnings == (b"w", b"\xfd")  # two stages may add the same text
+    trace = traceview.load(stored(tmp_path, message))
+    assert trace.hosts[0].errors == ("\ufffd",)
+
+
+def test_parts_may_be_empty(tmp_path: Path) -> None:
+    message = XSpace()
+    message.planes.add()
+    message.planes.add(name=b"/device:GPU:1")
+    plane = message.planes.add(name=b"/host:CPU")
+    plane.lines.add()
+    plane.lines.add(id=2**63 - 1, name=b"t").events.add()
+    plane.lines.add(id=-(2**63))
+    space = read(tmp_path, message)
+    assert [(p.kind, p.ordinal, p.event_count) for p in space.planes] == [
+        (PlaneKind.UNKNOWN, -1, 0),
+        (PlaneKind.GPU, 1, 0),
+        (PlaneKind.HOST, -1, 1),
+    ]
+    assert [line.id for line in space.planes[2].lines] == [0, 2**63 - 1, -(2**63)]
+    summary = read_summary(stored(tmp_path, message))
+    assert [(p.name, p.line_count) for p in summary] == [
+        (b"", 0),
+        (b"/device:GPU:1", 0),
+        (b"/host:CPU", 3),
+    ]
+    assert traceview.load(stored(tmp_path, message)).hosts[0].event_count == 1
+
+
+def test_stamps_may_be_unix_times_or_nonsense(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    line = message.planes[0].lines[0]
+    line.timestamp_ns = spaces.START_NS + 5
+    for stamp in (2**63 - 1, -(2**63)):
+        message.planes[0].lines.add(id=stamp, timestamp_ns=stamp).events.add(metadata_id=1)
+    space = read(tmp_path, message)
+    table = table_of(space, space.planes[0], spaces.START_NS)
+    assert table.start_ps.tolist() == [5000, 5100, 14000, 14100]
+    assert table.misplaced_line_count == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("offset_ps", 2**61 + 1), ("offset_ps", -(2**63)), ("duration_ps", 2**63 - 1)],
+)
+def test_an_event_too_far_away_is_damage_at_its_place(
+    tmp_path: Path, field: str, value: int
+) -> None:
+    message = spaces.small_space()
+    setattr(message.planes[0].lines[0].events[1], field, value)
+    path = stored(tmp_path, message)
+    with pytest.raises(TraceFormatError) as caught:
+        read_file(path)
+    offset = caught.value.offset
+    reason = "an event of 'python' lies more than 26 days away"
+    assert str(caught.value) == f"{path}: byte {offset}: {reason}"
+    event = message.planes[0].lines[0].events[1].SerializeToString()
+    assert offset == path.read_bytes().index(wire.content(4, event))
+    space = read_file(path, salvage=True)
+    assert space.faults == (Fault(offset, reason),)
+    assert table_of(space, space.planes[0]).count == 3
+
+
+def test_compiled_programs_are_passed_over(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    programs = spaces.add_plane(message, b"/host:metadata", (b"jit_step",), (b"Hlo Proto",))
+    programs.event_metadata[1].stats.add(metadata_id=1, bytes_value=b"\xff" * 1000)
+    plane = read(tmp_path, message).planes[-1]
+    assert (plane.kind, plane.event_metadata) == (PlaneKind.METADATA, {})
+
+
+def test_a_file_joined_to_itself_repeats_its_lines(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    message.planes[0].lines.add(id=-7, name=b"python", timestamp_ns=6)  # not a repetition
+    space = read(tmp_path, message.SerializeToString() * 2)
+    kept = unrepeated_lines(space.planes, space.data)
+    assert [len(lines) for lines in kept] == [2, 1, 0, 0, 0, 0]
+
+
+# Damaged files
+
+
+def test_a_damaged_line_leaves_the_others_readable(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    host = message.planes[0]
+    line = host.lines[0].SerializeToString()
+    # A second thread, whose second event is cut short by what holds it.
+    event = wire.content(4, wire.number(1, 2) + wire.number(3, 9))
+    bad = wire.content(2, b"bad") + event + wire.content(4, wire.number(1, 2) + b"\x22\x09")
+    content = wire.content(
+        1, host.SerializeToString() + wire.content(3, bad) + wire.content(3, line)
+    )
+    gpu = wire.content(1, message.planes[1].SerializeToString())
+    path = stored(tmp_path, content + gpu)
+    offset = content.index(bad) + len(bad)
+    reason = f"damaged line 'bad' of '/host:CPU': {PAST_END}"
+    with pytest.raises(TraceFormatError) as caught:
+        read_file(path)
+    assert str(caught.value) == f"{path}: byte {offset}: {reason}"
+    assert caught.value.hint == SALVAGE_HINT
+    space = read_file(path, salvage=True)
+    assert space.faults == (Fault(offset, reason),)
+    assert [line.columns.metadata_id.size for line in space.planes[0].lines] == [4, 1, 4]
+    assert space.planes[1].event_count == 4
+    (problem,) = [
+        p for p in traceview.load(path, salvage=True).problems if p.code == "damaged-file"
+    ]
+    assert problem.text == f"a.xplane.pb: byte {offset}: {reason}"
+
+
+def test_damaged_metadata_keeps_what_can_be_parsed(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    plane = message.planes[1].SerializeToString() + wire.content(4, b"\x0b")
+    path = stored(tmp_path, wire.content(1, plane))
+    reason = "damaged: metadata from here on cannot be parsed"
+    with pytest.raises(TraceFormatError, match=re.escape(reason)):
+        read_file(path)
+    (found,) = read_file(path, salvage=True).planes
+    assert (found.name, found.event_count, len(found.event_metadata)) == (b"/device:GPU:0", 4, 2)
+
+
+CUT_OFF = "cut off: the plane '/host:CPU' needs 2216107 bytes, the file ends after 1500000 of them"
+SHARED_ERRORS = [
+    ("empty", EMPTY),
+    ("gzipped", "not a trace: gzip data"),
+    ("html", "not a trace: an HTML page"),
+    ("lfs-pointer", "not a trace: a Git LFS pointer"),
+    ("truncated-half", f"byte 0: {CUT_OFF}"),
+    ("truncated-last-byte", f"byte 3039618: damaged: {PAST_END}"),
+]
+
+
+def broken_file(shared_traces: Path, name: str) -> Path:
+    return shared_traces / "broken" / name / "plugins" / "profile" / "run1" / "host.xplane.pb"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("name", "text"), SHARED_ERRORS)
+def test_what_a_user_reads_of_a_broken_file(shared_traces: Path, name: str, text: str) -> None:
+    path = broken_file(shared_traces, name)
+    with pytest.raises(TraceFormatError) as caught:
+        traceview.load(shared_traces / "broken" / name)
+    assert str(caught.value) == f"{path}: {text}"
+    assert (caught.value.hint == SALVAGE_HINT) == name.startswith("truncated")
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "planes", "events", "faults"),
+    [
+        ("truncated-half", 1, 14773, 1),
+        ("truncated-last-byte", 9, 23128, 1),
+        ("no-device-planes", 1, 15354, 0),
+        ("host-plane-missing", 8, 7774, 0),
+        ("concatenated-twice", 22, 7300, 0),
+    ],
+)
+def test_what_can_be_salvaged_of_a_broken_file(
+    shared_traces: Path, name: str, planes: int, events: int, faults: int
+) -> None:
+    space = read_file(broken_file(shared_traces, name), salvage=True)
+    assert len(space.planes) == planes
+    assert sum(plane.event_count for plane in space.planes) == events
+    assert len(space.faults) == faults
+
+
+@pytest.mark.shared
+def test_salvage_reads_up_to_the_byte_where_the_file_ends(shared_traces: Path) -> None:
+    """The events of the half file are the first of the whole one: none lost, none made up."""
+    half = read_file(broken_file(shared_traces, "truncated-half"), salvage=True).planes[0]
+    whole = read_file(broken_file(shared_traces, "no-device-planes")).planes[0]
+    assert half.name == b"/host:CPU"
+    pairs = list(zip(half.lines, whole.lines, strict=False))
+    *complete, (last, expected) = pairs
+    for line, other in complete:
+        assert line.columns.position.tolist() == other.columns.position.tolist()
+    count = last.columns.position.size
+    assert 0 < count < expected.columns.position.size
+    assert last.columns.position.tolist() == expected.columns.position[:count].tolist()
+    # The event behind the last salvaged one is the one that the end of the file cuts.
+    assert expected.columns.position[count] < 1_500_000 <= expected.columns.position[count + 1]

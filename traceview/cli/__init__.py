@@ -1,0 +1,16 @@
+"""The command line. One file per command: it parses, calls what the library offers, and writes."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run `traceview` with the arguments of this process; ends it with an exit code."""
+    import sys
+
+    try:
+        from traceview.cli.app import app
+
+        app(prog_name="traceview")
+    except KeyboardInterrupt:
+        # Before or after a command; those inside one are handled by its group.
+        sys.exit(130)

@@ -1,0 +1,124 @@
+"""`traceview analyze`: how busy was every device, and what is wrong?"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Final
+
+import typer
+
+from traceview.cli.options import (
+    Devices,
+    Force,
+    Logdir,
+    Output,
+    Run,
+    Salvage,
+    Steps,
+    Width,
+    Window,
+    WindowChoice,
+    listed,
+    step_range,
+)
+from traceview.cli.output import Target
+
+TERMINAL_TOP: Final = 5
+"""Op rows per device on a terminal, where every row costs a line or two."""
+
+
+class Format(str, Enum):
+    """What a report can be written as."""
+
+    terminal = "terminal"
+    json = "json"
+
+
+def analyze(
+    logdir: Logdir,
+    run: Run = None,
+    format_: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="By default json for FILE.json, else terminal.", show_default=False
+        ),
+    ] = None,
+    output: Output = None,
+    force: Force = False,
+    steps: Steps = None,
+    window: WindowChoice = Window.auto,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Rows of the op table per device: 5 on a terminal, 10 in json.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Devices = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODE", help="Report only these findings, comma-separated.", show_default=False
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODE",
+            help="Do not report these findings, comma-separated.",
+            show_default=False,
+        ),
+    ] = None,
+    salvage: Salvage = False,
+    width: Width = None,
+) -> None:
+    """Say how busy every device was, with what, and what to change.
+
+    Example: traceview analyze logs/ --steps 5:10 -o report.json
+    """
+    from traceview.cli.progress import reading
+    from traceview.report.build import TOP_OPS, check_codes
+    from traceview.report.build import analyze as build
+    from traceview.trace.load import load
+
+    target = Target.of(output, force=force)
+    chosen_steps = step_range(steps)
+    check_codes([*listed(select), *listed(ignore)])
+    as_json = (format_ or _format_of(target)) is Format.json
+    rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
+    with reading(logdir, run):
+        report = build(
+            load(logdir, run=run, salvage=salvage),
+            window=window.value,
+            steps=chosen_steps,
+            top=rows,
+            select_codes=listed(select) or None,
+            ignore_codes=listed(ignore),
+        )
+    if device:
+        from traceview.report.filtering import only_devices
+
+        report = only_devices(report, listed(device))
+    if as_json:
+        from traceview.render.json import render as render_json
+
+        target.write(render_json(report).encode())
+        return
+    from traceview.render.terminal import render
+
+    target.write(
+        render(
+            report,
+            width=target.width(width),
+            color=target.has_color,
+            unicode=target.has_unicode,
+            top=rows,
+        )
+    )
+
+
+def _format_of(target: Target) -> Format:
+    is_json = target.path is not None and target.path.suffix.lower() == ".json"
+    return Format.json if is_json else Format.terminal

@@ -1,0 +1,46 @@
+"""Which commands are there?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from traceview.cli import analyze, explain, ops, runs, version
+from traceview.cli.errors import CommandGroup
+from traceview.version import VERSION
+
+app = typer.Typer(
+    cls=CommandGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for command in (analyze.analyze, ops.ops, runs.runs, explain.explain, version.version):
+    app.command()(command)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"traceview {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def traceview(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+        ),
+    ] = False,
+) -> None:
+    """Say for every GPU of a TensorFlow profile how busy it was, and with what.
+
+    LOGDIR is the directory that was given to the profiler or to the TensorBoard callback, a run in it,
+    or a single .xplane.pb file.
+
+    Example: traceview analyze logs/
+    """

@@ -1,0 +1,111 @@
+"""What do several commands take? Their common arguments, and how the text of one is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from traceview.errors import UsageError
+
+if TYPE_CHECKING:
+    from traceview.trace.windows import StepRange
+
+
+class Window(str, Enum):
+    """The spans of time that numbers may speak of."""
+
+    auto = "auto"
+    steps = "steps"
+    devices = "devices"
+    trace = "trace"
+
+
+Logdir = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LOGDIR",
+        help="Log directory, a run in it, or one .xplane.pb file.",
+        show_default=False,
+    ),
+]
+Run = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Read this run; the newest without it.", show_default=False),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to FILE instead of the terminal.",
+        show_default=False,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")]
+Steps = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A:B",
+        help="Only steps A up to but not including B; either may be left out.",
+        show_default=False,
+    ),
+]
+WindowChoice = Annotated[
+    Window,
+    typer.Option(
+        "--window",
+        help="What numbers are about: first to last step, first to last device event, or the whole "
+        "profile. auto takes the first of them that there is.",
+    ),
+]
+Devices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device",
+        metavar="KEY",
+        help="Show only this device, as GPU:4 or 4. May be repeated.",
+        show_default=False,
+    ),
+]
+Salvage = Annotated[bool, typer.Option("--salvage", help="Use what is readable of a damaged file.")]
+Width = Annotated[
+    int | None,
+    typer.Option(
+        min=40,
+        metavar="N",
+        help="Columns to use; those of the terminal without it.",
+        show_default=False,
+    ),
+]
+
+_RANGE: Final = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*", re.ASCII)
+
+
+def step_range(text: str | None) -> StepRange | None:
+    """`2:5`, `2:` or `:5` as a range of steps; raises `UsageError` for anything else."""
+    if text is None:
+        return None
+    from traceview.trace.windows import StepRange
+
+    match = _RANGE.fullmatch(text)
+    if match is None or not any(match.groups()) or max(map(len, match.groups())) > 18:
+        hint = "2:5 is steps 2, 3 and 4; 2: all from 2 on; :5 all before 5"
+        if text.strip().isdecimal() and text.isascii() and len(text) < 18:
+            hint = f"for step {int(text)} alone: --steps {int(text)}:{int(text) + 1}"
+        raise UsageError(f"--steps {text}: not a range A:B", hint=hint)
+    first, last = (int(number) if number else None for number in match.groups())
+    if first is not None and last is not None and first >= last:
+        raise UsageError(f"--steps {text}: an empty range", hint="B is the first step left out")
+    return StepRange(first, last)
+
+
+def listed(values: Sequence[str] | None) -> list[str]:
+    """Values of an option that may be repeated or joined by commas."""
+    parts = [part.strip() for value in values or () for part in value.split(",")]
+    return [part for part in parts if part]

@@ -1,0 +1,113 @@
+"""Where does the result go? To the terminal as it can show it, or to a file: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from traceview.errors import OutputExistsError, UsageError
+
+_WIDTH_WITHOUT_TERMINAL: Final = 100
+_SAMPLE: Final = "█▒≡▁·…–µ"
+"""Characters of the renderers that not every encoding has."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A file to write, or standard output where `path` is None."""
+
+    path: Path | None
+    force: bool = False
+
+    @classmethod
+    def of(cls, path: Path | None, *, force: bool) -> Target:
+        """The target of `-o PATH`; raises before any work is done if it could not be written anyway."""
+        if path is None or str(path) == "-":
+            return cls(None)
+        target = cls(path, force)
+        target.check()
+        return target
+
+    def check(self) -> None:
+        """Raise `OutputExistsError` if a file would be lost, `UsageError` if there is no such place."""
+        path = self.path
+        if path is None:
+            return
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory", hint="name a file in it")
+        if path.is_file() and not self.force:
+            raise OutputExistsError(f"{path} exists", hint="--force replaces it")
+        if not path.parent.is_dir():
+            raise UsageError(f"cannot write {path}: there is no directory {path.parent}")
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether someone reads along."""
+        return self.path is None and sys.stdout.isatty()
+
+    @property
+    def has_color(self) -> bool:
+        """Whether colours are wanted: on a terminal, unless NO_COLOR or TERM say otherwise."""
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        return self.is_terminal and not plain
+
+    @property
+    def has_unicode(self) -> bool:
+        """Whether the characters of the renderers can be written there; files are UTF-8."""
+        if self.path is not None:
+            return True
+        try:
+            _SAMPLE.encode(sys.stdout.encoding or "ascii")
+        except (UnicodeEncodeError, LookupError):
+            return False
+        return True
+
+    def width(self, wanted: int | None) -> int:
+        """Columns to fill."""
+        if wanted is not None:
+            return wanted
+        if self.path is not None:
+            return _WIDTH_WITHOUT_TERMINAL
+        return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
+
+    def write(self, content: str | bytes) -> None:
+        """Write everything. Data (`bytes`) goes out as it is, text in the encoding of the terminal."""
+        if self.path is not None:
+            self.check()
+            _write_file(self.path, content.encode() if isinstance(content, str) else content)
+            return
+        raw = getattr(sys.stdout, "buffer", None)
+        encoding = sys.stdout.encoding or "utf-8"
+        if raw is None:
+            sys.stdout.write(content if isinstance(content, str) else content.decode())
+        else:
+            sys.stdout.flush()
+            raw.write(
+                content.encode(encoding, "backslashreplace")
+                if isinstance(content, str)
+                else content
+            )
+        sys.stdout.flush()
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    try:
+        if path.exists() and not path.is_file():
+            # A pipe or a device: there is nothing to keep, and it must not be replaced by a file.
+            path.write_bytes(content)
+            return
+        # Behind a link the file is replaced, not the link.
+        whole = Path(os.path.realpath(path))
+        partial = whole.with_name(f".{whole.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+            partial.replace(whole)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

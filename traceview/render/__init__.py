@@ -1,0 +1,1 @@
+"""How is a report shown? Renderers turn data into text; they format numbers and compute none."""

@@ -1,0 +1,44 @@
+"""The op table as CSV, for spreadsheets and everything else that reads it.
+
+A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula and runs it. Names come from
+the trace, so such a text gets an apostrophe in front, and so does one that begins with a tab or a line break.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from typing import Final
+
+from traceview.analyses.ops import OpRow
+from traceview.render.harmless import encodable
+
+COLUMNS: Final = tuple(field.name.removesuffix("_") for field in fields(OpRow))
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def render(rows: Sequence[OpRow]) -> str:
+    """One line per row below a line with the names of the columns; what is not known is empty."""
+    lines = _Lines()
+    # The writer quotes the characters of its line end: both, so that neither can break a row apart.
+    writer = csv.writer(lines, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([_cell(value) for value in astuple(row)] for row in rows)
+    return "".join(lines.texts)
+
+
+class _Lines:
+    """Takes what a CSV writer writes, one row at a time, and ends it as other text files end a line."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def write(self, line: str) -> None:
+        self.texts.append(line.removesuffix("\r\n") + "\n")
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return encodable(f"'{value}" if value.startswith(_FORMULA_STARTS) else value)

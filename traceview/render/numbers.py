@@ -1,0 +1,91 @@
+"""How are numbers written? Times, sizes, shares and counts, short enough to compare at a glance."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Final
+
+ABSENT: Final = "–"
+"""What stands where a trace holds no number; a zero would be a claim."""
+
+_TIMES: Final = (("ps", 1), ("ns", 10**3), ("µs", 10**6), ("ms", 10**9), ("s", 10**12))
+_SIZES: Final = (("B", 1), ("kB", 10**3), ("MB", 10**6), ("GB", 10**9), ("TB", 10**12))
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def time(ps: float | None) -> str:
+    """Picoseconds in the unit that leaves one to three digits before the point: `668.9 ms`."""
+    return ABSENT if ps is None else _scaled(ps, _TIMES)
+
+
+def size(number: float | None) -> str:
+    """Bytes in decimal units: `6.21 GB`."""
+    return ABSENT if number is None else _scaled(number, _SIZES)
+
+
+def share(ratio: float | None) -> str:
+    """A ratio as a percentage with one decimal; what is not quite nothing or all is not shown as such."""
+    if ratio is None:
+        return ABSENT
+    if 0 < ratio < 0.0005:
+        return "<0.1%"
+    if 0.9995 <= ratio < 1:
+        return ">99.9%"
+    return f"{ratio:.0%}" if ratio in (0, 1) else f"{ratio:.1%}"
+
+
+def part(of: int | None, whole: int | None) -> str:
+    """`of` as a share of `whole`."""
+    if of is None or whole is None:
+        return ABSENT
+    return share(of / whole if whole else 0.0)
+
+
+def count(number: int | None) -> str:
+    """A number of things: `1,367`."""
+    return ABSENT if number is None else f"{number:,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """A number of things with their name: `1 step`, `6 steps`."""
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+def date(ns: int | None) -> str | None:
+    """Unix nanoseconds as a date and time in UTC; None where there is none or no calendar has it."""
+    if ns is None:
+        return None
+    try:
+        moment = _EPOCH + timedelta(microseconds=ns // 1000)
+    except OverflowError:
+        return None
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def measured(key: str, value: float | str | None) -> str:
+    """A value in the unit that the name of its key ends with."""
+    if value is None or isinstance(value, str):
+        return ABSENT if value is None else value
+    if key.endswith("_ps"):
+        return time(value)
+    if key.endswith("_ns"):
+        return time(value * 1000)
+    if key.endswith("_bytes"):
+        return size(value)
+    if key.endswith("_ratio") or "_ratio_" in key:
+        return share(value)
+    return count(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _scaled(value: float, units: tuple[tuple[str, int], ...]) -> str:
+    smallest = units[0][0]
+    if value < 0:
+        return f"-{_scaled(-value, units)}"
+    for unit, factor in units:
+        scaled = value / factor
+        # 999.96 would be rounded up to 1000.0: the next unit has room for it.
+        if scaled < 999.95 or unit == units[-1][0]:
+            if unit == smallest:
+                return f"{value:.0f} {unit}"
+            return f"{scaled:.2f} {unit}" if scaled < 9.995 else f"{scaled:,.1f} {unit}"
+    raise AssertionError(units)

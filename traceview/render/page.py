@@ -1,0 +1,133 @@
+"""What are texts printed on? A page: its width, whether it has colour, and which characters it can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from traceview.render.harmless import harmless
+
+NARROWEST: Final = 40
+WIDEST_PROSE: Final = 110
+"""Columns from which on a sentence is hard to follow; tables and timelines may be wider."""
+
+
+@dataclass
+class Page:
+    """Lines so far, and how to add more. Every text goes through `text` or `styled`, never as markup."""
+
+    width: int
+    color: bool = False
+    unicode: bool = True
+    _lines: list[Text] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.width = max(self.width, NARROWEST)
+
+    @property
+    def ellipsis(self) -> str:
+        """What stands for what is left out."""
+        return "…" if self.unicode else "..."
+
+    def text(self, text: str) -> str:
+        """`text` as this page can show it."""
+        return harmless(text, unicode=self.unicode)
+
+    def styled(self, text: str, style: str = "") -> Text:
+        """The same, with a style."""
+        return Text(self.text(text), style)
+
+    def middle(self, text: str, width: int, *, head: float = 0.5) -> str:
+        """`text` in at most `width` columns, what is left out in the middle replaced by an ellipsis."""
+        text = self.text(text)
+        if cell_len(text) <= width:
+            return text
+        room = max(width - len(self.ellipsis), 0)
+        front = round(room * head)
+        return f"{_front(text, front)}{self.ellipsis}{_front(text[::-1], room - front)[::-1]}"[
+            : max(width, 1)
+        ]
+
+    def line(self, *parts: Text | str) -> None:
+        """Add one line as it is; it has to fit."""
+        self._lines.append(Text().join(p if isinstance(p, Text) else self.styled(p) for p in parts))
+
+    def gap(self) -> None:
+        """An empty line, unless the page begins or one is there already."""
+        if self._lines and self._lines[-1].plain:
+            self._lines.append(Text())
+
+    def heading(self, title: str, remark: str = "") -> None:
+        """Begin a section."""
+        self.gap()
+        self.prose(
+            Text().join([self.styled(title, "bold"), self.styled(f"  {remark}" if remark else "")])
+        )
+
+    def prose(self, text: Text | str, *, indent: int = 0, label: Text | None = None) -> None:
+        """Add a paragraph, broken at words; `label` stands in the indent of its first line."""
+        content = text if isinstance(text, Text) else self.styled(text)
+        room = max(min(self.width, WIDEST_PROSE) - indent, 10)
+        for place, line in enumerate(content.wrap(_plain_console(), room, overflow="fold")):
+            line.rstrip()
+            lead = label if label is not None and place == 0 else Text()
+            self._lines.append(
+                Text().join([lead, Text(" " * (indent - cell_len(lead.plain))), line])
+            )
+
+    def facts(self, facts: Iterable[Text | str], *, between: str = "") -> None:
+        """Add short facts on as few lines as hold them; one too long for a line loses its middle."""
+        between = between or (" · " if self.unicode else " | ")
+        lines: list[Text] = []
+        for fact in facts:
+            piece = fact if isinstance(fact, Text) else self.styled(fact)
+            if cell_len(piece.plain) > self.width:
+                piece = Text(self.middle(piece.plain, self.width), piece.style)
+            joined = Text().join([lines[-1], self.styled(between), piece]) if lines else piece
+            if lines and cell_len(joined.plain) <= self.width:
+                lines[-1] = joined
+            else:
+                lines.append(piece)
+        self._lines += lines
+
+    def render(self) -> str:
+        """All lines, with colours if the page has any, and no blanks at their ends."""
+        if not self.color:
+            return "".join(f"{line.plain.rstrip()}\n" for line in self._lines)
+        out = StringIO()
+        console = Console(
+            file=out,
+            width=self.width,
+            force_terminal=True,
+            color_system="standard",
+            markup=False,
+            highlight=False,
+            emoji=False,
+            legacy_windows=False,
+            _environ={},
+        )
+        for line in self._lines:
+            line.rstrip()
+            console.print(line, no_wrap=True, overflow="ignore", crop=False)
+        return out.getvalue()
+
+
+def _plain_console() -> Console:
+    return Console(file=StringIO(), width=WIDEST_PROSE, _environ={})
+
+
+def _front(text: str, width: int) -> str:
+    """As much of the start of `text` as fits into `width` columns."""
+    used, taken = 0, 0
+    for character in text:
+        used += cell_len(character)
+        if used > width:
+            break
+        taken += 1
+    return text[:taken]

@@ -1,0 +1,139 @@
+"""How long was each step, and how busy were the devices in it?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from rich.text import Text
+
+from traceview.analyses.steps import StepRow, Steps
+from traceview.render import numbers
+from traceview.render.columns import GAP, Column, add_columns
+from traceview.render.device_names import bare
+from traceview.render.heading import METHOD_WORDS
+from traceview.render.page import Page
+from traceview.report.model import Report
+
+SHOWN: Final = 12
+"""So many steps have a row each; of more the first and the last are shown."""
+
+_BASIS_WORDS: Final = {
+    "device": "cut at the first device event of each, because the host runs ahead",
+    "mixed": "cut differently on different hosts",
+}
+_WIDEST_NAME: Final = 14
+
+
+def add_steps(page: Page, report: Report) -> None:
+    """The steps in a sentence, their statistics, and a small table."""
+    steps = report.results.steps
+    if steps is None:
+        page.heading("Steps", f"{numbers.ABSENT} {report.skipped.get('steps', '')}")
+        return
+    page.heading("Steps", _summary(steps))
+    page.facts(
+        [
+            Text.assemble("median ", (page.text(numbers.time(steps.median_ps)), "bold")),
+            f"spread (IQR) {numbers.time(steps.iqr_ps)}",
+            f"std/mean {numbers.share(steps.cv_ratio)}",
+            *([] if steps.used_count > 1 else ["a spread needs two steps"]),
+        ]
+    )
+    _add_table(page, report, steps)
+
+
+def _summary(steps: Steps) -> str:
+    found = f"{numbers.plural(steps.count, 'step')} found {METHOD_WORDS.get(steps.method, steps.method)}"
+    parts = [found]
+    if steps.basis in _BASIS_WORDS:
+        parts.append(_BASIS_WORDS[steps.basis])
+    if steps.used_count < steps.count:
+        parts.append(f"{steps.used_count} used for the statistics")
+    return ", ".join(parts)
+
+
+def _add_table(page: Page, report: Report, steps: Steps) -> None:
+    rows = list(steps.steps)
+    first, last = rows, list[StepRow]()
+    if len(rows) > SHOWN:
+        first, last = rows[: SHOWN // 2], rows[-SHOWN // 2 :]
+    shown = [*first, *last]
+    several_hosts = len({row.host for row in rows}) > 1
+    working = list(dict.fromkeys(bare(key) for key in _working(report)))
+    columns = [Column("step", [page.styled(_number(row)) for row in shown], right=True)]
+    if several_hosts:
+        columns.append(Column("host", [Text(page.middle(row.host, _WIDEST_NAME)) for row in shown]))
+    columns.append(
+        Column("time", [page.styled(numbers.time(row.duration_ps)) for row in shown], right=True)
+    )
+    notes = [_note(row) for row in shown]
+    note_width = max((len(note) for note in notes), default=0)
+    used = sum(column.width(page) + GAP for column in columns) + min(note_width, 24)
+    busy = [_busy(page, shown, device) for device in working]
+    fitted: list[Column] = []
+    for column in busy:
+        used += column.width(page) + GAP
+        if used > page.width:
+            break
+        fitted.append(column)
+    columns += fitted
+    if note_width:
+        room = page.width - sum(column.width(page) + GAP for column in columns)
+        columns.append(
+            Column("", [Text(page.middle(note, max(room, 12)), "dim") for note in notes])
+        )
+    _add_with_gap(page, columns, len(first), len(rows) - len(shown))
+    _add_remarks(page, rows, len(working) - len(fitted), bool(note_width))
+
+
+def _working(report: Report) -> list[str]:
+    found = report.results.device_time
+    rows = found.devices if found else ()
+    return [row.device for row in rows if row.status in ("active", "marginal")]
+
+
+def _number(row: StepRow) -> str:
+    if row.recorded_number is not None and row.recorded_number != row.number:
+        return f"{row.number} (recorded {row.recorded_number})"
+    return str(row.number)
+
+
+def _note(row: StepRow) -> str:
+    notes = [] if row.kind == "train" else [row.kind]
+    if row.excluded:
+        notes.append(f"left out: {row.excluded}")
+    return "; ".join(notes)
+
+
+def _busy(page: Page, rows: Sequence[StepRow], device: str) -> Column:
+    cells = []
+    for row in rows:
+        mine = [one for one in row.devices if bare(one.device) == device]
+        busy = row.duration_ps - mine[0].idle_ps if mine else None
+        cells.append(page.styled(numbers.part(busy, row.duration_ps)))
+    return Column(page.middle(device, _WIDEST_NAME), cells, right=True)
+
+
+def _add_with_gap(page: Page, columns: list[Column], before: int, left_out: int) -> None:
+    """The table, with a row of its own for the steps in the middle that are left out."""
+    if left_out:
+        for place, column in enumerate(columns):
+            column.cells.insert(before, page.styled("…" if place == 0 else "", "dim"))
+    add_columns(page, columns, indent=0)
+    if left_out:
+        page.prose(page.styled(f"{left_out} steps in the middle are not shown.", "dim"))
+
+
+def _add_remarks(page: Page, rows: Sequence[StepRow], hidden: int, noted: bool) -> None:
+    if hidden:
+        page.prose(
+            page.styled(
+                f"Busy share of {hidden} more devices: a wider terminal or --format json.", "dim"
+            )
+        )
+    reasons = Counter(row.excluded for row in rows if row.excluded)
+    if reasons and not noted:
+        told = "; ".join(f"{count} left out: {reason}" for reason, count in reasons.items())
+        page.prose(page.styled(told, "dim"))
