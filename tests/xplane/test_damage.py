@@ -270,6 +270,19 @@ def test_loading_numbers_that_no_writer_writes(
     load_or_say_why(path)
 
 
+def test_the_more_is_left_of_a_file_the_more_is_read_and_a_cut_is_told_once(path: Path) -> None:
+    data = spaces.small_space().SerializeToString()
+    counts = [0]
+    for size in range(len(data) + 1):
+        store(path, data[:size])
+        found = outcome(path, salvage=True)
+        if isinstance(found, Space):
+            assert len(found.faults) <= 1
+            counts.append(sum(plane.event_count for plane in found.planes))
+    assert counts == sorted(counts)
+    assert sorted(set(counts)) == list(range(9))
+
+
 @pytest.mark.parametrize(
     ("last_line", "place", "reason"),
     [

@@ -254,7 +254,7 @@ def test_parts_may_be_empty(tmp_path: Path) -> None:
         (PlaneKind.HOST, -1, 1),
     ]
     assert [line.id for line in space.planes[2].lines] == [0, 2**63 - 1, -(2**63)]
-    summary = read_summary(stored(tmp_path, message))
+    summary = read_summary(stored(tmp_path, message)).planes
     assert [(p.name, p.line_count) for p in summary] == [
         (b"", 0),
         (b"/device:GPU:1", 0),

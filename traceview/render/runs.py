@@ -53,8 +53,7 @@ def render(
             page.prose(
                 Text.assemble(
                     (page.text(f"{run.name}, {file.host}: "), ""),
-                    ("damaged: ", "red"),
-                    page.text(file.damage),
+                    (page.text(file.damage), "red"),
                 )
             )
     page.prose(

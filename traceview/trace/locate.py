@@ -143,14 +143,14 @@ def summarize(run: RunFiles) -> RunSummary:
 def _summarize_file(path: Path) -> FileSummary:
     size = path.stat().st_size if path.exists() else 0
     try:
-        planes = read_summary(path)
+        summary = read_summary(path)
     except (TraceFormatError, TraceNotFoundError) as error:
         reason = error.reason if isinstance(error, TraceFormatError) else error.message
         return FileSummary(host_of(path), size, (), (), None, None, reason)
-    start, stop = profile_times(planes)
+    start, stop = profile_times(summary.planes)
     devices = {
         f"{plane.kind.name}:{plane.ordinal}": plane.line_count
-        for plane in planes
+        for plane in summary.planes
         if plane.kind in (PlaneKind.GPU, PlaneKind.TPU)
     }
     return FileSummary(
@@ -160,7 +160,7 @@ def _summarize_file(path: Path) -> FileSummary:
         tuple(name for name, count in devices.items() if count),
         start,
         stop - start if start is not None and stop is not None else None,
-        None,
+        summary.faults[0].reason if summary.faults else None,
     )
 
 

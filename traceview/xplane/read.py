@@ -25,7 +25,16 @@ from traceview.xplane import decode_reference, schema
 from traceview.xplane.columns import Buffer, Fault, Fields, LineColumns, ValueKind, WantedStats
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
 from traceview.xplane.source import mapped, read_bytes
-from traceview.xplane.space import EventMetadata, Line, Plane, PlaneSummary, Space, Stat, StatValue
+from traceview.xplane.space import (
+    EventMetadata,
+    Line,
+    Plane,
+    PlaneSummary,
+    Space,
+    SpaceSummary,
+    Stat,
+    StatValue,
+)
 
 try:
     _compiled: ModuleType | None = import_module("traceview.xplane.decode")
@@ -41,11 +50,15 @@ MAX_PS: Final = 1 << 61
 MAX_DAYS: Final = MAX_PS // (PS_PER_S * 86400)
 
 
-def read_summary(path: Path) -> tuple[PlaneSummary, ...]:
-    """The planes of a file without their events and without reading more than it needs."""
+def read_summary(path: Path) -> SpaceSummary:
+    """The planes of a file without their events and without reading more than it needs.
+
+    Damage outside the events is collected in `faults`; only what is no trace at all raises.
+    """
     with mapped(path) as data:
         reader = _Reader(path, data, salvage=True)
-        return tuple(reader.summary(begin, end) for begin, end in reader.plane_bounds())
+        planes = tuple(reader.summary(begin, end) for begin, end in reader.plane_bounds())
+        return SpaceSummary(planes, tuple(reader.faults))
 
 
 def read_file(path: Path, *, salvage: bool = False) -> Space:

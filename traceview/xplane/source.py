@@ -49,7 +49,7 @@ def _refuse_impostor(path: Path, head: bytes) -> None:
 
 
 def _impostor(head: bytes) -> tuple[str, str | None] | None:
-    text = head[:512].lstrip().lower()
+    text = head[:512].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if not head:
         return "the file is empty (0 bytes)", "was the profiler stopped, and the disk not full?"
     if head.startswith(b"\x1f\x8b"):

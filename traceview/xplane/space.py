@@ -82,3 +82,11 @@ class PlaneSummary:
     ordinal: int
     line_count: int
     stats: tuple[Stat, ...]
+
+
+@dataclass(frozen=True)
+class SpaceSummary:
+    """A file without its events, and the damage met on the way."""
+
+    planes: tuple[PlaneSummary, ...]
+    faults: tuple[Fault, ...]
