@@ -123,7 +123,7 @@ def test_runs_lists_damage(command: Command, two_runs: str) -> None:
     path.write_bytes(b"<!DOCTYPE html>")
     done = command("runs", two_runs)
     assert done.code == 0
-    assert "run1, host0: damaged" in done.out
+    assert "run1, host0: not a trace: an HTML page" in done.out
     assert command("runs", two_runs + "/nowhere").code == 3
 
 
