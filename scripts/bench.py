@@ -100,6 +100,8 @@ def measure(case: Case, files: Sequence[Path], scratch: Path) -> Usage:
         (folder / "tmp").mkdir()
         arguments = case.arguments(_cold_logdir(files, folder))
         environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
+        # As installed: what is measured is not the compilation of Python files.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             begin = time.perf_counter()
             process = subprocess.Popen(arguments, stdout=out, stderr=err, env=environment, cwd=ROOT)
