@@ -245,9 +245,9 @@ def neutral(data: bytes) -> bytes:
     return bytes(out)
 
 
-def record(name: str) -> None:
-    """Replace one fixture by a new recording."""
-    target = FIXTURES_DIR / name
+def record(name: str, into: Path) -> None:
+    """Replace one recording in the folder `into` by a new one."""
+    target = into / name
     with tempfile.TemporaryDirectory() as logdir:
         subprocess.run([sys.executable, __file__, "--here", name, logdir], check=True)
         (recorded,) = Path(logdir).rglob("*.xplane.pb")
@@ -435,6 +435,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIXTURES))
     parser.add_argument("--readme", action="store_true", help="only write fixtures/README.md anew")
+    parser.add_argument("--into", type=Path, help="another folder than fixtures, without a README")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
@@ -444,8 +445,9 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown fixture: {', '.join(sorted(unknown))}")
     for name in options.names or ([] if options.readme else FIXTURES):
-        record(name)
-    write_readme()
+        record(name, options.into or FIXTURES_DIR)
+    if options.into is None:
+        write_readme()
 
 
 if __name__ == "__main__":

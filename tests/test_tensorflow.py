@@ -1,0 +1,58 @@
+"""Does traceview live beside TensorFlow, and is what TensorFlow records today read right?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.oracle import run_answer
+from tests.test_against_oracle import same_report
+
+pytestmark = pytest.mark.tensorflow
+
+ROOT = Path(__file__).resolve().parent.parent
+BESIDE = """
+{first}
+{second}
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+report = traceview.analyze("fixtures/custom-loop-2")
+space = xplane_pb2.XSpace()
+space.ParseFromString(next(__import__("pathlib").Path("fixtures/custom-loop-2").rglob("*.pb")).read_bytes())
+assert sum(len(line.events) for plane in space.planes for line in plane.lines) == 2934
+print(report.verdict.headline)
+"""
+
+
+def output_of(*command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("first", ["traceview", "tensorflow"])
+def test_beside_tensorflow_in_either_order(first: str) -> None:
+    second = {"traceview": "tensorflow", "tensorflow": "traceview"}[first]
+    program = BESIDE.format(first=f"import {first}", second=f"import {second}")
+    assert output_of("-c", program) == "2 of 2 replicas ran ops.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "steps"), [("custom-loop-2", "marker", 6), ("no-markers-4", "function", 4)]
+)
+def test_a_run_recorded_now(name: str, method: str, steps: int, tmp_path: Path) -> None:
+    output_of("scripts/record.py", "--into", str(tmp_path), name)
+    logdir = tmp_path / name
+    report = traceview.analyze(logdir, top=None)
+    assert report.results.steps is not None
+    assert (report.results.steps.method, report.results.steps.count) == (method, steps)
+    assert report.results.device_time is not None
+    replicas = [row.device for row in report.results.device_time.devices]
+    assert replicas == [f"replica:{k}" for k in range(int(name[-1]))]
+    same_report(report, run_answer(sorted(logdir.rglob("*.xplane.pb"))))
