@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceview.errors import (
+    CaptureError,
     OutputExistsError,
     TraceFormatError,
     TraceNotFoundError,
@@ -18,6 +19,8 @@ from traceview.version import VERSION
 
 if TYPE_CHECKING:
     from traceview.analyses.finding import Finding
+    from traceview.capture.callback import keras_callback
+    from traceview.capture.session import CaptureWarning, capture_steps
     from traceview.report.build import analyze
     from traceview.report.model import Report
     from traceview.trace.load import load
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "CaptureError",
+    "CaptureWarning",
     "Finding",
     "OutputExistsError",
     "Report",
@@ -36,14 +41,19 @@ __all__ = [
     "UsageError",
     "__version__",
     "analyze",
+    "capture_steps",
+    "keras_callback",
     "load",
 ]
 
 _LAZY = {
+    "CaptureWarning": "traceview.capture.session",
     "Finding": "traceview.analyses.finding",
     "Report": "traceview.report.model",
     "Trace": "traceview.trace.model",
     "analyze": "traceview.report.build",
+    "capture_steps": "traceview.capture.session",
+    "keras_callback": "traceview.capture.callback",
     "load": "traceview.trace.load",
 }
 

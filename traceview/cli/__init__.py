@@ -5,11 +5,8 @@ from __future__ import annotations
 
 def main() -> None:
     """Run `traceview` with the arguments of this process; ends it with an exit code."""
-    import gc
     import sys
 
-    # One short process: looking for garbage costs more time than the memory that it would free.
-    gc.disable()
     try:
         from traceview.cli.app import app
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from traceview.cli.garbage import collect_no_garbage
 from traceview.cli.options import (
     Devices,
     Force,
@@ -78,6 +79,7 @@ def analyze(
 
     Example: traceview analyze logs/ --steps 5:10 -o report.json
     """
+    collect_no_garbage()
     from traceview.cli.progress import reading
     from traceview.report.build import TOP_OPS, check_codes
     from traceview.report.build import analyze as build

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from traceview.cli import analyze, explain, ops, runs, version
+from traceview.cli import analyze, capture, explain, ops, runs, version
 from traceview.cli.errors import CommandGroup
 from traceview.version import VERSION
 
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 for command in (analyze.analyze, ops.ops, runs.runs, explain.explain, version.version):
     app.command()(command)
+app.command(context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
 
 
 def _show_version(value: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from traceview.cli.garbage import collect_no_garbage
 from traceview.cli.options import (
     Devices,
     Force,
@@ -101,6 +102,7 @@ def ops(
 
     Example: traceview ops logs/ --device GPU:0 -o ops.csv
     """
+    collect_no_garbage()
     from traceview.analyses.finding import Skipped
     from traceview.analyses.ops import compute
     from traceview.analyses.selection import select

@@ -18,6 +18,7 @@ from traceview.xplane.space import PlaneSummary
 from traceview.xplane.table import stat_of
 
 SUFFIX: Final = ".xplane.pb"
+CAPTURE_FOLDER: Final = ".traceview-"
 _CACHES: Final = (".op_stats.pb", ".op_stats_v2.pb", ".overview_page.pb", ".input_pipeline.pb")
 _OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
 
@@ -83,7 +84,9 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
     found: dict[Path, list[Path]] = {}
     others: list[str] = []
     unreadable: list[OSError] = []
-    for directory, _, names in os.walk(path, onerror=unreadable.append):
+    for directory, folders, names in os.walk(path, onerror=unreadable.append):
+        # A capture that is still being recorded, or was killed while it was.
+        folders[:] = [name for name in folders if not name.startswith(CAPTURE_FOLDER)]
         for name in sorted(names):
             if name.endswith(SUFFIX):
                 found.setdefault(Path(directory), []).append(Path(directory, name))

@@ -1,0 +1,152 @@
+"""What do the hooks of `traceview capture` cost a step outside the window?
+
+    python scripts/hook_cost.py [--calls 20000] [--most-us 20]
+
+Needs an environment with TensorFlow (``tensorflow-cpu`` will do). The cost is measured with what TensorFlow does in
+a step left out, with the hooks and without them: a step takes a hundred times as long as its hooks, and varies
+by more than they cost. It is printed beside the time of a real step, and the exit code is 1 if it is more than
+``--most-us``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from statistics import quantiles
+from time import perf_counter_ns
+from typing import Any
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from traceview.capture.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
+from traceview.capture.observer import Observer
+from traceview.capture.recorder import Recorder
+from traceview.capture.window import StepWindow
+
+ROUNDS = 50
+FAR = 1 << 40
+
+
+class Nothing:
+    """Stands for the recording of a window that never opens."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name}: the window opened")
+
+
+class Result:
+    """What Keras asks of a result."""
+
+    @staticmethod
+    def has_value() -> bool:
+        return True
+
+    @staticmethod
+    def get_value() -> None:
+        return None
+
+
+def loops(tf: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """Kinds of loops by name: what lets new hooks see them, and one step with its wait for input."""
+    weights = tf.Variable(tf.ones([8, 1]))
+    batch = tf.ones([4, 8])
+
+    def gradient_step(x: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x @ weights)
+        weights.assign_sub(0.001 * tape.gradient(loss, weights))
+
+    plain = tf.function(gradient_step)
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
+    replicated = tf.function(lambda x: strategy.run(gradient_step, args=(x,)))
+    data = tf.data.Dataset.from_tensors(batch).repeat()
+    batches = iter(data)
+    distributed = iter(strategy.experimental_distribute_dataset(data))
+    model = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    pairs = iter(tf.data.Dataset.from_tensors((batch, tf.ones([4, 1]))).repeat())
+    return {
+        "tf.function": (lambda: None, lambda: plain(next(batches))),
+        "strategy.run in tf.function": (lambda: None, lambda: replicated(next(distributed))),
+        "Keras train function": (model.make_train_function, lambda: model.train_function(pairs)),
+    }
+
+
+def nanoseconds(step: Callable[[], Any], calls: int) -> float:
+    """Nanoseconds of a step where nothing disturbs it: the fastest tenth of short rounds ends there."""
+    rounds = []
+    for _ in range(ROUNDS):
+        begun = perf_counter_ns()
+        for _ in range(calls // ROUNDS):
+            step()
+        rounds.append((perf_counter_ns() - begun) / (calls // ROUNDS))
+    return quantiles(rounds, n=10)[0]
+
+
+@contextmanager
+def empty_methods() -> Iterator[None]:
+    """Let calls of functions and requests for input return at once."""
+    with ExitStack() as stack:
+        for place in (FUNCTION_CALL, DATASET_NEXT, DISTRIBUTED_NEXT):
+            owner = getattr(import_module(place.module), place.class_name)
+            empty = patch.object(owner, place.method, lambda *_: Result)
+            stack.enter_context(empty)
+        yield
+
+
+def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[float, float]:
+    """Nanoseconds of a real step without hooks, and what the hooks take of a step."""
+    recorder = Recorder(StepWindow(FAR, FAR + 1), Nothing())
+    observer = Observer(recorder)
+
+    def hooked() -> Hooks:
+        hooks = Hooks(observer)
+        hooks.install()
+        show()
+        return hooks
+
+    hooks = hooked()
+    step()  # is traced, and known to be a step from now on
+    hooks.remove()
+    real = nanoseconds(step, calls // 10)
+    with empty_methods():
+        without = nanoseconds(step, calls)
+        before = recorder.next_number
+        hooks = hooked()
+        taken = nanoseconds(step, calls)
+        hooks.remove()
+    if recorder.next_number - before < calls:
+        raise SystemExit("the hooks did not see the steps: nothing was measured")
+    return real, taken - without
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--calls", type=int, default=20_000, help="steps of each kind, each way")
+    parser.add_argument(
+        "--most-us", type=float, default=20.0, help="what the hooks may cost a step"
+    )
+    options = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    worst = 0.0
+    for name, (show, step) in loops(tf).items():
+        real, added = cost(show, step, options.calls)
+        worst = max(worst, added / 1e3)
+        print(
+            f"{name:28} {added / 1e3:6.2f} µs of hooks beside a step of {real / 1e3:8.1f} µs"
+            f" ({added / real:.1%})"
+        )
+    print(f"most: {worst:.2f} µs per step, allowed: {options.most_us:g}")
+    sys.exit(worst > options.most_us)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""How do the tests run `traceview capture`? In a process of its own, with a fake TensorFlow or the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from tests.capture import fake_tensorflow
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What one run of `traceview capture` left."""
+
+    code: int
+    out: str
+    err: str
+    logdir: Path
+
+    @property
+    def run(self) -> Path:
+        """The run that the last line names."""
+        return Path(self.err.splitlines()[-1])
+
+    @property
+    def sidecar(self) -> dict[str, Any]:
+        (path,) = self.run.glob("*.traceview.json")
+        sidecar: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return sidecar
+
+    @property
+    def window(self) -> dict[str, Any]:
+        window: dict[str, Any] = self.sidecar["window"]
+        return window
+
+    def events(self) -> list[tuple[str, dict[str, int]]]:
+        """Names and stats of all events of the trace, as a fake TensorFlow writes it, in time order."""
+        from scripts.xspace import XSpace
+
+        (path,) = self.run.glob("*.xplane.pb")
+        (plane,) = XSpace.FromString(path.read_bytes()).planes
+        (line,) = plane.lines
+        return [
+            (
+                plane.event_metadata[event.metadata_id].name.decode(),
+                {
+                    plane.stat_metadata[stat.metadata_id].name.decode(): stat.int64_value
+                    for stat in event.stats
+                },
+            )
+            for event in sorted(line.events, key=lambda event: event.offset_ps)
+        ]
+
+    def numbers(self) -> list[int]:
+        return [stats["step_num"] for _, stats in self.events() if "step_num" in stats]
+
+
+class Capture(Protocol):
+    """Write a script and capture it."""
+
+    def __call__(
+        self,
+        script: str,
+        *options: str,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> Captured: ...
+
+
+def environment_with(*folders: Path, **variables: str) -> dict[str, str]:
+    paths = os.pathsep.join(map(str, (ROOT, *folders)))
+    # Byte code of one test's fake must not be taken for that of another.
+    return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+
+
+def run_command(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Captured:
+    done = subprocess.run(
+        [sys.executable, "-m", "traceview", "capture", *arguments],
+        cwd=folder,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Captured(done.returncode, done.stdout, done.stderr, folder / "logs")
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fake")
+    fake_tensorflow.write(folder)
+    return folder
+
+
+@pytest.fixture
+def capture(tmp_path: Path, fake: Path) -> Capture:
+    def run(
+        script: str,
+        *options: str,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> Captured:
+        (tmp_path / "train.py").write_text(script, encoding="utf-8")
+        return run_command(
+            tmp_path,
+            [*options, "train.py", *arguments],
+            environment_with(fake, **(environment or {})),
+        )
+
+    return run

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from traceview.capture.destination import Destination
+from traceview.capture.sidecar import SCHEMA_VERSION, Sidecar
+from traceview.errors import CaptureError
+
+
+def prepared(out: Path) -> Destination:
+    destination = Destination(out)
+    destination.prepare()
+    return destination
+
+
+def written(destination: Destination, content: str = "trace") -> tuple[Path, Path]:
+    folder = destination.private / "profile" / "plugins" / "profile" / "run"
+    folder.mkdir(parents=True)
+    trace, sidecar = folder / "node.xplane.pb", destination.sidecar
+    trace.write_text(content, encoding="utf-8")
+    sidecar.write_text("{}", encoding="utf-8")
+    return destination.written(destination.private / "profile"), sidecar
+
+
+def test_captures_of_one_second_get_runs_of_their_own(tmp_path: Path) -> None:
+    runs = set()
+    for number in range(3):
+        destination = prepared(tmp_path / "logs")
+        kept = destination.keep(*written(destination, str(number)))
+        destination.clean()
+        runs.add(kept.run)
+        assert kept.trace == kept.run / "node.xplane.pb"
+        assert kept.trace.read_text("utf-8") == str(number)
+        assert kept.sidecar == kept.run / "node.traceview.json"
+    assert {run.parent for run in runs} == {tmp_path / "logs" / "plugins" / "profile"}
+    assert len(runs) == 3
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
+
+
+def test_a_named_run_is_shared_and_nothing_in_it_replaced(tmp_path: Path) -> None:
+    first, second, third = (prepared(tmp_path) for _ in range(3))
+    kept = first.keep(*written(first, "one"), run="together")
+    other = second.keep(*written(second, "two"), run="together", suffix="_w1")
+    assert other.run == kept.run
+    assert other.trace.name == "node_w1.xplane.pb"
+    with pytest.raises(CaptureError, match="exists and is not replaced") as raised:
+        third.keep(*written(third, "three"), run="together")
+    assert str(third.private) in (raised.value.hint or "")
+    assert kept.trace.read_text("utf-8") == "one"
+    assert third.has_trace()
+
+
+def test_without_links_nothing_is_replaced_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unlinked(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("os.link", unlinked)
+    first, second = prepared(tmp_path), prepared(tmp_path)
+    kept = first.keep(*written(first, "one"), run="together")
+    with pytest.raises(CaptureError, match="exists"):
+        second.keep(*written(second, "two"), run="together")
+    assert kept.trace.read_text("utf-8") == "one"
+
+
+def test_the_output_folder_is_checked_first(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CaptureError, match="there is no directory"):
+        prepared(tmp_path / "a" / "b")
+    with pytest.raises(CaptureError, match="Not a directory"):
+        prepared(tmp_path / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refused)
+    with pytest.raises(CaptureError, match="Permission denied"):
+        prepared(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("traceview.capture.destination.FREE_BYTES", 1 << 62)
+    with pytest.raises(CaptureError, match="MiB are free"):
+        prepared(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_capture_that_never_ended_is_found(tmp_path: Path) -> None:
+    left = prepared(tmp_path)
+    assert prepared(tmp_path).unfinished() == [left.private]
+
+
+def test_a_trace_must_be_one(tmp_path: Path) -> None:
+    destination = prepared(tmp_path)
+    with pytest.raises(CaptureError, match="0 traces"):
+        destination.written(destination.private)
+    with pytest.raises(CaptureError):
+        written(destination, "")
+
+
+def test_the_sidecar_is_written_as_a_whole(tmp_path: Path) -> None:
+    sidecar = Sidecar(tmp_path / "node.traceview.json")
+    sidecar.add("window", {"asked": [1, 2]})
+    sidecar.write()
+    sidecar.add("window", {"got": None})
+    sidecar.add("host", {"path": Path("x"), "odd": "\udcff"})
+    sidecar.state = "saved"
+    sidecar.write()
+    assert [path.name for path in tmp_path.iterdir()] == ["node.traceview.json"]
+    assert json.loads((tmp_path / "node.traceview.json").read_text("utf-8")) == {
+        "schema_version": SCHEMA_VERSION,
+        "state": "saved",
+        "window": {"asked": [1, 2], "got": None},
+        "host": {"path": "x", "odd": "?"},
+    }

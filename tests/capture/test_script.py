@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.capture.conftest import Capture, environment_with, run_command
+from tests.capture.fake_tensorflow import SCRIPT_START
+
+FACTS = """
+import json, os, sys
+early = sorted({"tensorflow", "numpy", "pandas", "keras"} & set(sys.modules))
+def inner(): pass
+print(json.dumps({
+    "name": __name__, "file": __file__, "package": __package__, "spec": getattr(__spec__, "name", None),
+    "argv": sys.argv, "path": sys.path[0], "cwd": os.getcwd(), "early": early,
+    "main": sys.modules["__main__"].__dict__ is globals(), "variable": os.environ.get("SOME"),
+    "pickled": __import__("pickle").dumps(inner).decode("latin-1"), "doc": __doc__,
+    "names": sorted(globals()),
+}))
+"""
+
+
+def as_python(folder: Path, *arguments: str, fake: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment_with(fake, SOME="thing"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A script as file, package, module and directory."""
+    for name in ("work", "work/package", "work/directory", "work/scripts_of_mine"):
+        (tmp_path / name).mkdir()
+    work = tmp_path / "work"
+    for name in ("package/__main__.py", "package/tool.py", "directory/__main__.py"):
+        (work / name).write_text(FACTS, encoding="utf-8")
+    (work / "scripts_of_mine" / "train.py").write_text(FACTS, encoding="utf-8")
+    (work / "package" / "__init__.py").touch()
+    (work / "linked.py").symlink_to(work / "scripts_of_mine" / "train.py")
+    return work
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["scripts_of_mine/train.py", "--steps", "3", "-m", "-h"],
+        ["linked.py"],
+        ["directory", "x"],
+        ["-m", "package", "--out", "y"],
+        ["-m", "package.tool"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_a_script_sees_what_python_would_show_it(
+    folder: Path, fake: Path, arguments: list[str]
+) -> None:
+    expected = as_python(folder, *arguments, fake=fake)
+    done = run_command(folder, arguments, environment_with(fake, SOME="thing"))
+    assert json.loads(done.out) == json.loads(expected.stdout)
+    assert "did not import TensorFlow" in done.err
+    assert done.code == 5
+    assert not (folder / "logs").exists()
+
+
+STEPS = (
+    SCRIPT_START
+    + """
+import os, signal, sys
+for number, batch in enumerate(batches(30)):
+    if number == 12:
+        ENDS
+    train_step(batch)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        ("sys.exit(3)", 3),
+        ("sys.exit()", 0),
+        ("sys.exit('no more')", 1),
+        ("raise ValueError('wrong') from KeyError('cause')", 1),
+        ("os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("os.kill(os.getpid(), signal.SIGINT)", 130),
+    ],
+)
+def test_however_a_script_ends_its_trace_is_kept(
+    capture: Capture, tmp_path: Path, fake: Path, ends: str, code: int
+) -> None:
+    done = capture(STEPS.replace("ENDS", ends))
+    assert done.code == code
+    assert done.numbers() == [9, 10, 11]
+    assert done.window["got"] == [10, 12]
+    assert not done.window["is_whole"]
+    assert "steps 10:12 were recorded of the 10:15 asked for" in done.err
+    alone = as_python(tmp_path, "train.py", fake=fake)
+    if code == 143:
+        assert alone.returncode == -15
+    elif code == 130:
+        assert alone.returncode == -2
+    else:
+        assert alone.returncode == code
+    # What Python says comes first and unchanged: without frames of ours.
+    assert done.err.startswith(alone.stderr)
+
+
+def test_an_exception_inside_a_step_shows_no_frame_of_ours(
+    capture: Capture, tmp_path: Path, fake: Path
+) -> None:
+    script = SCRIPT_START + (
+        "@tf.function\ndef train_step(batch):\n"
+        "    if len(seen) == 1: raise ValueError('in the step')\n"
+        "    seen.append(batch)\n    tf.GradientTape().gradient(0, 0)\n"
+        "seen = []\nfor batch in (1, 2, 3, 4, 'traced again'): train_step(batch)\n"
+    )
+    done = capture(script, "--steps", "2:9")
+    alone = as_python(tmp_path, "train.py", fake=fake)
+    assert alone.returncode == done.code == 1
+    assert done.err.startswith(alone.stderr)
+    assert (done.window["got"], done.window["cut_steps"]) == ([2, 4], [4])
+    assert done.numbers() == [1, 2, 3, 4]
+
+
+def test_a_script_that_cannot_be_compiled(capture: Capture, tmp_path: Path, fake: Path) -> None:
+    done = capture("def f(:\n")
+    alone = as_python(tmp_path, "train.py", fake=fake)
+    assert done.code == alone.returncode == 1
+    assert done.err.startswith(alone.stderr)
+
+
+def test_a_handler_of_the_script_stays_in_charge(capture: Capture) -> None:
+    script = STEPS.replace(
+        "ENDS", "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); os.kill(os.getpid(), 15)"
+    )
+    assert capture(script).code == 9
+
+
+def test_what_a_script_leaves_for_its_end_still_runs(capture: Capture) -> None:
+    script = "import atexit, sys\natexit.register(lambda: print('bye', __name__))\nsys.exit(4)\n"
+    done = capture(script)
+    assert (done.code, done.out) == (4, "bye __main__\n")
+    assert "did not import TensorFlow" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["nosuch.py"], 2, "there is no script nosuch.py"),
+        (["json"], 2, "hint: for a module: traceview capture -m json"),
+        (["-m", "nosuch.module"], 2, "there is no module nosuch.module"),
+        (["."], 2, "without a __main__.py"),
+        (["--steps", "0:5", "x.py"], 2, "step 0 cannot be captured"),
+        (["--out", "no/such", "x.py"], 5, "there is no directory"),
+        (["--out", "x.py", "x.py"], 5, "Not a directory"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    tmp_path: Path, arguments: list[str], code: int, line: str
+) -> None:
+    (tmp_path / "x.py").touch()
+    done = run_command(tmp_path, arguments, environment_with())
+    assert done.code == code
+    assert line in done.err
+    assert len(done.err.splitlines()) <= 2
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "logs").exists()
+
+
+def test_profiling_that_is_disabled_is_said_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("print('ran')", encoding="utf-8")
+    done = run_command(tmp_path, ["x.py"], environment_with(TF_DISABLE_PROFILING="1"))
+    assert (done.code, done.out) == (5, "")
+    assert "TF_DISABLE_PROFILING is set" in done.err

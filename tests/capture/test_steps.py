@@ -1,0 +1,464 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.capture.conftest import Capture, environment_with
+from tests.capture.fake_tensorflow import SCRIPT_START
+
+LOOP = SCRIPT_START + "for batch in batches(30): train_step(batch)\n"
+
+
+def test_a_plain_loop(capture: Capture) -> None:
+    done = capture(LOOP)
+    assert done.code == 0
+    marked = [("train", {"step_num": n, "_r": 1}) for n in range(9, 16)]
+    assert [event for event in done.events() if event[0] != "train_step"] == marked
+    assert done.window["edge_steps"] == [9, 15]
+    assert done.run.parent == done.logdir / "plugins" / "profile"
+    assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
+    assert sorted(path.name for path in done.run.iterdir()) == [
+        *("fake-host.traceview.json", "fake-host.xplane.pb")
+    ]
+    sidecar = done.sidecar
+    assert sidecar["state"] == "saved"
+    assert sidecar["versions"]["tensorflow"] == "2.21.0"
+    assert sidecar["file"]["bytes"] == (done.run / "fake-host.xplane.pb").stat().st_size
+    assert sidecar["overhead"]["unprofiled_count"] == 7
+    assert sidecar["overhead"]["profiled_count"] == 5
+    assert set(sidecar["sync"]["ns"]) == {"before_probe", "after_probe", "before", "after"}
+    assert sidecar["hooks"]["missing"] == []
+    assert "overhead: " in done.err
+
+
+def test_a_marker_covers_the_wait_for_input(capture: Capture) -> None:
+    done = capture(
+        SCRIPT_START + "for batch in batches(9, 0.05): train_step(batch)\n", "--steps=2:4"
+    )
+    calls = {call["number"]: call for call in done.window["calls"]}
+    assert min(calls[n]["ended_ns"] - calls[n]["begun_ns"] for n in (2, 3)) > 50_000_000
+
+
+@pytest.mark.parametrize(
+    ("loop", "functions"),
+    [
+        pytest.param(
+            "@tf.function\ndef outer(batch): strategy.run(train_step, args=(batch,))\n"
+            "for batch in tf.input_lib.DistributedIteratorBase(range(20)): outer(batch)",
+            ["outer"],
+            id="strategy.run in a function",
+        ),
+        pytest.param(
+            "for batch in range(20): strategy.run(train_step, args=(batch,))",
+            ["train_step"],
+            id="strategy.run of a function",
+        ),
+        pytest.param(
+            "def replica(batch): tf.GradientTape().gradient(0, 0)\n"
+            "for batch in range(20): strategy.run(fn=replica, args=(batch,))",
+            ["replica"],
+            id="strategy.run of Python",
+        ),
+        pytest.param(
+            "from tensorflow.python.distribute.distribute_lib import ThreadedStrategy\n"
+            "def replica(batch): tf.GradientTape().gradient(0, 0)\n"
+            "for batch in range(20): ThreadedStrategy().run(replica, args=(batch,))",
+            ["replica"],
+            id="replicas in threads",
+        ),
+        pytest.param(
+            "@tf.function\ndef test_step(batch): strategy.run(lambda: 0)\n"
+            "for batch in range(20):\n"
+            "    train_step(batch)\n"
+            "    for _ in range(2): test_step(batch)",
+            ["train_step"],
+            id="evaluation in between",
+        ),
+        pytest.param(
+            "train_step.get_concrete_function(1)\nfor batch in range(20): train_step(batch)",
+            ["train_step"],
+            id="traced before",
+        ),
+        pytest.param(
+            "@tf.function\ndef other(batch): tf.GradientTape().gradient(0, 0)\n"
+            "for batch in range(10): train_step(batch); other(batch)",
+            ["train_step", "other"],
+            id="two step functions",
+        ),
+        pytest.param(
+            "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
+            "model = TensorFlowTrainer()\nmodel.fit(10)\nmodel.fit(10)",
+            ["model"],
+            id="Keras",
+        ),
+        pytest.param(
+            "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
+            "class Mine(TensorFlowTrainer):\n"
+            "    def make_train_function(self, force=False):\n"
+            "        self.train_function = self._make_function()\n"
+            "model = Mine()\nmodel.fit(20)",
+            ["one_step"],
+            id="Keras with a train function of its own",
+        ),
+        pytest.param(
+            "import threading\n"
+            "def train(): [train_step(batch) for batch in range(99)]\n"
+            "thread = threading.Thread(target=train); thread.start(); thread.join()\n"
+            "for batch in range(20): train_step(batch)",
+            ["train_step"],
+            id="another thread",
+        ),
+    ],
+)
+def test_steps_are_found(capture: Capture, loop: str, functions: list[str]) -> None:
+    script = f"{SCRIPT_START}strategy = tf.Strategy()\n{loop}\n"
+    # In another thread the function may be traced unseen; its calls here are steps all the same.
+    named = ["--step-function=train_step"] if "Thread(" in loop else []
+    done = capture(script, "--steps=5:8", *named)
+    assert (done.code, done.numbers()) == (0, [4, 5, 6, 7, 8])
+    steps = done.sidecar["steps"]["functions"]
+    assert [step["name"] for step in steps if step["is_step"]] == functions
+    assert ("--step-function NAME counts one" in done.err) == (len(functions) > 1)
+
+
+def test_a_named_function_is_the_only_step(capture: Capture) -> None:
+    script = SCRIPT_START + "for batch in range(20): evaluate(batch); train_step(batch)\n"
+    done = capture(script, "--steps=5:8", "--step-function=evaluate")
+    assert {call["function"] for call in done.window["calls"]} == {"evaluate"}
+
+
+def test_steps_per_execution(capture: Capture) -> None:
+    done = capture(
+        "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
+        "model = TensorFlowTrainer()\nmodel.steps_per_execution = 5\nmodel.fit(9)\n",
+        "--steps=17:22",
+    )
+    assert done.numbers() == [10, 15, 20, 25]
+    assert done.window["got"] == [15, 25]
+    assert done.window["edge_steps"] == [*range(10, 15), *range(25, 30)]
+    assert (
+        "steps 15:25 were recorded for the 17:22 asked for: one call of model makes 5" in done.err
+    )
+
+
+def test_a_second_trace_of_the_function_is_said(capture: Capture) -> None:
+    script = SCRIPT_START + "for n in range(20): train_step('text' if n == 6 else n)\n"
+    done = capture(script, "--steps=5:8")
+    assert done.window["traced_steps"] == [6]
+    assert "traced again in step 6" in done.err
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "line", "hint"),
+    [
+        (
+            SCRIPT_START + "for n in range(7): train_step(n)",
+            [],
+            "the script made 7 steps, and the window 10:15 opens at step 10",
+            "--steps 1:6",
+        ),
+        (
+            SCRIPT_START + "for n in range(7): evaluate(n)",
+            [],
+            "no function that trains was seen. Seen: evaluate (tf.function) × 7",
+            "--step-function evaluate",
+        ),
+        (
+            SCRIPT_START + "for n in range(7): train_step(n)",
+            ["--step-function=trian_step"],
+            "trian_step was not called from the main thread. Seen: train_step (tf.function, trains) × 7",
+            "--step-function train_step",
+        ),
+        (
+            SCRIPT_START + "for n in range(7): tf.GradientTape().gradient(0, 0)",
+            [],
+            "GradientTape.gradient outside any function × 7",
+            "traceview.capture_steps",
+        ),
+        (SCRIPT_START, [], "no tf.function was called", "traceview.capture_steps"),
+    ],
+)
+def test_why_nothing_was_captured(
+    capture: Capture, script: str, options: list[str], line: str, hint: str
+) -> None:
+    done = capture(script, *options)
+    assert done.code == 5
+    said, hinted = done.err.splitlines()
+    assert line in said
+    assert hint in hinted
+    assert not done.logdir.exists()
+    # The script's own code wins.
+    assert capture(f"{script}\nraise SystemExit(7)", *options).code == 7
+
+
+PROFILED = (
+    SCRIPT_START
+    + """
+for n in range(30):
+    if n == START: tf.profiler.experimental.start("own")
+    if n == STOP: tf.profiler.experimental.stop()
+    with tf.profiler.experimental.Trace("train", step_num=n + 100, _r=1):
+        train_step(n)
+"""
+)
+
+
+def profiled(start: int, stop: int) -> str:
+    return PROFILED.replace("START", str(start)).replace("STOP", str(stop))
+
+
+def own_traces(done_in: Path) -> int:
+    return len(list((done_in / "own").rglob("*.xplane.pb")))
+
+
+def test_a_profile_of_the_script_before_the_window(capture: Capture, tmp_path: Path) -> None:
+    done = capture(profiled(2, 5))
+    assert done.numbers() == list(range(9, 16))
+    assert own_traces(tmp_path) == 1
+
+
+def test_a_profile_of_the_script_that_reaches_into_the_window(
+    capture: Capture, tmp_path: Path
+) -> None:
+    done = capture(profiled(2, 12))
+    assert done.code == 0
+    assert done.window["got"] == [12, 15]
+    assert "the script's own profile is running" in done.err
+    assert own_traces(tmp_path) == 1
+
+
+def test_a_profile_of_the_script_all_over_the_window(capture: Capture, tmp_path: Path) -> None:
+    done = capture(profiled(2, 20))
+    assert done.code == 5
+    assert done.err.splitlines() == [
+        "traceview: error: nothing was captured: the script's own profile is running",
+        "hint: choose steps at which the script does not profile itself",
+    ]
+    assert own_traces(tmp_path) == 1
+
+
+@pytest.mark.parametrize("stop", [13, 20])
+def test_a_profile_of_the_script_that_begins_in_the_window(
+    capture: Capture, tmp_path: Path, stop: int
+) -> None:
+    done = capture(profiled(12, stop))
+    assert done.code == 0
+    assert done.numbers() == list(range(9, 16))
+    assert "the script's own profile into own was not taken" in done.err
+    assert own_traces(tmp_path) == 0
+
+
+def test_markers_of_the_script_have_no_number_beside_ours(capture: Capture) -> None:
+    done = capture(profiled(99, 99))
+    assert done.numbers() == list(range(9, 16))
+    own = [stats for _, stats in done.events() if "script_step_num" in stats]
+    assert own == [{"script_step_num": n} for n in range(110, 115)]
+
+
+def test_a_profiler_outside_python_is_left_alone(capture: Capture) -> None:
+    script = SCRIPT_START + (
+        "from tensorflow.python.profiler.internal._pywrap_profiler import ProfilerSession\n"
+        "from tensorflow.python.profiler import profiler_v2\n"
+        "remote = ProfilerSession()\n"
+        "for n in range(30):\n"
+        "    if n == 5: remote.start('remote', {})\n"
+        "    train_step(n)\n"
+        "    assert n < 5 or ProfilerSession.active == id(remote)\n"
+        "assert profiler_v2._profiler is None\n"
+    )
+    done = capture(script)
+    assert done.code == 5
+    assert "another profile is running in this process" in done.err
+
+
+def test_nothing_is_left_patched(capture: Capture) -> None:
+    script = SCRIPT_START + (
+        "import atexit, sys\n"
+        "from tensorflow.python.profiler import profiler_v2\n"
+        "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
+        "owners = [tf.Function, tf.GradientTape, tf.OwnedIterator, TensorFlowTrainer, tf.Strategy.__mro__[1],\n"
+        "          tf.input_lib.DistributedIteratorBase, tf.profiler.experimental.Trace]\n"
+        "def foreign():\n"
+        "    found = [m for o in owners for m in vars(o).values() if 'traceview' in\n"
+        "             getattr(getattr(m, '__code__', None), 'co_filename', '')]\n"
+        "    found += [f for f in sys.meta_path if 'traceview' in type(f).__module__]\n"
+        "    found += [f for f in [profiler_v2._pywrap_profiler] if 'traceview' in repr(f)]\n"
+        "    found += [m for m in [vars(model).get('train_function')] if hasattr(m, '__wrapped__')]\n"
+        "    found += [m for m in list(sys.modules.values()) if 'traceview' in\n"
+        "              type(getattr(m, '__loader__', None)).__module__]\n"
+        "    return len(found)\n"
+        "model = TensorFlowTrainer()\n"
+        "print(foreign() > 5)\n"
+        "model.fit(END)\n"
+        "print(foreign())\n"
+        "atexit.register(lambda: print(foreign()))\n"
+    )
+    # After the window, and where it never opened.
+    assert capture(script.replace("END", "20")).out.split() == ["True", "0", "0"]
+    assert capture(script.replace("END", "5")).out.split()[-1] == "0"
+
+
+def test_a_place_that_a_version_lacks_is_said(capture: Capture) -> None:
+    # As if a version had an empty module there.
+    script = (
+        "import importlib.machinery, importlib.util, sys\n"
+        "class Older(importlib.machinery.SourceFileLoader):\n"
+        "    def get_data(self, path): return b''\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name.endswith('input_lib'):\n"
+        "            return importlib.util.spec_from_loader(name, Older(name, 'nowhere.py'))\n"
+        "sys.meta_path.insert(1, Finder())\n" + LOOP
+    )
+    done = capture(script)
+    assert done.numbers() == list(range(9, 16))
+    missing = ["tensorflow.python.distribute.input_lib.DistributedIteratorBase.__next__"]
+    assert done.sidecar["hooks"]["missing"] == missing
+    assert f"this TensorFlow or Keras lacks {missing[0]}" in done.err
+
+
+def test_the_limit_of_events_shortens_the_window(capture: Capture) -> None:
+    # A call of the fake is one event.
+    done = capture(LOOP, "--steps=10:30", "--max-events=4")
+    assert done.code == 0
+    assert done.numbers() == [9, 10, 11, 12]
+    assert done.window["got"] == [10, 13]
+    assert "at most 4 calls are recorded instead of 22" in done.err
+    assert done.sidecar["events"]["estimated"]["host"] == 22
+
+
+def test_a_limit_that_cannot_be_kept_to_is_said(capture: Capture) -> None:
+    done = capture(LOOP, "--steps=1:9", "--max-events=4")
+    assert done.window["got"] == [1, 9]
+    assert "--max-events is not kept to" in done.err
+
+
+def test_without_synchronising(capture: Capture) -> None:
+    script = LOOP + "print(tf.test.experimental.synchronised)\n"
+    assert capture(script, "--no-sync").out == "0\n"
+    assert capture(script).out == "4\n"
+
+
+def test_captures_never_replace_each_other(capture: Capture) -> None:
+    runs = {capture(LOOP, "--steps=2:4").run for _ in range(3)}
+    assert len(runs) == 3
+    assert all(len(list(run.iterdir())) == 2 for run in runs)
+
+
+def test_a_working_directory_that_changes(capture: Capture, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    done = capture(f"import os\nos.chdir('elsewhere')\n{LOOP}")
+    assert done.run.is_relative_to(tmp_path / "logs")
+
+
+def test_a_disk_that_fills_up_is_one_line_and_keeps_the_scripts_end(capture: Capture) -> None:
+    # No file may grow any more: what a full disk does to a write.
+    script = SCRIPT_START + (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "for n in range(30):\n"
+        "    if n == 12: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
+        "    train_step(n)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+    )
+    done = capture(script)
+    assert done.code == 5
+    assert "the trace cannot be written" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_killed_capture_is_found_by_the_next(capture: Capture, tmp_path: Path) -> None:
+    script = SCRIPT_START + (
+        "import os\nfor n in range(30):\n    train_step(n)\n    if n == 12: os._exit(1)\n"
+    )
+    assert capture(script).code == 1
+    (left,) = (tmp_path / "logs").glob(".traceview-*")
+    (path,) = left.glob("*.traceview.json")
+    assert json.loads(path.read_text("utf-8"))["state"] == "recording"
+    done = capture(LOOP)
+    assert f"{left} is of a capture that still runs, or was killed" in done.err
+
+
+def test_the_report_is_printed_and_the_run_is_the_last_line(capture: Capture) -> None:
+    done = capture(LOOP, "--analyze")
+    assert "7 steps" in done.out
+    assert done.run.is_dir()
+
+
+API = """
+import warnings, sys
+import traceview.capture.session as s
+import traceview.capture.callback as c
+from scripts.xspace import XSpace
+
+def numbers(run):
+    (path,) = run.glob("*.xplane.pb")
+    plane = XSpace.FromString(path.read_bytes()).planes[0]
+    names = {key: value.name for key, value in plane.stat_metadata.items()}
+    return [stat.int64_value for line in plane.lines for event in line.events for stat in event.stats
+            if names[stat.metadata_id] == b"step_num"]
+
+def loop(body, steps=range(5, 8)):
+    with s.capture_steps("logs", steps) as session:
+        body(session)
+    return session.run
+
+def by_number(session):
+    data = batches(20)
+    for n in range(20):
+        with session.step(n):
+            train_step(next(data))
+
+def wrapped(session):
+    step = session.wrap(train_step)
+    for batch in batches(20):
+        step(batch)
+
+def failing(session):
+    for n in range(20):
+        with session.step(n):
+            if n == 6: raise ZeroDivisionError
+            train_step(n)
+
+def late(session):
+    for n in range(100, 110):
+        with session.step(n):
+            train_step(n)
+
+print(numbers(loop(by_number)), numbers(loop(wrapped)))
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    kept = []
+    try:
+        loop(lambda session: (kept.append(session), failing(session)))
+    except ZeroDivisionError:
+        print(numbers(kept[0].run))
+    print(loop(late))
+for warning in said:
+    print(warning.category.__name__, warning.message)
+"""
+
+
+def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT_START + API],
+        cwd=tmp_path,
+        env=environment_with(fake),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert lines == [
+        "[4, 5, 6, 7, 8] [4, 5, 6, 7, 8]",
+        "[4, 5, 6]",
+        "None",
+        "CaptureWarning steps 5:6 were recorded of the 5:8 asked for",
+    ]
+    assert last.startswith("CaptureWarning nothing was captured: the last step of the loop was 109")
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]

@@ -1,0 +1,390 @@
+"""Real captures. TensorFlow takes seconds to import, so that many situations share a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from tests.capture.conftest import Captured, environment_with, run_command
+
+pytestmark = pytest.mark.tensorflow
+
+START = """
+import tensorflow as tf
+
+try:
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+except RuntimeError:
+    pass  # an earlier script of this process did
+
+def data(batches=None):
+    features, labels = tf.random.normal([64, 8]), tf.random.normal([64, 1])
+    dataset = tf.data.Dataset.from_tensor_slices((features, labels)).repeat().batch(8)
+    return dataset if batches is None else dataset.take(batches)
+
+def model(keras=tf.keras, **compiled):
+    layers = [keras.layers.Input((8,)), keras.layers.Dense(4), keras.layers.Dense(1)]
+    made = keras.Sequential(layers, name='net')
+    made.compile(optimizer="sgd", loss="mse", **compiled)
+    return made
+
+def loss_of(x, y):
+    return tf.reduce_mean((x @ weights - y) ** 2)
+
+def train(x, y, count=1):
+    with tf.GradientTape() as tape:
+        loss = loss_of(x, y)
+    weights.assign_sub(0.01 * tape.gradient(loss, weights))
+    return loss
+
+def train_replica(x, y):
+    with tf.GradientTape() as tape:
+        loss = loss_of(x, y)
+    context = tf.distribute.get_replica_context()
+    weights.assign_sub(0.01 * context.all_reduce("sum", tape.gradient(loss, weights)))
+    return loss
+
+def mirrored():
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    with strategy.scope():
+        variable = tf.Variable(tf.ones([8, 1]))
+    return strategy, variable, strategy.experimental_distribute_dataset(data())
+
+weights = tf.Variable(tf.ones([8, 1]))
+"""
+LOOP_ON_TWO = """
+strategy, weights, dataset = mirrored()
+@tf.function
+def train_step(batch):
+    return strategy.run(train_replica, args=batch)
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A script, the window that is asked of it, and what comes: steps with their edges, and step functions."""
+
+    script: str
+    window: str
+    numbers: list[int]
+    functions: list[str]
+    step_function: str = ""
+    said: str = ""
+
+
+KINDS = {
+    "function": Kind(
+        """
+step, evaluate = tf.function(train), tf.function(loss_of)
+for epoch in range(3):
+    for x, y in data(5): step(x, y, count=1)
+    for x, y in data(3): evaluate(x, y)
+""",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["train"],
+    ),
+    "strategy.run in a function": Kind(
+        LOOP_ON_TWO
+        + """
+@tf.function
+def test_step(batch):
+    return strategy.run(loss_of, args=batch)
+for number, batch in zip(range(20), dataset):
+    train_step(batch)
+    if number % 2: test_step(batch)
+""",
+        "10:15",
+        list(range(9, 16)),
+        ["train_step"],
+    ),
+    "strategy.run of a function": Kind(
+        """
+strategy, weights, dataset = mirrored()
+replica, test_replica = tf.function(train_replica), tf.function(loss_of)
+for number, batch in zip(range(12), dataset):
+    strategy.run(replica, args=batch)
+    strategy.run(fn=test_replica, args=batch)
+""",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["train_replica"],
+    ),
+    "fit": Kind(
+        """
+made = model()
+made.fit(data(5), epochs=3, validation_data=data(2), verbose=0)
+assert not hasattr(made.train_function, "__wrapped__")
+""",
+        "6:9",
+        [5, 6, 7, 8, 9],
+        ["net"],
+    ),
+    "steps_per_execution": Kind(
+        "model(steps_per_execution=5).fit(data(40), verbose=0)",
+        "17:22",
+        [10, 15, 20, 25],
+        ["net"],
+        said="steps 15:25 were recorded for the 17:22 asked for",
+    ),
+    "train_on_batch": Kind(
+        "made = model()\nfor x, y in data(12): made.train_on_batch(x, y)",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["net"],
+    ),
+    "fit without functions": Kind(
+        "model(run_eagerly=True).fit(data(12), verbose=0)", "4:7", [3, 4, 5, 6, 7], ["net"]
+    ),
+    "a train function of its own": Kind(
+        """
+class Mine(tf.keras.Sequential):
+    def make_train_function(self, force=False):
+        if self.train_function is None:
+            self.train_function = tf.function(lambda batches: self.train_step(next(batches)))
+made = Mine([tf.keras.layers.Dense(1)])
+made.compile("sgd", "mse")
+made.fit(data(12), verbose=0)
+""",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["<lambda>"],
+    ),
+    "two step functions": Kind(
+        """
+generate, judge = tf.function(lambda x, y: train(x, y)), tf.function(train)
+for x, y in data(8): generate(x, y); judge(x, y)
+""",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["<lambda>", "train"],
+        said="--step-function NAME",
+    ),
+    "one of two": Kind(
+        """
+generate, judge = tf.function(lambda x, y: train(x, y)), tf.function(train)
+for x, y in data(12): generate(x, y); judge(x, y)
+""",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["train"],
+        step_function="train",
+    ),
+    "traced again": Kind(
+        """
+step = tf.function(train)
+step.get_concrete_function(tf.TensorSpec([8, 8]), tf.TensorSpec([8, 1]))
+for number, (x, y) in enumerate(data(12)):
+    step(x[:3], y[:3]) if number == 5 else step(x, y)
+""",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["train"],
+        said="traced again in step 5",
+    ),
+    "legacy Keras": Kind(
+        "import tf_keras\nmodel(tf_keras).fit(data(5), epochs=3, verbose=0)",
+        "6:9",
+        [5, 6, 7, 8, 9],
+        ["net"],
+    ),
+    "legacy Keras, steps_per_execution": Kind(
+        "import tf_keras\nmodel(tf_keras, steps_per_execution=2).fit(data(12), verbose=0)",
+        "4:8",
+        [2, 4, 6, 8],
+        ["net"],
+    ),
+    "its own profile before the window": Kind(
+        """
+import glob, tempfile
+step, own = tf.function(train), tempfile.mkdtemp()
+for number, (x, y) in enumerate(data(20)):
+    if number == 2: tf.profiler.experimental.start(own)
+    if number == 6: tf.profiler.experimental.stop()
+    with tf.profiler.experimental.Trace("train", step_num=number + 100, _r=1):
+        step(x, y)
+assert len(glob.glob(own + "/**/*.xplane.pb", recursive=True)) == 1
+""",
+        "10:13",
+        [9, 10, 11, 12, 13],
+        ["train"],
+    ),
+    "its own profile in the window": Kind(
+        """
+import tempfile
+step, own = tf.function(train), tempfile.mkdtemp()
+for number, (x, y) in enumerate(data(20)):
+    if number == 11: tf.profiler.experimental.start(own)
+    if number == 16: tf.profiler.experimental.stop()
+    step(x, y)
+""",
+        "10:13",
+        [9, 10, 11, 12, 13],
+        ["train"],
+        said="was not taken",
+    ),
+    "a TensorBoard callback": Kind(
+        """
+import glob, tempfile
+own = tempfile.mkdtemp()
+board = tf.keras.callbacks.TensorBoard(own, profile_batch=(2, 4))
+model().fit(data(20), verbose=0, callbacks=[board])
+assert len(glob.glob(own + "/**/*.xplane.pb", recursive=True)) == 1
+""",
+        "10:13",
+        [9, 10, 11, 12, 13],
+        ["net"],
+    ),
+}
+DRIVER = """
+import json, sys
+from pathlib import Path
+from traceview.capture.recording import Settings
+from traceview.capture.script import Script
+from traceview.capture.session import capture_script
+from traceview.capture.window import StepWindow
+
+for name, path, window, step_function in json.load(open("kinds.json")):
+    said = []
+    done = capture_script(
+        Script(path),
+        Settings(Path("logs"), StepWindow.parse(window)),
+        say=said.append,
+        step_functions=[step_function] if step_function else [],
+    )
+    row = [name, done.code, str(done.run), done.problem and done.problem.message, said]
+    print(json.dumps(row), file=sys.__stdout__, flush=True)
+"""
+QUIET = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+
+
+@dataclass(frozen=True)
+class Row:
+    code: int
+    run: Path
+    problem: str | None
+    said: list[str]
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
+    """Every kind captured, one after the other in one process."""
+    folder = tmp_path_factory.mktemp("kinds")
+    kinds = []
+    for number, (name, kind) in enumerate(KINDS.items()):
+        path = folder / f"train_{number}.py"
+        path.write_text(START + kind.script, encoding="utf-8")
+        kinds.append((name, str(path), kind.window, kind.step_function))
+    (folder / "kinds.json").write_text(json.dumps(kinds), encoding="utf-8")
+    done = python(folder, DRIVER)
+    rows = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    return {name: Row(code, folder / run, problem, said) for name, code, run, problem, said in rows}
+
+
+def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=QUIET(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def steps_of(run: Path) -> list[int]:
+    """The numbers of the steps that traceview finds, and that it finds them by markers."""
+    steps: Any = traceview.analyze(run).results.steps
+    assert steps.method == "marker"
+    return [step.number for step in steps.steps]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_loop_gives_exactly_its_steps(name: str, captured: dict[str, Row]) -> None:
+    row, kind = captured[name], KINDS[name]
+    assert (row.code, row.problem) == (0, None)
+    assert steps_of(row.run) == kind.numbers
+    sidecar = Captured(0, "", str(row.run), row.run).sidecar
+    assert sidecar["state"] == "saved"
+    assert sidecar["window"]["is_whole"]
+    assert sidecar["hooks"]["missing"] == []
+    functions = sidecar["steps"]["functions"]
+    assert [f["name"] for f in functions if f["is_step"]] == kind.functions
+    assert kind.said in " ".join(row.said)
+
+
+def capture(folder: Path, script: str, *options: str) -> Captured:
+    (folder / "train.py").write_text(START + script, encoding="utf-8")
+    return run_command(folder, [*options, "train.py"], QUIET())
+
+
+def test_an_exception_in_a_loop_on_two_devices(tmp_path: Path) -> None:
+    script = LOOP_ON_TWO + (
+        "for number, batch in zip(range(20), dataset):\n"
+        "    if number == 12: raise ValueError('wrong')\n"
+        "    train_step(batch)\n"
+    )
+    done = capture(tmp_path, script, "--analyze")
+    assert done.code == 1
+    assert "ValueError: wrong" in done.err
+    assert "traceview/capture" not in done.err
+    assert steps_of(done.run) == [9, 10, 11]
+    assert "replica:1" in done.out
+
+
+def test_a_termination_during_fit_on_two_devices(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "assert 'keras.src.backend.tensorflow.trainer' in sys.modules\n"
+        "class Kill(tf.keras.callbacks.Callback):\n"
+        "    def on_train_batch_begin(self, batch, logs=None):\n"
+        "        if batch == 12: os.kill(os.getpid(), 15)\n"
+        "with tf.distribute.MirroredStrategy(['/cpu:0', '/cpu:1']).scope(): made = model()\n"
+        "made.fit(data(20), verbose=0, callbacks=[Kill()])\n"
+    )
+    done = capture(tmp_path, script)
+    assert done.code == 143
+    assert "Traceback" not in done.err
+    assert steps_of(done.run) == [9, 10, 11]
+    assert done.window["got"] == [10, 12]
+
+
+API = """
+from traceview.capture.callback import keras_callback
+from traceview.capture.session import capture_steps
+import tf_keras
+
+step = tf.function(train)
+with capture_steps("logs", range(4, 7)) as session:
+    batches = iter(data())
+    for number in range(12):
+        with session.step(number):
+            step(*next(batches))
+print(session.run)
+with capture_steps("logs", range(4, 7)) as session:
+    wrapped = session.wrap(step)
+    for batch in data(12):
+        wrapped(*batch)
+print(session.run)
+for keras, compiled in ((tf.keras, {}), (tf_keras, {}), (tf.keras, {"steps_per_execution": 3})):
+    callback = keras_callback("logs", range(6, 9), keras=keras)
+    model(keras, **compiled).fit(data(6), epochs=3, verbose=0, callbacks=[callback])
+    print(callback.session.run)
+"""
+
+
+def test_the_api(tmp_path: Path) -> None:
+    done = python(tmp_path, START + API)
+    runs = [tmp_path / line for line in done.stdout.splitlines()]
+    numbers = [steps_of(run) for run in runs]
+    assert numbers == [[3, 4, 5, 6, 7]] * 2 + [[5, 6, 7, 8, 9]] * 2 + [[3, 6, 9]]

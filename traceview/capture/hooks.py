@@ -1,0 +1,274 @@
+"""Where in TensorFlow and Keras can steps be seen, and how is each place watched and let go again?
+
+All places are private. Each is looked up on its own when its module is imported; one that a version lacks is
+named in `missing`, and the others still work. A module is patched after its own import, never imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from threading import get_ident
+from types import ModuleType
+from typing import Any, Final
+from weakref import ref
+
+from traceview.capture.observer import Observer
+
+Wrapper = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A method that is watched. `is_optional`: other versions do the same elsewhere."""
+
+    module: str
+    class_name: str
+    method: str
+    is_optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.class_name}.{self.method}"
+
+
+_FUNCTION_MODULE: Final = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
+FUNCTION_CALL: Final = Place(_FUNCTION_MODULE, "Function", "__call__")
+FUNCTION_TRACE: Final = Place(_FUNCTION_MODULE, "Function", "get_concrete_function")
+STRATEGY_RUN: Final = Place("tensorflow.python.distribute.distribute_lib", "StrategyBase", "run")
+GRADIENT: Final = Place("tensorflow.python.eager.backprop", "GradientTape", "gradient")
+DISTRIBUTED_NEXT: Final = Place(
+    "tensorflow.python.distribute.input_lib", "DistributedIteratorBase", "__next__"
+)
+DATASET_NEXT: Final = Place("tensorflow.python.data.ops.iterator_ops", "OwnedIterator", "__next__")
+KERAS_3: Final = Place(
+    "keras.src.backend.tensorflow.trainer", "TensorFlowTrainer", "make_train_function"
+)
+KERAS_2: Final = Place("keras.src.engine.training", "Model", "make_train_function", True)
+TF_KERAS: Final = Place("tf_keras.src.engine.training", "Model", "make_train_function")
+
+INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
+
+
+class Hooks:
+    """The watched places of one observer, from `install` to `remove`."""
+
+    def __init__(self, observer: Observer, places: Sequence[Place] | None = None) -> None:
+        self.missing: list[str] = []
+        self._observer = observer
+        self._keras_models: list[tuple[ref[Any], Wrapper]] = []
+        wrappers = self._wrappers()
+        self._pending = {place: wrappers[place] for place in places or wrappers}
+        self._patched: list[tuple[type, str, Any, Any]] = []
+        self._finder = _PatchingFinder(self)
+
+    def install(self) -> None:
+        """Watch every place whose module is there, and the others as soon as they are imported."""
+        for name in self.module_names():
+            module = sys.modules.get(name)
+            if module is not None:
+                self.patch(module)
+        sys.meta_path.insert(0, self._finder)
+
+    def remove(self) -> None:
+        """Let go of all that is watched."""
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        self._pending.clear()
+        for owner, method, original, replacement in reversed(self._patched):
+            if vars(owner).get(method) is replacement:
+                setattr(owner, method, original)
+        self._patched.clear()
+        for model_ref, wrapper in self._keras_models:
+            model = model_ref()
+            if model is not None and model.train_function is wrapper:
+                model.train_function = wrapper.__wrapped__
+        self._keras_models.clear()
+
+    def module_names(self) -> set[str]:
+        """The modules that still have to be imported."""
+        return {place.module for place in self._pending}
+
+    def patch(self, module: ModuleType) -> None:
+        """Watch the places of a module that was just imported."""
+        for place in [place for place in self._pending if place.module == module.__name__]:
+            wrap = self._pending.pop(place)
+            owner = getattr(module, place.class_name, None)
+            original = vars(owner).get(place.method) if isinstance(owner, type) else None
+            if owner is None or original is None:
+                if not place.is_optional:
+                    self.missing.append(str(place))
+                continue
+            replacement = functools.wraps(original)(wrap(original))
+            setattr(owner, place.method, replacement)
+            self._patched.append((owner, place.method, original, replacement))
+
+    def _wrappers(self) -> dict[Place, Callable[[Wrapper], Wrapper]]:
+        return {
+            FUNCTION_CALL: self._function_call,
+            FUNCTION_TRACE: self._function_trace,
+            STRATEGY_RUN: self._strategy_run,
+            GRADIENT: self._gradient,
+            DISTRIBUTED_NEXT: self._next,
+            DATASET_NEXT: self._next,
+            KERAS_3: self._make_train_function,
+            KERAS_2: self._make_train_function,
+            TF_KERAS: self._make_train_function,
+        }
+
+    # What stands in the places. The first lines of each run for every nested call too: they stay short.
+
+    def _function_call(self, original: Wrapper) -> Wrapper:
+        observer = self._observer
+
+        def __call__(function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            if observer.current is not None or not observer.is_outermost:
+                if get_ident() != observer.thread:
+                    observer.called_elsewhere(function)
+                return original(function, *args, **kwargs)
+            callee = observer.function(function)
+            return observer.call(callee, 1, original, function, *args, **kwargs)
+
+        return __call__
+
+    def _function_trace(self, original: Wrapper) -> Wrapper:
+        observer = self._observer
+
+        def get_concrete_function(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if not observer.is_outermost:
+                return original(function, *args, **kwargs)
+            return observer.trace(observer.function(function), original, function, *args, **kwargs)
+
+        return get_concrete_function
+
+    def _strategy_run(self, original: Wrapper) -> Wrapper:
+        observer = self._observer
+
+        def run(strategy: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if not observer.is_outermost:
+                observer.replicas_reached()
+                return original(strategy, *args, **kwargs)
+            callee = observer.replica_function(args[0] if args else kwargs.get("fn"))
+            return observer.call(callee, 1, original, strategy, *args, **kwargs)
+
+        return run
+
+    def _gradient(self, original: Wrapper) -> Wrapper:
+        observer = self._observer
+
+        def gradient(tape: Any, /, *args: Any, **kwargs: Any) -> Any:
+            observer.gradient_reached()
+            return original(tape, *args, **kwargs)
+
+        return gradient
+
+    def _next(self, original: Wrapper) -> Wrapper:
+        observer = self._observer
+
+        def __next__(iterator: Any) -> Any:  # noqa: N807
+            if not observer.is_outermost:
+                return original(iterator)
+            observer.recorder.input_begins()
+            try:
+                return original(iterator)
+            except StopIteration:
+                observer.recorder.input_ended()
+                raise
+
+        return __next__
+
+    def _make_train_function(self, original: Wrapper) -> Wrapper:
+        def make_train_function(model: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(model, *args, **kwargs)
+            made = model.train_function
+            if made is None or any(made is wrapper for _, wrapper in self._keras_models):
+                return result
+            wrapper = self._train_function(model, made)
+            model.train_function = wrapper
+            self._keras_models.append((ref(model), wrapper))
+            return wrapper if result is made else result
+
+        return make_train_function
+
+    def _train_function(self, model: Any, made: Wrapper) -> Wrapper:
+        observer = self._observer
+        callee = observer.keras_model(str(getattr(model, "name", type(model).__name__)))
+        # Not kept alive by us, and not kept in the model either.
+        model_ref = ref(model)
+
+        @functools.wraps(made)
+        def train_function(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            if not observer.is_outermost:
+                return made(iterator, *args, **kwargs)
+            count = _steps_per_call(model_ref(), iterator)
+            return observer.call(callee, count, made, iterator, *args, **kwargs)
+
+        return train_function
+
+
+def _steps_per_call(model: Any, iterator: Any) -> int:
+    """How many steps Keras makes in one call; `train_on_batch` hands over one batch in a generator."""
+    if not hasattr(iterator, "get_next"):
+        return 1
+    try:
+        # Keras 2 keeps it in a variable, which its own tuner may change.
+        return int(getattr(model, "_steps_per_execution", None) or model.steps_per_execution or 1)
+    except (AttributeError, TypeError, ValueError):
+        return 1
+
+
+class _PatchingFinder(MetaPathFinder):
+    """Lets the real finders find, and patches after the real loader has loaded."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self._is_searching = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if self._is_searching or fullname not in self._hooks.module_names():
+            return None
+        self._is_searching = True
+        try:
+            spec = _find_spec(fullname, path, target)
+        finally:
+            self._is_searching = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _PatchingLoader(spec.loader, self._hooks)
+        return spec
+
+
+def _find_spec(
+    fullname: str, path: Sequence[str] | None, target: ModuleType | None
+) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec: ModuleSpec | None = find(fullname, path, target) if find is not None else None
+        if spec is not None:
+            return spec
+    return None
+
+
+class _PatchingLoader(Loader):
+    """Stands before a loader until its module is loaded, then takes itself out of the way."""
+
+    def __init__(self, loader: Loader, hooks: Hooks) -> None:
+        self._loader = loader
+        self._hooks = hooks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._hooks.patch(module)

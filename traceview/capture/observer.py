@@ -1,0 +1,226 @@
+"""Which calls of the script are training steps?
+
+The outermost eager call is a step if, while it ran or was traced, `GradientTape.gradient` was reached in
+it. One in which only `Strategy.run` was reached is evaluation. A function that does neither is counted too,
+so that a user who is told "no step was seen" is told what was.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import current_thread, get_ident
+from typing import Any, Final, Literal, TypeVar
+from weakref import ref
+
+from traceview.capture.recorder import Recorder
+
+Kind = Literal["function", "replicas", "keras"]
+Result = TypeVar("Result")
+
+_REPLICA_THREAD: Final = "_MirroredReplicaThread"
+"""MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
+_END_OF_DATA: Final = ("OutOfRangeError",)
+_EAGER_GRADIENT: Final = "GradientTape.gradient outside any function"
+
+
+@dataclass
+class Callee:
+    """Something that is called as a whole: a `tf.function`, a replica function, a Keras model's training.
+
+    `calls` counts the outermost ones that were made from the watched thread while watching lasted.
+    """
+
+    name: str
+    kind: Kind
+    is_train: bool = False
+    has_replicas: bool = False
+    is_named: bool = False
+    is_left_out: bool = False
+    calls: int = 0
+    step_count: int = 0
+
+    @property
+    def is_step(self) -> bool:
+        """Whether each call is a step, or several."""
+        return self.is_named or (self.is_train and not self.is_left_out)
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it runs replicas and trains nothing."""
+        return self.has_replicas and not self.is_train and self.calls > 1
+
+
+class Observer:
+    """Follows the calls of one thread. `names`: the step functions that were asked for, or all."""
+
+    def __init__(self, recorder: Recorder, names: Iterable[str] = ()) -> None:
+        self.recorder = recorder
+        self.names = frozenset(names)
+        self.thread = get_ident()
+        self.current: Callee | None = None
+        self.callees: list[Callee] = []
+        self.eager_gradients = 0
+        self.elsewhere: dict[str, int] = {}
+        self._functions: dict[int, tuple[ref[Any], Callee]] = {}
+        self._by_name: dict[str, Callee] = {}
+        self._is_eager: Callable[[], bool] = _unknown
+
+    @property
+    def is_outermost(self) -> bool:
+        """Whether a call that begins now is an outermost eager one of the watched thread."""
+        if get_ident() != self.thread or self.current is not None:
+            return False
+        return self.is_eager()
+
+    def is_eager(self) -> bool:
+        """Whether TensorFlow executes here rather than building a graph."""
+        if self._is_eager is _unknown:
+            context = sys.modules.get("tensorflow.python.eager.context")
+            if context is None:
+                return True
+            self._is_eager = context.executing_eagerly
+        return self._is_eager()
+
+    def function(self, function: Any) -> Callee:
+        """The callee that stands for a `tf.function` object."""
+        known = self._functions.get(id(function))
+        if known is not None and known[0]() is function:
+            return known[1]
+        callee = self._new(_name_of(function), "function")
+        key = id(function)
+        self._functions[key] = (ref(function, lambda _: self._functions.pop(key, None)), callee)
+        return callee
+
+    def replica_function(self, function: Any) -> Callee:
+        """The callee that stands for a function given to `Strategy.run` outside any `tf.function`."""
+        name = _name_of(function)
+        callee = self._by_name.get(name)
+        if callee is None:
+            callee = self._by_name[name] = self._new(name, "replicas")
+            callee.has_replicas = True
+        return callee
+
+    def keras_model(self, name: str) -> Callee:
+        """The callee that stands for the training of one Keras model."""
+        callee = self._new(name, "keras")
+        callee.is_train = True
+        return callee
+
+    def call(
+        self,
+        callee: Callee,
+        count: int,
+        action: Callable[..., Result],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Result:
+        """Do an outermost call of `count` steps, if it is one of a step function, and count it."""
+        recorder = self.recorder
+        callee.calls += 1
+        known = callee.is_step
+        if known:
+            recorder.begin(count)
+        elif callee.is_evaluation:
+            recorder.abandon()
+        self.current = callee
+        try:
+            result = action(*args, **kwargs)
+        except BaseException as error:
+            self.current = None
+            if isinstance(error, StopIteration) or type(error).__name__ in _END_OF_DATA:
+                recorder.abandon()
+            elif known:
+                recorder.fail(callee.name, count)
+            raise
+        self.current = None
+        if callee.is_step:
+            callee.step_count += count
+            recorder.end(callee.name, count)
+        return result
+
+    def trace(
+        self, callee: Callee, action: Callable[..., Result], /, *args: Any, **kwargs: Any
+    ) -> Result:
+        """Do what traces a function without calling it."""
+        self.current = callee
+        try:
+            return action(*args, **kwargs)
+        finally:
+            self.current = None
+
+    def replicas_reached(self) -> None:
+        """`Strategy.run` is called inside the current call."""
+        if self.current is not None and get_ident() == self.thread:
+            self.current.has_replicas = True
+            if not self.is_eager():
+                self.recorder.traced()
+
+    def gradient_reached(self) -> None:
+        """`GradientTape.gradient` is called."""
+        if get_ident() != self.thread and type(current_thread()).__name__ != _REPLICA_THREAD:
+            return
+        if self.current is not None:
+            self.current.is_train = True
+            if not self.is_eager():
+                self.recorder.traced()
+        elif self.is_eager():
+            self.eager_gradients += 1
+
+    def called_elsewhere(self, function: Any) -> None:
+        """A function is called in a thread that is not watched."""
+        name = _name_of(function)
+        self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
+
+    # What was seen
+
+    @property
+    def step_functions(self) -> list[Callee]:
+        """Those whose calls were counted as steps."""
+        return [callee for callee in self.callees if callee.step_count]
+
+    def seen(self) -> list[str]:
+        """What was called how often, most often first, one line each."""
+        lines = [
+            f"{callee.name} ({_KINDS[callee.kind]}{_role(callee)}) × {callee.calls}"
+            for callee in sorted(self.callees, key=lambda callee: -callee.calls)
+            if callee.calls
+        ]
+        if self.eager_gradients:
+            lines.append(f"{_EAGER_GRADIENT} × {self.eager_gradients}")
+        lines += [f"{name} in other threads × {count}" for name, count in self.elsewhere.items()]
+        return lines
+
+    def _new(self, name: str, kind: Kind) -> Callee:
+        callee = Callee(name, kind)
+        callee.is_named = name in self.names
+        callee.is_left_out = bool(self.names)
+        self.callees.append(callee)
+        return callee
+
+
+_KINDS: Final[dict[Kind, str]] = {
+    "function": "tf.function",
+    "replicas": "strategy.run",
+    "keras": "Keras",
+}
+
+
+def _role(callee: Callee) -> str:
+    if callee.is_train:
+        return ", trains"
+    return ", evaluates" if callee.has_replicas else ""
+
+
+def _name_of(function: Any) -> str:
+    for attribute in ("__name__", "_name"):
+        name = getattr(function, attribute, None)
+        if isinstance(name, str):
+            return name
+    return type(function).__name__
+
+
+def _unknown() -> bool:
+    return True

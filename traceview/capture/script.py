@@ -1,0 +1,237 @@
+"""How is a script run as if Python had been started with it?
+
+It runs in this process and thread as `__main__`, with its own arguments and `sys.path[0]`. Its module stays
+in `sys.modules` afterwards: what it registered with `atexit`, and its threads, still look things up there.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType, TracebackType
+from typing import Any, Final
+
+from traceview.errors import UsageError
+
+_INTERRUPTED: Final = 130
+_TERMINATED: Final = 143
+_OUR_FRAMES: Final = f"{Path(__file__).parent}{os.sep}"
+
+
+@dataclass(frozen=True)
+class ScriptEnd:
+    """How a script ended: with which exit code, and whether by an exception (`SystemExit` is none)."""
+
+    code: int
+    is_failure: bool
+
+
+@dataclass(frozen=True)
+class Script:
+    """What to run: the path of a file or of a directory with a `__main__.py`, or with `is_module` a name."""
+
+    name: str
+    arguments: Sequence[str] = ()
+    is_module: bool = False
+
+    def check(self) -> None:
+        """Raise `UsageError` if there is no such script. A module is looked for only when it runs."""
+        if self.is_module:
+            return
+        path = Path(self.name)
+        if not path.exists():
+            raise UsageError(f"there is no script {self.name}", hint=self._hint())
+        if path.is_file() and not os.access(path, os.R_OK):
+            raise UsageError(f"the script {self.name} cannot be read")
+        if path.is_dir() and not (path / "__main__.py").is_file():
+            raise UsageError(f"{self.name} is a directory without a __main__.py")
+
+    def _hint(self) -> str:
+        if self.name.startswith("-"):
+            return "options of traceview capture go before the script"
+        if not self.name.endswith(".py") and all(p.isidentifier() for p in self.name.split(".")):
+            return f"for a module: traceview capture -m {self.name}"
+        return "give the path of a Python file"
+
+    def run(self, before_exit: Callable[[ScriptEnd], None]) -> ScriptEnd:
+        """Run it to its end and print its traceback as Python does.
+
+        `before_exit` is called first after the script, whatever ended it. Raises `UsageError` if a module is
+        not found.
+        """
+        load = self._load_module if self.is_module else self._load_file
+        error: BaseException | None = None
+        with _terminable():
+            try:
+                code, module = load()
+            except UsageError:
+                raise
+            except BaseException as raised:
+                error = raised
+            else:
+                error = self._execute(code, module)
+            end = ScriptEnd(_exit_code(error), not isinstance(error, SystemExit | None))
+            # As Python would: first what the user waits for, then what we have to do.
+            if end.is_failure and error is not None:
+                _show(error)
+            before_exit(end)
+        return end
+
+    def _execute(self, code: CodeType, module: ModuleType) -> BaseException | None:
+        sys.modules["__main__"] = module
+        sys.argv[:] = [str(module.__file__) if self.is_module else self.name, *self.arguments]
+        try:
+            exec(code, vars(module))
+        except BaseException as error:
+            return error
+        return None
+
+    def _load_file(self) -> tuple[CodeType, ModuleType]:
+        path = Path(self.name)
+        if path.is_dir():
+            _set_first_path(str(Path.cwd() / path))
+            spec = PathFinder.find_spec("__main__", [self.name])
+            if spec is None:
+                raise UsageError(f"{self.name} is a directory without a __main__.py")
+            return _code_of(spec), _main_module(spec, package="")
+        # Python resolves links here, and only here.
+        _set_first_path(str(Path(os.path.realpath(path)).parent))
+        file_name = str(Path.cwd() / path)
+        with io.open_code(file_name) as file:
+            source = file.read()
+        module = _empty_main()
+        module.__file__ = file_name
+        module.__loader__ = SourceFileLoader("__main__", file_name)
+        return compile(source, file_name, "exec", dont_inherit=True), module
+
+    def _load_module(self) -> tuple[CodeType, ModuleType]:
+        _set_first_path(str(Path.cwd()))
+        spec = _found(self.name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = _found(f"{self.name}.__main__")
+        if spec is None:
+            raise UsageError(
+                f"there is no module {self.name} that could be run",
+                hint="as with python -m: a module, or a package with a __main__",
+            )
+        package = spec.parent if spec.parent is not None else ""
+        return _code_of(spec), _main_module(spec, package=package)
+
+
+def _found(name: str) -> ModuleSpec | None:
+    try:
+        return find_spec(name)
+    except ModuleNotFoundError as error:
+        # A package on the way that is not there; one that fails to import is the user's traceback.
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            return None
+        raise
+
+
+def _code_of(spec: ModuleSpec) -> CodeType:
+    code: CodeType | None = None
+    with suppress(AttributeError):
+        code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
+    if code is None:
+        raise UsageError(f"the module {spec.name} has no Python code")
+    return code
+
+
+def _main_module(spec: ModuleSpec, *, package: str) -> ModuleType:
+    module = _empty_main()
+    module.__file__ = spec.origin
+    module.__loader__ = spec.loader
+    module.__package__ = package
+    module.__spec__ = spec
+    vars(module)["__cached__"] = spec.cached
+    return module
+
+
+def _empty_main() -> ModuleType:
+    module = ModuleType("__main__")
+    names = vars(module)
+    names.update(__builtins__=sys.modules["builtins"], __cached__=None)
+    if sys.version_info < (3, 14):
+        names["__annotations__"] = {}
+    return module
+
+
+def _set_first_path(directory: str) -> None:
+    # With -P or PYTHONSAFEPATH Python puts no directory in front.
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[:1] = [directory]
+
+
+def _exit_code(error: BaseException | None) -> int:
+    if error is None:
+        return 0
+    if isinstance(error, KeyboardInterrupt):
+        return _INTERRUPTED
+    if not isinstance(error, SystemExit):
+        return 1
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    sys.stderr.write(f"{error.code}\n")
+    return 1
+
+
+def _show(error: BaseException) -> None:
+    without_our_frames(error)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def without_our_frames(error: BaseException) -> None:
+    """Take the frames of this package out of the traceback of an exception and of those behind it."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        current = waiting.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        current.__traceback__ = _stripped(current.__traceback__)
+        waiting += [current.__cause__, current.__context__]
+
+
+def _stripped(trace: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_OUR_FRAMES):
+            kept.append(trace)
+        trace = trace.tb_next
+    result: TracebackType | None = None
+    for entry in reversed(kept):
+        result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Turn SIGTERM into `SystemExit(143)`, unless somebody handles it already."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def terminate(_number: int, _frame: FrameType | None) -> Any:
+        raise SystemExit(_TERMINATED)
+
+    try:
+        signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

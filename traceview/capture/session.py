@@ -1,0 +1,262 @@
+"""How is a capture made: around a script that knows nothing of it, or in a training loop that does?"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+from traceview.capture.hooks import INPUT_PLACES, Hooks
+from traceview.capture.observer import Observer
+from traceview.capture.outcome import nothing_captured, shortcomings
+from traceview.capture.recording import Capture, Settings
+from traceview.capture.script import Script, ScriptEnd
+from traceview.capture.sidecar import WindowListener
+from traceview.capture.window import StepWindow
+from traceview.errors import CaptureError
+
+_FEWEST_TIMES: Final = 3
+"""A median of fewer steps is not worth a sentence."""
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class CaptureWarning(UserWarning):
+    """A capture in a training loop came out short, or not at all. The loop itself is not disturbed."""
+
+
+@dataclass(frozen=True)
+class ScriptCapture:
+    """What came of running a script. `run` is the folder of the trace, None without one.
+
+    `problem` says why there is none. The script's own exit code is `code`.
+    """
+
+    code: int
+    run: Path | None
+    problem: CaptureError | None
+
+
+def capture_script(
+    script: Script,
+    settings: Settings,
+    *,
+    say: Callable[[str], None],
+    step_functions: Iterable[str] = (),
+    listeners: Sequence[WindowListener] = (),
+) -> ScriptCapture:
+    """Run a script as Python would and record its steps `settings.window`.
+
+    Steps are found as the modules `hooks` and `observer` say; `step_functions` names those to count. Lines
+    for the user go to `say` as things happen. Raises `UsageError` if there is no such script, `CaptureError`
+    if nothing could be written to `settings.out`; what the script raises is shown as Python shows it.
+    """
+    script.check()
+    capture = Capture(settings, say, listeners)
+    observer = Observer(capture.recorder, step_functions)
+    hooks = Hooks(observer)
+    capture.is_done = hooks.remove
+    capture.describe = lambda: _seen(observer, hooks)
+    capture.prepare()
+    hooks.install()
+    run: Path | None = None
+    problem: CaptureError | None = None
+
+    def finish(end: ScriptEnd) -> None:
+        nonlocal run, problem
+        capture.finish(is_synchronised=not end.is_failure)
+        if hooks.missing:
+            say(f"note: this TensorFlow or Keras lacks {', '.join(hooks.missing)}")
+        if capture.kept is None:
+            problem = nothing_captured(capture.recorder, observer)
+            return
+        run = capture.kept.run
+        for line in shortcomings(capture.recorder, observer):
+            say(f"note: {line}")
+        _say_overhead(capture, say)
+
+    try:
+        end = script.run(before_exit=finish)
+    finally:
+        # Also where the module was not found.
+        hooks.remove()
+        if run is None and problem is None:
+            capture.finish(is_synchronised=False)
+    return ScriptCapture(end.code, run, problem)
+
+
+def _say_overhead(capture: Capture, say: Callable[[str], None]) -> None:
+    times = capture.recorder.times()
+    ratio = times.overhead_ratio
+    fewest = min(times.unprofiled_count, times.profiled_count)
+    if fewest < _FEWEST_TIMES or ratio is None or not times.unprofiled_ns or not times.profiled_ns:
+        say("note: too few steps to compare their time with and without the profiler")
+        return
+    say(
+        f"overhead: {ratio:+.0%} per step ({times.unprofiled_ns / 1e6:.2f} ms without the profiler, median of "
+        f"{times.unprofiled_count}; {times.profiled_ns / 1e6:.2f} ms with it, of {times.profiled_count})"
+    )
+
+
+def _seen(observer: Observer, hooks: Hooks) -> dict[str, dict[str, Any]]:
+    return {
+        "steps": {
+            "functions": [
+                {
+                    "name": callee.name,
+                    "kind": callee.kind,
+                    "is_step": callee.is_step,
+                    "is_evaluation": callee.has_replicas and not callee.is_train,
+                    "calls": callee.calls,
+                }
+                for callee in observer.callees
+                if callee.calls
+            ],
+            "is_chosen": bool(observer.names),
+        },
+        "hooks": {"missing": hooks.missing},
+    }
+
+
+class Session:
+    """A capture inside a training loop; see `capture_steps`."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        self._recorder = capture.recorder
+
+    @property
+    def run(self) -> Path | None:
+        """The folder of the trace, as soon as the window has closed."""
+        return self._capture.kept.run if self._capture.kept else None
+
+    @contextmanager
+    def step(self, number: int) -> Iterator[None]:
+        """Step `number` of the loop. Ask for the batch inside, and waiting for input belongs to the step.
+
+        Outside the window this counts and does nothing else.
+        """
+        recorder = self._recorder
+        recorder.next_number = number
+        recorder.begin()
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, StopIteration) or type(error).__name__ == "OutOfRangeError":
+                recorder.abandon()
+            else:
+                recorder.fail("step")
+            raise
+        recorder.end("step")
+
+    def wrap(self, train_step: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        """`train_step`, each call of which is the next step. The wait for its batch is in the step too."""
+        recorder = self._recorder
+        name = str(getattr(train_step, "__name__", "train_step"))
+
+        @wraps(train_step)
+        def step(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            recorder.begin()
+            try:
+                result = train_step(*args, **kwargs)
+            except BaseException:
+                recorder.fail(name)
+                raise
+            recorder.end(name)
+            return result
+
+        return step
+
+    def begin(self, count: int) -> None:
+        """A call of `count` steps begins; for callbacks, which cannot wrap it."""
+        self._recorder.begin(count)
+
+    def end(self, name: str, count: int) -> None:
+        """It has returned."""
+        self._recorder.end(name, count)
+
+
+@contextmanager
+def capture_steps(
+    logdir: str | PathLike[str],
+    steps: range,
+    *,
+    synchronise: bool = True,
+    max_events: int | None = None,
+    run: str | None = None,
+) -> Iterator[Session]:
+    """Record the steps `steps`, such as `range(10, 15)`, of a training loop into a new run below `logdir`.
+
+    With MirroredStrategy and a loop of one's own::
+
+        with traceview.capture_steps("logs", range(10, 15)) as session:
+            iterator = iter(strategy.experimental_distribute_dataset(dataset))
+            for number in range(100):
+                with session.step(number):
+                    train_step(next(iterator))
+
+    or, without touching the loop, `train_step = session.wrap(train_step)` before it. Outside the window both
+    cost a few microseconds. One more step is recorded on each side where there is one, marked as edge in
+    the sidecar. `session.run` is the folder of the trace, None if nothing was recorded: that is a
+    `CaptureWarning`, as is a window that came out short, because training matters more than its profile.
+
+    Raises `UsageError` for a range that is no window, `CaptureError` if `logdir` cannot be written.
+    """
+    with _session(logdir, steps, synchronise, max_events, run) as session:
+        hooks = Hooks(Observer(session._recorder), INPUT_PLACES)
+        session._capture.is_done = hooks.remove
+        hooks.install()
+        try:
+            yield session
+        finally:
+            hooks.remove()
+
+
+@contextmanager
+def _session(
+    logdir: str | PathLike[str],
+    steps: range,
+    synchronise: bool,
+    max_events: int | None,
+    run: str | None,
+) -> Iterator[Session]:
+    settings = Settings(
+        out=Path(logdir),
+        window=StepWindow.of(steps),
+        is_synchronised=synchronise,
+        max_events=max_events,
+        run=run,
+    )
+    capture = Capture(settings, _warn)
+    capture.prepare()
+    is_whole = False
+    try:
+        yield Session(capture)
+        is_whole = True
+    finally:
+        capture.finish(is_synchronised=is_whole)
+        for line in _complaints(capture):
+            _warn(line)
+
+
+def _complaints(capture: Capture) -> Iterator[str]:
+    recorder = capture.recorder
+    if capture.kept is not None:
+        yield from shortcomings(recorder)
+    elif recorder.failures:
+        yield f"nothing was captured: {'; '.join(recorder.failures)}"
+    else:
+        yield (
+            f"nothing was captured: the last step of the loop was {recorder.next_number - 1}, and none was "
+            f"in the window {recorder.window}"
+        )
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line.removeprefix("note: "), CaptureWarning, stacklevel=2)
