@@ -464,3 +464,28 @@ def test_analyze_does_without_pandas(fixtures: Path) -> None:
         check=True,
     )
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    "steps", [5, "1:2", (1, 3), slice(1, 3, 2), slice(-2, None), range(4, 0, -1)]
+)
+def test_steps_of_another_kind_are_refused(steps: Any, fixtures: Path) -> None:
+    with pytest.raises(traceview.UsageError, match="steps must be a range"):
+        traceview.analyze(fixtures / "custom-loop-2", steps=steps)
+
+
+def test_windows_and_tops_that_do_not_exist_are_refused(fixtures: Path) -> None:
+    window: Any = "foo"
+    with pytest.raises(
+        traceview.UsageError, match="window must be one of auto, steps, devices, trace"
+    ):
+        traceview.analyze(fixtures / "custom-loop-2", window=window)
+    with pytest.raises(traceview.UsageError, match="top must be"):
+        traceview.analyze(fixtures / "custom-loop-2", top=-1)
+
+
+def test_a_notebook_shows_one_line(fixtures: Path) -> None:
+    trace = traceview.load(fixtures / "custom-loop-2")
+    assert "2 device(s)" in repr(trace)
+    assert len(repr(trace)) < 200
+    assert repr(traceview.analyze(trace)).endswith("2 of 2 replicas ran ops.>")

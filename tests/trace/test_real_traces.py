@@ -339,7 +339,9 @@ def test_half_a_file_has_no_device_and_says_so(shared_traces: Path) -> None:
     assert report.capture.quality == "unusable"
     codes = {finding.code: finding.severity for finding in report.findings}
     assert codes["damaged-file"] == "warning"
-    assert codes["no-gpu-plane"] == "critical"
+    # What stood after the cut is unknown: no word against the GPU tracer.
+    assert "no-gpu-plane" not in codes
+    assert report.capture.problems[-1].code == "devices-unknown"
 
 
 def test_without_device_planes_no_device_is_reported(shared_traces: Path) -> None:

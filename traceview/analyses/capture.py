@@ -23,6 +23,8 @@ class HostCapture:
     """One host: Unix nanoseconds of the profile, its length, and what the tracer says of itself.
 
     `unlinked_ratio`: share of kernels and collectives whose launch is not recorded; None without any.
+    `overhead_ratio`: how much longer a step took with the profiler than without it, as
+    `traceview capture` measured; None without such a measurement.
     """
 
     host: str
@@ -35,6 +37,7 @@ class HostCapture:
     unlinked_ratio: float | None
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
+    overhead_ratio: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ def _host(trace: Trace, index: int) -> HostCapture:
         unlinked_ratio=unlinked / kernel_count if kernel_count else None,
         errors=host.errors,
         warnings=host.warnings,
+        overhead_ratio=None if host.sidecar is None else host.sidecar.overhead_ratio,
     )
 
 
@@ -81,7 +85,10 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
     found = []
     devices = [d for d in trace.roster if d.host == index]
     planes = [d for d in devices if d.kind != "replica"]
-    if not planes:
+    if not planes and _is_damaged(trace, host):
+        text = "the file is damaged before any device plane: what its GPUs did is not known"
+        found.append(Problem("devices-unknown", text, host.name))
+    elif not planes:
         found.append(Problem("no-gpu-plane", "no GPU plane was recorded", host.name))
     elif capture.device_event_count == 0:
         text = f"{counted(len(planes), 'device plane')}, none with an event"
@@ -94,6 +101,10 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
         text = f"{capture.unlinked_ratio:.0%} of the kernels have no recorded launch"
         found.append(Problem("unlinked-kernels", text, host.name))
     return found + _cut_steps(trace, index, host)
+
+
+def _is_damaged(trace: Trace, host: Host) -> bool:
+    return any(p.code == "damaged-file" and p.host == host.name for p in trace.problems)
 
 
 def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
@@ -153,7 +164,11 @@ def diagnose(trace: Trace, result: Capture) -> list[Finding]:
     for problem in result.problems:
         if problem.code == "damaged-file":
             damage.setdefault(problem.host, []).append(problem)
-    found += [_damaged(problems) for problems in damage.values()]
+    unread = {file.host: file.name for file in trace.files if file.sha256 is None}
+    found += [
+        _left_out(unread[host], problems) if host in unread else _damaged(problems)
+        for host, problems in damage.items()
+    ]
     dropped = [host for host in result.hosts if host.dropped_event_count]
     if dropped:
         found.append(_dropped(dropped))
@@ -228,11 +243,24 @@ def _damaged(problems: list[Problem]) -> Finding:
     return _finding(
         "damaged-file",
         "warning",
-        f"a trace file is damaged in {counted(len(problems), 'place')}; what is readable was used",
+        f"the trace of {problems[0].host} is damaged in {counted(len(problems), 'place')}; "
+        "what is readable was used",
         "What could not be read is missing from every number of this report.",
         "Copy the file again, or capture again and let the profiler finish before copying.",
         tuple(Evidence("damage", one.text, None, one.host or "") for one in problems),
         "the bytes of the files say so",
+    )
+
+
+def _left_out(name: str, problems: list[Problem]) -> Finding:
+    return _finding(
+        "damaged-file",
+        "warning",
+        f"{name} could not be read and was left out",
+        "Nothing is known of that host: no number of this report includes it.",
+        "Copy the file again, or capture again and let the profiler finish before copying.",
+        tuple(Evidence("damage", one.text, None, one.host or "") for one in problems),
+        "the bytes of the file say so",
     )
 
 

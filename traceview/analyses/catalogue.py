@@ -75,7 +75,7 @@ _KINDS: Final = (
         "TensorFlow's allocator holds memory on a GPU on which nothing ran, so no other job can use it.",
         "memory_held_bytes of the device",
         "Set CUDA_VISIBLE_DEVICES or tf.config.set_visible_devices to the GPUs that train.",
-        "4.0 GB of memory held on 1 GPU that ran nothing",
+        "4.01 GB of memory held on 1 GPU that ran nothing",
     ),
     FindingKind(
         "events-dropped",
@@ -102,7 +102,7 @@ _KINDS: Final = (
         "A trace file is cut off or damaged. What is readable was used, and the report is incomplete.",
         "file and byte offset",
         "Copy the file again, or let the profiler finish before copying.",
-        "a trace file is damaged in 1 place; what is readable was used",
+        "the trace of host1 is damaged in 1 place; what is readable was used",
     ),
     FindingKind(
         "duplicate-host-file",

@@ -26,7 +26,7 @@ class DeviceTimeRow:
     bytes, no event), empty; judged over the whole recording. The exposed parts are what a class adds to
     those before it, in the order of the fields, so that compute, exposed parts and idle sum to `window_ps`.
     `total_ps`: the union of each class alone. Numbers are None where the tracer recorded no device of the
-    host. Counts and bytes are of the events that overlap the window; `unknown_direction_count` counts the
+    host. Counts and bytes are of the events that overlap the window, `outside_window_count` the events that do not; `unknown_direction_count` counts the
     copies taken as d2d because nothing tells their direction.
     """
 
@@ -57,6 +57,7 @@ class DeviceTimeRow:
     d2d_bytes: int | None = None
     unknown_direction_count: int | None = None
     opaque_count: int | None = None
+    outside_window_count: int | None = None
     memory_held_bytes: int | None = None
     memory_peak_bytes: int | None = None
 
@@ -159,6 +160,7 @@ def _with_counts(row: DeviceTimeRow, trace: Trace, index: int, window: Window) -
         d2d_bytes=_known_sum(size[class_ == ActivityClass.D2D]),
         unknown_direction_count=int(columns.unknown_direction[inside].sum()),
         opaque_count=int(columns.opaque[inside].sum()),
+        outside_window_count=rows.stop - rows.start - inside.size,
     )
 
 

@@ -69,6 +69,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def sized(size_bytes: int) -> str:
+    """A number of bytes in a sentence: `536.9 MB`, `4.01 GB`."""
+    return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
+
+
 def listed(keys: tuple[str, ...] | list[str], most: int = 8) -> str:
     """Names in a sentence: `a`, `a and b`, `a, b and c`; cut after `most`."""
     shown = list(keys[:most])

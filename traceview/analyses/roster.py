@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from traceview.analyses.activity import DeviceActivity
-from traceview.analyses.finding import Evidence, Finding, counted, listed
+from traceview.analyses.finding import Evidence, Finding, counted, listed, sized
 from traceview.analyses.selection import Selection
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
@@ -95,14 +95,16 @@ def _unused(
 ) -> Finding:
     share = len(unused) / len(gpus)
     step = selection.median_step_ps
+    # Only the time in which some GPU works can be shared out.
+    saved_ratio = share * max(row.busy_ratio or 0.0 for row in gpus)
     return Finding(
         code="unused-gpu",
         severity="critical" if share >= CRITICAL_UNUSED_RATIO else "warning",
         title=f"{len(unused)} of {len(gpus)} visible GPUs recorded no event",
         explanation=(
             f"{listed([row.device for row in unused])} did nothing in the whole recording while other GPUs "
-            "of the job worked. The cost is a bound: the share of a step that would be saved if the same "
-            "work were spread evenly over all visible GPUs."
+            "of the job worked. The cost is a bound: what would be saved if the busy time of the busiest GPU "
+            "were shared evenly with those that did nothing."
         ),
         advice=(
             "Let the strategy use them: tf.distribute.MirroredStrategy() takes every visible GPU unless "
@@ -113,8 +115,8 @@ def _unused(
         confidence_reason="the tracer recorded other GPUs of the same process",
         evidence=tuple(Evidence("status", row.status, None, row.device) for row in unused),
         devices=tuple(row.device for row in unused),
-        cost_ps_per_step=None if step is None else step * len(unused) // len(gpus),
-        cost_ratio=share,
+        cost_ps_per_step=None if step is None else int(step * saved_ratio),
+        cost_ratio=saved_ratio,
     )
 
 
@@ -123,7 +125,7 @@ def _memory_held(holding: list[DeviceTimeRow]) -> Finding:
     return Finding(
         code="memory-held-idle-gpu",
         severity="warning",
-        title=f"{total / 1e9:.1f} GB of memory held on {counted(len(holding), 'GPU')} that ran nothing",
+        title=f"{sized(total)} of memory held on {counted(len(holding), 'GPU')} that ran nothing",
         explanation=(
             f"TensorFlow's allocator holds memory on {listed([row.device for row in holding])}, "
             "but no kernel and no copy was recorded there."
@@ -144,7 +146,7 @@ def _memory_held(holding: list[DeviceTimeRow]) -> Finding:
 
 def _copy_only(copying: list[DeviceTimeRow]) -> Finding:
     held = sum(row.memory_held_bytes or 0 for row in copying)
-    memory = f" TensorFlow holds {held / 1e9:.1f} GB of memory there." if held else ""
+    memory = f" TensorFlow holds {sized(held)} of memory there." if held else ""
     evidence = [Evidence("status", row.status, None, row.device) for row in copying]
     evidence += [
         Evidence("memory_held_bytes", row.memory_held_bytes, MEMORY_HELD_BYTES, row.device)

@@ -151,7 +151,11 @@ def _few(result: Steps) -> Finding:
     return Finding(
         code="few-steps",
         severity="info",
-        title=f"only {counted(result.used_count, 'step')} to judge by",
+        title=(
+            f"only {counted(result.used_count, 'step')} to judge by"
+            if result.used_count
+            else "no step to judge by"
+        ),
         explanation=(
             f"{counted(result.count, 'step')} in the window, {left_out} left out of the statistics. "
             "A typical step cannot be told from so few."

@@ -24,11 +24,17 @@ from traceview.report.model import (
 from traceview.report.verdict import verdict_of
 from traceview.trace.load import load
 from traceview.trace.model import Trace
-from traceview.trace.windows import StepRange, WindowKind
+from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 from traceview.version import VERSION
 
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
+
+_REASON: Final = "not examined by this version"
+NOT_EXAMINED: Final = dict.fromkeys(
+    ("idle", "input", "transfers", "collectives", "balance", "launches", "precision"), _REASON
+)
+"""Analyses that the report's definitions name and that are not made yet: silence on them says nothing."""
 
 _Result = TypeVar("_Result")
 
@@ -37,7 +43,7 @@ def analyze(
     trace: Trace | str | Path,
     *,
     window: WindowKind = "auto",
-    steps: StepRange | slice | None = None,
+    steps: StepRange | slice | range | None = None,
     top: int | None = TOP_OPS,
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
@@ -45,16 +51,19 @@ def analyze(
     """Answer, for every device: how busy was it, with what, and what is wrong?
 
     `trace`: a loaded trace, or a path for `load`. `window`: the span that numbers speak of. `steps`: only
-    these, by number, half-open. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
+    these, by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
     choose findings by code.
 
-    Raises what `load` raises, and `UsageError` for steps that are not there or codes that do not exist.
+    Raises what `load` raises, and `UsageError` for arguments of another kind, steps that are not there and
+    codes that do not exist.
     """
     loaded = trace if isinstance(trace, Trace) else load(trace)
-    if isinstance(steps, slice):
-        steps = StepRange(steps.start, steps.stop)
     check_codes([*(select_codes or ()), *ignore_codes])
-    selection = select(loaded, window, steps)
+    if window not in WINDOW_KINDS:
+        raise UsageError(f"window must be one of {', '.join(WINDOW_KINDS)}, not {window!r}")
+    if top is not None and top < 0:
+        raise UsageError(f"top must be a number of rows from 0 on, or None for all, not {top!r}")
+    selection = select(loaded, window, _step_range(steps))
     unions = tuple(activities(loaded))
     skipped: dict[str, str] = {}
 
@@ -73,17 +82,14 @@ def analyze(
         timeline=kept("timeline", timeline.compute(loaded, selection, unions)),
         ops=kept("ops", ops.compute(loaded, selection, top)),
     )
-    findings = ordered(
+    found = ordered(
         [
-            finding
-            for finding in (
-                *capture.diagnose(loaded, of_capture),
-                *roster.diagnose(loaded, of_devices, selection, unions),
-                *step_times.diagnose(of_steps, selection),
-            )
-            if _is_chosen(finding, select_codes, ignore_codes)
+            *capture.diagnose(loaded, of_capture),
+            *roster.diagnose(loaded, of_devices, selection, unions),
+            *step_times.diagnose(of_steps, selection),
         ]
     )
+    chosen = [one for one in found if _is_chosen(one, select_codes, ignore_codes)]
     return Report(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -92,9 +98,21 @@ def analyze(
         windows=_windows(loaded, selection),
         verdict=verdict_of(loaded, of_capture, of_devices, results.steps),
         results=results,
-        skipped=skipped,
-        findings=findings,
+        skipped=skipped | NOT_EXAMINED,
+        findings=tuple(chosen),
+        left_out_findings=tuple(one.code for one in found if one not in chosen),
     )
+
+
+def _step_range(steps: StepRange | slice | range | None) -> StepRange | None:
+    if steps is None or isinstance(steps, StepRange):
+        return steps
+    if isinstance(steps, slice | range):
+        bounds = (steps.start, steps.stop)
+        whole = all(bound is None or (isinstance(bound, int) and bound >= 0) for bound in bounds)
+        if whole and steps.step in (None, 1):
+            return StepRange(*bounds)
+    raise UsageError(f"steps must be a range of step numbers such as slice(5, 10), not {steps!r}")
 
 
 def check_codes(codes: Collection[str]) -> None:

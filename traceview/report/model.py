@@ -74,9 +74,13 @@ class Results:
     ops: Ops | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """Everything said about one run. Times are picoseconds since the origin of the run."""
+    """Everything said about one run. Times are picoseconds since the origin of the run.
+
+    `skipped`: analyses that were not made, and why. `left_out_findings`: codes of findings that were made
+    and not asked for.
+    """
 
     schema_version: int
     traceview_version: str
@@ -87,6 +91,10 @@ class Report:
     results: Results
     skipped: dict[str, str]
     findings: tuple[Finding, ...]
+    left_out_findings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Report on run {self.source.run!r}: {self.verdict.headline}>"
 
 
 __all__ = [

@@ -48,7 +48,14 @@ def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
         having = [row for row in rows if row.status == status]
         if having:
             sentence += f"; {_count(having)} {words}"
-    return sentence + "."
+    return sentence + _unknown_hosts(trace, device_time) + "."
+
+
+def _unknown_hosts(trace: Trace, device_time: DeviceTime) -> str:
+    """Hosts of the run of whose devices nothing is known, because their files are damaged."""
+    known = {row.host for row in device_time.devices}
+    unknown = [f.host for f in trace.files if f.duplicate_of is None and f.host not in known]
+    return f"; nothing is known of {listed(unknown)}" if unknown else ""
 
 
 def _count(rows: list[DeviceTimeRow]) -> str:
@@ -61,11 +68,16 @@ def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumbe
         for row in device_time.devices
         if row.status in ("active", "marginal") and row.busy_ratio is not None
     ]
-    ratios = [row.busy_ratio or 0.0 for row in working]
-    least = min(ratios, default=None)
-    mean = sum(ratios) / len(ratios) if ratios else None
+    least = min((row.busy_ratio or 0.0 for row in working), default=None)
+    visible = [row.busy_ratio for row in device_time.devices if row.busy_ratio is not None]
+    mean = sum(visible) / len(visible) if visible else None
+    count = steps.used_count if steps else 0
     return (
-        VerdictNumber("median_step_ps", "step time (median)", steps.median_ps if steps else None),
+        VerdictNumber(
+            "median_step_ps",
+            f"step time, median of {counted(count, 'step')}" if count else "step time, median",
+            steps.median_ps if steps else None,
+        ),
         VerdictNumber("least_busy_ratio", "busy, least busy device in use", least),
-        VerdictNumber("mean_busy_ratio", "busy, mean of devices in use", mean),
+        VerdictNumber("mean_busy_ratio", f"busy, mean of all {len(visible)} visible", mean),
     )

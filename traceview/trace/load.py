@@ -29,6 +29,7 @@ from traceview.trace.model import (
     Trace,
 )
 from traceview.trace.replicas import replicas_of
+from traceview.trace.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.steps import find_steps
 from traceview.xplane.planes import STEPS_LINE, PlaneKind
 from traceview.xplane.read import read_file
@@ -177,12 +178,12 @@ class _Loader:
             self.problems.append(
                 Problem(
                     "repeated-lines",
-                    f"{space.path.name} holds {repeated} lines twice, as if it was joined to itself; "
-                    "they were counted once",
+                    f"{space.path.name} holds {repeated} streams and threads twice, as if it was joined to "
+                    "itself; they were counted once",
                     name,
                 )
             )
-        event_count = sum(plane.event_count for plane in space.planes)
+        event_count = sum(line.columns.metadata_id.size for lines in lines_of for line in lines)
         origin = start if start is not None else _smallest_absolute_stamp(space)
         threads = [line.name for lines in lines_of for line in lines]
         self.hosts.append(
@@ -198,6 +199,7 @@ class _Loader:
                 dropped_event_count=_dropped(space.warnings),
                 gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
                 event_count=event_count,
+                sidecar=self.sidecar(space.path, name),
             )
         )
         self.files.append(
@@ -212,6 +214,13 @@ class _Loader:
         )
         for plane, lines in planes:
             self.add_plane(index, space, plane, build_table(plane, space.data, lines, origin))
+
+    def sidecar(self, path: Path, host: str) -> Sidecar | None:
+        try:
+            return read_sidecar(path)
+        except SidecarError as error:
+            self.problems.append(Problem("sidecar-unreadable", str(error), host))
+            return None
 
     def add_plane(self, host: int, space: Space, plane: Plane, table: PlaneTable) -> None:
         if table.negative_duration_count:

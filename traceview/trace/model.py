@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from traceview.errors import TraceFormatError
 from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.trace.sidecar import Sidecar
 from traceview.xplane.planes import ActivityClass
 from traceview.xplane.read import read_event_stats
 from traceview.xplane.source import read_bytes
@@ -96,7 +97,7 @@ class Host:
     """One profiled process. `profile_start_ns`, `profile_stop_ns`: Unix nanoseconds, None if not recorded.
 
     `start_ps`, `stop_ps`: the same relative to the origin of the run; without recorded times 0 and None.
-    `gpus_expected`: TensorFlow named threads after GPUs, so a missing GPU plane is a failed GPU trace.
+    `sidecar`: what `traceview capture` wrote beside the trace. `gpus_expected`: TensorFlow named threads after GPUs, so a missing GPU plane is a failed GPU trace.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Host:
     dropped_event_count: int
     gpus_expected: bool
     event_count: int
+    sidecar: Sidecar | None = None
 
 
 @dataclass(frozen=True)
@@ -285,7 +287,7 @@ class HostSteps:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trace:
     """One run: everything its hosts recorded, on one clock.
 
@@ -307,6 +309,13 @@ class Trace:
     problems: tuple[Problem, ...]
     stored_steps: tuple[StoredStep, ...] = field(repr=False, default=())
     shared_rows: Int64Array = field(repr=False, default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __repr__(self) -> str:
+        steps = sum(len(found.steps) for found in self.steps_by_host)
+        return (
+            f"<Trace of run {self.run!r}: {len(self.hosts)} host(s), {len(self.roster)} device(s), "
+            f"{self.device_columns.count} device events, {steps} step(s)>"
+        )
 
     def device_key(self, device: int) -> str:
         """How a device is called in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""

@@ -273,9 +273,12 @@ def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
 
 def _with_exclusions(trace: Trace, found: HostSteps) -> HostSteps:
     """Mark the steps that take no part in statistics, and why."""
-    if not found.steps:
-        return found
-    steps = list(found.steps)
+    sidecar = trace.hosts[found.host].sidecar
+    edges = sidecar.edge_steps if sidecar is not None and found.method == "marker" else frozenset()
+    # Recorded on either side of the steps asked for, so that those are whole.
+    steps = [step for step in found.steps if step.recorded_number not in edges]
+    if not steps:
+        return replace(found, steps=())
     if _holds_tracing(trace, steps[0]):
         steps[0] = replace(steps[0], excluded="the first step holds tracing or compilation")
     if trace.hosts[found.host].dropped_event_count:
