@@ -9,10 +9,14 @@ import numpy as np
 
 from traceview.analyses.finding import Evidence, Finding, Severity, counted, listed
 from traceview.ids import occurring
+from traceview.intervals import BoolArray
 from traceview.trace.model import NONE, Host, Problem, SourceFile, Trace
 from traceview.xplane.planes import ActivityClass
 
 Quality: TypeAlias = Literal["ok", "degraded", "unusable"]
+
+INVERSION_RATIO: Final = 0.05
+"""Share of device events that start before their launch from which the clocks are said to disagree."""
 
 UNLINKED_RATIO: Final = 0.05
 """Share of kernels without a recorded launch from which the host side cannot be relied on."""
@@ -24,7 +28,8 @@ class HostCapture:
 
     `unlinked_ratio`: share of kernels and collectives whose launch is not recorded; None without any.
     `overhead_ratio`: how much longer a step took with the profiler than without it, as
-    `traceview capture` measured; None without such a measurement.
+    `traceview capture` measured; None without such a measurement. `clock_inversion_count`: GPU events that
+    start before the call that launched them, as clocks of host and GPU may disagree by microseconds.
     """
 
     host: str
@@ -38,6 +43,7 @@ class HostCapture:
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
     overhead_ratio: float | None = None
+    clock_inversion_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,15 @@ def _host(trace: Trace, index: int) -> HostCapture:
         errors=host.errors,
         warnings=host.warnings,
         overhead_ratio=None if host.sidecar is None else host.sidecar.overhead_ratio,
+        clock_inversion_count=_clock_inversions(trace, mine),
     )
+
+
+def _clock_inversions(trace: Trace, mine: BoolArray) -> int:
+    columns = trace.device_columns
+    rows = np.flatnonzero(mine & (columns.launch != NONE))
+    launched = trace.host_columns.start_ps[columns.launch[rows]]
+    return int((columns.start_ps[rows] < launched).sum())
 
 
 def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -> list[Problem]:
@@ -100,6 +114,10 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
     if capture.unlinked_ratio is not None and capture.unlinked_ratio > UNLINKED_RATIO:
         text = f"{capture.unlinked_ratio:.0%} of the kernels have no recorded launch"
         found.append(Problem("unlinked-kernels", text, host.name))
+    if capture.clock_inversion_count > INVERSION_RATIO * capture.device_event_count:
+        text = f"{counted(capture.clock_inversion_count, 'GPU event')} start before their launch: "
+        text += "the clocks of host and GPU disagree, so launch delays cannot be trusted"
+        found.append(Problem("clock-inversion", text, host.name))
     return found + _cut_steps(trace, index, host)
 
 
@@ -143,7 +161,7 @@ def _quality(trace: Trace, problems: list[Problem]) -> Quality:
         problem.code == "no-gpu-plane" and _gpus_expected(trace, problem.host)
         for problem in problems
     )
-    harmless = {"no-gpu-plane", "duplicate-host-file", "repeated-lines"}
+    harmless = {"no-gpu-plane", "duplicate-host-file", "repeated-lines", "clock-inversion"}
     return "degraded" if expected_missing or codes - harmless else "ok"
 
 

@@ -226,7 +226,7 @@ class _Loader:
         if table.negative_duration_count:
             self.problems.append(
                 Problem(
-                    "clock-inversion",
+                    "negative-duration",
                     f"{table.negative_duration_count} events of {_text(plane.name)} end before they "
                     "start; they were taken as empty",
                     self.hosts[host].name,
