@@ -251,6 +251,8 @@ def test_with_tensorflow() -> None:
             "TensorFlow 2.21 has no wheel for this Python: start this file with 3.10 to 3.13"
         )
     WITH_TENSORFLOW.ready("test-tensorflow")
+    # Alone: it would bring the GPU build of TensorFlow beside the CPU one.
+    WITH_TENSORFLOW.install("--no-deps", "tf_keras==2.21.*")
     run([WITH_TENSORFLOW.python, "-m", "pytest", "-m", "tensorflow"])
 
 

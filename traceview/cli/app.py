@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from traceview.cli import analyze, capture, explain, ops, runs, version
-from traceview.cli.errors import CommandGroup
+from traceview.cli import analyze, capture, doctor, explain, ops, runs, version
+from traceview.cli.errors import Command, CommandGroup
 from traceview.version import VERSION
 
 app = typer.Typer(
@@ -18,9 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (analyze.analyze, ops.ops, runs.runs, explain.explain, version.version):
-    app.command()(command)
-app.command(context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
+for command in (analyze.analyze, ops.ops, runs.runs, explain.explain, version.version, doctor.doctor):
+    app.command(cls=Command)(command)
+app.command(cls=Command, context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
 
 
 def _show_version(value: bool) -> None:

@@ -73,11 +73,15 @@ def capture(
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
+    from traceview.capture.preflight import cheap_failures
     from traceview.capture.recording import Settings
     from traceview.capture.script import Script
     from traceview.capture.session import capture_script
     from traceview.capture.window import StepWindow
 
+    for check in cheap_failures([] if module else [Path(script)]):
+        _say(f"{check.name}: {check.found}")
+        _say(f"fix: {check.fix}")
     settings = Settings(
         out=out,
         window=StepWindow.parse(steps),

@@ -1,0 +1,243 @@
+"""Will the profiler get events from the GPUs: its library, its permission, and no other tool in its way?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from traceview.capture.preflight.check import Check, failed, listed, not_applicable, ok, warning
+from traceview.capture.preflight.libraries import in_toolkits, packaged
+from traceview.capture.preflight.machine import Machine
+
+SHARED_MEMORY_BYTES: Final = 1 << 30
+"""NCCL puts buffers for each pair of GPUs into /dev/shm; containers have 64 MiB unless told otherwise."""
+
+_NO_GPU: Final = "there is no GPU"
+_FALSE: Final = ("", "0", "false", "no")
+_CAP_SYS_ADMIN: Final = 21
+_CAP_PERFMON: Final = 38
+_CONTAINER_MARKS: Final = ("docker", "kubepods", "containerd", "libpod", "lxc", "podman")
+_SESSIONS: Final = {
+    "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
+    "NV_NSIGHT_INJECTION_PORT_BASE": "Nsight Compute",
+    "NV_NSIGHT_INJECTION_TRANSPORT_TYPE": "Nsight Compute",
+    "NVPROF_ID": "nvprof",
+    "CUDA_INJECTION64_PATH": "a tool injected into CUDA",
+}
+"""Variables that a tool sets in what it starts."""
+_INJECTED: Final = ("toolsinjection", "nsys", "nsight", "libcupti", "nvperf", "cuda-injection")
+_RUNNING_TOOLS: Final = ("nsys", "ncu", "nvprof", "nv-hostengine", "dcgm-exporter")
+_CONCURRENT: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
+
+
+def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int, driver_cuda: int | None) -> Check:
+    """Whether CUPTI loads, and is of the CUDA that TensorFlow was compiled for."""
+    name = "cupti"
+    if not has_gpus:
+        return not_applicable(name, _NO_GPU)
+    soname = f"libcupti.so.{cuda}"
+    in_packages = packaged(machine.site_packages, "cupti", cuda)
+    reachable = [*(path for path in in_packages if path.endswith(soname)), soname]
+    library = machine.load(reachable, "cuptiGetVersion", machine.environment)
+    if library.path:
+        version = cupti_cuda(library.version)
+        found = f"{library.path}{f', of CUDA {version}' if version else ''}"
+        if version and int(version.partition(".")[0]) != cuda:
+            return failed(
+                name,
+                f"{found}, and TensorFlow was built for CUDA {cuda}",
+                "pip install 'tensorflow[and-cuda]'",
+            )
+        if version and driver_cuda is not None and int(version.partition(".")[0]) > driver_cuda:
+            return failed(
+                name, f"{found}; the driver runs CUDA {driver_cuda}", "install a newer driver"
+            )
+        return ok(name, found)
+    elsewhere = [
+        *in_packages,
+        *in_toolkits(machine.root, machine.environment, soname),
+        *in_toolkits(machine.root, machine.environment, "libcupti.so"),
+    ]
+    if elsewhere:
+        folder = os.path.dirname(elsewhere[0])  # noqa: PTH120  # a text for a shell
+        return failed(
+            name,
+            f"{soname} does not load ({library.error}); there is {elsewhere[0]}",
+            f"export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH, if it is of CUDA {cuda}",
+        )
+    return failed(
+        name,
+        f"{soname} does not load ({library.error}): a trace would have no GPU events",
+        f"pip install 'tensorflow[and-cuda]' or nvidia-cuda-cupti-cu{cuda}",
+    )
+
+
+def cupti_cuda(version: int) -> str:
+    """The CUDA that a number of `cuptiGetVersion` belongs to, empty if it is not known (cupti_version.h)."""
+    if version >= 130_000:
+        return f"{version // 10_000}.{version % 10_000 // 100}"
+    known = {
+        13: "11.0", 14: "11.1", 15: "11.2 to 11.4", 16: "11.5", 17: "11.6", 18: "11.8", 19: "12.0",
+        20: "12.2", 21: "12.3", 22: "12.4", 23: "12.5", 24: "12.6", 26: "12.8", 27: "12.9", 28: "12.9",
+    }  # fmt: skip
+    return known.get(version, "")
+
+
+def check_nccl(machine: Machine, *, gpu_count: int, cuda: int) -> Check:
+    """Whether NCCL loads, where several GPUs have to talk to each other."""
+    name = "nccl"
+    if gpu_count < 2:
+        return not_applicable(name, "fewer than two GPUs are visible")
+    candidates = [
+        *(p for p in packaged(machine.site_packages, "nccl", cuda) if p.endswith(".so.2")),
+        "libnccl.so.2",
+    ]
+    library = machine.load(candidates, "ncclGetVersion", machine.environment)
+    if not library.path:
+        return warning(
+            name,
+            f"libnccl.so.2 does not load ({library.error}): where TensorFlow has no copy of its own, its strategies "
+            "reduce gradients more slowly, or fail",
+            f"pip install 'tensorflow[and-cuda]' or nvidia-nccl-cu{cuda}",
+        )
+    version = _nccl_version(library.version)
+    found = f"{version}{library.path}"
+    shared = machine.root / "dev" / "shm"
+    try:
+        size = shutil.disk_usage(shared).total
+    except OSError:
+        return ok(name, found)
+    if size < SHARED_MEMORY_BYTES and "NCCL_SHM_DISABLE" not in machine.environment:
+        return warning(
+            name,
+            f"{found}; /dev/shm has {size >> 20} MiB, which NCCL may use up",
+            "docker run --shm-size=1g or --ipc=host",
+        )
+    return ok(name, found)
+
+
+def _nccl_version(number: int) -> str:
+    if number <= 0:
+        return ""
+    # nccl.h: 1000 per major version up to 2.8, 10000 since.
+    scale = 10_000 if number >= 10_000 else 1_000
+    return f"{number // scale}.{number % scale // 100}.{number % 100} of "
+
+
+def check_permission(proc: Path, *, has_gpus: bool) -> Check:
+    """Whether the driver lets this user profile."""
+    name = "profiling-permission"
+    if not has_gpus:
+        return not_applicable(name, _NO_GPU)
+    try:
+        text = (proc / "driver" / "nvidia" / "params").read_text("utf-8", "replace")
+    except OSError as error:
+        return not_applicable(name, f"the driver's parameters are not shown ({error.strerror})")
+    values = dict(line.partition(": ")[::2] for line in text.splitlines())
+    value = values.get("RmProfilingAdminOnly", "").strip()
+    if value != "1":
+        return ok(name, "the driver lets every user profile" if value == "0" else "not restricted")
+    if _has_capability(proc):
+        return ok(name, "only administrators may profile, and this process has CAP_SYS_ADMIN")
+    return warning(
+        name,
+        "the driver keeps performance counters for administrators (RmProfilingAdminOnly: 1), and this process has no "
+        "CAP_SYS_ADMIN. Recording kernels needs none with current drivers; with older ones GPU rows are empty",
+        "if they are: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or "
+        "docker run --cap-add SYS_ADMIN",
+    )
+
+
+def check_container(root: Path, environment: Mapping[str, str], *, has_gpus: bool) -> Check:
+    """Whether this is a container, and with which privileges."""
+    name = "container"
+    mark = _container(root, environment)
+    if not mark:
+        return ok(name, "none")
+    if _has_capability(root / "proc"):
+        return ok(name, f"{mark}, with CAP_SYS_ADMIN or CAP_PERFMON")
+    remark = "" if has_gpus else "; without --gpus it shows no GPU of its host"
+    return ok(name, f"{mark}, without CAP_SYS_ADMIN{remark}")
+
+
+def _container(root: Path, environment: Mapping[str, str]) -> str:
+    if (root / ".dockerenv").exists():
+        return "Docker"
+    if (root / "run" / ".containerenv").exists():
+        return "Podman"
+    for variable in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "KUBERNETES_SERVICE_HOST"):
+        if environment.get(variable):
+            return variable.partition("_")[0].capitalize()
+    try:
+        groups = (root / "proc" / "1" / "cgroup").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    return next((mark for mark in _CONTAINER_MARKS if mark in groups), "")
+
+
+def _has_capability(proc: Path) -> bool:
+    try:
+        lines = (proc / "self" / "status").read_text("utf-8", "replace").splitlines()
+        mask = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return False
+    return bool(mask >> _CAP_SYS_ADMIN & 1 or mask >> _CAP_PERFMON & 1)
+
+
+def check_other_profiler(environment: Mapping[str, str], proc: Path) -> Check:
+    """Whether something is in the profiler's way."""
+    name = "other-profiler"
+    if environment.get("TF_DISABLE_PROFILING", "").strip().lower() not in _FALSE:
+        return failed(
+            name,
+            "TF_DISABLE_PROFILING is set: TensorFlow refuses every profile",
+            "unset TF_DISABLE_PROFILING",
+        )
+    sessions = list(_sessions(environment))
+    if sessions:
+        return failed(
+            name,
+            f"{listed(sessions)}: CUPTI serves one tool, so that a trace would have no GPU events",
+            "start traceview capture without the other tool",
+        )
+    running = list(_running_tools(proc))
+    if running:
+        return warning(
+            name,
+            f"{listed(running)}: if it profiles these GPUs, a trace has no GPU events",
+            "pause it for the capture (dcgmi profile --pause)",
+        )
+    if environment.get(_CONCURRENT, "1").strip().lower() in _FALSE:
+        return warning(
+            name,
+            f"{_CONCURRENT}={environment[_CONCURRENT]}: kernels run one after another while recorded",
+            f"unset {_CONCURRENT}",
+        )
+    preloaded = environment.get("LD_PRELOAD", "")
+    return ok(name, f"none (LD_PRELOAD={preloaded})" if preloaded else "none")
+
+
+def _sessions(environment: Mapping[str, str]) -> Iterator[str]:
+    for variable, tool in _SESSIONS.items():
+        if environment.get(variable):
+            yield f"{variable} is set by {tool}"
+    for library in environment.get("LD_PRELOAD", "").replace(":", " ").split():
+        if any(part in library.lower() for part in _INJECTED):
+            yield f"LD_PRELOAD brings {library}"
+
+
+def _running_tools(proc: Path) -> Iterator[str]:
+    try:
+        folders = [path for path in proc.iterdir() if path.name.isdecimal()]
+    except OSError:
+        return
+    for folder in sorted(folders, key=lambda path: int(path.name)):
+        try:
+            command = (folder / "comm").read_text("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if command in _RUNNING_TOOLS:
+            yield f"process {folder.name} is {command}"

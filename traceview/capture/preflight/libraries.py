@@ -1,0 +1,109 @@
+"""Does a shared library load, from where, and which version is it?
+
+It is loaded in a process of its own: one that crashes takes nothing with it, and TensorFlow in this process
+would otherwise get the copy that was loaded here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_TIMEOUT_SECONDS: Final = 20
+_MARK: Final = "traceview-library:"
+_PROBE: Final = f"""
+import ctypes, json, sys
+candidates, function = json.loads(sys.argv[1])
+errors = []
+for candidate in candidates:
+    try:
+        library = ctypes.CDLL(candidate)
+    except OSError as error:
+        errors.append(str(error)[:300])
+        continue
+    number = ctypes.c_uint32(0)
+    try:
+        code = getattr(library, function)(ctypes.byref(number))
+    except AttributeError:
+        errors.append(f"{{candidate}}: has no {{function}}")
+        continue
+    answer = {{"path": candidate, "version": number.value if code == 0 else 0, "code": code}}
+    print("{_MARK}" + json.dumps(answer), flush=True)
+    break
+else:
+    print("{_MARK}" + json.dumps({{"errors": errors}}), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library that loads from `path`, or with `error` one that does not. `version` is its own number."""
+
+    path: str = ""
+    version: int = 0
+    error: str = ""
+
+
+def load_library(
+    candidates: Sequence[str], function: str, environment: Mapping[str, str]
+) -> Library:
+    """The first of `candidates` (paths, or names that the loader looks for) that loads; never raises.
+
+    `function` writes the library's version to the number it is given, and returns 0.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _PROBE, json.dumps([list(candidates), function])],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return Library(error=f"could not be tried: {error}")
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        if line.startswith(_MARK):
+            found = json.loads(line.removeprefix(_MARK))
+            if "path" in found:
+                return Library(found["path"], found["version"])
+            return Library(error=_first(found["errors"]))
+    return Library(error=f"loading it ended the process with {done.returncode}")
+
+
+def _first(errors: Sequence[str]) -> str:
+    """The error that tells most: of a file that is there rather than of names that were only tried."""
+    telling = [error for error in errors if "cannot open shared object file" not in error]
+    return (telling or list(errors) or ["no candidate"])[0]
+
+
+def packaged(site_packages: Iterable[Path], library: str, cuda_major: int) -> list[str]:
+    """Where NVIDIA's pip packages put a library: TensorFlow's wheel looks there by itself (its RPATH)."""
+    folder = {"cupti": "cuda_cupti", "nccl": "nccl"}[library]
+    found: list[str] = []
+    for site in site_packages:
+        for place in (
+            site / "nvidia" / folder / "lib",
+            site / "nvidia" / f"cu{cuda_major}" / "lib",
+        ):
+            found += [str(path) for path in sorted(place.glob(f"lib{library}.so*"))]
+    return found
+
+
+def in_toolkits(root: Path, environment: Mapping[str, str], name: str) -> list[str]:
+    """Copies of a library in CUDA toolkits, where no loader looks by itself."""
+    homes = [
+        Path(environment[key])
+        for key in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
+        if environment.get(key)
+    ]
+    homes += [root / "usr/local/cuda", *sorted((root / "usr/local").glob("cuda-*"), reverse=True)]
+    places = ("extras/CUPTI/lib64", "lib64", "targets/x86_64-linux/lib")
+    paths = [home / place / name for home in homes for place in places]
+    return list(dict.fromkeys(os.fspath(path) for path in paths if path.exists()))

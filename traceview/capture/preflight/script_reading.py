@@ -1,0 +1,293 @@
+"""What does a training script say about its own profiling and placement? It is read, and never run.
+
+Only what stands there literally is found: calls by the names of their imports, and constants. What a script
+computes stays unknown, and nothing is said about it.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from traceview.errors import UsageError
+
+MOST_BYTES: Final = 4 << 20
+"""Longer files are no scripts that people write."""
+
+_ROOTS: Final = ("tensorflow.", "keras.", "tf_keras.")
+_STRATEGIES: Final = (
+    "MirroredStrategy",
+    "MultiWorkerMirroredStrategy",
+    "CentralStorageStrategy",
+    "OneDeviceStrategy",
+    "ParameterServerStrategy",
+    "TPUStrategy",
+)
+_MODELS: Final = ("Sequential", "Model", "clone_model", "load_model", "model_from_json")
+_CREATORS: Final = ("keras.applications.", "keras.metrics.", "keras.models.", "keras.optimizers.")
+"""Layers are not among them: their variables are made when the model is built."""
+_SCHEDULES: Final = "keras.optimizers.schedules."
+_TRAINS: Final = ("run", "gradient", "apply_gradients", "train_on_batch")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function of TensorFlow or Keras by its full name, with its literal keyword arguments."""
+
+    name: str
+    line: int
+    keywords: dict[str, Any]
+    arguments: tuple[Any, ...]
+
+    @property
+    def last(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition(".")[2]
+
+
+class Unknown:
+    """Stands for an argument that is no constant."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+UNKNOWN: Final = Unknown()
+
+
+@dataclass(frozen=True)
+class ScriptReading:
+    """What one file says. Lines count from 1.
+
+    `variables_outside`: (line, what) of models, optimizers and variables made outside `strategy.scope()`
+    although a strategy is there. `loops_inside`: lines of loops over training steps inside a `tf.function`.
+    """
+
+    path: Path
+    calls: tuple[Call, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    variables_outside: tuple[tuple[int, str], ...] = ()
+    loops_inside: tuple[int, ...] = ()
+    imports_tensorflow: bool = False
+    fits: bool = False
+
+    def named(self, *names: str) -> list[Call]:
+        """The calls whose name ends with one of `names`, whole parts only."""
+        return [
+            call for call in self.calls if any(f".{call.name}".endswith(f".{n}") for n in names)
+        ]
+
+    @property
+    def strategies(self) -> list[Call]:
+        """The calls that make a distribution strategy."""
+        return self.named(*_STRATEGIES)
+
+
+def read_script(path: Path) -> ScriptReading:
+    """Read a file; raises `UsageError` with the reason where it is no Python that can be read."""
+    if path.is_dir():
+        path = path / "__main__.py"
+    if not path.is_file():
+        raise UsageError(f"there is no script {path}")
+    try:
+        size = path.stat().st_size
+        source = path.read_bytes() if size <= MOST_BYTES else b""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    if size > MOST_BYTES:
+        raise UsageError(f"{path} has {size >> 20} MiB: too long for a script")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source, filename=str(path))
+        return _Reader(path, tree).read()
+    except SyntaxError as error:
+        raise UsageError(f"{path}:{error.lineno or 1}: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"{path} is no Python that can be read: {error}") from error
+
+
+class _Reader:
+    def __init__(self, path: Path, tree: ast.Module) -> None:
+        self._path = path
+        self._tree = tree
+        self._aliases = dict(_imports(tree))
+        self._functions = {
+            node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+        }
+        self._classes = {
+            node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+        }
+
+    def read(self) -> ScriptReading:
+        nodes = list(ast.walk(self._tree))
+        calls = [self._call(node) for node in nodes if isinstance(node, ast.Call)]
+        methods = {
+            n.func.attr
+            for n in nodes
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+        }
+        return ScriptReading(
+            path=self._path,
+            calls=tuple(sorted((call for call in calls if call), key=lambda call: call.line)),
+            environment=dict(self._environment(nodes)),
+            variables_outside=tuple(sorted(set(self._outside()))),
+            loops_inside=tuple(sorted(set(self._loops()))),
+            imports_tensorflow=any(
+                f"{name}.".startswith(_ROOTS) for name in self._aliases.values()
+            ),
+            fits="fit" in methods,
+        )
+
+    def _name(self, node: ast.AST) -> str:
+        """`tf.keras.Model` as `tensorflow.keras.Model`; methods of unknown objects keep their last part."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Name):
+            parts.append(self._aliases.get(node.id, node.id))
+        return ".".join(reversed(parts))
+
+    def _call(self, node: ast.Call) -> Call | None:
+        name = self._name(node.func)
+        is_theirs = name.startswith(_ROOTS)
+        if not is_theirs and not (
+            isinstance(node.func, ast.Attribute) and node.func.attr == "compile"
+        ):
+            return None
+        return Call(
+            name if is_theirs else "compile",
+            node.lineno,
+            {word.arg: self._constant(word.value) for word in node.keywords if word.arg},
+            tuple(self._constant(argument) for argument in node.args),
+        )
+
+    @staticmethod
+    def _constant(node: ast.expr) -> Any:
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return UNKNOWN
+
+    def _environment(self, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+        """`os.environ["NAME"] = "value"` with two constants, wherever it stands."""
+        for node in nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+                target = node.targets[0]
+                if self._name(target.value) == "os.environ":
+                    key, value = self._constant(target.slice), self._constant(node.value)
+                    if isinstance(key, str) and isinstance(value, str):
+                        yield key, value
+
+    # Variables outside strategy.scope()
+
+    def _outside(self) -> Iterator[tuple[int, str]]:
+        bodies = [self._tree.body, *(function.body for function in self._functions.values())]
+        for body in filter(self._makes_strategy, bodies):
+            for node in _own(body, with_scopes=False):
+                what = self._creation(node, set()) if isinstance(node, ast.Call) else ""
+                if what and isinstance(node, ast.Call):
+                    yield node.lineno, what
+
+    def _makes_strategy(self, body: Sequence[ast.stmt]) -> bool:
+        """Whether this block makes a strategy, and enters its scope with `with` if it does."""
+        found = False
+        for node in _own(body):
+            if isinstance(node, ast.Call):
+                name = self._name(node.func)
+                found |= name.startswith(_ROOTS) and name.rpartition(".")[2] in _STRATEGIES
+                if name.endswith("enter_context") and any(map(_is_scope, node.args)):
+                    return False
+        return found
+
+    def _creation(self, node: ast.Call, seen: set[str]) -> str:
+        """What variables a call makes, empty if none that can be seen."""
+        name = self._name(node.func)
+        last = name.rpartition(".")[2]
+        if name.startswith(_ROOTS):
+            is_creator = any(part in name for part in _CREATORS) and _SCHEDULES not in name
+            is_creator = is_creator and last[:1].isupper()
+            return name if is_creator or last in _MODELS or last == "Variable" else ""
+        if name in self._classes:
+            bases = [self._name(base) for base in self._classes[name].bases]
+            is_model = any(
+                b.startswith(_ROOTS) and b.endswith((".Model", ".Module")) for b in bases
+            )
+            return name if is_model else ""
+        if name in self._functions and name not in seen:
+            seen.add(name)
+            for inner in _own(self._functions[name].body, with_scopes=False):
+                if isinstance(inner, ast.Call):
+                    what = self._creation(inner, seen)
+                    if what:
+                        return f"{name}() → {what}"
+        return ""
+
+    # Loops inside a tf.function
+
+    def _loops(self) -> Iterator[int]:
+        wrapped = {
+            argument.id
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Call) and self._name(node.func) == "tensorflow.function"
+            for argument in node.args
+            if isinstance(argument, ast.Name)
+        }
+        for name, function in self._functions.items():
+            decorators = [d.func if isinstance(d, ast.Call) else d for d in function.decorator_list]
+            if name in wrapped or any(self._name(d) == "tensorflow.function" for d in decorators):
+                for node in _own(function.body):
+                    if isinstance(node, ast.For | ast.While) and any(map(_trains, ast.walk(node))):
+                        yield node.lineno
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield (
+                    (alias.asname, alias.name)
+                    if alias.asname
+                    else (alias.name.partition(".")[0],) * 2
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _own(statements: Iterable[ast.AST], *, with_scopes: bool = True) -> Iterator[ast.AST]:
+    """The nodes of a block without those of functions and classes in it; `with_scopes`: with those of `scope()`."""
+    waiting = list(statements)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        if not with_scopes and _enters_scope(node):
+            continue
+        yield node
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def _enters_scope(node: ast.AST) -> bool:
+    return isinstance(node, ast.With) and any(_is_scope(item.context_expr) for item in node.items)
+
+
+def _is_scope(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "scope"
+    )
+
+
+def _trains(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr in _TRAINS or "train_step" in node.func.attr
+    return isinstance(node.func, ast.Name) and "train_step" in node.func.id
