@@ -71,6 +71,8 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
         ("--width", "10"),
         ("--top", "-1"),
         ("--select", "no-such-code"),
+        ("--select", ""),
+        ("--select", "few-steps,unused-gpu", "--ignore", "unused-gpu"),
         ("--ignore", "few-steps,no-such-code"),
         ("--device", "GPU:7"),
         ("--steps", "100:"),
@@ -114,7 +116,7 @@ def test_bad_steps_say_how(command: Command, loop: str, steps: str, hint: str) -
     assert f"hint: {hint}" in done.err
 
 
-@pytest.mark.parametrize("name", ["GPU:0", "0"])
+@pytest.mark.parametrize("name", ["GPU:0", "gpu:0", "0"])
 def test_device_limits_what_is_shown(command: Command, eight: str, name: str) -> None:
     done = command("analyze", eight, "--format", "json", "--device", name)
     results = json.loads(done.out)["results"]
@@ -142,7 +144,7 @@ def test_a_device_that_is_not_there(command: Command, eight: str) -> None:
 
 def test_a_device_of_several_hosts(command: Command, tmp_path: Path) -> None:
     SCENARIOS["two_hosts"]().write(tmp_path)
-    for name, count in (("GPU:0", 2), ("host1/GPU:0", 1)):
+    for name, count in (("GPU:0", 2), ("gpu:0", 2), ("host1/GPU:0", 1), ("HOST1/gpu:0", 1)):
         done = command("analyze", str(tmp_path), "--format", "json", "--device", name)
         assert len(json.loads(done.out)["results"]["device_time"]["devices"]) == count
 
@@ -181,6 +183,33 @@ def test_the_ending_of_the_file_chooses_the_format(
     json.loads((tmp_path / "data.txt").read_text("utf-8"))
     assert (tmp_path / "report.txt").read_text("utf-8").startswith("run ")
     assert command("analyze", loop, "-o", "-").out.startswith("run ")
+
+
+@pytest.mark.parametrize(
+    ("command_name", "ending", "known"),
+    [
+        ("analyze", "csv", ".json, .txt"),
+        ("analyze", "html", ".json, .txt"),
+        ("ops", "xlsx", ".csv, .parquet, .json, .txt"),
+    ],
+)
+def test_an_ending_that_is_no_format(
+    command: Command, loop: str, tmp_path: Path, command_name: str, ending: str, known: str
+) -> None:
+    path = tmp_path / f"report.{ending}"
+    done = command(command_name, loop, "-o", str(path))
+    assert (done.code, path.exists()) == (2, False)
+    assert f"no format is known by .{ending}" in done.err
+    assert f"hint: known are {known};" in done.err
+    assert command(command_name, loop, "-o", str(path), "--format", "json").code == 0
+    assert command(command_name, loop, "-o", str(tmp_path / "report")).code == 0
+
+
+@pytest.mark.parametrize("name", ["analyze", "ops", "runs"])
+def test_an_empty_path_is_not_the_current_directory(command: Command, name: str) -> None:
+    done = command(name, "")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("traceview: error: LOGDIR is empty\n")
 
 
 def test_an_existing_file_stays(command: Command, loop: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,13 +69,50 @@ def test_no_command_is_a_usage_error_or_help(command: Command) -> None:
     assert command("analyse", FIXTURE).code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (("xyzzy",), "no such command 'xyzzy'", "traceview --help lists what there is"),
+        (("--foo",), "no such option: --foo", "traceview --help lists what there is"),
+        (("analyze",), "missing argument 'LOGDIR'", "traceview analyze --help lists what there is"),
+        (
+            ("analyze", ".", "--window", "step"),
+            "invalid value for '--window': 'step' is not one of 'auto', 'steps', 'devices', 'trace'",
+            "did you mean steps?",
+        ),
+    ],
+)
+def test_usage_errors_are_two_lines(
+    command: Command, arguments: tuple[str, ...], error: str, hint: str
+) -> None:
+    done = command(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"traceview: error: {error}\nhint: {hint}\n"
+
+
+def test_the_usage_names_arguments_as_the_help_does(command: Command) -> None:
+    assert "[OPTIONS] LOGDIR\n" in command("analyze", "--help").out
+
+
 def test_explain_lists_every_code(command: Command) -> None:
     done = command("explain", "--width", "60")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.splitlines()[1 : len(FINDINGS) + 1]] == list(
-        FINDINGS
-    )
     assert max(map(len, done.out.splitlines())) <= 60
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_explain_wraps_and_leaves_nothing_out(command: Command, width: int) -> None:
+    out = command("explain", "--width", str(width)).out
+    assert max(map(len, out.splitlines())) <= width
+    words = " ".join(out.split())
+    assert all(" ".join(kind.starts_at.split()) in words for kind in FINDINGS.values())
+    codes = [line.split()[0] for line in out.splitlines() if line[:1].strip()]
+    assert [code for code in codes if code in FINDINGS] == list(FINDINGS)
+
+
+def test_codes_are_taken_in_any_case(command: Command) -> None:
+    assert command("explain", "Unused-GPU").out == command("explain", "unused-gpu").out
+    assert command("analyze", FIXTURE, "--select", "Few-Steps").code == 0
 
 
 @pytest.mark.parametrize("code", sorted(FINDINGS))
@@ -109,7 +147,7 @@ def test_runs_marks_what_analyze_takes(command: Command, two_runs: str) -> None:
     assert len(listed[0]["files"][0]["device_names"]) == 8
     out = command("runs", two_runs).out
     assert f"* {report['source']['run']}" in out
-    assert "8 GPU, 1 with events" in out
+    assert "8 GPUs, 1 with events" in out
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -127,6 +165,17 @@ def test_runs_lists_damage(command: Command, two_runs: str) -> None:
     assert command("runs", two_runs + "/nowhere").code == 3
 
 
+def test_runs_that_cannot_be_read_are_an_error(command: Command, two_runs: str) -> None:
+    for content in (b"<!DOCTYPE html>", b"\x0a\x7f\x12\x01a"):
+        for path in Path(two_runs).rglob("*.xplane.pb"):
+            path.write_bytes(content)
+        done = command("runs", two_runs)
+        assert done.code == (4 if content.startswith(b"<") else 0)
+        assert ("not a trace  " if done.code else "damaged  ") in done.out
+        assert ("None of them can be read." in done.out) is bool(done.code)
+    assert command("runs", FIXTURE).out.count("no GPU") == 1
+
+
 def test_a_bug_of_ours_is_reported_as_one(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,13 +189,67 @@ def test_a_bug_of_ours_is_reported_as_one(
     assert done.err.splitlines()[-1].startswith("traceview: this is a bug in traceview")
 
 
-def test_an_interrupt_is_silent(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("traceview.report.build.analyze", interrupt)
     done = command("analyze", FIXTURE)
-    assert (done.code, done.out, done.err) == (130, "", "")
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "traceview: interrupted; nothing was written\n"
+
+
+def test_too_little_memory_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("traceview.report.build.analyze", fail)
+    done = command("analyze", FIXTURE)
+    assert (done.code, done.out) == (4, "")
+    assert done.err == "traceview: error: not enough memory for this trace\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is none here")
+@pytest.mark.parametrize("arguments", [("analyze", FIXTURE), ("explain",), ("--help",)])
+def test_a_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "traceview", *arguments],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        b"traceview: error: cannot write to standard output: No space left on device\n"
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closed by a POSIX shell")
+def test_closed_standard_streams(tmp_path: Path) -> None:
+    def run(redirection: str, *more: str) -> subprocess.CompletedProcess[bytes]:
+        command = shlex.join([sys.executable, "-m", "traceview", "analyze", FIXTURE, *more])
+        return subprocess.run(
+            ["sh", "-c", f"{command} {redirection}"], cwd=ROOT, capture_output=True, check=False
+        )
+
+    done = run(">&-")
+    assert (done.returncode, done.stderr) == (2, b"traceview: error: standard output is closed\n")
+    assert run(">&-", "-o", str(tmp_path / "report.txt")).returncode == 0
+    assert (tmp_path / "report.txt").stat().st_size > 0
+    assert run("2>&-").returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="there is none here")
+def test_standard_output_by_its_name_ends_like_a_pipe() -> None:
+    process = started("analyze", FIXTURE, "-o", "/dev/stdout")
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), errors) == (128 + signal.SIGPIPE, b"")
 
 
 def test_an_error_is_one_harmless_line(command: Command, tmp_path: Path) -> None:

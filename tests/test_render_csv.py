@@ -41,3 +41,10 @@ def test_other_names_stay_as_they_are(name: str) -> None:
 
 def test_lone_surrogates_can_be_written() -> None:
     assert "\ufffd" in render([op("\ud800", None, 1000)]).encode("utf-8").decode()
+
+
+def test_a_terminal_gets_no_control_characters() -> None:
+    rows = [op("\x1b[31mred\u202e", "a\nb", 1000)]
+    assert "\x1b[31mred\u202e" in render(rows)
+    (row,) = parsed(render(rows, escaped=True))
+    assert (row["op"], row["kernel"]) == (r"\x1b[31mred\u202e", r"a\nb")

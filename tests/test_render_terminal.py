@@ -14,7 +14,11 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, device, empty_device, finding, full_report, op, step
 from traceview.analyses.device_time import DeviceTime
-from traceview.analyses.ops import Ops
+from traceview.analyses.ops import OpRow, Ops
+from traceview.analyses.timeline import DeviceTimeline
+from traceview.render import numbers
+from traceview.render.page import Page
+from traceview.render.strip import legend, strip
 from traceview.render.terminal import render
 from traceview.report.model import Report, Source
 
@@ -121,7 +125,126 @@ def test_the_middle_of_many_steps_is_left_out() -> None:
 def test_devices_with_the_same_ops_share_a_table() -> None:
     text = shown(full_report())
     assert "GPU:0  and the same ops on GPU:1, with their own times" in text
-    assert "37 of 40 rows are not shown; all of them: traceview ops LOGDIR" in text
+    assert "37 of 40 rows are not shown; all of them: traceview ops logs --run 2026_01_02" in text
+
+
+def test_findings_that_were_left_out_are_counted() -> None:
+    report = replace(full_report(), left_out_findings=("few-steps", "unused-gpu"))
+    told = "2 left out by --select, --ignore or --device (few-steps, unused-gpu)\n"
+    assert f"Findings  1 critical, 1 warning, 1 info; {told}" in shown(report)
+    assert f"Findings  none shown; {told}" in shown(replace(report, findings=()))
+
+
+def test_what_to_type_is_quoted_for_a_shell() -> None:
+    source = Source("my logs/it's", "run1", (), ())
+    text = shown(replace(full_report(), source=source))
+    assert """all of them: traceview ops 'my logs/it'"'"'s'\n""" in text
+
+
+def with_ops(*rows: OpRow) -> Report:
+    report = full_report()
+    return replace(report, results=replace(report.results, ops=Ops(rows, len(rows), 0)))
+
+
+def test_no_op_section_without_rows() -> None:
+    assert "Top ops" not in shown(full_report(), top=0)
+    assert "Top ops  – none in the window on the devices shown" in shown(with_ops())
+
+
+def test_a_share_above_everything_is_explained() -> None:
+    note = "a share may pass 100%: kernels of one op overlap"
+    assert note in shown(with_ops(op("a", "k", 1000, share_ratio=1.2)))
+    assert note not in shown(with_ops(op("a", "k", 1000, share_ratio=1.0)))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_long_names_can_be_told_apart(width: int) -> None:
+    start = "StatefulPartitionedCall/gradient_tape/model/transformer_encoder/layer"
+    names = [f"{start}_{n}/attention_{m}/dense/MatMul/MatMul_{1}/" for n in range(12) for m in "ab"]
+    names = [name + "x" * 60 for name in names]
+    text = shown(with_ops(*(op(name, None, 1000) for name in names)), width, top=50)
+    rows = [line for line in text.splitlines() if line.startswith("  ") and "xxx" in line]
+    assert len(set(rows)) == len(names)
+    for n, row in enumerate(rows):
+        assert f"attention_{'ab'[n % 2]}" in row or f"_{'ab'[n % 2]}/dense" in row
+
+
+def test_names_without_end_are_told_apart_as_far_as_there_is_room() -> None:
+    """Each begins with all that are shorter."""
+    text = shown(with_ops(*(op("a" * n, None, 1000) for n in range(1, 2000))), 80, top=2000)
+    assert max(map(cell_len, text.splitlines())) <= 80
+
+
+def test_copies_of_unknown_direction_are_told() -> None:
+    report = full_report()
+    rows = (device(0, unknown_direction_count=2, copy_count=5), device(1))
+    text = shown(replace(report, results=replace(report.results, device_time=DeviceTime(rows, ()))))
+    assert "2 of 15 copies: direction not recorded, counted as d2d" in text
+    assert "direction not recorded" not in shown(report)
+
+
+def test_no_timeline_without_a_device_that_has_one() -> None:
+    report = full_report()
+    unknown = device(0, busy_ps=None, busy_ratio=None)
+    devices = DeviceTime((unknown,), ())
+    text = shown(replace(report, results=replace(report.results, device_time=devices)), 200)
+    assert "timeline" not in text
+
+
+def test_spread_needs_three_steps() -> None:
+    report = full_report()
+    assert report.results.steps
+    steps = replace(report.results.steps, used_count=2)
+    text = shown(replace(report, results=replace(report.results, steps=steps)))
+    assert "median 24.0 ms · a spread needs three steps\n" in text
+    assert "IQR" not in text
+
+
+def test_several_hosts_are_told_apart(tmp_path: Path) -> None:
+    SCENARIOS["two_hosts"]().write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    first, second = report.windows
+    assert "4 steps on each of 2 hosts found" in shown(report)
+    assert "windows:" not in shown(report)
+    second = replace(second, end_ps=second.start_ps + 10**12, kind="trace")
+    length = numbers.time(first.end_ps - first.start_ps)
+    told = f"windows: host0 {length} (steps), host1 1.00 s (profile)"
+    assert told in shown(replace(report, windows=(first, second)))
+
+
+def timeline(**parts: int) -> DeviceTimeline:
+    """240 slices of 100 ps, all alike."""
+    slices = {name: (parts.get(name, 0),) * 240 for name in ("compute", "collective", "copy")}
+    idle = (100 - sum(parts.values()),) * 240
+    return DeviceTimeline(
+        "GPU:0", 0, 24_000, slices["compute"], slices["collective"], slices["copy"], idle
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "characters"),
+    [
+        ({"compute": 50}, "█#"),
+        ({"compute": 49}, "▂+"),
+        ({"compute": 20, "collective": 40}, "▒%"),
+        ({"compute": 20, "collective": 21}, "░:"),
+        ({"copy": 60, "compute": 40}, "≡="),
+        ({"copy": 1}, "─-"),
+        ({}, "·."),
+    ],
+)
+def test_a_slice_shows_what_it_is_mostly_and_how_full(
+    parts: dict[str, int], characters: str
+) -> None:
+    for unicode, character in zip((True, False), characters, strict=True):
+        page = Page(80, unicode=unicode)
+        drawn = strip(page, timeline(**parts), 60).plain
+        assert drawn == character * 60
+        told = [text.plain for text in legend(page, set(drawn), None)]
+        assert told[0].startswith(f"{character} ")
+        assert told[1:] == (
+            [f"{character} for less than half of the time"] if 0 < sum(parts.values()) < 50 else []
+        )
 
 
 @pytest.mark.parametrize("top", [0, 1, 2])

@@ -201,6 +201,34 @@ def test_a_directory_that_may_not_be_read(
         load(tmp_path)
 
 
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are none here")
+
+
+@needs_pipes
+@pytest.mark.parametrize("name", ["host1.xplane.pb", "pipe"])
+def test_only_regular_files_count(tmp_path: Path, name: str) -> None:
+    """A pipe would be waited for until someone writes into it."""
+    folder = recording().write(tmp_path / "logs").parent
+    os.mkfifo(folder / name)
+    assert [file.name for file in load(tmp_path).files] == ["host0.xplane.pb"]
+    with pytest.raises(TraceNotFoundError, match="not a file or directory that can hold a trace"):
+        load(folder / name)
+
+
+@needs_pipes
+def test_what_only_is_called_a_trace_is_named(tmp_path: Path) -> None:
+    for form in ("directory", "pipe"):
+        folder = tmp_path / form
+        path = folder / "a.xplane.pb"
+        folder.mkdir()
+        path.mkdir() if form == "directory" else os.mkfifo(path)
+        for given in (folder, path) if form == "directory" else (folder,):
+            with pytest.raises(TraceNotFoundError) as caught:
+                load(given)
+            kind = "a directory" if form == "directory" else "not a regular file"
+            assert caught.value.hint == f"{path} is {kind}"
+
+
 # Links, copies, damage
 
 
@@ -227,6 +255,34 @@ def test_a_link_to_nothing(tmp_path: Path, beside: bool) -> None:
         path.unlink()
         with pytest.raises(TraceNotFoundError, match=r"gone\.xplane\.pb: no such file"):
             load(tmp_path)
+
+
+def three_runs(folder: Path) -> list[Path]:
+    return [
+        recording(start_ns=PROFILE_START_NS + n * SECOND_NS).write(folder, f"run{n}")
+        for n in range(3)
+    ]
+
+
+def test_the_newest_run_that_can_be_read_is_taken(tmp_path: Path) -> None:
+    paths = three_runs(tmp_path)
+    assert load(tmp_path).run == "run2"
+    damaged(paths[2])
+    assert load(tmp_path).run == "run1"
+    paths[1].write_bytes(b"<html>")
+    assert load(tmp_path).run == "run0"
+    damaged(paths[0])
+    assert load(tmp_path, salvage=True).run == "run2"
+    with pytest.raises(TraceFormatError, match="run1"):
+        load(tmp_path, run="run1")
+
+
+def test_runs_of_which_none_can_be_read_are_named(tmp_path: Path) -> None:
+    for path in three_runs(tmp_path):
+        path.write_bytes(b"<html>")
+    with pytest.raises(TraceFormatError, match="an HTML page") as caught:
+        load(tmp_path)
+    assert caught.value.hint == "none of the 3 runs can be read: run0, run1, run2"
 
 
 def test_copies_count_once(tmp_path: Path) -> None:

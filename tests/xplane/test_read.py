@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,13 @@ IMPOSTORS = [
         "copy the original file in binary mode",
     ),
     (b"\x22\x02ab", NO_PLANES, None),
+    (b"\x7fELF\x02\x01", "not a trace: an ELF program", None),
+    (bytes(64), "not a trace: zero bytes", None),
+    (b"hello\nworld", "not a trace: a text file", None),
+    (b"\nline one\n", "not a trace: a text file", None),
+    ("größer\n".encode() * 1000, "not a trace: a text file", None),
+    ("größer".encode() * 1000, "not a trace: a text file", None),
+    (b"\xff\xfeh\x00", "not a trace: it begins with the byte 0xff", None),
 ]
 
 
@@ -90,7 +99,43 @@ def test_random_bytes_are_no_trace_even_if_one_asks_for_the_rest(tmp_path: Path)
             for salvage in (False, True):
                 with pytest.raises(TraceFormatError) as caught:
                     call(path, salvage=salvage)
-                assert caught.value.offset == 0
+                assert caught.value.reason == "not a trace: it begins with the byte 0x07"
+                assert (caught.value.offset, caught.value.hint) == (None, None)
+
+
+def test_a_huge_file_of_another_kind_is_refused_by_its_first_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.xplane.pb"
+    with path.open("wb") as file:
+        file.truncate(1 << 33)
+    for call in (read_file, read_summary, traceview.load):
+        with pytest.raises(TraceFormatError, match="not a trace: zero bytes"):
+            call(path)
+
+
+def test_a_file_larger_than_memory_is_refused_with_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Large(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if size == -1:
+                raise MemoryError
+            return super().read(size)
+
+    content = b"\x0a\x02\x12\x00" * 1000
+    path = stored(tmp_path, content)
+    monkeypatch.setattr(Path, "open", lambda *_: Large(content))
+    for call in (read_file, traceview.load):
+        with pytest.raises(TraceFormatError, match=r": 4,000 bytes are more than fit into memory"):
+            call(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are none here")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "a.xplane.pb"
+    os.mkfifo(pipe)
+    for call in (read_file, read_summary):
+        with pytest.raises(TraceNotFoundError, match="not a regular file"):
+            call(pipe)
 
 
 def test_what_is_no_file_is_not_found(tmp_path: Path) -> None:

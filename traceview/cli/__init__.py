@@ -13,4 +13,12 @@ def main() -> None:
         app(prog_name="traceview")
     except KeyboardInterrupt:
         # Before or after a command; those inside one are handled by its group.
+        sys.stderr.write("traceview: interrupted; nothing was written\n")
         sys.exit(130)
+    except OSError as error:
+        # The help could not be printed; a command says so itself.
+        from traceview.cli.output import abandon_stdout
+
+        abandon_stdout()
+        sys.stderr.write(f"traceview: error: cannot write to standard output: {error.strerror}\n")
+        sys.exit(2)

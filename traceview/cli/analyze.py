@@ -19,10 +19,12 @@ from traceview.cli.options import (
     Width,
     Window,
     WindowChoice,
-    listed,
+    codes,
+    device_names,
     step_range,
 )
-from traceview.cli.output import Target
+from traceview.cli.output import Target, format_of
+from traceview.errors import UsageError
 
 TERMINAL_TOP: Final = 5
 """Op rows per device on a terminal, where every row costs a line or two."""
@@ -87,8 +89,13 @@ def analyze(
 
     target = Target.of(output, force=force)
     chosen_steps = step_range(steps)
-    check_codes([*listed(select), *listed(ignore)])
-    as_json = (format_ or _format_of(target)) is Format.json
+    select_codes, ignore_codes = codes("--select", select), codes("--ignore", ignore)
+    check_codes([*select_codes, *ignore_codes])
+    both = set(select_codes) & set(ignore_codes)
+    if both:
+        raise UsageError(f"{min(both)}: both in --select and in --ignore")
+    format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
+    as_json = format_ is Format.json
     rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
     with reading(logdir, run):
         report = build(
@@ -96,13 +103,15 @@ def analyze(
             window=window.value,
             steps=chosen_steps,
             top=rows,
-            select_codes=listed(select) or None,
-            ignore_codes=listed(ignore),
+            select_codes=select_codes or None,
+            ignore_codes=ignore_codes,
         )
     if device:
         from traceview.report.filtering import only_devices
 
-        report = only_devices(report, listed(device))
+        found = report.results.device_time
+        known = [row.device for row in found.devices] if found else []
+        report = only_devices(report, device_names(device, known))
     if as_json:
         from traceview.render.json import render as render_json
 
@@ -119,8 +128,3 @@ def analyze(
             top=rows,
         )
     )
-
-
-def _format_of(target: Target) -> Format:
-    is_json = target.path is not None and target.path.suffix.lower() == ".json"
-    return Format.json if is_json else Format.terminal

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import re
 import sys
 import traceback
+from difflib import get_close_matches
 from typing import Any, Final, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from traceview.errors import TraceviewError
+from traceview.cli.output import abandon_stdout
+from traceview.errors import TraceFormatError, TraceviewError, UsageError
 from traceview.render.harmless import harmless
 from traceview.version import VERSION
 
@@ -18,30 +20,58 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 """What a shell reports of a program that SIGPIPE ended, as `head` does to most that it reads from."""
 
+_NO_CHOICE: Final = re.compile(r"'(?P<value>[^']*)' is not one of (?P<choices>.*)")
+_MEANT: Final = re.compile(r"[. ]*\(?(?:Did you mean|Possible options:) (?P<names>.*?)[?)]*$")
+_QUOTED: Final = re.compile(r"'([^']*)'")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 """Typer's usage errors, without naming the click that Typer brings along in one version or another."""
+
+
+class Command(TyperCommand):
+    """A command whose usage names its arguments as the help below does."""
+
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override,unused-ignore]
+        """`LOGDIR` for Typer's `{LOGDIR}`."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
 class CommandGroup(TyperGroup):
     """The commands, and the one place where their errors become a line and an exit code."""
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Parse what stands before the command; without any arguments the help is shown."""
+        if not args:
+            return super().make_context(info_name, args, parent, **extra)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except _OF_PARSING as error:
+            raise _shown(_usage_error(error)) from None
+
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override,unused-ignore]
         """Run the command; whatever goes wrong in it ends in a line and an exit code."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
-        except (typer.Exit, typer.Abort, _OF_PARSING):
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except (typer.Exit, typer.Abort):
             raise
+        except _OF_PARSING as error:
+            raise _shown(_usage_error(error)) from None
         except TraceviewError as error:
-            _say(f"error: {error.message}")
-            if error.hint:
-                print(f"hint: {harmless(error.hint)}", file=sys.stderr)  # noqa: T201
-            raise typer.Exit(error.exit_code) from None
+            raise _shown(error) from None
         except KeyboardInterrupt:
+            # A script that was recorded may have written anything.
+            is_capture = ctx.invoked_subcommand == "capture"
+            _say("interrupted" + ("" if is_capture else "; nothing was written"))
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            _abandon_stdout()
+            abandon_stdout()
             raise typer.Exit(PIPE_CLOSED) from None
+        except MemoryError:
+            _say("error: not enough memory for this trace")
+            raise typer.Exit(TraceFormatError.exit_code) from None
         except Exception:
             traceback.print_exc()
             _say(f"this is a bug in traceview {VERSION}; please report it with the lines above")
@@ -49,14 +79,30 @@ class CommandGroup(TyperGroup):
         return result
 
 
+def _shown(error: TraceviewError) -> typer.Exit:
+    """Tell the user, and return what ends the command."""
+    _say(f"error: {error.message}")
+    if error.hint:
+        print(f"hint: {harmless(error.hint)}", file=sys.stderr)  # noqa: T201
+    return typer.Exit(error.exit_code)
+
+
+def _usage_error(error: Any) -> UsageError:
+    """What the parser has to say, in our words: a line, and what may have been meant."""
+    text = error.format_message()
+    of = error.ctx.command_path if error.ctx else "traceview"
+    hint = f"{of} --help lists what there is"
+    meant = _MEANT.search(text)
+    wrong = _NO_CHOICE.search(text)
+    if meant:
+        hint = f"did you mean {meant['names']}?"
+        text = text[: meant.start()]
+    elif wrong:
+        near = get_close_matches(wrong["value"], _QUOTED.findall(wrong["choices"]), n=1)
+        hint = f"did you mean {near[0]}?" if near else hint
+    text = text.rstrip(".")
+    return UsageError(text[:1].lower() + text[1:], hint=hint)
+
+
 def _say(text: str) -> None:
     print(f"traceview: {harmless(text)}", file=sys.stderr)  # noqa: T201
-
-
-def _abandon_stdout() -> None:
-    """Give the interpreter something else to flush at its end than the closed pipe."""
-    try:
-        number = sys.stdout.fileno()
-    except (OSError, ValueError):
-        return
-    os.dup2(os.open(os.devnull, os.O_WRONLY), number)

@@ -32,9 +32,10 @@ def explain(
     if code is None:
         target.write(render_list(FINDINGS.values(), width=columns, color=color, unicode=unicode))
         return
-    if code not in FINDINGS:
+    kind = FINDINGS.get(code.lower())
+    if kind is None:
         raise UsageError(f"no finding is called {code!r}", hint=_near(code, list(FINDINGS)))
-    target.write(render_one(FINDINGS[code], width=columns, color=color, unicode=unicode))
+    target.write(render_one(kind, width=columns, color=color, unicode=unicode))
 
 
 def _near(code: str, known: list[str]) -> str:

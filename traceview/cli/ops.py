@@ -22,10 +22,10 @@ from traceview.cli.options import (
     Width,
     Window,
     WindowChoice,
-    listed,
+    device_names,
     step_range,
 )
-from traceview.cli.output import Target
+from traceview.cli.output import Target, format_of
 from traceview.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def ops(
 
     target = Target.of(output, force=force)
     chosen_steps = step_range(steps)
-    format_ = format_ or _format_of(target)
+    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     if format_ is Format.parquet:
         _check_parquet(target)
     with reading(logdir, run):
@@ -130,11 +130,6 @@ def ops(
         typer.echo("traceview: no device recorded an event in the window", err=True)
 
 
-def _format_of(target: Target) -> Format:
-    suffix = "" if target.path is None else target.path.suffix.lower()
-    return _BY_SUFFIX.get(suffix, Format.terminal)
-
-
 def _check_parquet(target: Target) -> None:
     if find_spec("pyarrow") is None:
         raise UsageError("Parquet needs pyarrow", hint="pip install 'traceview[parquet]'")
@@ -148,7 +143,7 @@ def _device_keys(trace: Trace, wanted: list[str] | None) -> set[str]:
     from traceview.report.filtering import chosen_devices
 
     known = [trace.device_key(index) for index in range(len(trace.roster))]
-    return set(chosen_devices(known, listed(wanted)) if wanted else known)
+    return set(chosen_devices(known, device_names(wanted, known)) if wanted else known)
 
 
 def _order(
@@ -196,7 +191,7 @@ def _write(
     if format_ is Format.csv:
         from traceview.render.csv import render as render_csv
 
-        target.write(render_csv(rows).encode())
+        target.write(render_csv(rows, escaped=target.is_terminal).encode())
         return
     windows = [
         ReportWindow(trace.hosts[host].name, one.kind, one.start_ps, one.end_ps)

@@ -25,10 +25,17 @@ class Window(str, Enum):
     trace = "trace"
 
 
+def _logdir(text: str) -> Path:
+    if not text:
+        raise UsageError("LOGDIR is empty", hint="the current directory is .")
+    return Path(text)
+
+
 Logdir = Annotated[
     Path,
     typer.Argument(
         metavar="LOGDIR",
+        parser=_logdir,
         help="Log directory, a run in it, or one .xplane.pb file.",
         show_default=False,
     ),
@@ -103,6 +110,20 @@ def step_range(text: str | None) -> StepRange | None:
     if first is not None and last is not None and first >= last:
         raise UsageError(f"--steps {text}: an empty range", hint="B is the first step left out")
     return StepRange(first, last)
+
+
+def codes(option: str, values: Sequence[str] | None) -> list[str]:
+    """The finding codes of an option, in lower case; raises `UsageError` if it was given without one."""
+    found = [code.lower() for code in listed(values)]
+    if values and not found:
+        raise UsageError(f"{option}: no code is given", hint="traceview explain lists them")
+    return found
+
+
+def device_names(values: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """The values of `--device`, spelled as the keys `known` are."""
+    spelled = {name.lower(): name for key in known for name in (key, key.rpartition("/")[2])}
+    return [spelled.get(name.lower(), name) for name in listed(values)]
 
 
 def listed(values: Sequence[str] | None) -> list[str]:

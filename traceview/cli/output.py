@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from traceview.errors import OutputExistsError, UsageError
 
 _WIDTH_WITHOUT_TERMINAL: Final = 100
-_SAMPLE: Final = "█▒≡▁·…–µ"
+_Format = TypeVar("_Format")
+_SAMPLE: Final = "█▂▒░≡─·…–µ"
 """Characters of the renderers that not every encoding has."""
 
 
@@ -26,9 +28,7 @@ class Target:
     @classmethod
     def of(cls, path: Path | None, *, force: bool) -> Target:
         """The target of `-o PATH`; raises before any work is done if it could not be written anyway."""
-        if path is None or str(path) == "-":
-            return cls(None)
-        target = cls(path, force)
+        target = cls(None if path is None or str(path) == "-" else path, force)
         target.check()
         return target
 
@@ -36,6 +36,8 @@ class Target:
         """Raise `OutputExistsError` if a file would be lost, `UsageError` if there is no such place."""
         path = self.path
         if path is None:
+            if sys.stdout is None:
+                raise UsageError("standard output is closed")
             return
         if path.is_dir():
             raise UsageError(f"{path} is a directory", hint="name a file in it")
@@ -47,7 +49,7 @@ class Target:
     @property
     def is_terminal(self) -> bool:
         """Whether someone reads along."""
-        return self.path is None and sys.stdout.isatty()
+        return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
     @property
     def has_color(self) -> bool:
@@ -58,7 +60,7 @@ class Target:
     @property
     def has_unicode(self) -> bool:
         """Whether the characters of the renderers can be written there; files are UTF-8."""
-        if self.path is not None:
+        if self.path is not None or sys.stdout is None:
             return True
         try:
             _SAMPLE.encode(sys.stdout.encoding or "ascii")
@@ -76,22 +78,53 @@ class Target:
 
     def write(self, content: str | bytes) -> None:
         """Write everything. Data (`bytes`) goes out as it is, text in the encoding of the terminal."""
+        self.check()
         if self.path is not None:
-            self.check()
             _write_file(self.path, content.encode() if isinstance(content, str) else content)
             return
-        raw = getattr(sys.stdout, "buffer", None)
-        encoding = sys.stdout.encoding or "utf-8"
-        if raw is None:
-            sys.stdout.write(content if isinstance(content, str) else content.decode())
-        else:
-            sys.stdout.flush()
-            raw.write(
-                content.encode(encoding, "backslashreplace")
-                if isinstance(content, str)
-                else content
-            )
+        try:
+            _print(content)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            abandon_stdout()
+            raise UsageError(
+                f"cannot write to standard output: {error.strerror or error}"
+            ) from error
+
+
+def format_of(path: Path | None, formats: Mapping[str, _Format], terminal: _Format) -> _Format:
+    """What a file is written as, by its ending: text without one or for `.txt`; `UsageError` for others."""
+    suffix = "" if path is None else path.suffix.lower()
+    known = {**formats, ".txt": terminal}
+    if suffix and suffix not in known:
+        raise UsageError(
+            f"{path}: no format is known by {suffix}",
+            hint=f"known are {', '.join(known)}; --format chooses one for any name",
+        )
+    return known.get(suffix, terminal)
+
+
+def abandon_stdout() -> None:
+    """Give the interpreter something else to flush at its end than a closed pipe or a full disk."""
+    try:
+        number = sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
+def _print(content: str | bytes) -> None:
+    raw = getattr(sys.stdout, "buffer", None)
+    encoding = sys.stdout.encoding or "utf-8"
+    if raw is None:
+        sys.stdout.write(content if isinstance(content, str) else content.decode())
+    else:
         sys.stdout.flush()
+        raw.write(
+            content.encode(encoding, "backslashreplace") if isinstance(content, str) else content
+        )
+    sys.stdout.flush()
 
 
 def _write_file(path: Path, content: bytes) -> None:
@@ -109,5 +142,7 @@ def _write_file(path: Path, content: bytes) -> None:
             partial.replace(whole)
         finally:
             partial.unlink(missing_ok=True)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error

@@ -17,7 +17,7 @@ PATIENCE_SECONDS: Final = 1.0
 @contextmanager
 def reading(path: Path, run: str | None) -> Iterator[None]:
     """Say on standard error what is read, if that is a terminal and it takes long."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     shown: list[str] = []

@@ -9,6 +9,7 @@ import typer
 
 from traceview.cli.options import Logdir, Width
 from traceview.cli.output import Target
+from traceview.errors import TraceFormatError
 
 
 class Format(str, Enum):
@@ -25,26 +26,29 @@ def runs(
 ) -> None:
     """List the runs below LOGDIR with their hosts, devices and sizes.
 
-    Nothing but names and metadata is read. The run that analyze would take is marked.
+    Nothing but names and metadata is read. The run that analyze would take is marked;
+    if none can be read, the exit code is 4.
 
     Example: traceview runs logs/
     """
     from traceview.render.runs import render, render_json
-    from traceview.trace.locate import choose_run, find_runs, summarize
+    from traceview.trace.locate import find_runs, newest_readable, summarize
 
     target = Target(None)
-    found = find_runs(logdir)
-    chosen = choose_run(found, None).name
-    summaries = [summarize(run) for run in found]
+    summaries = [summarize(run) for run in find_runs(logdir)]
+    newest = newest_readable(summaries)
+    chosen = None if newest is None else summaries[newest].name
     if format_ is Format.json:
         target.write(render_json(summaries, chosen).encode())
-        return
-    target.write(
-        render(
-            summaries,
-            chosen,
-            width=target.width(width),
-            color=target.has_color,
-            unicode=target.has_unicode,
+    else:
+        target.write(
+            render(
+                summaries,
+                chosen,
+                width=target.width(width),
+                color=target.has_color,
+                unicode=target.has_unicode,
+            )
         )
-    )
+    if chosen is None:
+        raise typer.Exit(TraceFormatError.exit_code)

@@ -12,19 +12,22 @@ from dataclasses import astuple, fields
 from typing import Final
 
 from traceview.analyses.ops import OpRow
-from traceview.render.harmless import encodable
+from traceview.render.harmless import encodable, harmless
 
 COLUMNS: Final = tuple(field.name.removesuffix("_") for field in fields(OpRow))
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def render(rows: Sequence[OpRow]) -> str:
-    """One line per row below a line with the names of the columns; what is not known is empty."""
+def render(rows: Sequence[OpRow], *, escaped: bool = False) -> str:
+    """One line per row below a line with the names of the columns; what is not known is empty.
+
+    `escaped`: for a terminal, which must not be sent the control characters of a name.
+    """
     lines = _Lines()
     # The writer quotes the characters of its line end: both, so that neither can break a row apart.
     writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    writer.writerows([_cell(value) for value in astuple(row)] for row in rows)
+    writer.writerows([_cell(value, escaped) for value in astuple(row)] for row in rows)
     return "".join(lines.texts)
 
 
@@ -38,7 +41,9 @@ class _Lines:
         self.texts.append(line.removesuffix("\r\n") + "\n")
 
 
-def _cell(value: object) -> object:
+def _cell(value: object, escaped: bool) -> object:
     if not isinstance(value, str):
         return value
+    if escaped:
+        value = harmless(value)
     return encodable(f"'{value}" if value.startswith(_FORMULA_STARTS) else value)

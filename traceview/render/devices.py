@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceview.analyses.device_time import DeviceTimeRow
+from traceview.analyses.finding import listed
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, fitting, room_beside
 from traceview.render.device_names import joined
@@ -48,6 +49,19 @@ def add_devices(page: Page, report: Report) -> None:
     page.heading("Devices", _roster(found.devices))
     folded = _folded(found.devices)
     _add_table(page, report, [row for row in found.devices if row not in folded], folded)
+    unknown = sum(row.unknown_direction_count or 0 for row in found.devices)
+    if unknown:
+        copies = numbers.plural(sum(row.copy_count or 0 for row in found.devices), "copy", "copies")
+        told = f"{numbers.count(unknown)} of {copies}: direction not recorded, counted as d2d"
+        page.prose(page.styled(told, "dim"))
+    outside = [
+        f"{numbers.plural(row.outside_window_count, 'event')} of {page.text(row.device)}"
+        for row in found.devices
+        if row.outside_window_count
+    ]
+    if outside:
+        told = f"Outside the window: {listed(outside)}; --window devices takes them in."
+        page.prose(page.styled(told, "dim"))
     for one in found.shared:
         where = f" on {one.host}" if len(found.shared) > 1 else ""
         page.prose(
@@ -139,6 +153,7 @@ def _columns(page: Page, rows: Sequence[DeviceTimeRow]) -> list[Column]:
         Column("device", [Text(page.middle(row.device, WIDEST_NAME), "bold") for row in rows]),
         Column("status", [page.styled(*status) for status in statuses], droppable=4),
         numeric("busy", [numbers.share(row.busy_ratio) for row in rows]),
+        numeric("busy time", [numbers.time(row.busy_ps) for row in rows], 3),
         numeric("compute", [numbers.share(row.compute_ratio) for row in rows], 1),
         numeric(
             "comm", [numbers.part(row.exposed_collective_ps, row.window_ps) for row in rows], 2
@@ -180,8 +195,9 @@ def _add_legend(
         )
     page.prose(
         page.styled(
-            "Shares are of the window. Communication and copies count only where they are exposed: "
-            "while nothing computes." + (" A wider terminal shows more columns." if cut else ""),
+            "Shares are of the window. Communication and copies count only while nothing computes; "
+            "the rest is hidden under compute."
+            + (" A wider terminal shows more columns." if cut else ""),
             "dim",
         )
     )

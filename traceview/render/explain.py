@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from traceview.analyses.catalogue import FindingKind
-from traceview.render.columns import Column, add_columns, room_beside
+from traceview.render.columns import GAP
 from traceview.render.findings import SEVERITY_STYLES
 from traceview.render.page import Page
+
+_SEVERITY_WIDTH: Final = 8
+_NARROWEST_TEXT: Final = 30
+"""With less room beside code and severity the text stands below them."""
+
+_BELOW: Final = 4
 
 
 def render_list(
@@ -18,17 +26,22 @@ def render_list(
     """Every code with its severity and the moment from which it is reported."""
     page = Page(width, color, unicode)
     known = list(kinds)
-    columns = [
-        Column("code", [page.styled(kind.code, "bold") for kind in known]),
-        Column("severity", [_severity(page, kind) for kind in known]),
-    ]
-    room = max(room_beside(page, columns), 10)
-    columns.append(
-        Column(
-            "reported from", [Text(page.middle(kind.starts_at, room, head=0.9)) for kind in known]
-        )
-    )
-    add_columns(page, columns)
+    widest = max((cell_len(kind.code) for kind in known), default=0)
+    indent = widest + GAP + _SEVERITY_WIDTH + GAP
+    is_beside = page.width - indent >= _NARROWEST_TEXT
+
+    def add(code: Text, severity: Text, text: Text) -> None:
+        lead = Text().join([code, Text(" " * (widest + GAP - cell_len(code.plain))), severity])
+        if is_beside:
+            page.prose(text, indent=indent, label=lead)
+        else:
+            page.line(lead)
+            page.prose(text, indent=_BELOW)
+
+    if is_beside:
+        add(*(page.styled(title, "dim") for title in ("code", "severity", "reported from")))
+    for kind in known:
+        add(page.styled(kind.code, "bold"), _severity(page, kind), page.styled(kind.starts_at))
     page.gap()
     page.prose(page.styled("traceview explain CODE says what one means and what to do.", "dim"))
     return page.render()

@@ -10,28 +10,59 @@ from rich.text import Text
 from traceview.analyses.finding import SEVERITIES, Evidence, Finding, listed
 from traceview.render import numbers
 from traceview.render.page import Page
-from traceview.report.model import Report
+from traceview.report.model import UNEXAMINED, Report
 
 SEVERITY_STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
+NOT_EXAMINED_WORDS: Final = {
+    "idle": "why devices wait",
+    "input": "the input pipeline",
+    "transfers": "single transfers",
+    "collectives": "collectives across devices",
+    "balance": "stragglers",
+    "launches": "launches",
+    "precision": "precision",
+}
 _INDENT: Final = 11
 _SHOWN_EVIDENCE: Final = 6
 
 
 def add_findings(page: Page, report: Report) -> None:
     """Every finding of the report, the worst first."""
+    left_out = report.left_out_findings
+    codes = ", ".join(dict.fromkeys(left_out))
+    rest = (
+        f"; {len(left_out)} left out by --select, --ignore or --device ({codes})"
+        if left_out
+        else ""
+    )
     if not report.findings:
-        page.heading("Findings", "none: nothing passed its threshold")
+        page.heading(
+            "Findings", f"none shown{rest}" if rest else "none: nothing passed its threshold"
+        )
+        _add_not_examined(page, report)
         return
     counts = [
         f"{count} {severity}"
         for severity in SEVERITIES
         if (count := sum(one.severity == severity for one in report.findings))
     ]
-    page.heading("Findings", ", ".join(counts))
+    page.heading("Findings", ", ".join(counts) + rest)
     for place, finding in enumerate(report.findings):
         if place:
             page.gap()
         _add(page, finding, report.results.steps is not None)
+    _add_not_examined(page, report)
+
+
+def _add_not_examined(page: Page, report: Report) -> None:
+    """What silence does not mean: analyses that this version does not make."""
+    names = [
+        words
+        for name, words in NOT_EXAMINED_WORDS.items()
+        if report.skipped.get(name) == UNEXAMINED
+    ]
+    if names:
+        page.prose(page.styled(f"This version does not examine {listed(names)}.", "dim"))
 
 
 def _add(page: Page, finding: Finding, has_steps: bool) -> None:

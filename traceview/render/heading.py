@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from rich.text import Text
 
+from traceview.analyses.steps import Steps
 from traceview.render import numbers
 from traceview.render.page import Page
 from traceview.report.model import Report
@@ -25,6 +27,10 @@ _WINDOW_WORDS: Final = {
     "devices": "first to last device event",
     "trace": "the whole profile",
 }
+_SHORT: Final = {"trace": "profile"}
+_LISTED_WINDOWS: Final = 3
+"""Of more hosts the shortest and the longest window are shown."""
+
 _QUALITY_WORDS: Final = {
     "ok": ("ok, with remarks", "green"),
     "degraded": ("degraded: some numbers are incomplete", "yellow"),
@@ -61,12 +67,33 @@ def _captured(report: Report) -> Iterator[Text | str]:
     if steps is None:
         yield "no steps found"
     else:
-        yield f"{numbers.plural(steps.count, 'step')} found {METHOD_WORDS.get(steps.method, steps.method)}"
+        yield found_steps(steps)
     if report.windows:
-        yield f"window {_window(report)}"
+        yield _window(report)
     starts = [one.profile_start_ns for one in hosts if one.profile_start_ns is not None]
     date = numbers.date(min(starts, default=None))
     yield f"profiled {date}" if date else "date not recorded"
+    overheads = [one.overhead_ratio for one in hosts if one.overhead_ratio is not None]
+    if overheads:
+        yield f"profiler overhead {_overhead(max(overheads))}"
+
+
+def _overhead(ratio: float) -> str:
+    # Steps vary; the profiler cannot make them shorter.
+    return f"{numbers.share(ratio)} of a step" if ratio > 0 else "too small to measure"
+
+
+def found_steps(steps: Steps) -> str:
+    """How many steps there are, on how many hosts, and how they were found."""
+    by_host = Counter(row.host for row in steps.steps)
+    counted = numbers.plural(steps.count, "step")
+    if len(by_host) > 1 and len(set(by_host.values())) == 1:
+        counted = (
+            numbers.plural(max(by_host.values()), "step") + f" on each of {len(by_host)} hosts"
+        )
+    elif len(by_host) > 1:
+        counted += f" on {len(by_host)} hosts"
+    return f"{counted} found {METHOD_WORDS.get(steps.method, steps.method)}"
 
 
 def _window(report: Report) -> str:
@@ -74,7 +101,13 @@ def _window(report: Report) -> str:
     shortest, longest = numbers.time(lengths[0]), numbers.time(lengths[-1])
     length = shortest if shortest == longest else f"{shortest} to {longest}"
     kinds = dict.fromkeys(window.kind for window in report.windows)
-    return f"{length} ({' or '.join(_WINDOW_WORDS.get(kind, kind) for kind in kinds)})"
+    if 1 < len(report.windows) <= _LISTED_WINDOWS and (shortest != longest or len(kinds) > 1):
+        told = (
+            f"{one.host} {numbers.time(one.end_ps - one.start_ps)} ({_SHORT.get(one.kind, one.kind)})"
+            for one in report.windows
+        )
+        return f"windows: {', '.join(told)}"
+    return f"window {length} ({' or '.join(_WINDOW_WORDS.get(kind, kind) for kind in kinds)})"
 
 
 def add_verdict(page: Page, report: Report) -> None:

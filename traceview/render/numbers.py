@@ -46,9 +46,9 @@ def count(number: int | None) -> str:
     return ABSENT if number is None else f"{number:,}"
 
 
-def plural(number: int, noun: str) -> str:
-    """A number of things with their name: `1 step`, `6 steps`."""
-    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+def plural(number: int, noun: str, several: str | None = None) -> str:
+    """A number of things with their name: `1 step`, `6 steps`; `several` where an s is not enough."""
+    return f"{count(number)} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def date(ns: int | None) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from traceview.analyses.ops import OpRow
 from traceview.render import numbers
 from traceview.render.json import dumped, plain
-from traceview.render.ops import add_op_rows
+from traceview.render.ops import add_op_rows, add_overlap_note
 from traceview.render.page import Page
 from traceview.report.model import ReportWindow
 from traceview.version import VERSION
@@ -38,6 +38,7 @@ def render(
     for device in dict.fromkeys(row.device for row in rows):
         page.heading(device)
         add_op_rows(page, [row for row in rows if row.device == device])
+    add_overlap_note(page, rows)
     return page.render()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from shlex import quote
 from typing import Final
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from traceview.analyses.ops import OpRow
@@ -12,12 +14,16 @@ from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, room_beside
 from traceview.render.device_names import joined
 from traceview.render.page import Page
-from traceview.report.model import Report
+from traceview.report.model import Report, Source
 
 SIDE_BY_SIDE: Final = 110
 """From this width on op and kernel stand beside each other, else the kernel below the op."""
 
 _NARROWEST_NAME: Final = 30
+_HEAD_OF_REST: Final = 0.8
+_TOLD: Final = 4
+"""So many characters from a difference on are enough to tell two names apart."""
+
 _ESSENTIAL: Final = 2
 """Columns that stay beside the names however narrow the page is."""
 
@@ -28,21 +34,40 @@ def add_top_ops(page: Page, report: Report, top: int) -> None:
     if ops is None:
         page.heading("Top ops", f"{numbers.ABSENT} {report.skipped.get('ops', '')}")
         return
+    if not top:
+        return
+    groups = _grouped(ops.rows, top)
+    if not groups:
+        page.heading("Top ops", f"{numbers.ABSENT} none in the window on the devices shown")
+        return
     page.heading("Top ops", "by total time in the window; share is of the device's compute time")
     shown = 0
-    for devices, rows in _grouped(ops.rows, top):
+    for devices, rows in groups:
         shown += len(rows)
         others = f"  and the same ops on {joined(devices[1:])}, with their own times"
         page.prose(
             page.styled(devices[0], "bold") + page.styled(others if len(devices) > 1 else "", "dim")
         )
         add_op_rows(page, rows, indent=2)
+    add_overlap_note(page, [row for _, rows in groups for row in rows])
     left_out = ops.row_count - shown
     if left_out:
         told = (
             f"{numbers.count(left_out)} of {numbers.plural(ops.row_count, 'row')} are not shown; "
         )
-        page.prose(page.styled(f"{told}all of them: traceview ops LOGDIR", "dim"))
+        page.prose(page.styled(f"{told}all of them: {_ops_command(report.source)}", "dim"))
+
+
+def add_overlap_note(page: Page, rows: Sequence[OpRow]) -> None:
+    """Why a share may be more than everything, if one of these is."""
+    if any(row.share_ratio is not None and row.share_ratio > 1 for row in rows):
+        page.prose(page.styled("a share may pass 100%: kernels of one op overlap", "dim"))
+
+
+def _ops_command(source: Source) -> str:
+    """What to type for the whole table of this run."""
+    run = f" --run {quote(source.run.rpartition('/')[2])}" if source.other_runs else ""
+    return f"traceview ops {quote(source.logdir)}{run}"
 
 
 def _grouped(rows: Sequence[OpRow], top: int) -> list[tuple[list[str], list[OpRow]]]:
@@ -57,7 +82,7 @@ def _grouped(rows: Sequence[OpRow], top: int) -> list[tuple[list[str], list[OpRo
 
 
 def add_op_rows(page: Page, rows: Sequence[OpRow], *, indent: int = 0) -> None:
-    """A table of op rows; names are cut in the middle to the room there is."""
+    """A table of op rows; names are cut to the room there is, so that rows can be told apart."""
     columns = [
         Column("total", [page.styled(numbers.time(row.total_ps)) for row in rows], right=True),
         Column("share", [page.styled(numbers.share(row.share_ratio)) for row in rows], right=True),
@@ -69,11 +94,10 @@ def add_op_rows(page: Page, rows: Sequence[OpRow], *, indent: int = 0) -> None:
     room = max(room_beside(page, columns) - indent, 1)
     if page.width >= SIDE_BY_SIDE:
         half = (room - GAP) // 2
-        columns.append(Column("op", [Text(page.middle(_op(row), half)) for row in rows]))
-        kernels = [
-            Text(page.middle(_kernel(row), room - half - GAP, head=0.8), "dim") for row in rows
-        ]
-        columns.append(Column("kernel", kernels))
+        ops = told_apart(page, {_op(row) for row in rows}, half)
+        kernels = told_apart(page, {_kernel(row) for row in rows}, room - half - GAP, head=0.8)
+        columns.append(Column("op", [Text(ops[_op(row)]) for row in rows]))
+        columns.append(Column("kernel", [Text(kernels[_kernel(row)], "dim") for row in rows]))
     else:
         columns = _stacked(page, columns, rows, room)
     add_columns(page, columns, indent=indent)
@@ -88,15 +112,59 @@ def _kernel(row: OpRow) -> str:
     return (row.kernel or numbers.ABSENT).removeprefix("void ")
 
 
+def told_apart(
+    page: Page, names: Collection[str], width: int, *, head: float = 0.5
+) -> dict[str, str]:
+    """Each name in at most `width` columns; names that would look alike lose what they have in common."""
+    shown = {name: page.middle(name, width, head=head) for name in names}
+    for same in _alike(shown):
+        shown |= _apart(page, same, width, "", 0)
+    return shown
+
+
+def _apart(page: Page, names: Collection[str], width: int, kept: str, begin: int) -> dict[str, str]:
+    """Names that begin alike, from shortly before they differ on.
+
+    `kept`: what stands in front, which tells them from others; `begin`: where what follows it begins.
+    """
+    differ = len(_common_start(names))
+    start = max(min(names).rfind("/", 0, differ) + 1, differ - width // 5, begin)
+    lead = kept + (page.ellipsis if start > begin else "")
+    shown = {name: page.middle(lead + name[start:], width, head=_HEAD_OF_REST) for name in names}
+    for same in _alike(shown):
+        common = _common_start(same)
+        end = min(differ + _TOLD, len(common))
+        if end > differ and cell_len(lead) < width // 2:
+            shown |= _apart(page, same, width, lead + common[start:end], end)
+    return shown
+
+
+def _alike(shown: dict[str, str]) -> list[list[str]]:
+    """The names that are shown as the same text, together."""
+    groups: dict[str, list[str]] = {}
+    for name, text in shown.items():
+        groups.setdefault(text, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _common_start(names: Collection[str]) -> str:
+    first, last = min(names), max(names)
+    length = 0
+    while length < min(len(first), len(last)) and first[length] == last[length]:
+        length += 1
+    return first[:length]
+
+
 def _stacked(page: Page, columns: list[Column], rows: Sequence[OpRow], room: int) -> list[Column]:
     """Each row with its op, and its kernel on a second line where both are known."""
     names: list[Text] = []
     repeats: list[int] = []
+    ops = told_apart(page, {_op(row) for row in rows}, room)
+    kernels = told_apart(page, {_kernel(row) for row in rows}, room, head=0.8)
     for row in rows:
-        known = [Text(page.middle(row.op, room))] if row.op else []
+        known = [Text(ops[row.op])] if row.op else []
         if row.kernel and row.kernel != row.op:
-            name = page.middle(_kernel(row), room, head=0.8)
-            known.append(Text(name, "dim" if known else ""))
+            known.append(Text(kernels[_kernel(row)], "dim" if known else ""))
         names += known or [page.styled(numbers.ABSENT)]
         repeats.append(max(len(known), 1))
     spread = [

@@ -12,14 +12,20 @@ from traceview.render.columns import Column, add_columns, fitting
 from traceview.render.json import dumped, plain
 from traceview.render.page import Page
 from traceview.trace.locate import FileSummary, RunSummary
+from traceview.xplane.source import NOT_A_TRACE
 
 _WIDEST_NAME = 28
 
 
 def render(
-    runs: Sequence[RunSummary], chosen: str, *, width: int, color: bool, unicode: bool = True
+    runs: Sequence[RunSummary],
+    chosen: str | None,
+    *,
+    width: int,
+    color: bool,
+    unicode: bool = True,
 ) -> str:
-    """A table of the runs; `chosen` is the name of the one that `analyze` takes."""
+    """A table of the runs; `chosen` is the name of the one that `analyze` takes, None if there is none."""
     page = Page(width, color, unicode)
     rows = [(run, file, place == 0) for run in runs for place, file in enumerate(run.files)]
 
@@ -56,13 +62,16 @@ def render(
                     (page.text(file.damage), "red"),
                 )
             )
-    page.prose(
-        page.styled("* is the run that traceview analyze takes; --run NAME chooses another.", "dim")
+    told = (
+        "None of them can be read."
+        if chosen is None
+        else "* is the run that traceview analyze takes; --run NAME chooses another."
     )
+    page.prose(page.styled(told, "dim"))
     return page.render()
 
 
-def render_json(runs: Sequence[RunSummary], chosen: str) -> str:
+def render_json(runs: Sequence[RunSummary], chosen: str | None) -> str:
     """The same as data: `runs[]` with `name`, `chosen` and `files[]`."""
     listed: list[dict[str, Any]] = [
         {"name": plain(run.name), "chosen": run.name == chosen, "files": plain(run.files)}
@@ -81,9 +90,9 @@ def _length(file: FileSummary) -> str:
 
 def _devices(file: FileSummary) -> str:
     if file.damage is not None:
-        return "damaged"
+        return NOT_A_TRACE if file.damage.startswith(NOT_A_TRACE) else "damaged"
     if not file.device_names:
-        return "none"
+        return "no GPU"
     kinds = [name.partition(":")[0] for name in file.device_names]
-    counted = " + ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    counted = " + ".join(numbers.plural(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
     return f"{counted}, {len(file.device_names_with_lines)} with events"

@@ -12,12 +12,15 @@ from traceview.analyses.steps import StepRow, Steps
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns
 from traceview.render.device_names import bare
-from traceview.render.heading import METHOD_WORDS
+from traceview.render.heading import found_steps
 from traceview.render.page import Page
 from traceview.report.model import Report
 
 SHOWN: Final = 12
 """So many steps have a row each; of more the first and the last are shown."""
+
+SPREAD_FROM: Final = 3
+"""From so many used steps on their spread says something."""
 
 _BASIS_WORDS: Final = {
     "device": "cut at the first device event of each, because the host runs ahead",
@@ -33,20 +36,21 @@ def add_steps(page: Page, report: Report) -> None:
         page.heading("Steps", f"{numbers.ABSENT} {report.skipped.get('steps', '')}")
         return
     page.heading("Steps", _summary(steps))
+    spread = [
+        f"spread (IQR) {numbers.time(steps.iqr_ps)}",
+        f"std/mean {numbers.share(steps.cv_ratio)}",
+    ]
     page.facts(
         [
             Text.assemble("median ", (page.text(numbers.time(steps.median_ps)), "bold")),
-            f"spread (IQR) {numbers.time(steps.iqr_ps)}",
-            f"std/mean {numbers.share(steps.cv_ratio)}",
-            *([] if steps.used_count > 1 else ["a spread needs two steps"]),
+            *(spread if steps.used_count >= SPREAD_FROM else ["a spread needs three steps"]),
         ]
     )
     _add_table(page, report, steps)
 
 
 def _summary(steps: Steps) -> str:
-    found = f"{numbers.plural(steps.count, 'step')} found {METHOD_WORDS.get(steps.method, steps.method)}"
-    parts = [found]
+    parts = [found_steps(steps)]
     if steps.basis in _BASIS_WORDS:
         parts.append(_BASIS_WORDS[steps.basis])
     if steps.used_count < steps.count:

@@ -15,6 +15,7 @@ from traceview.analyses.selection import Selection, select
 from traceview.errors import UsageError
 from traceview.report.model import (
     SCHEMA_VERSION,
+    UNEXAMINED,
     Report,
     ReportFile,
     ReportWindow,
@@ -30,9 +31,8 @@ from traceview.version import VERSION
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
 
-_REASON: Final = "not examined by this version"
 NOT_EXAMINED: Final = dict.fromkeys(
-    ("idle", "input", "transfers", "collectives", "balance", "launches", "precision"), _REASON
+    ("idle", "input", "transfers", "collectives", "balance", "launches", "precision"), UNEXAMINED
 )
 """Analyses that the report's definitions name and that are not made yet: silence on them says nothing."""
 

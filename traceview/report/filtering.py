@@ -54,14 +54,17 @@ def only_devices(report: Report, wanted: Collection[str]) -> Report:
     if ops:
         op_rows = tuple(row for row in ops.rows if row.device in kept)
         ops = replace(ops, rows=op_rows, left_out_count=ops.row_count - len(op_rows))
+    findings = tuple(
+        finding
+        for finding in report.findings
+        if not finding.devices or not set(finding.devices).isdisjoint(kept)
+    )
+    left_out = tuple(one.code for one in report.findings if one not in findings)
     return replace(
         report,
         results=replace(results, device_time=device_time, steps=steps, timeline=timeline, ops=ops),
-        findings=tuple(
-            finding
-            for finding in report.findings
-            if not finding.devices or not set(finding.devices).isdisjoint(kept)
-        ),
+        findings=findings,
+        left_out_findings=report.left_out_findings + left_out,
     )
 
 

@@ -14,6 +14,9 @@ from traceview.analyses.timeline import Timeline
 
 SCHEMA_VERSION: Final = 1
 
+UNEXAMINED: Final = "not examined by this version"
+"""Why an analysis that the report's definitions name is in `skipped`, if it is not made at all yet."""
+
 
 @dataclass(frozen=True)
 class ReportFile:

@@ -114,14 +114,14 @@ class _Loader:
         sizes: list[int] = []
         for path in self.run.paths:
             size = path.stat().st_size if path.exists() else 0
-            if size in sizes:
-                digest = hashlib.sha256(read_bytes(path)).hexdigest() if size else ""
-                original = size_of_digest.get((size, digest))
-                if original is not None:
-                    self.add_duplicate(path, size, digest, original)
-                    continue
-            sizes.append(size)
             try:
+                if size in sizes:
+                    digest = hashlib.sha256(read_bytes(path)).hexdigest() if size else ""
+                    original = size_of_digest.get((size, digest))
+                    if original is not None:
+                        self.add_duplicate(path, size, digest, original)
+                        continue
+                sizes.append(size)
                 space = read_file(path, salvage=self.salvage)
                 whole_count += 1
             except (TraceFormatError, TraceNotFoundError) as failure:

@@ -7,6 +7,7 @@ TensorFlow writes `<logdir>/plugins/profile/<run>/<host>.xplane.pb`; Keras puts 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from traceview.xplane.table import stat_of
 SUFFIX: Final = ".xplane.pb"
 CAPTURE_FOLDER: Final = ".traceview-"
 _CACHES: Final = (".op_stats.pb", ".op_stats_v2.pb", ".overview_page.pb", ".input_pipeline.pb")
+_NO_PLANES: Final = "no planes in it"
 _OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
 
 
@@ -49,7 +51,10 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class FileSummary:
-    """One host file: its size, the devices that have a plane, how many of those hold events, times."""
+    """One host file: its size, the devices that have a plane, which of those hold events, times.
+
+    `damage`: what is wrong with it; `plane_count`: 0 where nothing of it can be read.
+    """
 
     host: str
     bytes: int
@@ -58,6 +63,7 @@ class FileSummary:
     profile_start_ns: int | None
     duration_ns: int | None
     damage: str | None
+    plane_count: int = 0
 
 
 def host_of(path: Path) -> str:
@@ -74,6 +80,8 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
     if path.is_file():
         return (_run(path.parent, [path], None),)
     try:
+        if path.exists() and not path.is_dir():
+            raise TraceNotFoundError(f"{path}: not a file or directory that can hold a trace")
         exists = path.is_dir()
         if exists:
             os.scandir(path).close()  # raises where reading it is not permitted
@@ -83,24 +91,33 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
         raise TraceNotFoundError(f"{path}: no such file or directory")
     found: dict[Path, list[Path]] = {}
     others: list[str] = []
+    not_files = [path] if path.name.endswith(SUFFIX) else []
     unreadable: list[OSError] = []
     for directory, folders, names in os.walk(path, onerror=unreadable.append):
         # A capture that is still being recorded, or was killed while it was.
         folders[:] = [name for name in folders if not name.startswith(CAPTURE_FOLDER)]
+        not_files += [Path(directory, name) for name in folders if name.endswith(SUFFIX)]
         for name in sorted(names):
             if name.endswith(SUFFIX):
-                found.setdefault(Path(directory), []).append(Path(directory, name))
+                file = Path(directory, name)
+                if file.exists() and not file.is_file():
+                    not_files.append(file)
+                else:
+                    found.setdefault(Path(directory), []).append(file)
             elif name.endswith((*_OTHER_OUTPUT, ".xplane.riegeli")):
                 others.append(name)
     if not found and unreadable:
         raise TraceNotFoundError(f"{unreadable[0].filename}: {unreadable[0].strerror}")
     if not found:
-        raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=_hint(others))
+        raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=_hint(others, not_files))
     runs = [_run(directory, paths, path) for directory, paths in found.items()]
     return tuple(sorted(runs, key=lambda run: run.name))
 
 
-def _hint(others: list[str]) -> str:
+def _hint(others: list[str], not_files: list[Path]) -> str:
+    if not_files:
+        kind = "a directory" if not_files[0].is_dir() else "not a regular file"
+        return f"{not_files[0]} is {kind}"
     if any(name.endswith(".riegeli") for name in others):
         return f"found {others[0]}: continuous-profiling containers are not supported"
     if others:
@@ -120,7 +137,10 @@ def _run(directory: Path, paths: list[Path], below: Path | None) -> RunFiles:
 
 
 def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
-    """The run called `name`, else the newest: by the start of the profile, or by name where not recorded."""
+    """The run called `name`, else the newest that can be read.
+
+    Raises `TraceFormatError` if there are several and none of them can be read.
+    """
     if name is not None:
         chosen = [run for run in runs if name in (run.name, run.directory.name)]
         if len(chosen) == 1:
@@ -132,10 +152,32 @@ def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
         )
     if len(runs) == 1:
         return runs[0]
-    starts = [summarize(run).profile_start_ns for run in runs]
-    if any(start is None for start in starts):
-        return max(runs, key=lambda run: (run.directory.name, run.name))
-    return max(zip(starts, runs, strict=True), key=lambda pair: (pair[0], pair[1].name))[1]
+    summaries = [summarize(run) for run in runs]
+    newest = newest_readable(summaries)
+    if newest is None:
+        known = ", ".join(run.name for run in runs)
+        raise TraceFormatError(
+            runs[-1].paths[0],
+            summaries[-1].files[0].damage or _NO_PLANES,
+            hint=f"none of the {len(runs)} runs can be read: {known}",
+        )
+    return runs[newest]
+
+
+def newest_readable(runs: Sequence[RunSummary]) -> int | None:
+    """The place of the run to take: of those with an undamaged file, else with a damaged one, the newest.
+
+    By the start of the profile, or by name where one did not record it. None where nothing can be read.
+    """
+    candidates = [i for i, run in enumerate(runs) if any(file.damage is None for file in run.files)]
+    candidates = candidates or [
+        i for i, run in enumerate(runs) if any(file.plane_count for file in run.files)
+    ]
+    if any(runs[i].profile_start_ns is None for i in candidates):
+        return max(candidates, key=lambda i: (runs[i].name.rpartition("/")[2], runs[i].name))
+    return max(
+        candidates, key=lambda i: (runs[i].profile_start_ns or 0, runs[i].name), default=None
+    )
 
 
 def summarize(run: RunFiles) -> RunSummary:
@@ -148,7 +190,11 @@ def _summarize_file(path: Path) -> FileSummary:
     try:
         summary = read_summary(path)
     except (TraceFormatError, TraceNotFoundError) as error:
-        reason = error.reason if isinstance(error, TraceFormatError) else error.message
+        reason = (
+            error.reason
+            if isinstance(error, TraceFormatError)
+            else error.message.removeprefix(f"{path}: ")
+        )
         return FileSummary(host_of(path), size, (), (), None, None, reason)
     start, stop = profile_times(summary.planes)
     devices = {
@@ -163,7 +209,8 @@ def _summarize_file(path: Path) -> FileSummary:
         tuple(name for name, count in devices.items() if count),
         start,
         stop - start if start is not None and stop is not None else None,
-        summary.faults[0].reason if summary.faults else None,
+        summary.faults[0].reason if summary.faults else None if summary.planes else _NO_PLANES,
+        len(summary.planes),
     )
 
 

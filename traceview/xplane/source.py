@@ -10,15 +10,28 @@ from typing import BinaryIO, Final
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
 
+NOT_A_TRACE: Final = "not a trace"
+"""What the reason begins with where a file is of another kind, rather than damaged."""
+
 _HEAD_BYTES: Final = 4096
+_WIRE_TYPES: Final = (0, 1, 2, 5)
+"""What a field can begin with: varint, 64 bits, content, 32 bits (protobuf's encoding; groups are no more)."""
+
+_TEXT_CONTROLS: Final = b"\t\n\f\r\x1b"
 
 
 def read_bytes(path: Path) -> bytes:
     """The file's bytes, or an error that says what stands there instead of a trace."""
     with _opened(path) as file:
-        data = file.read()
-    _refuse_impostor(path, data[:_HEAD_BYTES])
-    return data
+        _refuse_impostor(path, file.read(_HEAD_BYTES))
+        file.seek(0)
+        try:
+            return file.read()
+        except MemoryError:
+            size = path.stat().st_size
+            raise TraceFormatError(
+                path, f"{size:,} bytes are more than fit into memory", hint="record fewer steps"
+            ) from None
 
 
 @contextmanager
@@ -33,6 +46,9 @@ def mapped(path: Path) -> Iterator[mmap]:
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
+        # Opening a pipe would wait for someone to write into it.
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise TraceNotFoundError(f"{path}: not a regular file")
         with path.open("rb") as file:
             yield file
     except FileNotFoundError as error:
@@ -53,16 +69,42 @@ def _impostor(head: bytes) -> tuple[str, str | None] | None:
     if not head:
         return "the file is empty (0 bytes)", "was the profiler stopped, and the disk not full?"
     if head.startswith(b"\x1f\x8b"):
-        return "not a trace: gzip data", "unpack it: gunzip"
+        return f"{NOT_A_TRACE}: gzip data", "unpack it: gunzip"
     if head.startswith(b"PK\x03\x04"):
-        return "not a trace: a ZIP archive", "unpack it first"
+        return f"{NOT_A_TRACE}: a ZIP archive", "unpack it first"
     if text.startswith(b"version https://git-lfs"):
-        return "not a trace: a Git LFS pointer", "fetch the real file: git lfs pull"
+        return f"{NOT_A_TRACE}: a Git LFS pointer", "fetch the real file: git lfs pull"
     if text.startswith((b"<!doctype", b"<html", b"<?xml")):
-        return "not a trace: an HTML page", "was it saved from a download page?"
+        return f"{NOT_A_TRACE}: an HTML page", "was it saved from a download page?"
     if head.count(b"\xef\xbf\xbd") >= 8 and head.startswith(b"\x0a\xef\xbf\xbd"):
         return (
             "binary data mangled by a conversion to UTF-8 text; the numbers in it are lost",
             "copy the original file in binary mode",
         )
+    kind = _other_kind(head)
+    return (f"{NOT_A_TRACE}: {kind}", None) if kind else None
+
+
+def _other_kind(head: bytes) -> str | None:
+    """What a file is that begins with no field of a message; None where it may begin with one."""
+    if head.startswith(b"\x7fELF"):
+        return "an ELF program"
+    if not any(head):
+        return "zero bytes"
+    if _is_text(head):
+        return "a text file"
+    number, wire_type = head[0] >> 3, head[0] & 7
+    if number == 0 or wire_type not in _WIRE_TYPES:
+        return f"it begins with the byte 0x{head[0]:02x}"
     return None
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether there is nothing but text; the names in a trace stand between bytes that no text has."""
+    if any((byte < 0x20 or byte == 0x7F) and byte not in _TEXT_CONTROLS for byte in head):
+        return False
+    try:
+        head[: head.rfind(b"\n") + 1 or None].decode()
+    except UnicodeDecodeError:
+        return False
+    return True
