@@ -130,7 +130,7 @@ def test_devices_with_the_same_ops_share_a_table() -> None:
 
 def test_findings_that_were_left_out_are_counted() -> None:
     report = replace(full_report(), left_out_findings=("few-steps", "unused-gpu"))
-    told = "2 left out by --select, --ignore or --device (few-steps, unused-gpu)\n"
+    told = "2 left out on request (few-steps, unused-gpu)\n"
     assert f"Findings  1 critical, 1 warning, 1 info; {told}" in shown(report)
     assert f"Findings  none shown; {told}" in shown(replace(report, findings=()))
 

@@ -31,7 +31,7 @@ def add_findings(page: Page, report: Report) -> None:
     left_out = report.left_out_findings
     codes = ", ".join(dict.fromkeys(left_out))
     rest = (
-        f"; {len(left_out)} left out by --select, --ignore or --device ({codes})"
+        f"; {len(left_out)} left out on request ({codes})"
         if left_out
         else ""
     )
