@@ -11,9 +11,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
+from traceview.capture.environment import EnvironmentListener
 from traceview.capture.hooks import INPUT_PLACES, Hooks
 from traceview.capture.observer import Observer
 from traceview.capture.outcome import nothing_captured, shortcomings
+from traceview.capture.placement import PlacementListener
 from traceview.capture.recording import Capture, Settings
 from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.sidecar import WindowListener
@@ -58,7 +60,7 @@ def capture_script(
     if nothing could be written to `settings.out`; what the script raises is shown as Python shows it.
     """
     script.check()
-    capture = Capture(settings, say, listeners)
+    capture = Capture(settings, say, [*_default_listeners(), *listeners])
     observer = Observer(capture.recorder, step_functions)
     hooks = Hooks(observer)
     capture.is_done = hooks.remove
@@ -89,6 +91,10 @@ def capture_script(
         if run is None and problem is None:
             capture.finish(is_synchronised=False)
     return ScriptCapture(end.code, run, problem)
+
+
+def _default_listeners() -> list[WindowListener]:
+    return [EnvironmentListener(), PlacementListener()]
 
 
 def _say_overhead(capture: Capture, say: Callable[[str], None]) -> None:
@@ -233,7 +239,7 @@ def _session(
         max_events=max_events,
         run=run,
     )
-    capture = Capture(settings, _warn)
+    capture = Capture(settings, _warn, _default_listeners())
     capture.prepare()
     is_whole = False
     try:

@@ -1,0 +1,312 @@
+# ruff: noqa: N802 -- the fake has the names of NVML
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from traceview.capture.environment import (
+    EnvironmentListener,
+    built_versions,
+    describe_cluster,
+    describe_devices,
+    describe_precision,
+    describe_xla,
+    listed_variables,
+    loaded_versions,
+)
+from traceview.capture.facts import Absent, Facts
+from traceview.capture.links import describe_drivers, describe_links, opened_nvml
+from traceview.capture.sidecar import Sidecar
+
+
+def test_what_cannot_be_had_is_absent_with_its_reason() -> None:
+    def broken() -> None:
+        raise RuntimeError("no such thing")
+
+    def absent() -> None:
+        raise Absent("nobody asked for it")
+
+    facts = Facts()
+    assert facts.ask("here", lambda: 0) == 0
+    assert [facts.ask("a", broken), facts.ask("b", absent), facts.ask("c", lambda: None)] == [
+        None
+    ] * 3
+    assert facts.as_group() == {
+        "here": 0,
+        "missing": {
+            "a": "RuntimeError: no such thing",
+            "b": "nobody asked for it",
+            "c": "not known to this TensorFlow",
+        },
+    }
+
+
+def test_only_listed_variables_are_written_down() -> None:
+    found = listed_variables(
+        {
+            "CUDA_VISIBLE_DEVICES": "0,1",
+            "NCCL_DEBUG": "INFO",
+            "NCCL_PROXY_PASSWORD": "hunter2",
+            "TF_GPU_CUPTI_USE": "1",
+            "XLA_FLAGS": "--xla_dump_to=s3://me:hunter2@host/dump",
+            "AWS_SECRET_ACCESS_KEY": "hunter2",
+            "HOME": "/home/me",
+            "WANDB_API_KEY": "hunter2",
+        }
+    )
+    assert found == {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_PROXY_PASSWORD": "***",
+        "TF_GPU_CUPTI_USE": "1",
+        "XLA_FLAGS": "--xla_dump_to=s3://***@host/dump",
+    }
+
+
+def test_a_cluster_has_a_role_and_sizes_and_no_addresses() -> None:
+    text = (
+        '{"cluster": {"worker": ["me:hunter2@a:1", "b:1"], "ps": {"0": "c:1"}, "chief": "d:1"},'
+        ' "task": {"type": "worker", "index": "1"}}'
+    )
+    found = describe_cluster({"TF_CONFIG": text})
+    assert found == {
+        "is_configured": True,
+        "role": "worker",
+        "index": 1,
+        "sizes": {"worker": 2, "ps": 1, "chief": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("", {"is_configured": "TF_CONFIG is not set"}),
+        ("{hunter2", {"is_configured": "TF_CONFIG is not JSON"}),
+        ("[]", {"is_configured": "TF_CONFIG is not a JSON object"}),
+        (
+            "{}",
+            {
+                "role": "TF_CONFIG has no task.type",
+                "index": "TF_CONFIG has no task.index",
+                "sizes": "TF_CONFIG has no cluster",
+            },
+        ),
+    ],
+)
+def test_a_cluster_that_is_not_told(text: str, missing: dict[str, str]) -> None:
+    assert describe_cluster({"TF_CONFIG": text})["missing"] == missing
+
+
+def fake_tensorflow(**config: Any) -> Any:
+    gpu = SimpleNamespace(name="/physical_device:GPU:0", device_type="GPU")
+    optimizer = SimpleNamespace(
+        get_jit=lambda: "", get_experimental_options=lambda: {"auto_mixed_precision": True}
+    )
+    experimental = SimpleNamespace(
+        get_device_details=lambda _: {"device_name": "H200", "compute_capability": (9, 0)},
+        get_memory_growth=lambda _: True,
+        tensor_float_32_execution_enabled=lambda: True,
+    )
+    parts: dict[str, Any] = {
+        "list_physical_devices": lambda: [gpu],
+        "get_visible_devices": lambda: [gpu],
+        "list_logical_devices": lambda: [SimpleNamespace(name="/device:GPU:0")],
+        "get_logical_device_configuration": lambda _: [SimpleNamespace(memory_limit=1024)],
+        "get_soft_device_placement": lambda: False,
+    }
+    return SimpleNamespace(
+        config=SimpleNamespace(
+            optimizer=optimizer, experimental=experimental, **{**parts, **config}
+        ),
+        sysconfig=SimpleNamespace(get_build_info=lambda: {"is_cuda_build": False}),
+        version=SimpleNamespace(GIT_VERSION="v2"),
+    )
+
+
+def test_devices_with_their_details() -> None:
+    assert describe_devices(fake_tensorflow()) == {
+        "physical": [
+            {
+                "name": "/physical_device:GPU:0",
+                "type": "GPU",
+                "details": {"device_name": "H200", "compute_capability": [9, 0]},
+                "memory_growth": True,
+                "logical_devices": 1,
+                "memory_limits_mb": [1024],
+            }
+        ],
+        "visible": ["/physical_device:GPU:0"],
+        "logical": ["/device:GPU:0"],
+        "soft_placement": False,
+    }
+
+
+def test_devices_that_tensorflow_cannot_list() -> None:
+    def fail() -> None:
+        raise RuntimeError("the context is broken")
+
+    found = describe_devices(fake_tensorflow(list_logical_devices=fail))
+    assert found["missing"] == {"logical": "RuntimeError: the context is broken"}
+    assert len(found["physical"]) == 1
+
+
+def test_versions_of_a_build_without_cuda() -> None:
+    found = built_versions(fake_tensorflow())
+    assert found["is_cuda_build"] is False
+    assert set(found["missing"]) == {"cuda_build", "cudnn_build"}
+
+
+def test_libraries_are_asked_only_if_they_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text(
+        "7f00-7f01 r-xp 00000000 08:01 42   /opt/a b/libnccl.so.2\n"
+        "7f00-7f01 r-xp 00000000 08:01 42   /opt/libcudnn.so.9\n7f02-7f03 rw-p 0 00:00 0 [heap]\n"
+    )
+    opened = []
+
+    def nccl(version: Any) -> int:
+        version._obj.value = 22304
+        return 0
+
+    def load(path: str, mode: int) -> dict[str, Callable[..., int]]:
+        opened.append(path)
+        return {"ncclGetVersion": nccl, "cudnnGetVersion": lambda: 90501}
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    assert loaded_versions(maps) == {
+        "cudnn": "9.5.1",
+        "nccl": "2.23.4",
+        "missing": {"cuda": "the library is not loaded in this process"},
+    }
+    assert opened == ["/opt/libcudnn.so.9", "/opt/a b/libnccl.so.2"]
+
+
+def test_libraries_where_nobody_knows_which_are_loaded(tmp_path: Path) -> None:
+    assert "cannot be read" in loaded_versions(tmp_path / "none")["missing"]["loaded"]
+
+
+def test_precision_and_xla() -> None:
+    policy = SimpleNamespace(name="mixed_float16")
+    new = SimpleNamespace(config=SimpleNamespace(dtype_policy=lambda: policy))
+    old = SimpleNamespace(mixed_precision=SimpleNamespace(global_policy=lambda: policy))
+    found = describe_precision(fake_tensorflow(), {"keras": new, "tf_keras": old})
+    assert found["policy"] == {"keras": "mixed_float16", "tf_keras": "mixed_float16"}
+    assert found["auto_mixed_precision"] is True
+    assert describe_precision(fake_tensorflow(), {})["missing"]["policy"] == "Keras is not imported"
+    assert describe_xla(fake_tensorflow(), {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2"}) == {
+        "auto_jit": "off",
+        "tf_xla_flags": "--tf_xla_auto_jit=2",
+        "missing": {"xla_flags": "XLA_FLAGS is not set"},
+    }
+
+
+class NvmlError(Exception):
+    pass
+
+
+class Nvml(ModuleType):
+    """Two GPUs with two links between them, and a third without."""
+
+    NVMLError = NvmlError
+    NVML_TOPOLOGY_SYSTEM = 50
+    NVML_NVLINK_MAX_LINKS = 18
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.is_open = False
+
+    def nvmlInit(self) -> None:
+        self.is_open = True
+
+    def nvmlShutdown(self) -> None:
+        self.is_open = False
+
+    def nvmlSystemGetDriverVersion(self) -> bytes:
+        return b"550.54"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
+        return 12040
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 3
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "H200"
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
+        return SimpleNamespace(busId=f"bus {handle}")
+
+    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: int) -> int:
+        return 3
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: int) -> int:
+        return 8
+
+    def nvmlDeviceGetMaxPcieLinkGeneration(self, handle: int) -> int:
+        return 5
+
+    def nvmlDeviceGetMaxPcieLinkWidth(self, handle: int) -> int:
+        raise NvmlError("Not Supported")
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return SimpleNamespace(total=1 << 30)
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:
+        if handle == 2 or link > 2:
+            raise NvmlError("Invalid Argument")
+        return int(link < 2)
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, link: int) -> Any:
+        return SimpleNamespace(busId=f"bus {1 - handle}".encode())
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, one: int, other: int) -> int:
+        return 50
+
+
+def test_links_between_gpus() -> None:
+    nvml = Nvml()
+    found = describe_links(nvml)
+    assert describe_drivers(nvml) == {"driver": "550.54", "cuda_of_driver": "12.4"}
+    first, _, third = found["gpus"]
+    assert (first["pcie_generation"], first["pcie_width"]) == (3, 8)
+    assert first["missing"] == {"pcie_width_max": "NvmlError: Not Supported"}
+    assert first["nvlinks"] == {"active": 2, "peers": {"bus 1": 2}}
+    assert third["missing"]["nvlinks"] == "no NVLink: Invalid Argument"
+    assert found["paths"][0] == {"gpus": [0, 1], "over": "between NUMA nodes"}
+    assert len(found["paths"]) == 3
+
+
+def test_nvml_is_let_go_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = Nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    with opened_nvml() as opened:
+        assert (opened is nvml, nvml.is_open) == (True, True)
+    assert not nvml.is_open
+
+
+def test_without_nvml_the_reason_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.setattr(sys, "argv", ["train.py", "--api-key", "hunter2"])
+    sidecar, listener = Sidecar(), EnvironmentListener()
+    listener.opening(sidecar)
+    listener.opened(sidecar)
+    listener.closed(sidecar, Path("trace"))
+    assert sidecar.groups["links"] == {"missing": {"gpus": "nvidia-ml-py is not installed"}}
+    assert (
+        "nvidia-ml-py" in sidecar.groups["versions"]["missing"]["driver"]
+        or (sidecar.groups["versions"]["driver"])
+    )
+    assert sidecar.groups["command"]["script"] == ["train.py", "--api-key", "***"]
+    assert "hunter2" not in str(sidecar.as_json()["command"]["script"])

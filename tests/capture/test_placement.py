@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from traceview.capture.live import LiveObjects, find_live
+from traceview.capture.placement import PlacementListener, count_ops, describe_steps
+from traceview.capture.sidecar import Sidecar
+
+GPU_0, GPU_1 = "/device:GPU:0", "/device:GPU:1"
+
+
+@dataclass
+class Op:
+    type: str
+    device: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def get_attr(self, name: str) -> Any:
+        return self.attributes[name]
+
+
+@dataclass
+class Graph:
+    ops: list[Op]
+    functions: dict[str, Graph] = field(default_factory=dict)
+    variables: tuple[Any, ...] = ()
+
+    def get_operations(self) -> list[Op]:
+        return self.ops
+
+    def _get_function(self, name: str) -> Any:
+        return SimpleNamespace(graph=self.functions[name])
+
+
+class Container:
+    """Mirrors variables."""
+
+    def __init__(self, strategy: Any) -> None:
+        self._distribute_strategy = strategy
+
+
+def variable(device: str, elements: int, container: Any = None, **more: Any) -> Any:
+    fields = {"name": f"v{elements}:0", "trainable": True, "kind": "float", "size": 4, **more}
+    is_float = fields["kind"] == "float"
+    dtype = SimpleNamespace(is_floating=is_float, is_complex=False, size=fields["size"])
+    made = SimpleNamespace(
+        name=fields["name"],
+        device=device,
+        trainable=fields["trainable"],
+        dtype=dtype,
+        shape=SimpleNamespace(num_elements=lambda: elements),
+    )
+    if container is not None:
+        made.handle = SimpleNamespace(_distributed_container=ref(container))
+    return made
+
+
+def function(name: str, graph: Graph, *leaves: Any, **more: Any) -> Any:
+    trace = SimpleNamespace(graph=graph, structured_input_signature=list(leaves))
+    return SimpleNamespace(_name=name, _function_cache={0: trace}, **more)
+
+
+class TensorSpec:
+    def __init__(self, *shape: int | None) -> None:
+        self.shape = Shape(shape)
+
+
+class Shape(tuple[Any, ...]):
+    __slots__ = ()
+
+    @property
+    def rank(self) -> int:
+        return len(self)
+
+
+class PerReplicaSpec:
+    def __init__(self, *specs: TensorSpec) -> None:
+        self._value_specs = specs
+
+
+@pytest.fixture(autouse=True)
+def _tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = SimpleNamespace(nest=SimpleNamespace(flatten=list))
+    monkeypatch.setitem(sys.modules, "tensorflow", fake)
+
+
+def test_ops_are_counted_with_those_of_the_functions_that_are_called() -> None:
+    branch = SimpleNamespace(name="branch")
+    inner = Graph([Op("MatMul"), Op("Add", GPU_1)])
+    outer = Graph(
+        [
+            Op("Const"),
+            Op("If", GPU_0, {"then_branch": branch, "else_branch": branch}),
+            Op("Case", "", {"branches": [branch]}),
+        ],
+        {"branch": inner},
+    )
+    assert count_ops(outer).as_json() == {
+        "op_count": 9,
+        "ops_per_device": {GPU_0: 3, GPU_1: 3},
+        "ops_without_device": 3,
+        "ops_per_type": {"MatMul": 3, "Add": 3, "Const": 1, "If": 1, "Case": 1},
+    }
+
+
+def test_a_recursive_function_is_counted_once() -> None:
+    itself = SimpleNamespace(name="itself")
+    graph = Graph([Op("PartitionedCall", "", {"f": itself}), Op("Add")])
+    graph.functions["itself"] = graph
+    assert count_ops(graph).types["Add"] == 2
+
+
+def test_variables_per_device_and_what_is_trained() -> None:
+    extended = SimpleNamespace(worker_devices=(GPU_0, GPU_1), parameter_devices=(GPU_0, GPU_1))
+    strategy = SimpleNamespace(extended=extended, num_replicas_in_sync=2)
+    kernel = Container(strategy)
+    parts = [variable(GPU_0, 6, kernel), variable(GPU_1, 6, kernel)]
+    others = [
+        variable(GPU_0, 3, name="loose:0"),
+        variable(GPU_0, 1, name="steps:0", kind="int", size=8),
+        variable(GPU_0, 2, name="mean:0", trainable=False),
+    ]
+    graph = Graph([Op("MatMul", GPU_0)], variables=(*parts, *others))
+    leaf = PerReplicaSpec(TensorSpec(4, 8), TensorSpec(4, 8))
+    found = describe_steps(["train"], LiveObjects(functions=(function("train", graph, leaf),)))
+    (described,) = found["placement"]["functions"]
+    assert described["variables"]["per_device"] == {
+        GPU_0: {"count": 4, "bytes": 52, "mirrored": 1, "trainable": 2},
+        GPU_1: {"count": 1, "bytes": 24, "mirrored": 1, "trainable": 1},
+    }
+    assert described["variables"]["not_mirrored"] == {
+        "count": 3,
+        "trainable": 1,
+        "names": ["loose:0", "mean:0", "steps:0"],
+    }
+    assert found["training"]["parameters"] == 9
+    assert found["training"]["gradient_bytes"] == 36
+    assert found["batch"] == {"global": 8, "per_replica": 4, "found_by": "arguments"}
+    assert found["strategy"]["found_by"] == "variables"
+    assert found["strategy"]["missing"] == {
+        "cross_device_ops": "this strategy has none, or none yet"
+    }
+
+
+@pytest.mark.parametrize(
+    ("leaves", "reason"),
+    [
+        ([], "no argument"),
+        ([TensorSpec()], "differ in their first dimension: []"),
+        ([TensorSpec(4, 2), TensorSpec(3)], "differ in their first dimension: [3, 4]"),
+        ([TensorSpec(None, 2)], "its dataset is not held"),
+    ],
+)
+def test_a_batch_size_that_is_not_seen_is_not_guessed(leaves: list[Any], reason: str) -> None:
+    live = LiveObjects(functions=(function("train", Graph([]), *leaves),))
+    batch = describe_steps(["train"], live)["batch"]
+    assert batch.keys() == {"missing"}
+    assert reason in batch["missing"]["global"]
+
+
+def test_a_function_that_is_gone_and_a_graph_that_cannot_be_read() -> None:
+    class Broken(Graph):
+        def get_operations(self) -> list[Op]:
+            raise RuntimeError("the graph is gone")
+
+    live = LiveObjects(functions=(function("train", Broken([])),))
+    found = describe_steps(["train", "other"], live)["placement"]
+    assert "no graph" in found["missing"]["other"]
+    assert found["functions"][0]["missing"] == {"ops": "RuntimeError: the graph is gone"}
+
+
+def test_several_strategies_are_not_chosen_from() -> None:
+    owners = [Container(SimpleNamespace()), Container(SimpleNamespace())]
+    variables = tuple(variable(GPU_0, 1, owner) for owner in owners)
+    live = LiveObjects(functions=(function("train", Graph([], variables=variables)),))
+    strategy = describe_steps(["train"], live)["strategy"]
+    assert strategy["missing"]["class"].startswith("several strategies")
+
+
+def test_a_model_is_found_by_its_training() -> None:
+    frozen = variable(GPU_0, 5)
+    graph = Graph([Op("Add")], variables=(frozen, variable(GPU_0, 2)))
+
+    class Model:
+        name = "net"
+        non_trainable_variables = (SimpleNamespace(_value=frozen),)
+
+        def __init__(self) -> None:
+
+            def one_step() -> Any:
+                return self
+
+            self.step = function("multi_step", graph, _python_function=one_step)
+            step = Callable(self.step)
+
+            def train_function() -> Any:
+                return step
+
+            self.train_function = train_function
+
+    model = Model()
+    live = LiveObjects(functions=(model.step,))
+    found = describe_steps(["net"], live)
+    assert [f["name"] for f in found["placement"]["functions"]] == ["multi_step"]
+    assert found["training"]["parameters"] == 2
+
+
+class Callable:
+    """A traced function that can be called, as TensorFlow's can."""
+
+    def __init__(self, made: Any) -> None:
+        self._name, self._function_cache = made._name, made._function_cache
+
+    def __call__(self) -> None: ...
+
+
+def test_without_tensorflow_nothing_is_found() -> None:
+    assert find_live() == LiveObjects()
+
+
+def test_the_listener_asks_for_the_functions_of_the_window() -> None:
+    sidecar, listener = Sidecar(), PlacementListener()
+    sidecar.add("window", {"calls": [{"function": "train"}, {"function": "train"}]})
+    listener.opening(sidecar)
+    listener.opened(sidecar)
+    listener.closed(sidecar, Path("trace"))
+    assert list(sidecar.groups["placement"]["missing"]) == ["train"]
+    assert sidecar.groups["listener_cost_ns"]["placement"] > 0

@@ -1,0 +1,286 @@
+"""What the sidecar of real captures says of strategy, batches, variables and placement; one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.capture.conftest import environment_with
+from tests.capture.test_with_tensorflow import START
+
+pytestmark = pytest.mark.tensorflow
+
+CPU = "/job:localhost/replica:0/task:0/device:CPU:"
+
+MORE = """
+import gc; gc.collect()  # what the scripts before this one left
+# One for all scripts: each new one begins to number its collectives anew, which TensorFlow takes amiss.
+two = tf.two = getattr(tf, "two", None) or tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+def spread(batch_size=16, remainder=False):
+    # Of other shapes than data(), which other scripts of this process hold.
+    features, labels = tf.random.normal([64, 4]), tf.random.normal([64, 1])
+    made = tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
+    return two.experimental_distribute_dataset(made.batch(batch_size, drop_remainder=remainder))
+def replica(variable):
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ variable - y) ** 2)
+        gradient = tape.gradient(loss, variable)
+        gradient = tf.distribute.get_replica_context().all_reduce("sum", gradient)
+        variable.assign_sub(0.01 * gradient, read_value=False)
+        return loss
+    return step
+"""
+KINDS = {
+    "two replicas": """
+with two.scope(): kernel = tf.Variable(tf.ones([4, 1]))
+rows, body = spread(), replica(kernel)
+@tf.function
+def both(batches): return two.run(body, args=next(batches))
+batches = iter(rows)
+for _ in range(12): both(batches)
+""",
+    "outside the scope": """
+loose = tf.Variable(tf.ones([4, 1]), name="loose")
+rows, body = spread(), replica(loose)
+@tf.function
+def careless(batch): return two.run(body, args=batch)
+for _, batch in zip(range(12), rows): careless(batch)
+""",
+    "all on one device": """
+with tf.device("/cpu:1"): alone = tf.Variable(tf.ones([8, 1]))
+@tf.function
+def single(x, y):
+    with tf.device("/cpu:1"), tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ alone - y) ** 2)
+        alone.assign_sub(tape.gradient(loss, alone))
+for x, y in data(12): single(x, y)
+""",
+    "replicas run eagerly": """
+with two.scope(): kernel = tf.Variable(tf.ones([4, 1]))
+body = replica(kernel)
+inner = tf.function(body)
+for _, batch in zip(range(12), spread(12, True)): two.run(inner, args=batch)
+""",
+    "batches from a function": """
+with two.scope(): kernel = tf.Variable(tf.ones([4, 1]))
+body = replica(kernel)
+few = tf.data.Dataset.from_tensor_slices((tf.ones([64, 4]), tf.ones([64, 1]))).repeat().batch(8)
+made = two.distribute_datasets_from_function(lambda _: few)
+@tf.function
+def fed(batches): return two.run(body, args=next(batches))
+batches = iter(made)
+for _ in range(12): fed(batches)
+""",
+    "no graph": """
+with two.scope(): kernel = tf.Variable(tf.ones([4, 1]))
+def bare(x, y):
+    with tf.GradientTape() as tape: loss = tf.reduce_mean((x @ kernel - y) ** 2)
+    return tape.gradient(loss, two.experimental_local_results(kernel)[0])
+for _, batch in zip(range(12), spread()): two.run(bare, args=batch)
+""",
+    "Keras on two devices": """
+with two.scope():
+    layers = [tf.keras.layers.Dense(4, trainable=False), tf.keras.layers.Dense(1, dtype="mixed_float16")]
+    spread_net = tf.keras.Sequential([tf.keras.layers.Input((8,)), *layers], name="spread_net")
+    spread_net.compile("adam", "mse")
+spread_net.fit(data(12), verbose=0)
+""",
+    "Keras frozen later": """
+frozen_net = tf.keras.Sequential(
+    [tf.keras.layers.Input((8,)), tf.keras.layers.Dense(4), tf.keras.layers.Dense(1)], name="frozen_net")
+frozen_net.layers[0].trainable = False
+frozen_net.compile("adam", "mse")
+frozen_net.fit(data(12), verbose=0)
+""",
+    "train_on_batch": """
+batch_net = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)], name="batch_net")
+batch_net.compile("sgd", "mse")
+for x, y in data(12): batch_net.train_on_batch(x, y)
+""",
+    "legacy Keras": """
+import tf_keras
+with two.scope():
+    legacy = tf_keras.Sequential([tf_keras.layers.Input((8,)), tf_keras.layers.Dense(1)], name="legacy")
+    legacy.compile("adam", "mse")
+legacy.fit(data(12), verbose=0)
+""",
+}
+DRIVER = """
+import json
+from pathlib import Path
+from traceview.capture.recording import Settings
+from traceview.capture.script import Script
+from traceview.capture.session import capture_script
+from traceview.capture.window import StepWindow
+
+for name, path in json.load(open("kinds.json")):
+    done = capture_script(Script(path), Settings(Path("logs"), StepWindow(4, 6)), say=lambda line: None)
+    print(json.dumps([name, done.code, str(done.run)]), flush=True)
+"""
+
+
+@dataclass
+class Sidecars:
+    codes: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def function(self, name: str) -> dict[str, Any]:
+        (function,) = self.groups[name]["placement"]["functions"]
+        assert isinstance(function, dict)
+        return function
+
+
+@pytest.fixture(scope="module")
+def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
+    folder = tmp_path_factory.mktemp("placement")
+    kinds = []
+    for number, (name, script) in enumerate(KINDS.items()):
+        path = folder / f"train_{number}.py"
+        path.write_text(START + MORE + script, encoding="utf-8")
+        kinds.append((name, str(path)))
+    (folder / "kinds.json").write_text(json.dumps(kinds), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER],
+        cwd=folder,
+        env=environment_with(
+            TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", NCCL_TEST_TOKEN="abc"
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = Sidecars()
+    for line in done.stdout.splitlines():
+        if line.startswith("["):
+            name, code, run = json.loads(line)
+            found.codes[name] = code
+            if run != "None":
+                (path,) = (folder / run).glob("*.traceview.json")
+                found.groups[name] = json.loads(path.read_text("utf-8"))
+    assert found.codes == dict.fromkeys(KINDS, 0), done.stderr
+    assert list(found.groups) == list(KINDS), done.stderr
+    return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_listener_fails_or_takes_long(name: str, sidecars: Sidecars) -> None:
+    groups = sidecars.groups[name]
+    assert "listeners" not in groups["notes"]
+    assert groups["listener_cost_ns"].keys() == {"environment", "drivers", "placement"}
+    # 50 ms are the aim, and 20 to 40 usual; a busy machine may be slow.
+    assert max(groups["listener_cost_ns"].values()) < 500e6
+
+
+def test_mirrored_variables_and_ops_on_each_device(sidecars: Sidecars) -> None:
+    groups, function = sidecars.groups["two replicas"], sidecars.function("two replicas")
+    assert (function["step"], function["name"], function["traces"]) == ("both", "both", 1)
+    ops = function["ops_per_device"]
+    assert set(ops) == {f"{CPU}0", f"{CPU}1"}
+    assert ops[f"{CPU}0"] == ops[f"{CPU}1"] > 10
+    assert function["op_count"] == sum(ops.values()) + function["ops_without_device"]
+    assert function["op_count"] == sum(function["ops_per_type"].values())
+    assert function["ops_per_type"]["CollectiveReduceV2"] == 2
+    one = {"count": 1, "bytes": 16, "mirrored": 1, "trainable": 1}
+    assert function["variables"] == {
+        "per_device": {f"{CPU}0": one, f"{CPU}1": one},
+        "classes": {"MirroredVariable": 1},
+        "not_mirrored": {"count": 0, "trainable": 0, "names": []},
+    }
+    assert groups["training"] == {
+        "trainable_variables": 1,
+        "parameters": 4,
+        "parameter_bytes": 16,
+        "gradient_bytes": 16,
+    }
+    strategy = groups["strategy"]
+    assert (strategy["class"], strategy["found_by"]) == ("MirroredStrategy", "variables")
+    assert (strategy["replicas"], strategy["devices"]) == (2, [f"{CPU}0", f"{CPU}1"])
+    assert strategy["cross_device_ops"] == "CollectiveAllReduce"
+    assert groups["batch"] == {"global": 16, "per_replica": 8, "found_by": "dataset"}
+
+
+def test_a_variable_outside_the_scope_is_seen(sidecars: Sidecars) -> None:
+    variables = sidecars.function("outside the scope")["variables"]
+    assert variables["not_mirrored"] == {"count": 1, "trainable": 1, "names": ["loose:0"]}
+    assert list(variables["per_device"]) == [f"{CPU}0"]
+    strategy = sidecars.groups["outside the scope"]["strategy"]
+    assert (strategy["found_by"], strategy["replicas"]) == ("input", 2)
+
+
+def test_everything_on_one_device_is_seen(sidecars: Sidecars) -> None:
+    groups, function = sidecars.groups["all on one device"], sidecars.function("all on one device")
+    assert list(function["ops_per_device"]) == [f"{CPU}1"] or list(function["ops_per_device"]) == [
+        "/device:CPU:1"
+    ]
+    assert list(function["variables"]["per_device"]) == [f"{CPU}1"]
+    # The script has made a strategy, and does not use it.
+    assert groups["strategy"]["found_by"] == "memory"
+    assert groups["batch"] == {"global": 8, "per_replica": 8, "found_by": "arguments"}
+
+
+def test_a_function_that_strategy_run_is_given_eagerly(sidecars: Sidecars) -> None:
+    groups, function = (
+        sidecars.groups["replicas run eagerly"],
+        sidecars.function("replicas run eagerly"),
+    )
+    assert set(function["ops_per_device"]) >= {f"{CPU}0", f"{CPU}1"}
+    assert groups["batch"] == {"global": 12, "per_replica": 6, "found_by": "arguments"}
+
+
+def test_batches_that_each_replica_makes_for_itself(sidecars: Sidecars) -> None:
+    batch = sidecars.groups["batches from a function"]["batch"]
+    assert batch == {"global": 16, "per_replica": 8, "found_by": "dataset"}
+
+
+def test_what_runs_eagerly_has_no_graph_and_says_so(sidecars: Sidecars) -> None:
+    groups = sidecars.groups["no graph"]
+    assert groups["placement"]["functions"] == []
+    assert "eagerly" in groups["placement"]["missing"]["bare"]
+    assert "graph" in groups["training"]["missing"]["parameters"]
+    assert "global" in groups["batch"]["missing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "batch"),
+    [
+        ("Keras on two devices", 5, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
+        ("Keras frozen later", 5, {"global": 8, "per_replica": 8, "found_by": "dataset"}),
+        ("train_on_batch", 9, {"global": 8, "per_replica": 8, "found_by": "arguments"}),
+        ("legacy Keras", 9, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
+    ],
+)
+def test_keras(name: str, parameters: int, batch: dict[str, Any], sidecars: Sidecars) -> None:
+    groups = sidecars.groups[name]
+    assert groups["batch"] == batch
+    assert groups["training"]["parameters"] == parameters
+    assert groups["training"]["gradient_bytes"] == 4 * parameters
+
+
+def test_keras_on_two_devices(sidecars: Sidecars) -> None:
+    function = sidecars.function("Keras on two devices")
+    ops = function["ops_per_device"]
+    assert ops[f"{CPU}1"] > 100
+    variables = function["variables"]
+    assert variables["not_mirrored"]["trainable"] == 0
+    assert variables["classes"]["SyncOnReadVariable"] == 2
+    assert sidecars.groups["Keras on two devices"]["strategy"]["class"] == "MirroredStrategy"
+
+
+def test_the_environment(sidecars: Sidecars) -> None:
+    groups = sidecars.groups["two replicas"]
+    assert groups["variables"]["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert groups["variables"]["NCCL_TEST_TOKEN"] == "***"
+    assert groups["versions"]["tensorflow"].startswith("2.")
+    assert groups["versions"]["missing"]["nccl"]
+    assert groups["precision"]["policy"]["keras"] == "float32"
+    assert groups["xla"]["auto_jit"] == "off"
+    assert groups["devices"]["logical"] == ["/device:CPU:0", "/device:CPU:1"]
+    assert groups["devices"]["physical"][0]["logical_devices"] == 2
+    assert groups["cluster"] == {"missing": {"is_configured": "TF_CONFIG is not set"}}
