@@ -14,6 +14,7 @@ import pytest
 
 import traceview
 from tests.capture.conftest import Captured, environment_with, run_command
+from tests.oracle import run_answer
 
 pytestmark = pytest.mark.tensorflow
 
@@ -303,10 +304,15 @@ def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 
 def steps_of(run: Path) -> list[int]:
-    """The numbers of the steps that traceview finds, and that it finds them by markers."""
+    """The numbers of all marked steps; and that the report leaves out those at the edges, and no more."""
+    answer = run_answer(sorted(run.glob("*.xplane.pb")))
+    assert answer["steps"]["method"] == "marker"
+    recorded: list[int] = [step["number"] for step in answer["steps"]["steps"]]
+    (sidecar,) = run.glob("*.traceview.json")
+    edges = json.loads(sidecar.read_text(encoding="utf-8"))["window"]["edge_steps"]
     steps: Any = traceview.analyze(run).results.steps
-    assert steps.method == "marker"
-    return [step.number for step in steps.steps]
+    assert [step.number for step in steps.steps] == [n for n in recorded if n not in edges]
+    return recorded
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -211,12 +211,17 @@ def marked_steps(
         steps.append(Step(host.name, mark.number, mark.start, end, mark.kind))
     steps[0].used = not holds_tracing(host, steps[0].start, steps[0].end)
 
-    # AMBIGUITY "the lag grows by more than 10 % of T per step": the median of its changes from
-    # step to step, T = median of all marker periods.
-    lags = [first_linked[i] - marks[i].start for i in sorted(first_linked)]
-    growth = median([after - before for before, after in pairwise(lags)])
-    period = median([step.end - step.start for step in steps])
-    if growth is None or period is None or 10 * growth <= period:
+    # AMBIGUITY "the lag grows by more than 10 % of T per step": from the first to the last step, spread
+    # evenly, T = median period from marker to marker; where a step has no linked device event, the steps
+    # cannot be cut at the devices.
+    in_order = sorted(first_linked.values()) == [first_linked[i] for i in sorted(first_linked)]
+    on_planes = any(name.startswith("/device:") for name in host.planes)
+    if len(marks) < 2 or len(first_linked) < len(marks) or not in_order or not on_planes:
+        return steps, None
+    lags = [first_linked[i] - marks[i].start for i in range(len(marks))]
+    periods = sorted(after.start - before.start for before, after in pairwise(marks))
+    middle = len(periods) // 2
+    if 10 * 2 * (lags[-1] - lags[0]) <= (len(marks) - 1) * (periods[middle] + periods[-middle - 1]):
         return steps, None
 
     # AMBIGUITY: a step without a linked device event has no cut and goes into the one before; the

@@ -210,7 +210,7 @@ def _cut(
     end = columns.end_ps[markers.row].tolist()
     first_linked, last_linked = _linked_span(trace, host, markers, thread_of_line)
     basis = "marker"
-    if _runs_ahead(start, first_linked):
+    if _has_planes(trace, host) and _runs_ahead(start, first_linked):
         basis, start = "device", [time for time in first_linked if time is not None]
     ends = [*start[1:], max(end[-1], last_linked or end[-1], start[-1])]
     steps = [
@@ -262,12 +262,21 @@ def _linked_span(
     ) if last.size else None
 
 
+def _has_planes(trace: Trace, host: int) -> bool:
+    """Whether the host has devices of its own; replicas are the host itself, which cannot run ahead."""
+    return any(device.host == host and device.kind != "replica" for device in trace.roster)
+
+
 def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
-    lags = [None if f is None else f - s for s, f in zip(start, first_linked, strict=True)]
-    if len(lags) < 2 or lags[0] is None or any(lag is None for lag in lags):
+    """Whether every step can be cut at its first device event, and these fall ever further behind."""
+    known = [time for time in first_linked if time is not None]
+    if len(known) < len(first_linked) or any(a >= b for a, b in pairwise(known)):
+        return False
+    lags = [first - begin for begin, first in zip(start, known, strict=True)]
+    if len(lags) < 2:
         return False
     periods = np.diff(np.array(start, dtype=np.int64))
-    growth = ((lags[-1] or 0) - lags[0]) / (len(lags) - 1)
+    growth = (lags[-1] - lags[0]) / (len(lags) - 1)
     return growth > RUN_AHEAD_RATIO * float(np.median(periods))
 
 
