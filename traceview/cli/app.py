@@ -18,7 +18,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (analyze.analyze, ops.ops, runs.runs, explain.explain, version.version, doctor.doctor):
+for command in (
+    analyze.analyze,
+    ops.ops,
+    runs.runs,
+    explain.explain,
+    version.version,
+    doctor.doctor,
+):
     app.command(cls=Command)(command)
 app.command(cls=Command, context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
 

@@ -30,11 +30,7 @@ def add_findings(page: Page, report: Report) -> None:
     """Every finding of the report, the worst first."""
     left_out = report.left_out_findings
     codes = ", ".join(dict.fromkeys(left_out))
-    rest = (
-        f"; {len(left_out)} left out on request ({codes})"
-        if left_out
-        else ""
-    )
+    rest = f"; {len(left_out)} left out on request ({codes})" if left_out else ""
     if not report.findings:
         page.heading(
             "Findings", f"none shown{rest}" if rest else "none: nothing passed its threshold"
