@@ -207,12 +207,14 @@ def _cut(
 ) -> HostSteps:
     columns = trace.host_columns
     start = columns.start_ps[markers.row].tolist()
-    end = columns.end_ps[markers.row].tolist()
+    end = columns.end_ps[markers.row]
+    # A call ends with the last of its components.
+    np.maximum.at(end, markers.roots.step, columns.end_ps[markers.roots.row])
     first_linked, last_linked = _linked_span(trace, host, markers, thread_of_line)
     basis = "marker"
     if _has_planes(trace, host) and _runs_ahead(start, first_linked):
         basis, start = "device", [time for time in first_linked if time is not None]
-    ends = [*start[1:], max(end[-1], last_linked or end[-1], start[-1])]
+    ends = [*start[1:], max(int(end[-1]), last_linked or int(end[-1]), start[-1])]
     steps = [
         Step(
             host=host,
