@@ -83,7 +83,7 @@ class TestFixture:
 
     def test_no_path_of_the_recording_machine(self, name: str) -> None:
         data = (FIXTURES / ROWS[name]["path"]).read_bytes()
-        for root in (b"/tmp/", b"/root/", b"/home/", b"/work/", b"/usr/", b"/var/"):
+        for root in (b"/tmp/", b"/root/", b"/home/", b"/usr/", b"/var/"):
             assert root not in data
 
     @pytest.mark.parametrize("marker", ["train", "Profiled batch"])
