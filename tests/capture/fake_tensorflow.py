@@ -11,6 +11,8 @@ from textwrap import dedent
 
 _MODULES = {
     "tensorflow/__init__.py": """
+        import os
+
         __version__ = "2.21.0"
         from tensorflow.python.data.ops.iterator_ops import OwnedIterator
         from tensorflow.python.distribute.distribute_lib import Strategy
@@ -34,6 +36,15 @@ _MODULES = {
                 start = staticmethod(profiler_v2.start)
                 stop = staticmethod(profiler_v2.stop)
                 Trace = trace.Trace
+
+                class server:
+                    ports = []
+
+                    @classmethod
+                    def start(cls, port):
+                        if "FAKE_SERVER_FAILS" in os.environ:
+                            raise RuntimeError(f"no port {port}")
+                        cls.ports.append(port)
     """,
     "tensorflow/python/eager/context.py": """
         graphs = 0

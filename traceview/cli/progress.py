@@ -1,12 +1,14 @@
-"""What does a user see who waits? Nothing for a second, then how much is being read."""
+"""What does a user see who waits? Nothing for a second, then how much is being read, or what is waited for."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
 from threading import Timer
+from time import monotonic
 from typing import Final
 
 from traceview.render import numbers
@@ -25,8 +27,7 @@ def reading(path: Path, run: str | None) -> Iterator[None]:
     def show() -> None:
         text = f"reading {_size(path, run)}…"
         shown.append(text)
-        sys.stderr.write(text.encode(sys.stderr.encoding, "replace").decode(sys.stderr.encoding))
-        sys.stderr.flush()
+        _write(text)
 
     timer = Timer(PATIENCE_SECONDS, show)
     timer.daemon = True
@@ -37,8 +38,37 @@ def reading(path: Path, run: str | None) -> Iterator[None]:
         timer.cancel()
         timer.join()
         if shown:
-            sys.stderr.write(f"\r{' ' * len(shown[0])}\r")
-            sys.stderr.flush()
+            _write(f"\r{' ' * len(shown[0])}\r")
+
+
+@contextmanager
+def waiting() -> Iterator[Callable[[str], None]]:
+    """Gives what shows a text in place of the one before, on standard error, if that is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    begun = monotonic()
+    shown = ""
+
+    def show(text: str) -> None:
+        nonlocal shown
+        if monotonic() - begun < PATIENCE_SECONDS or text == shown:
+            return
+        # A line that wraps could not be taken back.
+        text = text[: max(1, get_terminal_size().columns - 1)]
+        _write(f"\r{text}{' ' * (len(shown) - len(text))}")
+        shown = text
+
+    try:
+        yield show
+    finally:
+        if shown:
+            _write(f"\r{' ' * len(shown)}\r")
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text.encode(sys.stderr.encoding, "replace").decode(sys.stderr.encoding))
+    sys.stderr.flush()
 
 
 def _size(path: Path, run: str | None) -> str:

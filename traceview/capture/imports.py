@@ -1,0 +1,84 @@
+"""How does one learn that a module has been imported, without importing it?
+
+A finder in front of all others lets them find and the real loader load, and then calls back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+class ImportWatch(MetaPathFinder):
+    """Calls `imported` with each module that `names` has when its import begins, as soon as it is loaded."""
+
+    def __init__(
+        self, names: Callable[[], Collection[str]], imported: Callable[[ModuleType], None]
+    ) -> None:
+        self._names = names
+        self._imported = imported
+        self._is_searching = False
+
+    def install(self) -> None:
+        """Call for the modules that are there already, and watch for the others."""
+        for name in list(self._names()):
+            module = sys.modules.get(name)
+            if module is not None:
+                self._imported(module)
+        sys.meta_path.insert(0, self)
+
+    def remove(self) -> None:
+        """Watch no more."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the finders behind this one find."""
+        if self._is_searching or fullname not in self._names():
+            return None
+        self._is_searching = True
+        try:
+            spec = _find_spec(fullname, path, target)
+        finally:
+            self._is_searching = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _WatchedLoader(spec.loader, self._imported)
+        return spec
+
+
+def _find_spec(
+    fullname: str, path: Sequence[str] | None, target: ModuleType | None
+) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec: ModuleSpec | None = find(fullname, path, target) if find is not None else None
+        if spec is not None:
+            return spec
+    return None
+
+
+class _WatchedLoader(Loader):
+    """Stands before a loader until its module is loaded, then takes itself out of the way."""
+
+    def __init__(self, loader: Loader, imported: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._imported = imported
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._imported(module)
