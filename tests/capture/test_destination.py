@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +99,53 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_capture_that_never_ended_is_found(tmp_path: Path) -> None:
     left = prepared(tmp_path)
     assert prepared(tmp_path).unfinished() == [left.private]
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "age_s", "is_left"),
+    [
+        (None, os.getpid(), 99_999, False),
+        (None, 2**22 + 1, 0, True),
+        ("elsewhere", 1, 0, False),
+        ("elsewhere", 1, 99_999, True),
+        (None, "?", 0, False),
+        (None, 2**80, 99_999, True),
+    ],
+)
+def test_a_capture_is_left_behind_if_nobody_runs_it(
+    host: str | None, pid: object, age_s: float, is_left: bool, tmp_path: Path
+) -> None:
+    other = prepared(tmp_path)
+    sidecar = Sidecar(other.sidecar)
+    sidecar.add("process", {"host": host or socket.gethostname(), "pid": pid})
+    sidecar.write()
+    then = time.time() - age_s
+    os.utime(other.private, (then, then))
+    assert prepared(tmp_path).left_behind() == ([other.private] if is_left else [])
+
+
+def test_a_capture_that_has_just_begun_is_not_left_behind(tmp_path: Path) -> None:
+    other = prepared(tmp_path)
+    assert prepared(tmp_path).left_behind() == []
+    os.utime(other.private, (0, 0))
+    assert other.private in prepared(tmp_path).left_behind()
+
+
+def test_captures_that_make_the_output_folder_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "logs"
+    mkdir = Path.mkdir
+
+    def late(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        if path == out:
+            mkdir(path)
+        mkdir(path, mode, parents, exist_ok)
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    destination = prepared(out)
+    destination.clean()
+    assert out.is_dir()
 
 
 def test_a_trace_must_be_one(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ that fails where the name is taken.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,11 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from traceview.capture.sidecar import SUFFIX as SIDECAR_SUFFIX
-from traceview.errors import CaptureError
+from traceview.errors import CaptureError, UsageError
 
 TRACE_SUFFIX: Final = ".xplane.pb"
 RUNS: Final = Path("plugins", "profile")
 PRIVATE_PREFIX: Final = ".traceview-"
+RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
+_LONGEST_NAME: Final = 200
+_AN_HOUR_S: Final = 3600
 FREE_BYTES: Final = 64 << 20
 """Less room than this is refused: a trace at the tracer's limits has 100 MB (measured 114 MB at 1.4 M events)."""
 
@@ -54,8 +59,10 @@ class Destination:
                         f"--out {self.out}: there is no directory {self.out.parent}",
                         hint="make it, or name another",
                     )
-                self.out.mkdir()
-                self._made_out = True
+                # Another worker may make it at the same time.
+                with suppress(FileExistsError):
+                    self.out.mkdir()
+                    self._made_out = True
             self.private = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX, dir=self.out))
             (self.private / "probe").write_bytes(b"\0" * 4096)
             (self.private / "probe").unlink()
@@ -88,20 +95,37 @@ class Destination:
         """Whether a trace of the window lies in the private folder."""
         return any((self.private / "profile").rglob(f"*{TRACE_SUFFIX}"))
 
+    def check_vacant(self, run: str, suffix: str) -> None:
+        """Raise `CaptureError` if a run has the trace already that this process would put into it."""
+        host = f"{socket.gethostname()}{suffix}"
+        trace = self.out / RUNS / run / f"{host}{TRACE_SUFFIX}"
+        if trace.exists():
+            raise CaptureError(
+                f"{trace} exists and is not replaced", hint="give the run another name"
+            )
+
+    def new_run(self) -> Path:
+        """Make the folder of a new run, named by the time; raises `OSError`."""
+        runs = self.out / RUNS
+        runs.mkdir(parents=True, exist_ok=True)
+        return _new_run(runs)
+
+    def drop_run(self, run: str) -> None:
+        """Remove the folder of a run if it is empty."""
+        with suppress(OSError):
+            (self.out / RUNS / run).rmdir()
+
     def keep(self, trace: Path, sidecar: Path, *, run: str | None = None, suffix: str = "") -> Kept:
         """Move both files to a run: a new one named by the time, or `run`, which others may share.
 
         `suffix` is put after the host's name. Raises `CaptureError` where a file of that name exists.
         """
-        runs = self.out / RUNS
         try:
-            runs.mkdir(parents=True, exist_ok=True)
-            folder = _new_run(runs) if run is None else runs / run
-            folder.mkdir(exist_ok=True)
-            host = f"{trace.name.removesuffix(TRACE_SUFFIX)}{suffix}"
-            kept = Kept(
-                folder, folder / f"{host}{TRACE_SUFFIX}", folder / f"{host}{SIDECAR_SUFFIX}"
-            )
+            folder = self.new_run() if run is None else self.out / RUNS / run
+            folder.mkdir(parents=True, exist_ok=True)
+            name = kept_name(trace, suffix)
+            host = name.removesuffix(TRACE_SUFFIX)
+            kept = Kept(folder, folder / name, folder / f"{host}{SIDECAR_SUFFIX}")
             _move(trace, kept.trace)
             _move(sidecar, kept.sidecar)
         except FileExistsError as error:
@@ -128,7 +152,61 @@ class Destination:
     def unfinished(self) -> list[Path]:
         """Private folders of other captures into this folder: running ones, or such as never ended."""
         private = getattr(self, "private", None)
-        return [path for path in sorted(self.out.glob(f"{PRIVATE_PREFIX}*")) if path != private]
+        return [
+            path
+            for path in sorted(self.out.glob(f"{PRIVATE_PREFIX}*"))
+            if path != private and not path.name.startswith(RENDEZVOUS_PREFIX)
+        ]
+
+    def left_behind(self) -> list[Path]:
+        """Those of the unfinished whose process has ended, as far as one can tell from here.
+
+        On another host it is taken to run for an hour: as a worker of the same cluster, most likely.
+        """
+        return [path for path in self.unfinished() if not _may_run(path)]
+
+
+def kept_name(trace: Path, suffix: str) -> str:
+    """The name that a trace of TensorFlow gets in its run."""
+    return f"{trace.name.removesuffix(TRACE_SUFFIX)}{suffix}{TRACE_SUFFIX}"
+
+
+def run_name(name: str) -> str:
+    """`name`, if it is that of one folder and nothing else; raises `UsageError` if it is not."""
+    fault = None
+    if not name.strip() or name != name.strip():
+        fault = "is blank, or has blanks around it"
+    elif "/" in name or "\\" in name:
+        fault = "is a path, and the run has its place below the output folder"
+    elif name.startswith("."):
+        fault = "begins with a dot, which hides it"
+    elif not name.isprintable():
+        fault = "holds characters that cannot be shown"
+    elif len(name.encode()) > _LONGEST_NAME:
+        fault = f"has more than {_LONGEST_NAME} bytes"
+    if fault:
+        raise UsageError(f"run {name!r}: the name {fault}", hint="such as --run before-the-change")
+    return name
+
+
+def _may_run(private: Path) -> bool:
+    try:
+        is_recent = time.time() - private.stat().st_mtime < _AN_HOUR_S
+    except OSError:
+        # It has been removed since, as at the end of every capture.
+        return True
+    try:
+        (sidecar,) = private.glob(f"*{SIDECAR_SUFFIX}")
+        process = json.loads(sidecar.read_text(encoding="utf-8"))["process"]
+        if process["host"] == socket.gethostname():
+            os.kill(process["pid"], 0)
+            return True
+    except ProcessLookupError:
+        return False
+    except (KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
+        # It has just been made, or is of another user.
+        return is_recent
+    return is_recent
 
 
 def _new_run(runs: Path) -> Path:

@@ -1,0 +1,416 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.capture.conftest import Capture
+from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.capture import rendezvous as module
+from traceview.capture.cluster import Place, Task, place_of
+from traceview.capture.destination import Destination, run_name
+from traceview.capture.rendezvous import Meeting, Rendezvous, process_age
+from traceview.capture.run_choice import RunChoice
+from traceview.capture.sidecar import Sidecar
+from traceview.capture.window import StepWindow
+from traceview.errors import CaptureError, UsageError
+from traceview.trace.locate import find_runs
+
+WINDOW = StepWindow(10, 15)
+ADDRESSES = ["a:1", "b:1", "c:1"]
+LONG_S = 60.0
+"""How long the processes of most tests run when they capture."""
+
+
+def config(index: int, addresses: Sequence[str] = ADDRESSES, role: str = "worker") -> str:
+    return json.dumps(
+        {"cluster": {"worker": list(addresses)}, "task": {"type": role, "index": index}}
+    )
+
+
+def place(index: int, addresses: Sequence[str] = ADDRESSES) -> Place:
+    found = place_of({"TF_CONFIG": config(index, addresses)})
+    assert found is not None
+    return found
+
+
+def unheard(line: str) -> None:
+    raise AssertionError(line)
+
+
+def meet(
+    out: Path,
+    index: int,
+    *,
+    window: StepWindow = WINDOW,
+    addresses: Sequence[str] = ADDRESSES,
+    age_s: float = LONG_S,
+    say: Callable[[str], None] = unheard,
+) -> Meeting:
+    rendezvous = Rendezvous(out, place(index, addresses), window, say)
+    return rendezvous.join(Destination(out).new_run, age_s)
+
+
+def runs(out: Path) -> list[str]:
+    return sorted(path.name for path in (out / "plugins" / "profile").iterdir())
+
+
+def made(out: Path) -> Path:
+    """The one file that names a run."""
+    (path,) = out.glob(".traceview-cluster-*/*.json")
+    return path
+
+
+def aged(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def test_workers_meet_in_one_run(tmp_path: Path) -> None:
+    meetings = [meet(tmp_path, index) for index in (1, 2, 0)]
+    assert {meeting.run for meeting in meetings} == set(runs(tmp_path))
+    assert len(runs(tmp_path)) == 1
+    assert meetings[0].absent() == ()
+
+
+def test_another_cluster_or_window_has_another_run(tmp_path: Path) -> None:
+    found = {
+        meet(tmp_path, 0).run,
+        meet(tmp_path, 1, window=StepWindow(20, 25)).run,
+        meet(tmp_path, 1, addresses=["a:1", "b:2"]).run,
+    }
+    assert len(found) == 3
+
+
+def test_who_is_not_there_is_known(tmp_path: Path) -> None:
+    meeting = meet(tmp_path, 2)
+    assert meeting.absent() == (Task("worker", 0), Task("worker", 1))
+    meet(tmp_path, 0)
+    assert [str(task) for task in meeting.absent()] == ["worker 1"]
+
+
+def test_a_worker_that_captures_again_is_followed(tmp_path: Path) -> None:
+    first = [meet(tmp_path, index).run for index in range(3)]
+    second = [meet(tmp_path, index).run for index in (1, 0, 2)]
+    third = [meet(tmp_path, index).run for index in (2, 1)]
+    assert [len(set(found)) for found in (first, second, third)] == [1, 1, 1]
+    assert len({first[0], second[0], third[0]}) == len(runs(tmp_path)) == 3
+
+
+def test_a_killed_job_is_not_joined_by_the_next(tmp_path: Path) -> None:
+    """Worker 0 was killed before it came to its window, so that its place is free."""
+    killed = meet(tmp_path, 1).run
+    aged(made(tmp_path), 10)
+    restarted = [meet(tmp_path, index, age_s=5).run for index in (0, 1)]
+    assert restarted[0] == restarted[1] != killed
+    (tmp_path / "other").mkdir()
+    begun = meet(tmp_path / "other", 1).run
+    aged(made(tmp_path / "other"), 10)
+    assert meet(tmp_path / "other", 0, age_s=11).run == begun
+
+
+def test_an_old_capture_is_not_joined(tmp_path: Path) -> None:
+    old = meet(tmp_path, 1).run
+    aged(made(tmp_path), module._LONGEST_APART_S + 5)
+    assert meet(tmp_path, 0, age_s=1e6).run != old
+
+
+def test_minutes_apart_is_together(tmp_path: Path) -> None:
+    first = meet(tmp_path, 1).run
+    aged(made(tmp_path), module._LONGEST_APART_S - 60)
+    assert meet(tmp_path, 0, age_s=1e6).run == first
+
+
+def test_one_that_starts_all_at_once(tmp_path: Path) -> None:
+    """Twelve workers, five captures, each as soon as the one before is done in all: no run too many."""
+    addresses = [f"host:{port}" for port in range(12)]
+    together = threading.Barrier(len(addresses))
+
+    def worker(index: int) -> list[str]:
+        found = []
+        for _ in range(5):
+            together.wait()
+            found.append(meet(tmp_path, index, addresses=addresses).run)
+        return found
+
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        found = list(pool.map(worker, range(len(addresses))))
+    assert all(row == found[0] for row in found)
+    assert sorted(found[0]) == runs(tmp_path)
+    assert len(runs(tmp_path)) == 5
+
+
+def no_links(*_: object, **__: object) -> None:
+    raise OSError(95, "Operation not supported")
+
+
+def test_without_links_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.link", no_links)
+    test_one_that_starts_all_at_once(tmp_path)
+    (folder,) = tmp_path.glob(".traceview-cluster-*")
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_an_answer_that_is_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link is made, and the repeated request says that it exists."""
+    link = os.link
+
+    def linked_twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr("os.link", linked_twice)
+    assert meet(tmp_path, 0).run == meet(tmp_path, 1).run
+    assert len(runs(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"run": 3}', '{"run": "../../.."}', "\xff", "[" * 100_000]
+)
+def test_a_damaged_file_is_said_and_passed(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
+    meet(tmp_path, 0)
+    damaged = made(tmp_path)
+    damaged.write_bytes(text.encode("latin-1"))
+    said: list[str] = []
+    found = [meet(tmp_path, index, say=said.append).run for index in (1, 2)]
+    assert found[0] == found[1]
+    assert said == [f"note: {damaged} is damaged: this capture gets another run"]
+
+
+def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
+    begun = meet(tmp_path, 0).run
+    path = made(tmp_path)
+    text = path.read_text("utf-8")
+    path.write_text("", encoding="utf-8")
+    writer = threading.Timer(0.2, path.write_text, (text, "utf-8"))
+    writer.start()
+    assert meet(tmp_path, 1).run == begun
+    writer.join()
+
+
+def test_what_is_old_goes_and_what_is_new_stays(tmp_path: Path) -> None:
+    meet(tmp_path, 0, addresses=["gone:1", "gone:2"])
+    gone = made(tmp_path).parent
+    meet(tmp_path, 0)
+    (own,) = set(tmp_path.glob(".traceview-cluster-*")) - {gone}
+    for path in (*gone.iterdir(), gone, *own.iterdir()):
+        aged(path, module._FORGOTTEN_S + 60)
+    newest = meet(tmp_path, 0)
+    assert newest.number == 2
+    assert sorted(path.name for path in own.iterdir()) == ["2.json", "2.w0"]
+    assert not gone.exists()
+
+
+def test_the_age_of_a_process() -> None:
+    before = process_age()
+    time.sleep(0.05)
+    assert 0.02 < process_age() - before < 5
+    assert before > 0
+
+
+# Who takes part
+
+
+@pytest.mark.parametrize(
+    ("cluster", "role", "index", "label", "partners"),
+    [
+        ({"worker": ["a", "b"]}, "worker", 1, "w1", ["worker 0", "worker 1"]),
+        ({"worker": ["a", "b"]}, "worker", "1", "w1", ["worker 0", "worker 1"]),
+        ({"worker": {"3": "a", "5": "b"}}, "worker", 5, "w5", ["worker 3", "worker 5"]),
+        ({"chief": ["a"], "worker": ["b"]}, "chief", 0, "chief0", ["chief 0", "worker 0"]),
+        ({"chief": ["a"], "worker": ["b"]}, "evaluator", 0, "evaluator0", []),
+        ({"chief": ["a"], "ps": ["c"], "worker": ["b"]}, "chief", 0, "chief0", []),
+        ({"a/../b": ["a", "b"]}, "a/../b", 0, "a----b0", ["a/../b 0", "a/../b 1"]),
+        ({"worker": ["a", "b"]}, "worker", 2, "w2", []),
+    ],
+)
+def test_who_makes_the_same_steps(
+    cluster: object, role: str, index: object, label: str, partners: list[str]
+) -> None:
+    text = json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
+    found = place_of({"TF_CONFIG": text})
+    assert found is not None
+    assert found.task.label == label
+    assert [str(task) for task in found.partners] == partners
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"cluster": {}}',
+        '{"cluster": {"worker": 3}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "worker", "index": "x"}}',
+        '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "worker", "index": -1}}',
+        config(0, ["alone:1"]),
+    ],
+)
+def test_one_process_alone(text: str) -> None:
+    assert place_of({"TF_CONFIG": text}) is None
+
+
+# The run and the name of one capture
+
+
+def choice(out: Path, run: str | None = None) -> tuple[RunChoice, list[str]]:
+    said: list[str] = []
+    return RunChoice(Destination(out), run, said.append), said
+
+
+def test_alone_the_run_has_no_name_before_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    alone, said = choice(tmp_path)
+    alone.check()
+    alone.settle(WINDOW, Sidecar())
+    alone.describe(Sidecar())
+    alone.abandon()
+    assert (alone.run, alone.suffix, said, list(tmp_path.iterdir())) == (None, "", [], [])
+
+
+def test_the_others_are_written_down_and_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", config(1))
+    one, said = choice(tmp_path)
+    sidecar = Sidecar()
+    one.settle(WINDOW, sidecar)
+    assert sidecar.groups["workers"] == {"run": one.run}
+    meet(tmp_path, 0)
+    one.describe(sidecar)
+    assert sidecar.groups["workers"] == {
+        "run": one.run,
+        "partners": ["worker 0", "worker 1", "worker 2"],
+        "absent": ["worker 2"],
+    }
+    assert one.suffix == "_w1"
+    assert len(said) == 1
+    assert said[0].startswith("note: worker 2 took no part in this run")
+
+
+def test_a_name_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", config(1))
+    named, said = choice(tmp_path, "mine")
+    named.check()
+    named.settle(WINDOW, Sidecar())
+    assert (named.run, named.suffix, said) == ("mine", "_w1", [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_which_nobody_can_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", config(1))
+    in_the_way = Rendezvous(tmp_path, place(1), WINDOW, unheard).folder
+    in_the_way.touch()
+    lonely, said = choice(tmp_path)
+    lonely.settle(WINDOW, Sidecar())
+    assert (lonely.run, lonely.suffix) == (None, "_w1")
+    assert len(said) == 1
+    assert said[0].startswith(
+        f"note: {in_the_way}: File exists; this capture gets a run of its own"
+    )
+
+
+def test_a_capture_that_failed_leaves_no_empty_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", config(1))
+    failed, _ = choice(tmp_path)
+    failed.settle(WINDOW, Sidecar())
+    (tmp_path / "plugins" / "profile" / str(failed.run) / "trace").touch()
+    failed.abandon()
+    assert len(runs(tmp_path)) == 1
+    (tmp_path / "plugins" / "profile" / str(failed.run) / "trace").unlink()
+    failed.abandon()
+    assert runs(tmp_path) == []
+
+
+def test_a_run_that_has_this_file_is_refused_before_the_script_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "node")
+    folder = tmp_path / "plugins" / "profile" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "node_w1.xplane.pb").touch()
+    named, _ = choice(tmp_path, "mine")
+    named.check()
+    monkeypatch.setenv("TF_CONFIG", config(1))
+    with pytest.raises(CaptureError, match=r"node_w1\.xplane\.pb exists and is not replaced"):
+        named.check()
+
+
+@pytest.mark.parametrize("name", ["mine", "2026_11_21", "größer-2", "a b", "a.b"])
+def test_names_of_runs(name: str) -> None:
+    assert run_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", " a", "a/b", "/a", "..", "../a", ".hidden", "a\\b", "a\nb", "\udcff", "é" * 101],
+)
+def test_names_that_are_no_folder(name: str) -> None:
+    with pytest.raises(UsageError, match=r"^run "):
+        run_name(name)
+
+
+# What others make of the files
+
+
+def test_the_rendezvous_is_no_capture_and_no_run(tmp_path: Path) -> None:
+    run = meet(tmp_path, 0).run
+    trace = tmp_path / "plugins" / "profile" / run / "node_w0.xplane.pb"
+    trace.write_bytes(b"")
+    made(tmp_path).with_name("odd.xplane.pb").write_bytes(b"")
+    assert [found.paths for found in find_runs(tmp_path)] == [(trace,)]
+    assert Destination(tmp_path).unfinished() == []
+
+
+# The whole of it, with a TensorFlow that trains nothing
+
+LOOP = SCRIPT_START + "for number in batches(30): train_step(number)\n"
+
+
+def test_a_run_that_is_named(capture: Capture, tmp_path: Path) -> None:
+    first = capture(LOOP, "--run", "mine")
+    second = capture(LOOP, "--run", "mine", environment={"TF_CONFIG": config(1)})
+    assert (first.code, second.code) == (0, 0)
+    assert first.run == second.run == tmp_path / "logs" / "plugins" / "profile" / "mine"
+    names = sorted(path.name for path in first.run.glob("*.pb"))
+    assert names == ["fake-host.xplane.pb", "fake-host_w1.xplane.pb"]
+    third = capture(LOOP, "--run", "mine")
+    assert third.code == 5
+    assert "fake-host.xplane.pb exists and is not replaced" in third.err
+    (left,) = (tmp_path / "logs").glob(".traceview-*")
+    assert f"what was written stays in {left}" in third.err
+    assert len(list(left.rglob("*.xplane.pb"))) == 1
+
+
+def test_a_name_that_is_a_path(capture: Capture, tmp_path: Path) -> None:
+    done = capture(LOOP, "--run", "../mine")
+    assert done.code == 2
+    assert "run '../mine': the name is a path" in done.err
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_worker_whose_partner_is_not_captured(capture: Capture) -> None:
+    set_in_script = f"import os\nos.environ['TF_CONFIG'] = {config(0, ADDRESSES[:2])!r}\n"
+    done = capture(set_in_script + LOOP)
+    assert done.code == 0
+    assert "note: worker 1 took no part in this run" in done.err
+    assert done.sidecar["workers"]["absent"] == ["worker 1"]
+    assert done.sidecar["file"]["name"] == "fake-host_w0.xplane.pb"
+    again = capture(set_in_script + LOOP)
+    assert again.run != done.run

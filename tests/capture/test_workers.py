@@ -1,0 +1,176 @@
+"""Two processes of a MultiWorkerMirroredStrategy capture into one folder: real TensorFlow, one host."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from tests.capture.conftest import environment_with
+from tests.oracle import run_answer
+from traceview.trace.locate import find_runs
+
+pytestmark = pytest.mark.tensorflow
+
+TRAIN = """
+import json, os, sys
+os.environ["TF_CONFIG"] = json.dumps(
+    {"cluster": {"worker": sys.argv[2:]}, "task": {"type": "worker", "index": int(sys.argv[1])}}
+)
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    weights = tf.Variable(tf.ones([64, 1]))
+features, labels = tf.random.normal([128, 64]), tf.random.normal([128, 1])
+dataset = tf.data.Dataset.from_tensor_slices((features, labels)).repeat().batch(32)
+batches = iter(strategy.experimental_distribute_dataset(dataset))
+
+def replica(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ weights - y) ** 2)
+    context = tf.distribute.get_replica_context()
+    weights.assign_sub(0.01 * context.all_reduce("mean", tape.gradient(loss, weights)))
+    return loss
+
+@tf.function
+def train_step(batch):
+    return strategy.run(replica, args=batch)
+"""
+PLAIN = TRAIN + "for _ in range(20): train_step(next(batches))\n"
+API = (
+    TRAIN
+    + """
+import traceview
+for _ in range(2):
+    with traceview.capture_steps("logs", range(10, 15)) as session:
+        for number in range(20):
+            with session.step(number):
+                train_step(next(batches))
+    print(session.run)
+"""
+)
+STEPS = [9, 10, 11, 12, 13, 14, 15]
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What two workers said, and the runs that each of them named."""
+
+    text: list[str]
+    runs: list[list[Path]]
+
+
+def free_addresses(count: int) -> list[str]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+
+
+def launch(
+    folder: Path, command: Sequence[str], addresses: Sequence[str], apart_s: float
+) -> Workers:
+    """Start a worker per address, the second one later, and wait until both have ended."""
+    environment = environment_with(
+        TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", PYTHONFAULTHANDLER="1"
+    )
+    processes = []
+    for index in range(len(addresses)):
+        time.sleep(apart_s * index)
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, *command, str(index), *addresses],
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    try:
+        texts = [process.communicate(timeout=TIMEOUT_S)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(texts)
+    lines = [[line for line in text.splitlines() if line.startswith(str(folder))] for text in texts]
+    return Workers(texts, [[Path(line) for line in found] for found in lines])
+
+
+@pytest.fixture(scope="module")
+def launches(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workers, Workers]:
+    """`traceview capture`, and at once after it, by the same cluster, `capture_steps` twice."""
+    folder = tmp_path_factory.mktemp("workers")
+    (folder / "plain.py").write_text(PLAIN, encoding="utf-8")
+    (folder / "api.py").write_text(API, encoding="utf-8")
+    addresses = free_addresses(2)
+    plain = ["-m", "traceview", "capture", "--steps", "10:15", "plain.py"]
+    return launch(folder, plain, addresses, 3), launch(folder, ["api.py"], addresses, 0)
+
+
+def check_run(run: Path) -> None:
+    """Two files that are whole, with the same steps, and two hosts in the report."""
+    names = [f"{socket.gethostname()}_w{index}" for index in range(2)]
+    files = sorted(path.name for path in run.iterdir())
+    assert files == [f"{name}{end}" for name in names for end in (".traceview.json", ".xplane.pb")]
+    for index, name in enumerate(names):
+        answer = run_answer([run / f"{name}.xplane.pb"])
+        assert [step["number"] for step in answer["steps"]["steps"]] == STEPS
+        sidecar = json.loads((run / f"{name}.traceview.json").read_text("utf-8"))
+        assert sidecar["state"] == "saved"
+        assert sidecar["file"]["name"] == f"{name}.xplane.pb"
+        assert sidecar["cluster"] == {
+            "is_configured": True,
+            "role": "worker",
+            "index": index,
+            "sizes": {"worker": 2},
+        }
+        assert sidecar["workers"] == {
+            "run": run.name,
+            "partners": ["worker 0", "worker 1"],
+            "absent": [],
+        }
+    report = traceview.analyze(run)
+    results: Any = report.results
+    assert [file.host for file in report.source.files] == names
+    assert [(step.host, step.number) for step in results.steps.steps] == [
+        (name, number) for name in names for number in STEPS[1:-1]
+    ]
+    assert [row.device for row in results.device_time.devices] == [
+        f"{name}/replica:0" for name in names
+    ]
+
+
+def test_a_script_captured_by_each_worker(launches: tuple[Workers, Workers]) -> None:
+    workers = launches[0]
+    assert workers.runs[0] == workers.runs[1]
+    (run,) = workers.runs[0]
+    check_run(run)
+    assert "took no part" not in "".join(workers.text)
+    assert "was killed before its end" not in "".join(workers.text)
+
+
+def test_captures_in_a_program_that_follow_at_once(launches: tuple[Workers, Workers]) -> None:
+    earlier, workers = launches
+    assert workers.runs[0] == workers.runs[1]
+    first, second = workers.runs[0]
+    check_run(first)
+    check_run(second)
+    logdir = first.parents[2]
+    assert {run.directory for run in find_runs(logdir)} == {first, second, *earlier.runs[0]}
+    hidden = [path.name for path in logdir.iterdir() if path.name != "plugins"]
+    assert [name.startswith(".traceview-cluster-") for name in hidden] == [True]
+    assert "CaptureWarning" not in "".join(workers.text)
