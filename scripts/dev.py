@@ -1,6 +1,8 @@
 """Set up, try, test and check traceview with nothing but Python 3.10 or newer.
 
-    python3 scripts/dev.py demo             what traceview says about a recorded profile
+    python3 scripts/dev.py demo [-- ARGS]   capture a short training run and report on it; ARGS go to
+                                            traceview capture --demo, such as --illness input
+    python3 scripts/dev.py demo --recorded  report on a recorded run instead, without TensorFlow
     python3 scripts/dev.py test [-- ARGS]   the tests, without TensorFlow; ARGS go to pytest
     python3 scripts/dev.py lint             ruff and mypy
     python3 scripts/dev.py check [-- ARGS]  all that CI runs; ARGS go to the pytest of its last stage
@@ -24,7 +26,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,8 @@ EXTENSION_DIR = ROOT / "traceview" / "xplane"
 INSTALL_INPUTS = (ROOT / "pyproject.toml", ROOT / "setup.py", EXTENSION_DIR / "decode.pyx")
 BUILT_EXTENSION = EXTENSION_DIR / f"decode{sysconfig.get_config_var('EXT_SUFFIX')}"
 PYTEST_NOTHING_COLLECTED = 5
+INTERRUPTED_PATIENCE_S = 60
+NO_TENSORFLOW_FROM = (3, 14)  # TensorFlow 2.21 has wheels for Python 3.10 to 3.13
 
 
 class StageError(Exception):
@@ -86,17 +90,25 @@ def exit_code(
     output: int | None = None,
 ) -> int:
     """The exit code of a command; `output` says where its output goes, by default where ours does."""
-    done = subprocess.run(
+    process = subprocess.Popen(
         command,
         cwd=cwd,
         env={**os.environ, **(env or {})},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        check=False,
     )
+    try:
+        code = process.wait()
+    except BaseException:
+        # Ctrl-C reaches the command as well, which may have something to save and to report.
+        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+            process.wait(INTERRUPTED_PATIENCE_S)
+        process.kill()
+        process.wait()
+        raise
     # Ended by a signal: the code that a shell gives.
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+    return code if code >= 0 else 128 - code
 
 
 def output_of(command: Sequence[str | Path], *, cwd: Path) -> str:
@@ -146,8 +158,18 @@ class Environment:
         """Run `pip install`, which is silent unless it fails."""
         run([self.python, "-m", "pip", "install", "-qq", *arguments], **where)
 
-    def ready(self, *groups: str) -> None:
-        """Make or mend the environment, unless its stamp says that it holds what is wanted."""
+    def install_visibly(self, *arguments: str | Path) -> None:
+        """Run `pip install` for large things: it shows on stderr what it loads, and how far it is."""
+        pip: list[str | Path] = [self.python, "-m", "pip", "--disable-pip-version-check"]
+        code = exit_code([*pip, "install", *arguments], output=sys.stderr.fileno())
+        if code:
+            raise StageError(f"pip install ended with exit code {code}", code)
+
+    def ready(self, *groups: str, announce: str = "") -> None:
+        """Make or mend the environment, unless its stamp says that it holds what is wanted.
+
+        `announce` is said before something large is installed, which is then done visibly.
+        """
         stamp = self._stamp()
         interpreter = f"{sys.version} {Path(sys.base_prefix).resolve()} {self.path}"
         install = hashlib.sha256(b"\0".join(map(_content, INSTALL_INPUTS))).hexdigest()
@@ -156,6 +178,8 @@ class Environment:
         held = set(stamp["groups"]) if exists else set()
         if installed and held.issuperset(groups):
             return
+        if announce:
+            say(f"[dev] {announce}")
         with stage(f"environment {self.path.name}"):
             if not exists:
                 self.create()
@@ -167,7 +191,10 @@ class Environment:
                 wanted += ["--editable", "."]
             if held:
                 self.install("pip>=25.1")  # for groups; Python 3.10 to 3.13 bring an older one
-            self.install(*wanted)
+            if announce:
+                self.install_visibly(*wanted)
+            else:
+                self.install(*wanted)
             stamp = {"interpreter": interpreter, "install": install, "groups": sorted(held)}
             self.stamp_path.write_text(json.dumps(stamp), encoding="utf-8")
 
@@ -187,7 +214,26 @@ MAIN = Environment(ROOT / ".venv")
 WITH_TENSORFLOW = Environment(ROOT / ".venv-tensorflow")
 
 
-def demo(_: list[str]) -> None:
+def demo(arguments: list[str]) -> None:
+    if sys.version_info >= NO_TENSORFLOW_FROM:
+        say("[dev] TensorFlow has no wheel for this Python: a recorded run is shown instead")
+        demo_recorded()
+        return
+    try:
+        WITH_TENSORFLOW.ready(
+            "tensorflow",
+            announce="TensorFlow for CPUs is installed into .venv-tensorflow, once: about 400 MB to load,"
+            " 1.6 GB on disk. `dev.py demo --recorded` does without.",
+        )
+    except StageError as error:
+        say(f"[dev] {error}")
+        say("[dev] TensorFlow could not be installed: a recorded run is shown instead")
+        demo_recorded()
+        return
+    run([WITH_TENSORFLOW.program("traceview"), "capture", "--demo", *arguments])
+
+
+def demo_recorded() -> None:
     MAIN.ready()
     run([MAIN.program("traceview"), "analyze", FIXTURE])
 
@@ -221,7 +267,7 @@ def check(arguments: list[str]) -> None:
         ("lint", lambda: lint([])),
         ("wheel", check_wheels),
         ("tests with TensorFlow", test_with_tensorflow),
-        ("tests of the dependencies", lambda: test(["-m", "network"])),
+        ("tests of the dependencies and beside XProf", test_others),
         ("tests", lambda: test(arguments)),
     ]
     MAIN.ready("lint", "package", "test")
@@ -240,13 +286,19 @@ def check(arguments: list[str]) -> None:
         )
 
 
+def test_others() -> None:
+    """Tests that a plain run leaves out, for they load more than it needs."""
+    MAIN.ready("test", "xprof")
+    run([MAIN.python, "-m", "pytest", "-m", "network or xprof"])
+
+
 def test_with_tensorflow() -> None:
     MAIN.ready("test")
     collect: list[str | Path] = [MAIN.python, "-m", "pytest", "--collect-only", "-m", "tensorflow"]
     if exit_code(collect, output=subprocess.DEVNULL) == PYTEST_NOTHING_COLLECTED:
         say("[dev] no test is marked tensorflow: no environment with TensorFlow is made")
         return
-    if sys.version_info >= (3, 14):
+    if sys.version_info >= NO_TENSORFLOW_FROM:
         raise StageError(
             "TensorFlow 2.21 has no wheel for this Python: start this file with 3.10 to 3.13"
         )
@@ -346,7 +398,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "bench": bench,
     "wheel": wheel,
 }
-TAKE_ARGUMENTS = ("bench", "check", "test")
+TAKE_ARGUMENTS = ("bench", "check", "demo", "test")
 
 
 def main(arguments: list[str]) -> int:
@@ -354,16 +406,23 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="dev.py COMMAND [-- ARGS]",
+        usage="dev.py COMMAND [--recorded] [-- ARGS]",
     )
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS)
-    command: str = parser.parse_args(arguments[:split]).command
+    parser.add_argument("--recorded", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments[:split])
+    command: str = options.command
     passed_on = arguments[split + 1 :]
+    if options.recorded and (command != "demo" or passed_on):
+        parser.error("--recorded is an option of demo, and takes no arguments after --")
     if passed_on and command not in TAKE_ARGUMENTS:
         parser.error(f"{command} takes no arguments after --")
     started = time.perf_counter()
     try:
-        COMMANDS[command](passed_on)
+        if options.recorded:
+            demo_recorded()
+        else:
+            COMMANDS[command](passed_on)
     except StageError as error:
         say(f"[dev] {command}: {error}")
         return error.code

@@ -1,11 +1,19 @@
-"""Does the bootstrap get as far as its own message on a Python that is too old?"""
+"""Does the bootstrap get as far as its own message on a Python that is too old, and does its demo always show something?"""
 
 from __future__ import annotations
 
 import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from scripts import dev
 
 DEV = Path(__file__).parent.parent / "scripts" / "dev.py"
 
@@ -25,3 +33,98 @@ def test_it_parses_on_an_old_python() -> None:
 def test_that_parse_tells_new_syntax() -> None:
     with pytest.raises(SyntaxError):
         ast.parse("if (n := 1): pass", feature_version=(3, 7))
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that dev.py starts, none of which is; every environment is ready."""
+    commands: list[list[str]] = []
+
+    def run(command: Sequence[str | Path]) -> None:
+        commands.append([Path(command[0]).parts[-3], *map(str, command[1:])])
+
+    monkeypatch.setattr(dev, "run", run)
+    monkeypatch.setattr(dev.Environment, "ready", lambda *_, **__: None)
+    monkeypatch.setattr(dev, "NO_TENSORFLOW_FROM", (4, 0))
+    return commands
+
+
+RECORDED = [".venv", "analyze", str(dev.FIXTURE)]
+
+
+def test_the_demo_is_a_capture(started: list[list[str]]) -> None:
+    assert dev.main(["demo", "--", "--illness", "input"]) == 0
+    assert started == [[".venv-tensorflow", "capture", "--demo", "--illness", "input"]]
+
+
+def test_a_recorded_run_is_shown_when_asked_for(started: list[list[str]]) -> None:
+    assert dev.main(["demo", "--recorded"]) == 0
+    assert started == [RECORDED]
+
+
+@pytest.mark.parametrize("arguments", [["test", "--recorded"], ["demo", "--recorded", "--", "-x"]])
+def test_recorded_is_for_the_demo_alone(arguments: list[str], started: list[list[str]]) -> None:
+    with pytest.raises(SystemExit):
+        dev.main(arguments)
+    assert started == []
+
+
+def test_without_a_wheel_of_tensorflow_a_recorded_run_is_shown(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "NO_TENSORFLOW_FROM", (3, 10))
+    assert dev.main(["demo"]) == 0
+    assert started == [RECORDED]
+    assert "no wheel for this Python: a recorded run is shown instead" in capsys.readouterr().err
+
+
+def test_where_the_install_fails_a_recorded_run_is_shown(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ready(environment: dev.Environment, *_: str, announce: str = "") -> None:
+        if environment is dev.WITH_TENSORFLOW:
+            assert "MB to load" in announce
+            raise dev.StageError("pip install ended with exit code 1")
+
+    monkeypatch.setattr(dev.Environment, "ready", ready)
+    assert dev.main(["demo"]) == 0
+    assert started == [RECORDED]
+    err = capsys.readouterr().err
+    assert "pip install ended with exit code 1\n" in err
+    assert "could not be installed: a recorded run is shown instead" in err
+
+
+INTERRUPTED = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    open("saved", "w").close()
+    sys.exit(130)
+signal.signal(signal.SIGINT, save)
+open("ready", "w").close()
+time.sleep(60)
+"""
+STARTS = """
+import sys
+from pathlib import Path
+from scripts import dev
+dev.exit_code([sys.executable, "-c", sys.argv[1]], cwd=Path.cwd())
+"""
+
+
+def test_an_interrupted_command_may_save_what_it_has(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTS, INTERRUPTED],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(DEV.parent.parent)},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    for _ in range(300):
+        if (tmp_path / "ready").exists():
+            break
+        time.sleep(0.1)
+    # As a terminal does: to every process of the group.
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(30) != 0
+    assert (tmp_path / "saved").exists()

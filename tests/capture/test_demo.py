@@ -1,0 +1,272 @@
+"""Is the demo captured like any run, and does its sidecar say what was done to it?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from tests.capture.conftest import environment_with, run_command
+from tests.capture.fake_tensorflow import SCRIPT_START
+from tests.command import Command
+from traceview.capture.demo import run as demo_run
+from traceview.capture.demo.injection import Illness, InjectionListener, Injections
+from traceview.capture.demo.run import capture_demo
+from traceview.capture.recording import Settings
+from traceview.capture.script import without_our_frames
+from traceview.capture.sidecar import Sidecar
+from traceview.capture.window import StepWindow
+from traceview.errors import UsageError
+
+WINDOW = StepWindow(10, 15)
+
+
+def group_of(injected: Injections, recorded: range, got: list[int] | None) -> dict[str, Any]:
+    sidecar = Sidecar()
+    calls = [{"number": number} for number in recorded]
+    sidecar.add("window", {"got": got, "calls": calls})
+    listener = InjectionListener([Illness.input, Illness.one_gpu], injected)
+    listener.opening(sidecar)
+    listener.closed(sidecar, Path("trace"))
+    return dict(sidecar.groups["demo"])
+
+
+def costs_of_steps(*steps: int) -> Injections:
+    """Ten nanoseconds times the number of the step."""
+    injected = Injections()
+    for injected.step in steps:
+        injected.add(Illness.input, 4 * injected.step)
+        injected.add(Illness.input, 6 * injected.step)
+    return injected
+
+
+def test_the_sidecar_has_the_costs_of_the_steps_of_the_window() -> None:
+    group = group_of(costs_of_steps(8, 9, 10, 12, 13), range(9, 14), [10, 13])
+    assert group == {
+        "illnesses": ["input", "one-gpu"],
+        "injected_ns": {"input": {"10": 100, "11": 0, "12": 120}},
+        "injected_ns_per_step": {"input": 73},
+    }
+
+
+def test_what_follows_the_last_recorded_step_is_in_no_trace() -> None:
+    group = group_of(costs_of_steps(10, 11, 12), range(9, 13), [10, 13])
+    assert group["injected_ns"] == {"input": {"10": 100, "11": 110}}
+    nothing = group_of(costs_of_steps(9), range(9, 10), None)
+    assert (nothing["injected_ns"], nothing["injected_ns_per_step"]) == ({"input": {}}, {})
+
+
+def test_a_cost_is_measured_even_if_the_script_ends_in_it() -> None:
+    injected = Injections()
+    with pytest.raises(KeyboardInterrupt), injected.measured(Illness.callback):
+        raise KeyboardInterrupt
+    assert injected.ns[Illness.callback][0] > 0
+    injected.clear()
+    assert injected.ns == {}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ([Illness.retrace, Illness.input, Illness.launch], "launch and retrace"),
+        ([Illness.one_gpu, Illness.launch], "launch and one-gpu"),
+        ([Illness.straggler, Illness.one_gpu], "one-gpu and straggler"),
+    ],
+)
+def test_illnesses_that_exclude_each_other(
+    chosen: list[Illness], names: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"{names}: not together"):
+        capture_demo(Settings(tmp_path / "logs", WINDOW), say=print, illnesses=chosen)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_without_tensorflow_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_run, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match="not installed here") as raised:
+        capture_demo(Settings(tmp_path / "logs", WINDOW), say=print)
+    assert "pip install" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--demo", "train.py"], "SCRIPT and --demo do not go together"),
+        (["--demo", "--module"], "--module and --demo do not go together"),
+        (["--demo", "--step-function", "f"], "--step-function and --demo do not go together"),
+        (["--devices", "4", "train.py"], "--devices is about the built-in run"),
+        (["--illness", "input", "train.py"], "--illness is about the built-in run"),
+        (["--demo", "--devices", "0"], "'--devices'"),
+        (["--demo", "--illness", "inptu"], "did you mean input?"),
+        (["--demo", "--remote", "host:1"], "--demo and --remote do not go together"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    arguments: list[str], message: str, command: Command
+) -> None:
+    done = command("capture", *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert done.out == ""
+
+
+def test_a_failure_of_the_demo_script_shows_its_lines() -> None:
+    with pytest.raises(ValueError, match="wrong") as raised:
+        exec(compile("raise ValueError('wrong')", str(demo_run._SCRIPT), "exec"))
+    without_our_frames(raised.value)
+    frames = traceback.extract_tb(raised.value.__traceback__)
+    assert frames[-1].filename == str(demo_run._SCRIPT)
+
+
+ILL = """
+import sys
+from traceview.capture.demo import run
+run._SCRIPT = run.Path("ill.py")
+from traceview.cli import main
+main()
+"""
+TRAINING = (
+    SCRIPT_START
+    + """
+import os, sys
+from traceview.capture.demo.injection import INJECTED, Illness
+assert sys.argv[1:] == ["--steps=8", "--devices=3", "--illness=callback", "--illness=one-gpu"], sys.argv
+assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
+for number, batch in enumerate(batches(8)):
+    INJECTED.step = number
+    train_step(batch)
+    INJECTED.add(Illness.callback, 1000 + number)
+"""
+)
+
+
+def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) -> None:
+    (tmp_path / "ill.py").write_text(TRAINING, encoding="utf-8")
+    options = ["--steps", "4:6", "--devices", "3"]
+    # Once more is not twice as ill.
+    illnesses = ["callback", "one-gpu", "callback"]
+    options += [part for illness in illnesses for part in ("--illness", illness)]
+    environment = environment_with(fake)
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    done = subprocess.run(
+        [sys.executable, "-c", ILL, "capture", "--demo", *options],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    run = Path(done.stderr.splitlines()[-1])
+    (path,) = run.glob("*.traceview.json")
+    assert json.loads(path.read_text("utf-8"))["demo"] == {
+        "illnesses": ["callback", "one-gpu"],
+        "injected_ns": {"callback": {"4": 1004, "5": 1005}},
+        "injected_ns_per_step": {"callback": 1004},
+    }
+    assert done.stdout.startswith(f"run {run.name}")
+
+
+SEVERAL = """
+import json, sys
+from pathlib import Path
+from traceview.capture.demo.injection import Illness
+from traceview.capture.demo.run import capture_demo
+from traceview.capture.recording import Settings
+from traceview.capture.window import StepWindow
+
+for name in sys.argv[1:].copy():
+    settings = Settings(Path(name), StepWindow(10, 15))
+    done = capture_demo(settings, say=lambda _: None, illnesses=[Illness(name)])
+    print(json.dumps([name, done.code, str(done.run)]), flush=True)
+"""
+# `launch` has a process of its own: collectives of single ops do not share one with those of functions.
+OTHERS = [illness.value for illness in Illness if illness.value not in ("launch", "one-gpu")]
+# First: later there are strategies of other runs in memory, and this one uses none.
+IN_ONE_PROCESS = ["one-gpu", *OTHERS]
+WAITED_FOR = ["input", "sync", "retrace", "checkpoint", "callback"]
+
+
+@pytest.fixture(scope="module")
+def ill_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One run per illness, captured one after the other in one process."""
+    folder = tmp_path_factory.mktemp("ill")
+    done = subprocess.run(
+        [sys.executable, "-c", SEVERAL, *IN_ONE_PROCESS],
+        cwd=folder,
+        env=environment_with(CUDA_VISIBLE_DEVICES="-1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(name, code) for name, code, _ in rows] == [(name, 0) for name in IN_ONE_PROCESS]
+    return {name: folder / run for name, _, run in rows}
+
+
+def injected_of(run: Path, illness: str) -> dict[str, int]:
+    (path,) = run.glob("*.traceview.json")
+    demo = json.loads(path.read_text("utf-8"))["demo"]
+    assert demo["illnesses"] == [illness]
+    injected: dict[str, int] = demo["injected_ns"][illness]
+    return injected
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("illness", WAITED_FOR)
+def test_every_replica_waits_for_what_was_injected(illness: str, ill_runs: dict[str, Path]) -> None:
+    injected = injected_of(ill_runs[illness], illness)
+    results = traceview.analyze(ill_runs[illness]).results
+    assert results.steps is not None
+    assert results.device_time is not None
+    assert [step.number for step in results.steps.steps] == [10, 11, 12, 13, 14]
+    assert sum(injected.values()) > 5 * 15_000_000
+    for step in results.steps.steps:
+        cost_ps = 1000 * injected.get(str(step.number), 0)
+        # All of it lies between the marker of its step and the next, and stops both replicas.
+        assert step.duration_ps > cost_ps
+        assert [(device.idle_ps or 0) >= 0.8 * cost_ps for device in step.devices] == [True, True]
+
+
+@pytest.mark.tensorflow
+def test_a_straggler_computes_more_and_the_other_waits_for_it(ill_runs: dict[str, Path]) -> None:
+    assert min(injected_of(ill_runs["straggler"], "straggler").values()) > 0
+    results = traceview.analyze(ill_runs["straggler"]).results
+    assert results.device_time is not None
+    first, last = results.device_time.devices
+    assert first.compute_ps
+    assert last.compute_ps
+    assert last.compute_ps > 1.5 * first.compute_ps
+    assert (first.exposed_collective_ps or 0) > 2 * (last.exposed_collective_ps or 0)
+
+
+@pytest.mark.tensorflow
+def test_one_of_two_devices_has_all_the_work(ill_runs: dict[str, Path]) -> None:
+    run = ill_runs["one-gpu"]
+    results = traceview.analyze(run).results
+    assert results.device_time is not None
+    assert [row.device for row in results.device_time.devices] == ["replica:0"]
+    (path,) = run.glob("*.traceview.json")
+    sidecar = json.loads(path.read_text("utf-8"))
+    assert sidecar["demo"]["injected_ns"] == {}
+    assert sidecar["strategy"]["replicas"] == 2
+
+
+@pytest.mark.tensorflow
+def test_launching_op_by_op_from_the_command_line(tmp_path: Path) -> None:
+    options = ["--demo", "--illness", "launch", "--devices", "3", "--steps", "3:5"]
+    done = run_command(tmp_path, options, environment_with(CUDA_VISIBLE_DEVICES="-1"))
+    assert done.code == 0, done.err
+    # Nothing of the run is on stdout, and all of the report.
+    assert done.out.startswith(f"run {done.run.name}")
+    assert list(done.sidecar["demo"]["injected_ns"]["launch"]) == ["3", "4"]
+    results = traceview.analyze(done.run).results
+    assert results.steps is not None
+    assert [step.number for step in results.steps.steps] == [3, 4]
