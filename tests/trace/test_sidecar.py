@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from traceview.render.json import render as as_json
+from traceview.render.terminal import render as as_text
 
 
 def written(logdir: Path, sidecar: str) -> traceview.Report:
@@ -28,7 +31,7 @@ def test_edge_steps_are_left_out_and_the_overhead_is_said(tmp_path: Path) -> Non
     assert report.capture.hosts[0].overhead_ratio == 0.25
 
 
-@pytest.mark.parametrize("fields", [{}, [], None, {"window": 3}, {"window": {"edge_steps": ["a"]}}])
+@pytest.mark.parametrize("fields", [{}, None, {"window": {}, "placement": {}}, {"newer": [1]}])
 def test_every_field_may_be_missing(fields: Any, tmp_path: Path) -> None:
     report = written(tmp_path, json.dumps(fields))
     assert report.results.steps is not None
@@ -43,3 +46,88 @@ def test_a_broken_one_is_a_problem_and_no_more(text: str, tmp_path: Path) -> Non
     assert [problem.code for problem in report.capture.problems] == ["sidecar-unreadable"]
     assert report.results.steps is not None
     assert report.results.steps.count == 4
+
+
+WRONG = {
+    "window": {"asked": "all", "edge_steps": [0, 3, "4"]},
+    "overhead": {"ratio": True},
+    "placement": {"functions": [{"ops_per_device": [1]}]},
+    "versions": {"cuda": 12},
+    "batch": {"global": 6.5},
+    "strategy": [],
+}
+
+
+def test_fields_of_another_type_are_left_out_and_said_once(tmp_path: Path) -> None:
+    report = written(tmp_path, json.dumps(WRONG))
+    assert report.results.steps is not None
+    assert report.results.steps.count == 4
+    assert report.capture.hosts[0].overhead_ratio is None
+    (problem,) = report.capture.problems
+    assert (problem.code, problem.host, report.capture.quality) == ("sidecar-fields", "host0", "ok")
+    assert problem.text == (
+        "the sidecar holds something else than it should in versions.cuda, strategy, batch.global, "
+        "overhead.ratio, window.asked and 2 more; that was left out"
+    )
+
+
+@pytest.mark.parametrize("value", ["[]", '"text"', "1", "true", "NaN", f'{{"state": {"9" * 400}}}'])
+def test_what_is_no_sidecar_at_all_is_no_more_than_a_problem(value: str, tmp_path: Path) -> None:
+    report = written(tmp_path, value)
+    assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
+
+
+HOSTILE = (
+    "[red]x[/red]",
+    "a\nb\r",
+    "\x1b[31m\x07",
+    "\u202ex\u202c",
+    "\ud800",
+    "k" * 100_000,
+    "表" * 500,
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_does_no_harm(text: str, tmp_path: Path) -> None:
+    """Every text of a sidecar, and every key, is somebody else's."""
+    graph = {
+        "step": text,
+        "name": text,
+        "op_count": 4,
+        "ops_per_device": {text: 3, f"{text}GPU:1": 1},
+        "training_loop": text,
+        "variables": {
+            "per_device": {text: {"count": 2, "mirrored": 0, "trainable": 2}},
+            "not_mirrored": {"count": 2, "trainable": 2, "names": [text]},
+        },
+    }
+    fields = {
+        "state": text,
+        "command": {"script": [text, text]},
+        "cluster": {"role": text, "index": 0},
+        "versions": {"tensorflow": text, "keras": text, "cuda": text},
+        "strategy": {
+            "class": f"Mirrored{text}",
+            "found_by": "input",
+            "replicas": 2,
+            "devices": [text, f"/device:GPU:0{text}"],
+            "cross_device_ops": text,
+            "missing": {text: text},
+        },
+        "precision": {"policy": {text: text, "keras": "float32"}},
+        "xla": {"auto_jit": text},
+        "variables": {text: text, "CUDA_VISIBLE_DEVICES": text},
+        "options": {"asked": {text: 1}, "in_force": {text: 0}},
+        "placement": {"functions": [graph], "missing": {text: text}},
+    }
+    report = written(tmp_path, json.dumps(fields))
+    assert report.capture.quality == "ok"
+    json.loads(as_json(report))
+    for width in (40, 80, 120):
+        for unicode in (True, False):
+            shown = as_text(report, width=width, color=False, unicode=unicode, top=5)
+            assert all(line.isprintable() for line in shown.split("\n"))
+            assert [line for line in shown.splitlines() if cell_len(line) > width] == []
+            assert len(shown) < 30_000
+            shown.encode("utf-8")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from traceview.trace.environment import RecordedEnvironment
+from traceview.trace.fields import read_as
+from traceview.trace.outside_view import RecordedOutsideView
+from traceview.trace.placement import RecordedPlacement
 
 SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"
@@ -16,13 +21,34 @@ class Sidecar:
     """What the analysis takes from it.
 
     `asked_steps`: first and last (exclusive) step of the window asked for. `edge_steps`: steps recorded on
-    either side of it, which are in the trace and were not asked for. `overhead_ratio`: how much longer a
-    step took with the profiler than without, over the latter.
+    either side of it, which are in the trace and were not asked for. `wrong_fields`: dotted names of fields
+    of another type than they are written with, which were left out.
     """
 
     asked_steps: tuple[int, int] | None
     edge_steps: frozenset[int]
-    overhead_ratio: float | None
+    environment: RecordedEnvironment
+    placement: RecordedPlacement
+    outside_view: RecordedOutsideView
+    wrong_fields: tuple[str, ...]
+
+    @property
+    def overhead_ratio(self) -> float | None:
+        """How much longer a step took with the profiler than without, over the latter."""
+        return self.environment.overhead.ratio
+
+
+@dataclass(frozen=True)
+class _Window:
+    asked: tuple[int, ...]
+    edge_steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _File(RecordedEnvironment):
+    window: _Window
+    placement: RecordedPlacement
+    outside_view: RecordedOutsideView
 
 
 class SidecarError(Exception):
@@ -33,25 +59,21 @@ def read_sidecar(trace: Path) -> Sidecar | None:
     """The sidecar beside a trace file; None where there is none. Raises `SidecarError`."""
     path = trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + SUFFIX)
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise SidecarError(f"{path.name} cannot be read: {error}") from error
-    window, overhead = _group(fields, "window"), _group(fields, "overhead")
-    asked = _numbers(window.get("asked"))
-    ratio = overhead.get("ratio")
+    wrong: list[str] = []
+    file = read_as(_File, content, wrong)
+    asked = file.window.asked
     return Sidecar(
         asked_steps=(asked[0], asked[1]) if len(asked) == 2 else None,
-        edge_steps=frozenset(_numbers(window.get("edge_steps"))),
-        overhead_ratio=float(ratio) if isinstance(ratio, int | float) else None,
+        edge_steps=frozenset(file.window.edge_steps),
+        environment=RecordedEnvironment(
+            **{field.name: getattr(file, field.name) for field in fields(RecordedEnvironment)}
+        ),
+        placement=file.placement,
+        outside_view=file.outside_view,
+        wrong_fields=tuple(dict.fromkeys(wrong)),
     )
-
-
-def _group(fields: Any, name: str) -> dict[str, Any]:
-    group = fields.get(name) if isinstance(fields, dict) else None
-    return group if isinstance(group, dict) else {}
-
-
-def _numbers(values: Any) -> list[int]:
-    return [v for v in values if isinstance(v, int)] if isinstance(values, list) else []

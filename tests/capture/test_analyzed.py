@@ -1,0 +1,104 @@
+"""Does the report of a real capture show what its sidecar says, beside what the trace recorded? One process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.capture.conftest import environment_with
+from tests.capture.test_placement_real import DRIVER, KINDS, MORE
+from tests.capture.test_with_tensorflow import START
+from traceview.render.terminal import render
+
+pytestmark = pytest.mark.tensorflow
+
+CHOSEN = ("two replicas", "outside the scope", "all on one device", "no graph")
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, traceview.Report]:
+    folder = tmp_path_factory.mktemp("analyzed")
+    kinds = []
+    for number, name in enumerate(CHOSEN):
+        path = folder / f"train_{number}.py"
+        path.write_text(START + MORE + KINDS[name], encoding="utf-8")
+        kinds.append((name, str(path)))
+    (folder / "kinds.json").write_text(json.dumps(kinds), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER],
+        cwd=folder,
+        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    assert [name for name, _, _ in found] == list(CHOSEN), done.stderr
+    return {name: traceview.analyze(Path(folder / run)) for name, _, run in found}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_the_sidecar_is_read_whole(name: str, reports: dict[str, traceview.Report]) -> None:
+    """No field is of another type than it is read with."""
+    report = reports[name]
+    assert [problem.code for problem in report.capture.problems] == ["no-gpu-plane"]
+    assert report.results.environment is not None
+    (host,) = report.results.environment.hosts
+    assert host.state == "saved"
+    assert host.command.script[0].endswith(".py")
+    assert (host.versions.tensorflow or "").startswith("2.")
+    assert host.options.asked is not None
+    assert host.options.in_force in (None, report.capture.hosts[0].tracer_levels)
+    assert host.events.recorded is not None
+    assert host.overhead.profiled_ns is not None
+    assert host.devices.logical == ("/device:CPU:0", "/device:CPU:1")
+    assert host.links.missing["gpus"]
+    assert "options-ignored" not in [finding.code for finding in report.findings]
+
+
+def test_a_healthy_run(reports: dict[str, traceview.Report]) -> None:
+    report = reports["two replicas"]
+    text = render(report, width=120, color=False, top=0)
+    assert (
+        "MirroredStrategy on 2 replicas · batch 16 (8 per replica) · 4 parameters · float32 · TensorFlow 2."
+        in text
+    )
+    assert report.results.placement is not None
+    (host,) = report.results.placement.hosts
+    assert host.statements == ("replica:0 and replica:1 ran work in all 2 steps",)
+    (function,) = host.functions
+    assert [
+        (one.device, one.variable_count, one.mirrored_count, one.recorded, one.step_count)
+        for one in function.devices
+    ] == [("CPU:0", 1, 1, "replica:0", 2), ("CPU:1", 1, 1, "replica:1", 2)]
+
+
+def test_variables_outside_the_scope_are_told(reports: dict[str, traceview.Report]) -> None:
+    placement = reports["outside the scope"].results.placement
+    assert placement is not None
+    told = "\n".join(placement.hosts[0].statements)
+    assert "1 trainable variable of careless on CPU:0 is not mirrored (loose:0)" in told
+
+
+def test_everything_on_one_device_is_told(reports: dict[str, traceview.Report]) -> None:
+    placement = reports["all on one device"].results.placement
+    assert placement is not None
+    told = "\n".join(placement.hosts[0].statements)
+    assert "of single ask for CPU:1 and none for another device" in told
+    assert "nothing in single shows that it is used" in told
+    text = render(reports["all on one device"], width=120, color=False, top=0)
+    assert "MirroredStrategy in the script, not seen in the step" in text
+
+
+def test_without_a_graph_the_reason_is_told(reports: dict[str, traceview.Report]) -> None:
+    placement = reports["no graph"].results.placement
+    assert placement is not None
+    assert placement.hosts[0].functions == ()
+    assert "eagerly" in placement.hosts[0].missing["bare"]
+    assert "  - bare: no graph" in render(reports["no graph"], width=120, color=False, top=0)
