@@ -23,6 +23,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def _record_here(name: str, logdir: str) -> None:
     versions = {
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "tensorflow": tf.__version__,
-        "keras": tf.keras.__version__,
+        "keras": version("keras"),
     }
     Path(logdir, "versions.json").write_text(json.dumps(versions), encoding="utf-8")
 

@@ -38,14 +38,19 @@ FACADE = ("__init__", "__main__", "cli")
 # Third-party module → the parts of the package that may import it.
 CONFINED = {
     "google.protobuf": ("xplane/",),
+    "grpc": ("capture/profiler_service.py",),
     "pandas": ("trace/frames.py",),
     "rich": ("render/", "cli/"),
     "tensorflow": ("capture/",),
     "typer": ("cli/",),
 }
 # Those that take long to import: inside functions only, or in a module that is itself imported so.
-LAZY = ("pandas", "tensorflow")
-LAZY_MODULES = ("traceview.trace.frames",)
+LAZY = ("grpc", "pandas", "tensorflow")
+LAZY_MODULES = (
+    "traceview.capture.demo.illnesses",
+    "traceview.capture.demo.training",
+    "traceview.trace.frames",
+)
 
 # What TensorFlow calls the method that a stand-in for its functions has to have.
 NAMES_OF_OTHERS = ("get_concrete_function",)

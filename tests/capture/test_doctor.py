@@ -460,9 +460,7 @@ def test_cheap_failures(machine: Machine, tmp_path: Path) -> None:
         "import tensorflow as tf\ntf.distribute.MirroredStrategy(['GPU:9'])", encoding="utf-8"
     )
     wrong = replace(
-        cheap.with_environment(
-            {"TF_DISABLE_PROFILING": "1", "CUDA_VISIBLE_DEVICES": "0,5", "TF_CONFIG": "{"}
-        ),
+        cheap.with_environment({"NVPROF_ID": "1", "CUDA_VISIBLE_DEVICES": "0,5", "TF_CONFIG": "{"}),
         installed=lambda: Installed((("tensorflow-cpu", "2.21.0"),)),
     )
     found = cheap_failures([script, tmp_path / "absent.py"], machine=wrong)
@@ -474,6 +472,18 @@ def test_cheap_failures(machine: Machine, tmp_path: Path) -> None:
         "script-devices",
     ]
     assert cheap_failures([script], machine=laptop(cheap)) == []
+
+
+def test_disabled_profiling_is_left_to_the_capture_unless_the_script_disables_it(
+    machine: Machine, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("pass", encoding="utf-8")
+    disabled = machine.with_environment({"TF_DISABLE_PROFILING": "1"})
+    assert cheap_failures([script], machine=disabled) == []
+    script.write_text("import os\nos.environ['TF_DISABLE_PROFILING'] = '1'", encoding="utf-8")
+    (found,) = cheap_failures([script], machine=machine)
+    assert "TF_DISABLE_PROFILING" in found.found
 
 
 def test_cheap_is_cheap(tmp_path: Path) -> None:

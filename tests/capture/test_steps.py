@@ -380,7 +380,7 @@ def test_a_killed_capture_is_found_by_the_next(capture: Capture, tmp_path: Path)
     (path,) = left.glob("*.traceview.json")
     assert json.loads(path.read_text("utf-8"))["state"] == "recording"
     done = capture(LOOP)
-    assert f"{left} is of a capture that still runs, or was killed" in done.err
+    assert f"{left} is of a capture that was killed before its end" in done.err
 
 
 def test_the_report_is_printed_and_the_run_is_the_last_line(capture: Capture) -> None:

@@ -18,6 +18,7 @@ def keras_callback(
     synchronise: bool = True,
     max_events: int | None = None,
     run: str | None = None,
+    nvml: bool = True,
     keras: ModuleType | None = None,
 ) -> Any:
     """A callback that records the steps `steps`, counted over all epochs, of a Keras `fit`::
@@ -48,8 +49,9 @@ def keras_callback(
             self._stack.close()
             atexit.register(self._stack.close)
             self.session = self._stack.enter_context(
-                _session(logdir, steps, synchronise, max_events, run)
+                _session(logdir, steps, synchronise, max_events, run, nvml)
             )
+            self.session.trains("fit", self.model)
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             self._begun = batch

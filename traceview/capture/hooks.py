@@ -7,16 +7,13 @@ named in `missing`, and the others still work. A module is patched after its own
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from threading import get_ident
 from types import ModuleType
 from typing import Any, Final
 from weakref import ref
 
+from traceview.capture.imports import ImportWatch
 from traceview.capture.observer import Observer
 
 Wrapper = Callable[..., Any]
@@ -63,20 +60,15 @@ class Hooks:
         wrappers = self._wrappers()
         self._pending = {place: wrappers[place] for place in places or wrappers}
         self._patched: list[tuple[type, str, Any, Any]] = []
-        self._finder = _PatchingFinder(self)
+        self._watch = ImportWatch(self.module_names, self.patch)
 
     def install(self) -> None:
         """Watch every place whose module is there, and the others as soon as they are imported."""
-        for name in self.module_names():
-            module = sys.modules.get(name)
-            if module is not None:
-                self.patch(module)
-        sys.meta_path.insert(0, self._finder)
+        self._watch.install()
 
     def remove(self) -> None:
         """Let go of all that is watched."""
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
+        self._watch.remove()
         self._pending.clear()
         for owner, method, original, replacement in reversed(self._patched):
             if vars(owner).get(method) is replacement:
@@ -126,8 +118,9 @@ class Hooks:
 
         def __call__(function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             if observer.current is not None or not observer.is_outermost:
-                if get_ident() != observer.thread:
-                    observer.called_elsewhere(function)
+                if not observer.is_eager():
+                    return observer.nested(function, original, function, *args, **kwargs)
+                observer.called_inside(function)
                 return original(function, *args, **kwargs)
             callee = observer.function(function)
             return observer.call(callee, 1, original, function, *args, **kwargs)
@@ -195,7 +188,7 @@ class Hooks:
 
     def _train_function(self, model: Any, made: Wrapper) -> Wrapper:
         observer = self._observer
-        callee = observer.keras_model(str(getattr(model, "name", type(model).__name__)))
+        callee = observer.keras_model(model)
         # Not kept alive by us, and not kept in the model either.
         model_ref = ref(model)
 
@@ -218,57 +211,3 @@ def _steps_per_call(model: Any, iterator: Any) -> int:
         return int(getattr(model, "_steps_per_execution", None) or model.steps_per_execution or 1)
     except (AttributeError, TypeError, ValueError):
         return 1
-
-
-class _PatchingFinder(MetaPathFinder):
-    """Lets the real finders find, and patches after the real loader has loaded."""
-
-    def __init__(self, hooks: Hooks) -> None:
-        self._hooks = hooks
-        self._is_searching = False
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if self._is_searching or fullname not in self._hooks.module_names():
-            return None
-        self._is_searching = True
-        try:
-            spec = _find_spec(fullname, path, target)
-        finally:
-            self._is_searching = False
-        if spec is not None and spec.loader is not None:
-            spec.loader = _PatchingLoader(spec.loader, self._hooks)
-        return spec
-
-
-def _find_spec(
-    fullname: str, path: Sequence[str] | None, target: ModuleType | None
-) -> ModuleSpec | None:
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        spec: ModuleSpec | None = find(fullname, path, target) if find is not None else None
-        if spec is not None:
-            return spec
-    return None
-
-
-class _PatchingLoader(Loader):
-    """Stands before a loader until its module is loaded, then takes itself out of the way."""
-
-    def __init__(self, loader: Loader, hooks: Hooks) -> None:
-        self._loader = loader
-        self._hooks = hooks
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._hooks.patch(module)

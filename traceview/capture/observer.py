@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 from weakref import ref
 
 from traceview.capture.recorder import Recorder
+from traceview.capture.step_objects import StepObjects
 
 Kind = Literal["function", "replicas", "keras"]
 Result = TypeVar("Result")
@@ -53,10 +54,16 @@ class Callee:
 
 
 class Observer:
-    """Follows the calls of one thread. `names`: the step functions that were asked for, or all."""
+    """Follows the calls of one thread.
 
-    def __init__(self, recorder: Recorder, names: Iterable[str] = ()) -> None:
+    `names`: the step functions that were asked for, or all. `steps` learns what the callees are.
+    """
+
+    def __init__(
+        self, recorder: Recorder, names: Iterable[str] = (), steps: StepObjects | None = None
+    ) -> None:
         self.recorder = recorder
+        self.steps = StepObjects() if steps is None else steps
         self.names = frozenset(names)
         self.thread = get_ident()
         self.current: Callee | None = None
@@ -91,6 +98,7 @@ class Observer:
         callee = self._new(_name_of(function), "function")
         key = id(function)
         self._functions[key] = (ref(function, lambda _: self._functions.pop(key, None)), callee)
+        self.steps.add(callee.name, function)
         return callee
 
     def replica_function(self, function: Any) -> Callee:
@@ -100,12 +108,14 @@ class Observer:
         if callee is None:
             callee = self._by_name[name] = self._new(name, "replicas")
             callee.has_replicas = True
+            self.steps.add(name, function)
         return callee
 
-    def keras_model(self, name: str) -> Callee:
+    def keras_model(self, model: Any) -> Callee:
         """The callee that stands for the training of one Keras model."""
-        callee = self._new(name, "keras")
+        callee = self._new(str(getattr(model, "name", type(model).__name__)), "keras")
         callee.is_train = True
+        self.steps.add(callee.name, model)
         return callee
 
     def call(
@@ -151,6 +161,28 @@ class Observer:
         finally:
             self.current = None
 
+    def nested(
+        self, function: Any, action: Callable[..., Result], /, *args: Any, **kwargs: Any
+    ) -> Result:
+        """Call a `tf.function` in one that is being traced: what it does, its caller does too.
+
+        It may be traced already, and then nothing in it is reached again.
+        """
+        outer = self.current
+        if not _is_watched(self.thread):
+            self._called_elsewhere(function)
+            return action(*args, **kwargs)
+        if outer is None:
+            return action(*args, **kwargs)
+        inner = self.current = self.function(function)
+        try:
+            return action(*args, **kwargs)
+        finally:
+            self.current = outer
+            outer.is_train |= inner.is_train
+            outer.has_replicas |= inner.has_replicas
+            self.recorder.traced()
+
     def replicas_reached(self) -> None:
         """`Strategy.run` is called inside the current call."""
         if self.current is not None and get_ident() == self.thread:
@@ -160,7 +192,7 @@ class Observer:
 
     def gradient_reached(self) -> None:
         """`GradientTape.gradient` is called."""
-        if get_ident() != self.thread and type(current_thread()).__name__ != _REPLICA_THREAD:
+        if not _is_watched(self.thread):
             return
         if self.current is not None:
             self.current.is_train = True
@@ -169,8 +201,18 @@ class Observer:
         elif self.is_eager():
             self.eager_gradients += 1
 
-    def called_elsewhere(self, function: Any) -> None:
-        """A function is called in a thread that is not watched."""
+    def called_inside(self, function: Any) -> None:
+        """A `tf.function` is called eagerly in the current call, or in a thread that is not watched.
+
+        `Strategy.run` calls copies of those that it is given, and these have the graphs.
+        """
+        current = self.current
+        if not _is_watched(self.thread):
+            self._called_elsewhere(function)
+        elif current is not None and current.kind == "replicas":
+            self.steps.add(current.name, function)
+
+    def _called_elsewhere(self, function: Any) -> None:
         name = _name_of(function)
         self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
 
@@ -220,6 +262,11 @@ def _name_of(function: Any) -> str:
         if isinstance(name, str):
             return name
     return type(function).__name__
+
+
+def _is_watched(thread: int) -> bool:
+    """Whether this is the watched thread, or runs a replica for it."""
+    return get_ident() == thread or type(current_thread()).__name__ == _REPLICA_THREAD
 
 
 def _unknown() -> bool:

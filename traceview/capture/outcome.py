@@ -9,6 +9,7 @@ from typing import Final
 from traceview.capture.observer import Observer
 from traceview.capture.profiler import SCRIPT_PROFILES
 from traceview.capture.recorder import Recorder
+from traceview.capture.sidecar import Sidecar
 from traceview.errors import CaptureError
 
 _LINES_OF_SEEN: Final = 8
@@ -43,6 +44,12 @@ def shortcomings(recorder: Recorder, observer: Observer | None = None) -> Iterat
             f"each call of {len(names)} step functions counted as a step ({counts}); "
             "--step-function NAME counts one"
         )
+
+
+def coarse_steps(sidecar: Sidecar) -> Sequence[str]:
+    """Which calls count as one step and make several, one line each."""
+    lines: Sequence[str] = sidecar.groups.get("notes", {}).get("steps", ())
+    return lines
 
 
 def nothing_captured(recorder: Recorder, observer: Observer) -> CaptureError:

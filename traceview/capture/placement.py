@@ -8,7 +8,7 @@ outside `strategy.scope()`, so that one device holds them for all. Groups `strat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,28 +16,21 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from traceview.capture.facts import Absent, Facts
-from traceview.capture.live import LiveObjects, find_live, find_strategies, traces
+from traceview.capture.graphs import count_ops, training_loop
+from traceview.capture.live import LiveObjects, find_live, find_strategies
 from traceview.capture.sidecar import Sidecar
+from traceview.capture.step_objects import StepObjects, traces
 from traceview.capture.strategy import describe_batch, describe_strategy, takes_distributed_input
 
-_FUNCTION_ATTRIBUTES: Final = {
-    "PartitionedCall": ("f",),
-    "StatefulPartitionedCall": ("f",),
-    "RemoteCall": ("f",),
-    "If": ("then_branch", "else_branch"),
-    "StatelessIf": ("then_branch", "else_branch"),
-    "While": ("cond", "body"),
-    "StatelessWhile": ("cond", "body"),
-    "Case": ("branches",),
-    "StatelessCase": ("branches",),
-}
-"""Ops that hold graphs, and their attributes that name these."""
 _MOST_NAMES: Final = 20
 _FEWEST_DEVICES: Final = 2
 
 
 class PlacementListener:
-    """Writes down what the step functions of the window are made of."""
+    """Writes down what the step functions of the window are made of. `steps` knows them by name."""
+
+    def __init__(self, steps: StepObjects) -> None:
+        self._steps = steps
 
     def opening(self, sidecar: Sidecar) -> None:
         """Nothing: the step functions may not be traced yet."""
@@ -49,21 +42,40 @@ class PlacementListener:
         """Find and describe the functions that the window saw."""
         begun = perf_counter_ns()
         window = sidecar.groups.get("window", {})
-        names = list(dict.fromkeys(call["function"] for call in window.get("calls", ())))
-        for group, values in describe_steps(names, find_live()).items():
+        calls = window.get("calls", ())
+        names = list(dict.fromkeys(call["function"] for call in calls))
+        for group, values in describe_steps(names, self._steps, find_live()).items():
             sidecar.add(group, values)
+        single = {call["function"] for call in calls if call["count"] == 1}
+        loops = list(_looping(sidecar.groups["placement"]["functions"], single))
+        if loops:
+            sidecar.add("notes", {"steps": loops})
         sidecar.add("listener_cost_ns", {"placement": perf_counter_ns() - begun})
 
 
-def describe_steps(names: Sequence[str], live: LiveObjects) -> dict[str, dict[str, Any]]:
+def _looping(functions: Sequence[Mapping[str, Any]], single: Collection[str]) -> Iterator[str]:
+    """A line for each function whose calls count as one step, and make more."""
+    for described in functions:
+        loop = described.get("training_loop")
+        if loop is not None and described["step"] in single:
+            yield (
+                f"one call of {described['step']} is one step here, but its training loop runs inside the "
+                f"graph ({loop}): a step is coarser than asked for; call the function that makes one "
+                "step from Python, or let one call make fewer"
+            )
+
+
+def describe_steps(
+    names: Sequence[str], steps: StepObjects, live: LiveObjects
+) -> dict[str, dict[str, Any]]:
     """The groups for step functions of these names."""
     facts = Facts()
     functions: list[Any] = []
     uses: dict[int, VariableUse] = {}
     described = []
-    frozen = _frozen(live)
+    frozen = _frozen(steps)
     for name in names:
-        for function in facts.ask(name, partial(_step_functions, name, live)) or ():
+        for function in facts.ask(name, partial(_step_functions, name, steps)) or ():
             functions.append(function)
             found = _variable_uses(traces(function)[-1], frozen)
             of_function = {use.key: use for use in found}
@@ -89,10 +101,12 @@ def describe_steps(names: Sequence[str], live: LiveObjects) -> dict[str, dict[st
     }
 
 
-def _step_functions(name: str, live: LiveObjects) -> list[Any]:
-    functions = live.step_functions(name)
+def _step_functions(name: str, steps: StepObjects) -> list[Any]:
+    functions = steps.functions(name)
     if not functions:
-        raise Absent("it has no graph: it runs eagerly, or is no tf.function that is still held")
+        raise Absent(
+            "no graph of it is known: it runs eagerly, is no tf.function that is still held, or was marked by number"
+        )
     return functions
 
 
@@ -105,58 +119,9 @@ def _describe_function(function: Any, uses: Iterable[VariableUse]) -> dict[str, 
     if counts is not None:
         facts.values.update(counts.as_json())
         del facts.values["ops"]
+        facts.values["training_loop"] = training_loop(traces(function)[-1].graph)
     facts.ask("variables", lambda: _describe_variables(list(uses)))
     return facts.as_group()
-
-
-@dataclass(frozen=True)
-class OpCounts:
-    """Ops of one graph and of those in it; the body of a loop counts once, and both sides of a branch do.
-
-    `devices`: by the device that is asked for, "" where none is; an op without one has that of its call.
-    """
-
-    devices: Counter[str]
-    types: Counter[str]
-
-    def as_json(self) -> dict[str, Any]:
-        """As it stands in the sidecar."""
-        return {
-            "op_count": self.types.total(),
-            "ops_per_device": {d: n for d, n in sorted(self.devices.items()) if d},
-            "ops_without_device": self.devices.get("", 0),
-            "ops_per_type": dict(self.types.most_common()),
-        }
-
-
-def count_ops(graph: Any) -> OpCounts:
-    """Count the ops of a graph and of the functions it calls."""
-    return _count(graph, {})
-
-
-def _count(graph: Any, known: dict[str, OpCounts]) -> OpCounts:
-    devices: Counter[str] = Counter()
-    types: Counter[str] = Counter()
-    for op in graph.get_operations():
-        kind, device = op.type, op.device
-        devices[device] += 1
-        types[kind] += 1
-        for name in _called(op, kind):
-            if name not in known:
-                # Also ends a recursion.
-                known[name] = OpCounts(Counter(), Counter())
-                known[name] = _count(graph._get_function(name).graph, known)
-            inner = known[name]
-            types.update(inner.types)
-            for inner_device, count in inner.devices.items():
-                devices[inner_device or device] += count
-    return OpCounts(devices, types)
-
-
-def _called(op: Any, kind: str) -> Iterator[str]:
-    for attribute in _FUNCTION_ATTRIBUTES.get(kind, ()):
-        value = op.get_attr(attribute)
-        yield from (one.name for one in (value if isinstance(value, list) else [value]))
 
 
 @dataclass(frozen=True)
@@ -203,11 +168,11 @@ class VariableUse:
         return self.count * int(self.variable.dtype.size)
 
 
-def _frozen(live: LiveObjects) -> set[int]:
+def _frozen(steps: StepObjects) -> set[int]:
     """The variables, by `id`, that Keras models do not train."""
     return {
         id(getattr(variable, "_value", variable))
-        for model in live.models()
+        for model in steps.models()
         for variable in model.non_trainable_variables
     }
 

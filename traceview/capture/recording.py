@@ -19,19 +19,15 @@ from traceview.capture.contents import (
     TraceContents,
     read_contents,
 )
-from traceview.capture.destination import Destination, Kept
+from traceview.capture.destination import Destination, Kept, kept_name, run_name
 from traceview.capture.profiler import Marker, Profiler, check_enabled, synchronise
 from traceview.capture.recorder import Recorder
+from traceview.capture.run_choice import RunChoice
 from traceview.capture.sidecar import Sidecar, WindowListener
+from traceview.capture.tracer_options import describe_options
 from traceview.capture.window import StepWindow
 from traceview.errors import CaptureError
 
-DEFAULT_OPTIONS: Final = {
-    "host_tracer_level": 2,
-    "device_tracer_level": 1,
-    "python_tracer_level": 0,
-}
-"""What is asked for: TensorFlow's defaults, the only ones that 2.20 and 2.21 honour."""
 _MAX_BUFFER_RATIO: Final = 0.5
 """A window is kept under half of the tracer's limits: calls differ, and what is over a limit is lost."""
 _FEWEST_CALLS: Final = 2
@@ -43,7 +39,8 @@ class Settings:
     """What a capture is asked to do.
 
     `max_events`: the window ends early rather than hold more events than this, of all kinds together; None
-    leaves only the limits of the GPU tracer. `run`: the name of the run, None for the time.
+    leaves only the limits of the GPU tracer. `run`: the name of the run, None for that of the cluster, or the
+    time. Raises `UsageError` if it is no name of a folder.
     """
 
     out: Path
@@ -51,7 +48,11 @@ class Settings:
     is_synchronised: bool = True
     max_events: int | None = None
     run: str | None = None
-    suffix: str = ""
+    is_nvml_sampled: bool = True
+
+    def __post_init__(self) -> None:
+        if self.run is not None:
+            run_name(self.run)
 
 
 class Capture:
@@ -75,12 +76,14 @@ class Capture:
         self._listeners = listeners
         self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
+        self._choice = RunChoice(self._destination, settings.run, say)
         self._profiler = Profiler(self._note_script)
         self._sync_ns: dict[str, int] = {}
 
     def prepare(self) -> None:
         """Check all that can be checked before the run; raises `CaptureError`."""
         check_enabled()
+        self._choice.check()
         self._destination.prepare()
         self.sidecar.path = self._destination.sidecar
         self.sidecar.add(
@@ -89,10 +92,8 @@ class Capture:
         self.sidecar.add("window", {"asked": _bounds(self.settings.window)})
         self.sidecar.add("clock", {"prepared": _clocks()})
         self._write()
-        for folder in self._destination.unfinished():
-            self._say(
-                f"note: {folder} is of a capture that still runs, or was killed before its end"
-            )
+        for folder in self._destination.left_behind():
+            self._say(f"note: {folder} is of a capture that was killed before its end")
 
     def finish(self, *, is_synchronised: bool) -> None:
         """The run has ended: stop what runs, keep what there is, leave nothing else behind.
@@ -105,6 +106,8 @@ class Capture:
             with suppress(CaptureError):
                 self.close(is_synchronised=False)
         self.is_done()
+        if self.kept is None:
+            self._choice.abandon()
         if self.kept is None and self._destination.has_trace():
             self._say(f"note: what was written stays in {self._destination.private}")
         else:
@@ -114,6 +117,7 @@ class Capture:
 
     def open(self) -> None:
         """Start the profile: warm-up and waiting for the devices come before it."""
+        self._choice.settle(self.settings.window, self.sidecar)
         self._tell("opening", self.sidecar)
         if self.settings.max_events is not None and "events" not in self.sidecar.groups:
             self._say("note: no call before the window was probed, so --max-events is not kept to")
@@ -224,14 +228,22 @@ class Capture:
             )
         for warning in contents.warnings:
             self._say(f"note: {warning}")
+        self._choice.describe(self.sidecar)
         self._tell("closed", self.sidecar, trace)
+        # With what the listeners could not do.
+        self.sidecar.add("notes", self._notes)
         self.sidecar.state = "saved"
         self.sidecar.add(
-            "file", {"name": trace.name, "bytes": contents.size, "sha256": contents.sha256}
+            "file",
+            {
+                "name": kept_name(trace, self._choice.suffix),
+                "bytes": contents.size,
+                "sha256": contents.sha256,
+            },
         )
         self._write()
         self.kept = self._destination.keep(
-            trace, self._destination.sidecar, run=self.settings.run, suffix=self.settings.suffix
+            trace, self._destination.sidecar, run=self._choice.run, suffix=self._choice.suffix
         )
         # The script may go on for days; a kill in between should not leave the folder behind.
         self._destination.clean()
@@ -261,20 +273,13 @@ class Capture:
         )
         self.sidecar.add("overhead", {**asdict(times), "ratio": times.overhead_ratio})
         self.sidecar.add("sync", {"is_asked": self.settings.is_synchronised, "ns": self._sync_ns})
-        self.sidecar.add(
-            "options",
-            {
-                "asked": DEFAULT_OPTIONS,
-                "in_force": contents.options,
-                "is_ignored": contents.options is not None and contents.options != DEFAULT_OPTIONS,
-            },
-        )
+        version = str(self.sidecar.groups.get("versions", {}).get("tensorflow", ""))
+        self.sidecar.add("options", describe_options(version, contents.options))
         self.sidecar.add("events", {"recorded": _event_counts(contents)})
         if contents.warnings:
             self._notes.setdefault("trace", []).extend(contents.warnings)
         for group, values in self.describe().items():
             self.sidecar.add(group, values)
-        self.sidecar.add("notes", self._notes)
 
     def _tell(self, moment: str, *arguments: Any) -> None:
         for listener in self._listeners:

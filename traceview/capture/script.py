@@ -24,6 +24,8 @@ from traceview.errors import UsageError
 _INTERRUPTED: Final = 130
 _TERMINATED: Final = 143
 _OUR_FRAMES: Final = f"{Path(__file__).parent}{os.sep}"
+_DEMO_FRAMES: Final = f"{_OUR_FRAMES}demo{os.sep}"
+"""A script that happens to be ours, and is run as anybody's."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ def without_our_frames(error: BaseException) -> None:
 def _stripped(trace: TracebackType | None) -> TracebackType | None:
     kept = []
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OUR_FRAMES):
+        path = trace.tb_frame.f_code.co_filename
+        if not path.startswith(_OUR_FRAMES) or path.startswith(_DEMO_FRAMES):
             kept.append(trace)
         trace = trace.tb_next
     result: TracebackType | None = None

@@ -14,11 +14,14 @@ from typing import Any, Final, ParamSpec, TypeVar
 from traceview.capture.environment import EnvironmentListener
 from traceview.capture.hooks import INPUT_PLACES, Hooks
 from traceview.capture.observer import Observer
-from traceview.capture.outcome import nothing_captured, shortcomings
+from traceview.capture.outcome import coarse_steps, nothing_captured, shortcomings
+from traceview.capture.outside_view import OutsideViewListener
 from traceview.capture.placement import PlacementListener
 from traceview.capture.recording import Capture, Settings
 from traceview.capture.script import Script, ScriptEnd
+from traceview.capture.serve import ProfilerServer
 from traceview.capture.sidecar import WindowListener
+from traceview.capture.step_objects import StepObjects
 from traceview.capture.window import StepWindow
 from traceview.errors import CaptureError
 
@@ -52,21 +55,29 @@ def capture_script(
     say: Callable[[str], None],
     step_functions: Iterable[str] = (),
     listeners: Sequence[WindowListener] = (),
+    serve: int | None = None,
 ) -> ScriptCapture:
     """Run a script as Python would and record its steps `settings.window`.
 
     Steps are found as the modules `hooks` and `observer` say; `step_functions` names those to count. Lines
-    for the user go to `say` as things happen. Raises `UsageError` if there is no such script, `CaptureError`
-    if nothing could be written to `settings.out`; what the script raises is shown as Python shows it.
+    for the user go to `say` as things happen. `serve`: the port on which the script offers TensorFlow's profiler
+    server. Raises `UsageError` if there is no such script, `CaptureError` if nothing could be written to
+    `settings.out` or the port is taken; what the script raises is shown as Python shows it.
     """
     script.check()
-    capture = Capture(settings, say, [*_default_listeners(), *listeners])
-    observer = Observer(capture.recorder, step_functions)
+    servers = [] if serve is None else [ProfilerServer(serve, say)]
+    for server in servers:
+        server.check()
+    steps = StepObjects()
+    capture = Capture(settings, say, [*_default_listeners(settings, steps), *servers, *listeners])
+    observer = Observer(capture.recorder, step_functions, steps)
     hooks = Hooks(observer)
     capture.is_done = hooks.remove
     capture.describe = lambda: _seen(observer, hooks)
     capture.prepare()
     hooks.install()
+    for server in servers:
+        server.install()
     run: Path | None = None
     problem: CaptureError | None = None
 
@@ -79,7 +90,7 @@ def capture_script(
             problem = nothing_captured(capture.recorder, observer)
             return
         run = capture.kept.run
-        for line in shortcomings(capture.recorder, observer):
+        for line in (*shortcomings(capture.recorder, observer), *coarse_steps(capture.sidecar)):
             say(f"note: {line}")
         _say_overhead(capture, say)
 
@@ -88,13 +99,17 @@ def capture_script(
     finally:
         # Also where the module was not found.
         hooks.remove()
+        for server in servers:
+            server.remove()
         if run is None and problem is None:
             capture.finish(is_synchronised=False)
     return ScriptCapture(end.code, run, problem)
 
 
-def _default_listeners() -> list[WindowListener]:
-    return [EnvironmentListener(), PlacementListener()]
+def _default_listeners(settings: Settings, steps: StepObjects) -> list[WindowListener]:
+    # First the one that has to stop when the profile has.
+    outside_view = OutsideViewListener(is_asked=settings.is_nvml_sampled)
+    return [outside_view, EnvironmentListener(), PlacementListener(steps)]
 
 
 def _say_overhead(capture: Capture, say: Callable[[str], None]) -> None:
@@ -133,8 +148,9 @@ def _seen(observer: Observer, hooks: Hooks) -> dict[str, dict[str, Any]]:
 class Session:
     """A capture inside a training loop; see `capture_steps`."""
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Capture, steps: StepObjects) -> None:
         self._capture = capture
+        self._steps = steps
         self._recorder = capture.recorder
 
     @property
@@ -165,6 +181,7 @@ class Session:
         """`train_step`, each call of which is the next step. The wait for its batch is in the step too."""
         recorder = self._recorder
         name = str(getattr(train_step, "__name__", "train_step"))
+        self._steps.add(name, train_step)
 
         @wraps(train_step)
         def step(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -178,6 +195,10 @@ class Session:
             return result
 
         return step
+
+    def trains(self, name: str, model: Any) -> None:
+        """The steps called `name` train a Keras model."""
+        self._steps.add(name, model)
 
     def begin(self, count: int) -> None:
         """A call of `count` steps begins; for callbacks, which cannot wrap it."""
@@ -196,6 +217,7 @@ def capture_steps(
     synchronise: bool = True,
     max_events: int | None = None,
     run: str | None = None,
+    nvml: bool = True,
 ) -> Iterator[Session]:
     """Record the steps `steps`, such as `range(10, 15)`, of a training loop into a new run below `logdir`.
 
@@ -208,13 +230,16 @@ def capture_steps(
                     train_step(next(iterator))
 
     or, without touching the loop, `train_step = session.wrap(train_step)` before it. Outside the window both
-    cost a few microseconds. One more step is recorded on each side where there is one, marked as edge in
-    the sidecar. `session.run` is the folder of the trace, None if nothing was recorded: that is a
-    `CaptureWarning`, as is a window that came out short, because training matters more than its profile.
+    cost a few microseconds. `nvml` samples the GPUs' driver in the window.
+    One more step is recorded on each side where there is one, marked as edge in the sidecar. `session.run` is
+    the folder of the trace, None if nothing was recorded: that is a `CaptureWarning`, as is a window that came
+    out short, because training matters more than its profile.
+    `run` names the run; without it the workers of a cluster that TF_CONFIG tells of find one together.
 
-    Raises `UsageError` for a range that is no window, `CaptureError` if `logdir` cannot be written.
+    Raises `UsageError` for a range that is no window or a name that is no folder's, `CaptureError` if `logdir`
+    cannot be written or the run has this trace already.
     """
-    with _session(logdir, steps, synchronise, max_events, run) as session:
+    with _session(logdir, steps, synchronise, max_events, run, nvml) as session:
         hooks = Hooks(Observer(session._recorder), INPUT_PLACES)
         session._capture.is_done = hooks.remove
         hooks.install()
@@ -231,6 +256,7 @@ def _session(
     synchronise: bool,
     max_events: int | None,
     run: str | None,
+    nvml: bool,
 ) -> Iterator[Session]:
     settings = Settings(
         out=Path(logdir),
@@ -238,12 +264,14 @@ def _session(
         is_synchronised=synchronise,
         max_events=max_events,
         run=run,
+        is_nvml_sampled=nvml,
     )
-    capture = Capture(settings, _warn, _default_listeners())
+    objects = StepObjects()
+    capture = Capture(settings, _warn, _default_listeners(settings, objects))
     capture.prepare()
     is_whole = False
     try:
-        yield Session(capture)
+        yield Session(capture, objects)
         is_whole = True
     finally:
         capture.finish(is_synchronised=is_whole)
@@ -255,6 +283,7 @@ def _complaints(capture: Capture) -> Iterator[str]:
     recorder = capture.recorder
     if capture.kept is not None:
         yield from shortcomings(recorder)
+        yield from coarse_steps(capture.sidecar)
     elif recorder.failures:
         yield f"nothing was captured: {'; '.join(recorder.failures)}"
     else:

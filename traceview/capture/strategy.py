@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from traceview.capture.facts import Absent, Facts
-from traceview.capture.live import LiveObjects, is_default_strategy, traces
+from traceview.capture.live import LiveObjects, is_default_strategy
+from traceview.capture.step_objects import traces
 
 _ITERATOR_SPECS: Final = ("DistributedIteratorSpec", "DistributedDatasetSpec", "IteratorSpec")
 _PER_REPLICA: Final = "PerReplicaSpec"

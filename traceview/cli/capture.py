@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import typer
 
-from traceview.errors import CaptureError, TraceviewError
+from traceview.capture.demo.injection import Illness
+from traceview.cli.demo import check_demo
+from traceview.cli.remote import capture_running, check_together
+from traceview.errors import CaptureError, TraceviewError, UsageError
 from traceview.render.harmless import harmless
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
@@ -17,10 +20,11 @@ DEFAULT_STEPS: Final = "10:15"
 
 
 def capture(
+    context: typer.Context,
     script: Annotated[
-        str,
+        str | None,
         typer.Argument(metavar="SCRIPT", help="The Python file to run.", show_default=False),
-    ],
+    ] = None,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="ARGS", help="Its arguments.", show_default=False),
@@ -36,6 +40,15 @@ def capture(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Log directory; each capture is a new run in it.")
     ] = Path("logs"),
+    run: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the run. Without it the workers of a cluster find one together, and others get a new "
+            "one by the time.",
+            show_default=False,
+        ),
+    ] = None,
     step_function: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,6 +65,13 @@ def capture(
             help="Wait for all devices before the first and after the last step.",
         ),
     ] = True,
+    nvml: Annotated[
+        bool,
+        typer.Option(
+            "--nvml/--no-nvml",
+            help="Sample clocks, power, load and other processes of the GPUs in the window.",
+        ),
+    ] = True,
     max_events: Annotated[
         int | None,
         typer.Option(
@@ -62,6 +82,55 @@ def capture(
             show_default=False,
         ),
     ] = None,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            metavar="PORT",
+            help="Offer TensorFlow's profiler server in the script, for captures with --remote.",
+            show_default=False,
+        ),
+    ] = None,
+    remote: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Instead of running a script, record a job that offers a profiler server. Several are joined by "
+            "commas.",
+            show_default=False,
+        ),
+    ] = None,
+    duration: Annotated[
+        str, typer.Option(metavar="TIME", help="How long to record with --remote: 500ms, 2s, 1m.")
+    ] = "2s",
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long to wait for servers to come up.")
+    ] = "60s",
+    demo: Annotated[
+        bool,
+        typer.Option(
+            "--demo",
+            help="Instead of a script, train a small model on all GPUs, or on logical CPU devices, and print "
+            "the report.",
+        ),
+    ] = False,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Devices of --demo: the first N GPUs, or N logical CPU devices. By default all GPUs, or 2.",
+            show_default=False,
+        ),
+    ] = None,
+    illness: Annotated[
+        list[Illness] | None,
+        typer.Option(
+            help="Make --demo slow in this way. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     analyze: Annotated[
         bool, typer.Option("--analyze", help="Print the report of what was recorded.")
     ] = False,
@@ -69,17 +138,28 @@ def capture(
     """Run a training script and record some of its steps.
 
     The script runs in this process as if Python had been started with it, with its own exit code. The trace
-    is DIR/plugins/profile/RUN/HOST.xplane.pb; the last line names the run.
+    is DIR/plugins/profile/RUN/HOST.xplane.pb; the last line names the run. The workers of a cluster share one
+    run if they share DIR. With --remote a job that runs already is recorded, for a --duration.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
+    check_together(context, is_remote=remote is not None)
+    if remote is not None:
+        asked = capture_running(
+            remote, out=out, run=run, duration=duration, timeout=timeout, say=_say
+        )
+        _end(asked.run, asked.problem, asked.problem.exit_code if asked.problem else 0, analyze)
+    check_demo(context, is_demo=demo)
+    if script is None and not demo:
+        raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
+    from traceview.capture.demo.run import capture_demo
     from traceview.capture.preflight import cheap_failures
     from traceview.capture.recording import Settings
     from traceview.capture.script import Script
     from traceview.capture.session import capture_script
     from traceview.capture.window import StepWindow
 
-    for check in cheap_failures([] if module else [Path(script)]):
+    for check in cheap_failures([] if module or script is None else [Path(script)]):
         _say(f"{check.name}: {check.found}")
         _say(f"fix: {check.fix}")
     settings = Settings(
@@ -87,22 +167,33 @@ def capture(
         window=StepWindow.parse(steps),
         is_synchronised=sync,
         max_events=max_events,
+        run=run,
+        is_nvml_sampled=nvml,
     )
+    if script is None:
+        trained = capture_demo(settings, say=_say, devices=devices, illnesses=illness or ())
+        _end(trained.run, trained.problem, trained.code, analyze=True)
     done = capture_script(
         Script(script, arguments or [], is_module=module),
         settings,
         say=_say,
         step_functions=step_function or (),
+        serve=serve,
     )
-    if done.problem is not None and done.code == 0:
-        raise done.problem
-    if done.problem is not None:
-        _say_error(done.problem)
-    if done.run is not None:
+    _end(done.run, done.problem, done.code, analyze)
+
+
+def _end(run: Path | None, problem: CaptureError | None, code: int, analyze: bool) -> NoReturn:
+    """Say what went wrong and where the run is; a script that failed by itself decides on the exit code."""
+    if problem is not None and run is None and code == 0:
+        raise problem
+    if problem is not None:
+        _say_error(problem)
+    if run is not None:
         if analyze:
-            _print_report(done.run)
-        typer.echo(str(done.run), err=True)
-    raise typer.Exit(done.code)
+            _print_report(run)
+        typer.echo(str(run), err=True)
+    raise typer.Exit(code)
 
 
 def _print_report(run: Path) -> None:

@@ -17,6 +17,7 @@ from traceview.capture.preflight.checks_gpus import (
     check_visible,
 )
 from traceview.capture.preflight.checks_profiler import (
+    DISABLED,
     check_container,
     check_cupti,
     check_nccl,
@@ -38,7 +39,7 @@ from traceview.capture.preflight.visible_gpus import visible_gpus
 _SET_BY_SCRIPTS: Final = (
     VISIBLE,
     "CUDA_DEVICE_ORDER",
-    "TF_DISABLE_PROFILING",
+    DISABLED,
     "TF_FORCE_GPU_ALLOW_GROWTH",
     "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL",
 )
@@ -107,8 +108,8 @@ def _examine(
 def cheap_failures(scripts: Sequence[Path] = (), *, machine: Machine | None = None) -> list[Check]:
     """The failed ones among those checks that take no time: nothing is imported, loaded, started or asked.
 
-    The output folder is not among them (a capture makes it anyway), nor is a script that cannot be read:
-    running it says that better.
+    What a capture says itself is not among them: the output folder, which it makes; a script that cannot be
+    read; and TF_DISABLE_PROFILING, unless the script is what sets it, for then it would be said after the run.
     """
     machine = machine or Machine.here()
     readings, _ = read_scripts(scripts)
@@ -123,7 +124,10 @@ def cheap_failures(scripts: Sequence[Path] = (), *, machine: Machine | None = No
     checks = [
         check_cuda_build(installed, None, visible, bool(inventory.gpus)),
         check_visible(inventory, visible, environment.get(VISIBLE), where),
-        check_other_profiler(environment, machine.root / "proc"),
+        check_other_profiler(
+            {k: v for k, v in environment.items() if k != DISABLED or k in setting},
+            machine.root / "proc",
+        ),
         check_config(environment.get("TF_CONFIG"))[0],
         *check_scripts(readings, visible_count=count, version=installed.version),
     ]

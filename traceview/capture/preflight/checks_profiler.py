@@ -15,6 +15,7 @@ from traceview.capture.preflight.machine import Machine
 SHARED_MEMORY_BYTES: Final = 1 << 30
 """NCCL puts buffers for each pair of GPUs into /dev/shm; containers have 64 MiB unless told otherwise."""
 
+DISABLED: Final = "TF_DISABLE_PROFILING"
 _NO_GPU: Final = "there is no GPU"
 _FALSE: Final = ("", "0", "false", "no")
 _CAP_SYS_ADMIN: Final = 21
@@ -190,11 +191,11 @@ def _has_capability(proc: Path) -> bool:
 def check_other_profiler(environment: Mapping[str, str], proc: Path) -> Check:
     """Whether something is in the profiler's way."""
     name = "other-profiler"
-    if environment.get("TF_DISABLE_PROFILING", "").strip().lower() not in _FALSE:
+    if environment.get(DISABLED, "").strip().lower() not in _FALSE:
         return failed(
             name,
-            "TF_DISABLE_PROFILING is set: TensorFlow refuses every profile",
-            "unset TF_DISABLE_PROFILING",
+            f"{DISABLED} is set: TensorFlow refuses every profile",
+            f"unset {DISABLED}",
         )
     sessions = list(_sessions(environment))
     if sessions:

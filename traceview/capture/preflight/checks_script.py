@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from traceview.capture.preflight.check import Check, failed, listed, ok, warning
-from traceview.capture.preflight.checks_tensorflow import OPTIONS_IGNORED, release
 from traceview.capture.preflight.script_reading import UNKNOWN, Call, ScriptReading, read_script
+from traceview.capture.tracer_options import OPTIONS_IGNORED, release
 from traceview.errors import UsageError
 
 _OWN_PROFILES: Final = (

@@ -9,20 +9,13 @@ from typing import Final
 from traceview.capture.preflight.check import Check, failed, listed, not_applicable, ok, warning
 from traceview.capture.preflight.tensorflow_facts import Imported, Installed
 from traceview.capture.preflight.visible_gpus import VisibleGpus
+from traceview.capture.tracer_options import OPTIONS_IGNORED, release
 
 OLDEST: Final = (2, 15)
 NEWEST: Final = (2, 21)
 """The versions that traceview is tested with."""
-OPTIONS_IGNORED: Final = ((2, 20), (2, 21))
-"""There ProfilerOptions have no effect: the binding refuses every value (measured with 2.20.0 and 2.21.0)."""
 
 _GPU_PACKAGE: Final = "pip install 'tensorflow[and-cuda]'"
-
-
-def release(version: str) -> tuple[int, int] | None:
-    """`2.21.0rc1` as (2, 21)."""
-    match = re.match(r"(\d{1,4})\.(\d{1,4})", version)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def check_tensorflow(

@@ -1,0 +1,72 @@
+"""Does `traceview capture` work with every TensorFlow that it is said to work with?
+
+    python scripts/versions.py [VERSION …]      such as 2.15.1; without one, all of them
+
+Needs uv and the package registry. An environment with Python 3.11 is made for each version below ``--into``, 1.5 GB
+each, and is kept; in it run the tests that need TensorFlow, and the measurement of the hooks. A version takes some
+five minutes. The exit code is 1 if something failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEGACY_KERAS = {
+    "2.15.1": "2.15.1",
+    "2.16.2": "2.16.0",
+    "2.17.1": "2.17.0",
+    "2.18.1": "2.18.0",
+    "2.19.1": "2.19.0",
+    "2.20.0": "2.20.1",
+    "2.21.0": "2.21.0",
+}
+"""TensorFlow and the tf_keras that goes with it."""
+TESTS = ("-m", "tensorflow", "tests/capture", "tests/test_tensorflow.py")
+
+
+def environment(version: str, into: Path) -> Path:
+    """The Python of an environment with this TensorFlow, made if it is not there."""
+    python = into / version / "bin" / "python"
+    if not python.exists():
+        subprocess.run(["uv", "venv", "--python", "3.11", into / version], check=True)
+    packages = [f"tensorflow-cpu=={version}", f"tf_keras=={LEGACY_KERAS[version]}", "tensorboard"]
+    install = ["uv", "pip", "install", "--quiet", "--python", str(python), "--group", "test"]
+    subprocess.run([*install, "--editable", str(ROOT), *packages], check=True, cwd=ROOT)
+    return python
+
+
+def passes(python: Path, *command: str) -> bool:
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    done = subprocess.run(
+        [python, *command], cwd=ROOT, env={**os.environ, **variables}, check=False
+    )
+    return done.returncode == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("versions", nargs="*", metavar="VERSION", default=[*LEGACY_KERAS])
+    parser.add_argument("--into", type=Path, default=ROOT / "build" / "versions")
+    options = parser.parse_args()
+    unknown = [version for version in options.versions if version not in LEGACY_KERAS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(LEGACY_KERAS)}")
+    results = {}
+    for version in options.versions:
+        print(f"TensorFlow {version}", flush=True)
+        python = environment(version, options.into)
+        tests = passes(python, "-m", "pytest", "-q", *TESTS)
+        hooks = passes(python, "scripts/hook_cost.py")
+        results[version] = tests and hooks
+    for version, is_good in results.items():
+        print(f"{version:8} {'ok' if is_good else 'FAILED'}")
+    sys.exit(not all(results.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What is in the graph of a step function: how many ops, asked of which device, and a training loop?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+_LOOPS: Final = {
+    "While": ("cond", "body"),
+    "StatelessWhile": ("cond", "body"),
+    "ReduceDataset": ("f",),
+    "ScanDataset": ("f",),
+}
+"""Ops that repeat a graph. AutoGraph makes the last two of a `for` over a dataset."""
+_FUNCTION_ATTRIBUTES: Final = {
+    **_LOOPS,
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "RemoteCall": ("f",),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "Case": ("branches",),
+    "StatelessCase": ("branches",),
+}
+"""Ops that hold graphs, and their attributes that name these."""
+_GRADIENT_SCOPE: Final = "gradient_tape/"
+"""What `GradientTape.gradient` puts the ops of gradients under (tensorflow/python/eager/backprop.py)."""
+_UPDATES: Final = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
+
+
+@dataclass(frozen=True)
+class OpCounts:
+    """Ops of one graph and of those in it; the body of a loop counts once, and both sides of a branch do.
+
+    `devices`: by the device that is asked for, "" where none is; an op without one has that of its call.
+    """
+
+    devices: Counter[str]
+    types: Counter[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in the sidecar."""
+        return {
+            "op_count": self.types.total(),
+            "ops_per_device": {d: n for d, n in sorted(self.devices.items()) if d},
+            "ops_without_device": self.devices.get("", 0),
+            "ops_per_type": dict(self.types.most_common()),
+        }
+
+
+def count_ops(graph: Any) -> OpCounts:
+    """Count the ops of a graph and of the functions it calls."""
+    return _count(graph, {})
+
+
+def training_loop(graph: Any) -> str | None:
+    """The type of the op that repeats whole training steps inside a graph; None if nothing does.
+
+    A step is repeated where a gradient is computed and a variable is updated in the body of one loop. A loop
+    in a layer updates nothing from gradients, and one that sums gradients up updates no variable.
+    """
+    return next(_training_loops(graph, set()), None)
+
+
+def _training_loops(graph: Any, known: set[str]) -> Iterator[str]:
+    for op in graph.get_operations():
+        kind = op.type
+        for name in _called(op, kind):
+            inner = graph._get_function(name).graph
+            if kind in _LOOPS and {"gradient", "update"} <= set(_deeds(inner, set())):
+                yield kind
+            elif name not in known:
+                known.add(name)
+                yield from _training_loops(inner, known)
+
+
+def _deeds(graph: Any, known: set[str]) -> Iterator[str]:
+    """`gradient` and `update` for each op that does so, in a graph and those that it calls."""
+    for op in graph.get_operations():
+        kind = op.type
+        if _GRADIENT_SCOPE in op.name:
+            yield "gradient"
+        if kind.startswith(_UPDATES):
+            yield "update"
+        for name in _called(op, kind):
+            if name not in known:
+                known.add(name)
+                yield from _deeds(graph._get_function(name).graph, known)
+
+
+def _count(graph: Any, known: dict[str, OpCounts]) -> OpCounts:
+    devices: Counter[str] = Counter()
+    types: Counter[str] = Counter()
+    for op in graph.get_operations():
+        kind, device = op.type, op.device
+        devices[device] += 1
+        types[kind] += 1
+        for name in _called(op, kind):
+            if name not in known:
+                # Also ends a recursion.
+                known[name] = OpCounts(Counter(), Counter())
+                known[name] = _count(graph._get_function(name).graph, known)
+            inner = known[name]
+            types.update(inner.types)
+            for inner_device, count in inner.devices.items():
+                devices[inner_device or device] += count
+    return OpCounts(devices, types)
+
+
+def _called(op: Any, kind: str) -> Iterator[str]:
+    for attribute in _FUNCTION_ATTRIBUTES.get(kind, ()):
+        value = op.get_attr(attribute)
+        yield from (one.name for one in (value if isinstance(value, list) else [value]))
