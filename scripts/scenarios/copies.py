@@ -1,0 +1,161 @@
+"""What do copies cost the training? Runs that differ in how data travels between the host and a GPU."""
+
+from __future__ import annotations
+
+from scripts.cuda_trace import Ref, Stats
+from scripts.scenarios.model import (
+    Builder,
+    Scenario,
+    Truth,
+    device_truth,
+    findings_truth,
+    marked_steps,
+    ms,
+    new_trace,
+    steps_truth,
+    window_truth,
+)
+
+WINDOW_MS = 199.9
+SMALL_COPY_COUNT = 120
+SMALL_COPY_BYTES = 4096
+
+
+def _truth(device: Truth, transfers: Truth, *, must: list[str], must_not: list[str]) -> Truth:
+    return {
+        "windows": window_truth(WINDOW_MS),
+        "steps": steps_truth([50, 50, 50, 49.9], 50),
+        "device_time": {"GPU:0": device},
+        "transfers": {"GPU:0": transfers},
+        "findings": findings_truth(must, must_not),
+    }
+
+
+def overlapped_copies() -> Scenario:
+    """The next batch travels while this one is computed: 20 of 50 ms, and none of it is waited for."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.copy(0, "H2D", 5, 25, size=100_000_000)
+        step.kernel(0, 2, 46)
+    device = device_truth(
+        WINDOW_MS,
+        compute=176,
+        totals={"h2d": 80},
+        idle=23.9,
+        kernels=4,
+        copies=4,
+        h2d_bytes=400_000_000,
+    )
+    h2d: Truth = {
+        "bytes": 400_000_000,
+        "count": 4,
+        "busy_ps": ms(80),
+        "exposed_ps": 0,
+        "exposed_ps_per_step": 0,
+        "exposed_ratio": 0.0,
+        "verdict": "none",
+        "bytes_per_second": 5_000_000_000,
+        "pageable_bytes": 0,
+        "small_count": 0,
+        "blocking_kernel_count": 0,
+    }
+    truth = _truth(
+        device, {"h2d": h2d}, must=[], must_not=["h2d-exposed", "h2d-pageable", "h2d-slow-link"]
+    )
+    return Scenario("overlapped_copies", {"host0": trace}, truth)
+
+
+def small_copies() -> Scenario:
+    """120 copies of 4 KiB before each kernel, 10 µs each and 10 µs apart."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for index in range(SMALL_COPY_COUNT):
+            start_ms = 1 + 0.02 * index
+            step.copy(0, "H2D", start_ms, start_ms + 0.01, size=SMALL_COPY_BYTES)
+        step.kernel(0, 3.4, 43.4)
+    count = 4 * SMALL_COPY_COUNT
+    size = count * SMALL_COPY_BYTES
+    device = device_truth(
+        WINDOW_MS, compute=160, h2d=4.8, idle=35.1, kernels=4, copies=count, h2d_bytes=size
+    )
+    h2d: Truth = {
+        "bytes": size,
+        "count": count,
+        "busy_ps": ms(4.8),
+        "exposed_ps": ms(4.8),
+        "exposed_ps_per_step": ms(1.2),
+        "exposed_ratio": 0.024,
+        "small_count": count,
+        "small_count_per_step": SMALL_COPY_COUNT,
+        # The last copy ends at 3.39 ms, 10 µs before the kernel starts.
+        "blocking_kernel_count": 4,
+    }
+    truth = _truth(
+        device, {"h2d": h2d}, must=["h2d-small-copies"], must_not=["h2d-exposed", "h2d-pageable"]
+    )
+    return Scenario("small_copies", {"host0": trace}, truth)
+
+
+def read_back() -> Scenario:
+    """A metric is read in every step: the thread asks at 1 ms and does nothing until 30.5 ms."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 30)
+        step.copy(0, "D2H", 30, 30.5, size=4, launch_ms=1)
+    device = device_truth(
+        WINDOW_MS, compute=112, d2h=2, idle=85.9, kernels=4, copies=4, d2h_bytes=16
+    )
+    transfers: Truth = {
+        "d2h": {"bytes": 16, "count": 4, "exposed_ps": ms(2), "small_count": 4},
+        "blocking_reads": {"count": 4, "wait_ps": ms(118)},
+    }
+    truth = _truth(device, transfers, must=[], must_not=["h2d-exposed", "h2d-small-copies"])
+    return Scenario("read_back", {"host0": trace}, truth)
+
+
+def cpu_op_between() -> Scenario:
+    """`Where` runs on the CPU between two kernels: its input comes down and its result goes up again."""
+    trace = new_trace()
+    executor = trace.thread("tf_Compute", 8_001)
+    down: Stats = {"tf_op": Ref("model/dense/MatMul/_5:_HostRecv")}
+    up: Stats = {"tf_op": Ref("model/where/Where/_7:_Recv")}
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 10)
+        step.copy(0, "D2H", 10, 11, size=1_000_000, stats=down, stream=22)
+        step.host("model/where/Where:Where", 11.1, 13, thread=executor)
+        step.copy(0, "H2D", 13.2, 14.2, size=500_000, stats=up, launch_ms=13.1)
+        step.kernel(0, 14.3, 40)
+    device = device_truth(
+        WINDOW_MS,
+        compute=134.8,
+        d2h=4,
+        h2d=4,
+        idle=57.1,
+        kernels=8,
+        copies=8,
+        h2d_bytes=2_000_000,
+        d2h_bytes=4_000_000,
+    )
+    trip: Truth = {
+        "op": "model/where/Where",
+        "op_type": "Where",
+        "thread": "tf_Compute/8001",
+        "d2h_op": "model/dense/MatMul/_5:_HostRecv",
+        "h2d_op": "model/where/Where/_7:_Recv",
+        "count": 4,
+        "bytes": 6_000_000,
+        "total_ps": ms(16.8),
+    }
+    transfers: Truth = {
+        "round_trips": (trip,),
+        "blocking_reads": {"count": 0, "wait_ps": 0},
+        "h2d": {"bytes": 2_000_000, "exposed_ps": ms(4), "blocking_kernel_count": 0},
+        "d2h": {"bytes": 4_000_000, "exposed_ps": ms(4), "verdict": "none"},
+    }
+    truth = _truth(device, transfers, must=[], must_not=["h2d-exposed", "h2d-small-copies"])
+    return Scenario("cpu_op_between", {"host0": trace}, truth)
+
+
+CASES: dict[str, Builder] = {
+    build.__name__: build for build in (overlapped_copies, small_copies, read_back, cpu_op_between)
+}

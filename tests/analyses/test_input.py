@@ -1,0 +1,237 @@
+"""Where do the findings on the input pipeline start, and what do they not say?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from traceview.analyses.finding import Finding, Skipped
+from traceview.analyses.input import Input, compute, verdict_of
+from traceview.analyses.input_advice import advice_for
+from traceview.analyses.input_findings import diagnose
+from traceview.analyses.selection import Selection, select
+from traceview.trace.load import load
+from traceview.trace.model import Trace
+
+WAIT = "IteratorGetNextOp::DoCompute"
+
+
+def loaded(trace: CudaTrace, folder: Path) -> tuple[Trace, Selection]:
+    trace.write(folder)
+    found = load(folder)
+    return found, select(found)
+
+
+def examined(trace: CudaTrace, folder: Path) -> tuple[Input, dict[str, Finding]]:
+    found, selection = loaded(trace, folder)
+    result = compute(found, selection, None)
+    assert isinstance(result, Input)
+    return result, {one.code: one for one in diagnose(result, selection)}
+
+
+def steps_of_100(trace: CudaTrace, count: int = 4) -> list[Step]:
+    return marked_steps(trace, count=count, period_ms=100, marker_ms=100)
+
+
+def waiting(folder: Path, wait_ms: float, *, count: int = 4) -> tuple[Input, dict[str, Finding]]:
+    """Steps of 100 ms, in each a wait in which two stages run: a map 3 parts of 4, a reader 1."""
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace, count):
+        step.host(WAIT, 1, 1 + wait_ms)
+        step.host("Iterator::Root", 1, 1 + wait_ms, {"id": 1})
+        step.host("Iterator::Root::Map", 1, 1 + wait_ms, {"id": 2, "parent_id": 1})
+        inner = {"id": 3, "parent_id": 2}
+        step.host("Iterator::Root::Map::TFRecord", 1, 1 + wait_ms / 4, inner)
+    return examined(trace, folder)
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "severity"),
+    [(4.96, None), (5, "warning"), (19.96, "warning"), (20, "critical")],
+)
+def test_waiting_is_a_finding_from_its_thresholds_on(
+    wait_ms: float, severity: str | None, tmp_path: Path
+) -> None:
+    result, found = waiting(tmp_path, wait_ms)
+    assert result.input_ratio == pytest.approx(wait_ms / 100)
+    if severity is None:
+        assert (result.verdict, found) == ("none", {})
+        return
+    assert result.verdict == ("high" if severity == "critical" else "moderate")
+    assert set(found) == {"input-bound", "slow-input-stage", "no-prefetch"}
+    bound = found["input-bound"]
+    assert (bound.severity, bound.confidence) == (severity, "high")
+    assert bound.cost_ps_per_step == ms(wait_ms)
+    assert found["no-prefetch"].severity == found["slow-input-stage"].severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [(0.0499, "none"), (0.05, "moderate"), (0.1999, "moderate"), (0.2, "high")],
+)
+def test_verdict(ratio: float, verdict: str) -> None:
+    assert verdict_of(ratio) == verdict
+
+
+def test_one_step_is_only_a_hint(tmp_path: Path) -> None:
+    _, found = waiting(tmp_path, 50, count=1)
+    assert {one.severity for one in found.values()} == {"info"}
+    assert {one.confidence for one in found.values()} == {"low"}
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.49, False), (0.5, True)])
+def test_a_stage_is_named_from_half_of_the_own_time_on(
+    share: float, named: bool, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 40)
+        step.host("Iterator::Root", 0, 40, {"id": 1})
+        # Three stages, so that the largest may have less than half.
+        step.host("Iterator::Root::BatchV2", 0, 40, {"id": 2, "parent_id": 1})
+        outer = {"id": 3, "parent_id": 2}
+        step.host("Iterator::Root::BatchV2::Map", 0, 39.96, outer)
+        inner = {"id": 4, "parent_id": 3}
+        first = 40 * share
+        step.host("Iterator::Root::BatchV2::Map::TFRecord", 0, first, inner)
+        other = {"id": 5, "parent_id": 3}
+        step.host("Iterator::Root::BatchV2::Map::Range", first, first + 15, other)
+    result, found = examined(trace, tmp_path)
+    assert result.bottleneck is not None
+    assert result.bottleneck.kind == "TFRecord"
+    assert result.bottleneck.share_ratio == pytest.approx(share)
+    assert ("slow-input-stage" in found) is named
+
+
+def two_shards(folder: Path, late_ms: float, late_steps: int) -> dict[str, Finding]:
+    """Five steps of 100 ms in which shard 1 arrives later than shard 0, in some of them."""
+    trace = new_trace(length_ms=1000)
+    shard_thread = trace.thread("tf_data_multi_device_iterator_get_next", 90)
+    for index, step in enumerate(steps_of_100(trace, 5)):
+        at = 1.0
+        for shard in (0, 1):
+            wait = 0.01 + (late_ms if shard and index < late_steps else 0)
+            step.host(f"GetNextFromShard{shard}", at, at, {"shard_num": shard}, thread=shard_thread)
+            step.host(WAIT, at, at + wait)
+            step.host("Iterator::Root", at, at + wait, {"id": 10 + shard})
+            at += wait + 1
+    return examined(trace, folder)[1]
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "late_steps", "starved"), [(5, 3, True), (4.96, 3, False), (5, 2, False)]
+)
+def test_a_shard_is_late_from_its_thresholds_on(
+    late_ms: float, late_steps: int, starved: bool, tmp_path: Path
+) -> None:
+    found = two_shards(tmp_path, late_ms, late_steps)
+    assert ("replica-starved" in found) is starved
+    if starved:
+        assert found["replica-starved"].cost_ps_per_step == ms(late_ms)
+        assert found["replica-starved"].severity == "warning"
+
+
+def test_a_buffer_that_is_never_empty_lowers_the_confidence(tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    full = {"id": 2, "parent_id": 1, "buffer_limit": 2, "buffered_elements": 1}
+    for step in steps_of_100(trace):
+        step.host(WAIT, 1, 11)
+        step.host("Iterator::Root", 1, 11, {"id": 1})
+        step.host("Iterator::Root::Prefetch", 1, 11, full)
+        worker = trace.thread("tf_data_iterator_resource", 40)
+        made = {"id": 3, "parent_id": 2}
+        step.host("Iterator::Root::Prefetch::Map", 20, 90, made, thread=worker)
+    result, found = examined(trace, tmp_path)
+    assert result.empty_ratio == 0
+    assert (found["input-bound"].severity, found["input-bound"].confidence) == ("warning", "medium")
+    assert found["slow-input-stage"].confidence == "low"
+
+
+def gpu_run(folder: Path) -> tuple[Trace, Selection]:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.host(WAIT, 1, 31)
+        for ordinal in (0, 1):
+            step.kernel(ordinal, 32, 42, launch_ms=31.5)
+    return loaded(trace, folder)
+
+
+def test_with_gpus_the_wait_is_the_idle_time_of_the_device_that_waits_most(tmp_path: Path) -> None:
+    trace, selection = gpu_run(tmp_path)
+    idle = {0: np.array([ms(5)] * 4), 1: np.array([ms(10), ms(10), ms(10), ms(2)])}
+    result = compute(trace, selection, idle)
+    assert isinstance(result, Input)
+    assert [step.wait_ps for step in result.steps] == [ms(10), ms(10), ms(10), ms(5)]
+    assert (result.input_ratio, result.hosts[0].device) == (0.2, "GPU:1")
+    assert [one.code for one in diagnose(result, selection)] == ["input-bound"]
+    assert diagnose(result, selection, is_told=True) == []
+
+
+def test_with_gpus_and_no_causes_there_is_no_ratio(tmp_path: Path) -> None:
+    trace, selection = gpu_run(tmp_path)
+    result = compute(trace, selection, None)
+    assert isinstance(result, Input)
+    assert (result.input_ratio, result.verdict) == (None, None)
+    assert result.reason
+    assert diagnose(result, selection) == []
+
+
+def test_without_an_iterator_there_is_nothing_to_say(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+    result = compute(*loaded(trace, tmp_path), None)
+    assert isinstance(result, Skipped)
+    assert diagnose(result, select(load(tmp_path))) == []
+
+
+def test_without_steps_the_ratio_is_of_the_window(tmp_path: Path) -> None:
+    trace = new_trace(length_ms=100)
+    Step(trace, 0).host(WAIT, 10, 60)
+    result, found = examined(trace, tmp_path)
+    assert result.input_ratio == 0.5
+    assert result.hosts[0].wait_per_step_ps is None
+    assert (found["input-bound"].severity, found["input-bound"].confidence) == ("info", "low")
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        ("Map", "num_parallel_calls"),
+        ("ParallelMapV2", "batch"),
+        ("TFRecord", "interleave"),
+        ("Generator", "generator"),
+        ("Shuffle", "shuffle"),
+        ("ShuffleAndRepeat", "shuffle"),
+        ("BatchV2", "batch"),
+        ("FlatMap", "interleave"),
+        ("ParallelInterleaveV4", "cycle_length"),
+        ("FilterV2", "filter"),
+        ("MemoryCacheImpl", "cache"),
+        ("ForeverRepeat", "prefetch"),
+        ("Unheard", "prefetch"),
+    ],
+)
+def test_advice_names_the_call_to_change(kind: str, call: str) -> None:
+    assert call in advice_for(kind, None)
+
+
+def test_advice_for_a_parallel_stage_that_runs_one_call() -> None:
+    assert advice_for("MapAndBatch", 1) == (
+        "It runs one call at a time: num_parallel_calls=tf.data.AUTOTUNE. "
+        + advice_for("MapAndBatch", 8)
+    )
+
+
+def test_the_table_may_be_cut(tmp_path: Path) -> None:
+    SCENARIOS["slow_map"]().write(tmp_path)
+    trace = load(tmp_path)
+    result = compute(trace, select(trace), None, 1)
+    assert isinstance(result, Input)
+    assert (len(result.stages), result.stage_count, result.left_out_count) == (1, 4, 3)
+    assert len(trace.input_stages) == 4

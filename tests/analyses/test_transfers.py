@@ -1,0 +1,416 @@
+"""Are copies measured as defined, told apart by who issued them, and found where they hold up a step?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import CudaTrace, Ref, Stats
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analyses.test_findings import check_finding, codes, the
+from tests.sidecars import write_sidecar
+from traceview.analyses.transfers import DeviceTransfers
+from traceview.report.model import Report
+from traceview.trace.pcie import pcie_bytes_per_second
+
+LINK_GEN_3_X16 = 16 * 984_615_384
+
+
+def analyzed(folder: Path, trace: CudaTrace, sidecar: dict[str, Any] | None = None) -> Report:
+    path = trace.write(folder)
+    if sidecar is not None:
+        write_sidecar(path, sidecar)
+    report = traceview.analyze(folder)
+    for finding in report.findings:
+        check_finding(finding)
+    return report
+
+
+def of_gpu(report: Report, ordinal: int = 0) -> DeviceTransfers:
+    assert report.results.transfers is not None
+    (row,) = [row for row in report.results.transfers.devices if row.ordinal == ordinal]
+    return row
+
+
+def one_step() -> tuple[CudaTrace, Step]:
+    """A trace of one step without a marker of its own; its window is that of the device events."""
+    trace = new_trace()
+    return trace, Step(trace, 0)
+
+
+# What is measured
+
+
+@pytest.mark.parametrize(
+    ("gap_us", "stream", "count"), [(0, 20, 1), (19.9, 20, 1), (20, 20, 0), (10, 21, 0)]
+)
+def test_a_blocking_kernel_starts_soon_after_a_copy_on_another_stream(
+    tmp_path: Path, gap_us: float, stream: int, count: int
+) -> None:
+    trace, step = one_step()
+    step.copy(0, "H2D", 1, 2, size=1000)
+    step.kernel(0, 2 + gap_us / 1000, 3, stream=stream)
+    step.kernel(0, 5, 6)
+    assert of_gpu(analyzed(tmp_path, trace)).directions.h2d.blocking_kernel_count == count
+
+
+def test_the_copy_that_blocks_may_be_before_one_on_the_kernels_own_stream(tmp_path: Path) -> None:
+    trace, step = one_step()
+    step.copy(0, "H2D", 1, 2, size=1000, stream=30)
+    step.copy(0, "H2D", 1, 2.005, size=1000, stream=20)
+    step.kernel(0, 2.01, 3, stream=20)
+    assert of_gpu(analyzed(tmp_path, trace)).directions.h2d.blocking_kernel_count == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "small", "place"),
+    [(0, 1, 0), (1023, 1, 0), (1024, 1, 1), (65_535, 1, 3), (65_536, 0, 4), (2**30, 0, 11)],
+)
+def test_sizes_are_counted_between_powers_of_four(
+    tmp_path: Path, size: int, small: int, place: int
+) -> None:
+    trace, step = one_step()
+    step.copy(0, "H2D", 1, 1 if size == 0 else 2, size=size)
+    step.kernel(0, 3, 4)
+    report = analyzed(tmp_path, trace)
+    h2d = of_gpu(report).directions.h2d
+    assert h2d.small_count == small
+    assert h2d.size_counts == tuple(int(index == place) for index in range(12))
+    assert report.results.transfers is not None
+    assert report.results.transfers.size_bounds_bytes[3] == 65_536
+
+
+def test_what_is_not_recorded_is_not_zero(tmp_path: Path) -> None:
+    """Neither the size of a copy nor the memory it comes from is known."""
+    trace, step = one_step()
+    step.copy(0, "H2D", 1, 2, size=None)
+    step.copy(0, "D2H", 3, 4, size=1000, details=Ref("size:1000 dest:0 async:1"))
+    step.copy(0, "D2H", 5, 6, size=1000, host_kind="pageable")
+    step.kernel(0, 7, 8)
+    directions = of_gpu(analyzed(tmp_path, trace)).directions
+    h2d, d2h, d2d = directions.h2d, directions.d2h, directions.d2d
+    assert (h2d.count, h2d.bytes, h2d.bytes_per_second, h2d.pageable_bytes) == (1, None, None, None)
+    assert (h2d.small_count, h2d.size_counts) == (None, None)
+    assert (d2h.bytes, d2h.bytes_per_second, d2h.pageable_bytes) == (2000, 1_000_000, 1000)
+    assert (d2d.count, d2d.bytes, d2d.bytes_per_second, d2d.pageable_bytes) == (0, 0, None, 0)
+
+
+def test_speed_needs_every_size(tmp_path: Path) -> None:
+    trace, step = one_step()
+    step.copy(0, "H2D", 1, 2, size=1000)
+    step.copy(0, "H2D", 3, 4, size=None)
+    h2d = of_gpu(analyzed(tmp_path, trace)).directions.h2d
+    assert (h2d.bytes, h2d.bytes_per_second) == (1000, None)
+
+
+@pytest.mark.parametrize(
+    ("exposed_ms", "verdict"),
+    [(2.499, "none"), (2.5, "moderate"), (9.999, "moderate"), (10, "high")],
+)
+def test_verdict_on_the_share_of_the_step(tmp_path: Path, exposed_ms: float, verdict: str) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, count=3, marker_ms=50):
+        step.copy(0, "H2D", 1, 1 + exposed_ms, size=100_000)
+        step.kernel(0, 20, 45)
+    h2d = of_gpu(analyzed(tmp_path, trace)).directions.h2d
+    assert h2d.verdict == verdict
+    assert h2d.exposed_ratio == pytest.approx(exposed_ms / 50)
+    assert h2d.exposed_ps_per_step == ms(exposed_ms)
+
+
+def test_a_copy_in_one_step_only_is_not_typical(tmp_path: Path) -> None:
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        if index == 1:
+            step.copy(0, "D2H", 1, 21, size=100)
+        step.kernel(0, 22, 45)
+    d2h = of_gpu(analyzed(tmp_path, trace)).directions.d2h
+    assert (d2h.exposed_ps, d2h.exposed_ps_per_step, d2h.exposed_ratio) == (ms(20), 0, 0.0)
+
+
+# Who issued it
+
+
+def test_sources_share_the_exposed_time_without_counting_it_twice(tmp_path: Path) -> None:
+    """Two ops copy at once: the one that began first has the time in which both did."""
+    trace, step = one_step()
+    executor = trace.thread("tf_Compute", 9)
+    named: Stats = {"tf_op": Ref("replica_1/model/x:_Recv")}
+    step.copy(0, "H2D", 1, 4, size=10, stats=named)
+    step.copy(0, "H2D", 2, 6, size=20, stream=22, stats={"tf_op": Ref("model/y:_Recv")})
+    step.copy(0, "H2D", 2, 3, size=5, stream=23, stats={"tf_op": Ref("model/x:_Recv")})
+    step.host("model/z:Assign", 6.5, 7.5, thread=executor)
+    number = trace.copy(0, "H2D", ms(8), ms(9), size=1)
+    trace.launch("MemcpyH2D", ms(7), number, thread=executor)
+    step.kernel(0, 5, 8.5)
+    step.kernel(0, 10, 11)
+    row = of_gpu(analyzed(tmp_path, trace))
+    assert [
+        (s.op, s.op_type, s.thread, s.count, s.bytes, s.total_ps, s.exposed_ps)
+        for s in row.top_sources
+    ] == [
+        ("model/x", "_Recv", "python3", 2, 15, ms(4), ms(3)),
+        ("model/y", "_Recv", "python3", 1, 20, ms(4), ms(1)),
+        ("model/z", "Assign", "tf_Compute/9", 1, 1, ms(1), ms(0.5)),
+    ]
+    assert row.source_count == 3
+    assert row.directions.h2d.exposed_ps == ms(4.5)
+
+
+# Reads
+
+
+@pytest.mark.parametrize(
+    ("does", "count", "wait_ms"),
+    [
+        ("nothing", 1, 29),
+        ("begins", 0, 0),
+        ("leaves", 0, 0),
+        ("waits in the call", 1, 29),
+        ("short", 0, 0),
+    ],
+)
+def test_reads_that_block(tmp_path: Path, does: str, count: int, wait_ms: float) -> None:
+    """The call is at 1 ms and the copy ends at 30, or 19 µs after the call."""
+    trace, step = one_step()
+    step.kernel(0, 0.5, 0.9)
+    step.host("step", 0.1, 40)
+    start, end = (1.005, 1.0195) if does == "short" else (29, 30)
+    number = trace.copy(0, "D2H", ms(start), ms(end), size=4)
+    lasts = ms(29.5) if does == "waits in the call" else ms(0.0005)
+    trace.launch("MemcpyD2H", ms(1), number, duration_ps=lasts)
+    if does == "begins":
+        step.host("next", 29.9, 32)
+    if does == "leaves":
+        step.host("model/x:_HostRecv", 0.95, 2)
+    reads = of_gpu(analyzed(tmp_path, trace)).blocking_reads
+    assert (reads.count, reads.wait_ps) == (count, ms(wait_ms))
+
+
+# Round trips
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, 1),
+        ({"op_ms": 11.999}, 1),
+        ({"op_ms": 12.001}, 0),
+        ({"op_ms": 10.9}, 0),
+        ({"launch_ms": 13.999}, 1),
+        ({"launch_ms": 14.001}, 0),
+        ({"op": "model/other:Where"}, 0),
+        ({"op": "model/where:Const"}, 0),
+        ({"edge": "edge_7_model/where"}, 1),
+        ({"edge": "model/where:Where"}, 0),
+        ({"from_gpu": 1}, 0),
+    ],
+)
+def test_a_round_trip_is_three_things_in_a_row(
+    tmp_path: Path, change: dict[str, Any], found: int
+) -> None:
+    """A copy from the GPU ends at 11 ms, an op runs until 13, and its result is copied from 13.1 on."""
+    case = {
+        "op_ms": 11.1,
+        "launch_ms": 13.1,
+        "op": "model/where:Where",
+        "edge": "model/where/_7:_Recv",
+        "from_gpu": 0,
+        **change,
+    }
+    trace, step = one_step()
+    step.kernel(0, 1, 10)
+    step.kernel(1, 1, 10)
+    step.copy(case["from_gpu"], "D2H", 10, 11, size=100)
+    step.host(case["op"], case["op_ms"], 13, thread=trace.thread("tf_Compute", 9))
+    edge: Stats = {"tf_op": Ref(case["edge"])}
+    step.copy(0, "H2D", 14.5, 15, size=50, stats=edge, launch_ms=case["launch_ms"])
+    trips = of_gpu(analyzed(tmp_path, trace)).round_trips
+    assert len(trips) == found
+    for trip in trips:
+        assert (trip.op, trip.op_type, trip.count) == ("model/where", "Where", 1)
+        assert (trip.d2h_op, trip.h2d_op) == (None, case["edge"])
+        assert (trip.bytes, trip.total_ps) == (150, ms(5))
+
+
+# Findings
+
+
+def copying(
+    *,
+    exposed_ms: float,
+    count: int = 1,
+    size: int = 100_000,
+    pageable: int = 0,
+    step_count: int = 4,
+) -> CudaTrace:
+    """Steps of 50 ms that begin with `count` copies, `exposed_ms` in all, `pageable` of them pageable."""
+    trace = new_trace()
+    each = exposed_ms / count
+    for step in marked_steps(trace, count=step_count, marker_ms=50):
+        for index in range(count):
+            start = 1 + index * each
+            kind = "pageable" if index < pageable else "pinned"
+            step.copy(0, "H2D", start, start + each, size=size, host_kind=kind, launch_ms=0.05)
+        step.kernel(0, 20, 45, launch_ms=0.06)
+    return trace
+
+
+def transfer_codes(report: Report) -> dict[str, str]:
+    return {code: severity for code, severity in codes(report).items() if code.startswith("h2d")}
+
+
+@pytest.mark.parametrize(
+    ("exposed_ms", "severity"),
+    [(2.499, None), (2.5, "warning"), (9.999, "warning"), (10, "critical")],
+)
+def test_h2d_exposed(tmp_path: Path, exposed_ms: float, severity: str | None) -> None:
+    report = analyzed(tmp_path, copying(exposed_ms=exposed_ms))
+    assert transfer_codes(report) == ({"h2d-exposed": severity} if severity else {})
+    if severity:
+        finding = the(report, "h2d-exposed")
+        assert (finding.devices, finding.cost_ps_per_step) == (("GPU:0",), ms(exposed_ms))
+        assert finding.cost_ratio == pytest.approx(exposed_ms / 50)
+        assert finding.confidence == "high"
+
+
+def test_one_step_is_only_told(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, copying(exposed_ms=20, step_count=1))
+    assert transfer_codes(report) == {"h2d-exposed": "info"}
+    assert the(report, "h2d-exposed").confidence == "low"
+
+
+def test_copies_to_a_gpu_that_computes_nothing_hold_nothing_up(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 45)
+        step.copy(1, "H2D", 1, 21, size=1000, host_kind="pageable")
+    assert transfer_codes(analyzed(tmp_path, trace)) == {}
+
+
+@pytest.mark.parametrize(
+    ("exposed_ms", "pageable", "found"), [(1, 1, True), (0.99, 10, False), (1, 0, False)]
+)
+def test_h2d_pageable(tmp_path: Path, exposed_ms: float, pageable: int, found: bool) -> None:
+    report = analyzed(tmp_path, copying(exposed_ms=exposed_ms, count=10, pageable=pageable))
+    assert transfer_codes(report) == ({"h2d-pageable": "warning"} if found else {})
+    if found:
+        finding = the(report, "h2d-pageable")
+        assert finding.cost_ps_per_step == ms(0.1)
+        assert finding.cost_ratio == pytest.approx(0.002)
+
+
+def test_one_of_eleven_pageable_is_too_few(tmp_path: Path) -> None:
+    assert transfer_codes(analyzed(tmp_path, copying(exposed_ms=1.1, count=11, pageable=1))) == {}
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "exposed_ms", "found"),
+    [
+        (100, 65_535, 1, True),
+        (99, 65_535, 1.98, False),
+        (100, 65_536, 1, False),
+        (100, 4, 0.9, False),
+    ],
+)
+def test_h2d_small_copies(
+    tmp_path: Path, count: int, size: int, exposed_ms: float, found: bool
+) -> None:
+    report = analyzed(tmp_path, copying(exposed_ms=exposed_ms, count=count, size=size))
+    assert transfer_codes(report) == ({"h2d-small-copies": "warning"} if found else {})
+    if found:
+        assert "100 copies below 64 KiB to GPU:0" in the(report, "h2d-small-copies").title
+
+
+def sidecar(*gpus: dict[str, int]) -> dict[str, Any]:
+    return {"links": {"gpus": list(gpus)}}
+
+
+GEN_3 = {"pcie_generation": 1, "pcie_generation_max": 3, "pcie_width": 16, "pcie_width_max": 16}
+
+
+@pytest.mark.parametrize(
+    ("size", "exposed_ms", "link", "found"),
+    [
+        (LINK_GEN_3_X16 // 400 + 1, 5, sidecar(GEN_3), False),
+        (LINK_GEN_3_X16 // 400 - 1000, 5, sidecar(GEN_3), True),
+        (1000, 2.4, sidecar(GEN_3), False),
+        (1000, 5, sidecar(), False),
+        (1000, 5, sidecar(GEN_3, {**GEN_3, "pcie_width": 8}), False),
+        (1000, 5, sidecar(GEN_3, GEN_3), True),
+        (1000, 5, None, False),
+    ],
+)
+def test_h2d_slow_link(
+    tmp_path: Path, size: int, exposed_ms: float, link: dict[str, Any] | None, found: bool
+) -> None:
+    """Half of the link in 5 ms is a 400th of what it carries in a second."""
+    report = analyzed(tmp_path, copying(exposed_ms=exposed_ms, size=size), link)
+    assert ("h2d-slow-link" in codes(report)) == found
+    if found:
+        assert of_gpu(report).link_bytes_per_second == LINK_GEN_3_X16
+        assert the(report, "h2d-slow-link").severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "expected"),
+    [
+        (1, 1, 250_000_000),
+        (2, 8, 4_000_000_000),
+        (3, 16, LINK_GEN_3_X16),
+        (4, 16, 31_507_692_304),
+        (5, 16, 63_015_384_608),
+        (6, 16, 121_000_000_000),
+        (7, 16, None),
+        (None, 16, None),
+        (3, None, None),
+        (3, 0, None),
+    ],
+)
+def test_what_a_link_carries(
+    generation: int | None, width: int | None, expected: int | None
+) -> None:
+    assert pcie_bytes_per_second(generation, width) == expected
+
+
+# Whole traces
+
+
+def test_without_gpus_there_is_nothing_to_ask(fixtures: Path) -> None:
+    report = traceview.analyze(fixtures / "custom-loop-2")
+    assert report.results.transfers is None
+    assert report.skipped["transfers"] == "not applicable: there is no GPU"
+
+
+def test_gpus_of_which_nothing_is_known(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, SCENARIOS["gpu_planes_empty"]().traces["host0"])
+    assert report.skipped["transfers"] == "no GPU recorded an event"
+
+
+@pytest.mark.parametrize("name", ["hidden_transfers", "two_hosts", "split_planes"])
+def test_numbers_agree_with_the_device_time(tmp_path: Path, name: str) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    results = traceview.analyze(tmp_path).results
+    assert results.transfers is not None
+    assert results.device_time is not None
+    for row, times in zip(results.transfers.devices, results.device_time.devices, strict=True):
+        for way, direction in vars(row.directions).items():
+            assert direction.exposed_ps == getattr(times, f"exposed_{way}_ps")
+            assert direction.bytes == getattr(times, f"{way}_bytes")
+            assert times.total_ps is not None
+            assert direction.busy_ps == times.total_ps[way]
+
+
+@pytest.mark.shared
+def test_copies_of_bert(shared_traces: Path) -> None:
+    """One step of 669 ms on GPUs 4 and 6; nearly all copies of GPU 6 are constants of a few bytes."""
+    row = of_gpu(traceview.analyze(shared_traces / "bert-8xV100"), 6)
+    h2d = row.directions.h2d
+    assert (h2d.count, h2d.bytes, h2d.small_count, h2d.pageable_bytes) == (101, 40_559, 101, None)
+    assert h2d.verdict == "none"
+    first = row.top_sources[0]
+    assert (first.op, first.thread, first.count) == ("MakeTensorFromProto", "python3", 88)

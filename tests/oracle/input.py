@@ -1,0 +1,92 @@
+"""Input waits of a host without GPUs, and self times of iterator stages, recomputed (METRICS.md 6)."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+from tests.oracle.intervals import clip, length, subtract, union
+from tests.oracle.reading import Event, Host
+
+MARKERS = re.compile(r"train[^/]*|test[^/]*|TraceContext[^/]*|Profiled batch")
+
+
+def _iterators(host: Host) -> list[Event]:
+    return [event for event in host.host_events() if event.name.startswith("Iterator::")]
+
+
+def _id(call: Event, stat: str) -> int | None:
+    value = call.integer(stat)
+    return None if value is None else value % 2**64
+
+
+def _inside(call: Event, calls: list[Event]) -> list[Event]:
+    """Calls on the same thread within another; of two equal ones the later recorded is inside."""
+    return [
+        other
+        for other in calls
+        if other is not call
+        and other.line is call.line
+        and call.start <= other.start
+        and other.end <= call.end
+        and (other.end - other.start, -other.order) < (call.end - call.start, -call.order)
+    ]
+
+
+def stage_times(host: Host) -> dict[str, tuple[int, int]]:
+    """Self time by name without the numbers of inputs, and how much of it an input ran elsewhere.
+
+    Self time is what no call inside covers; an input elsewhere is a call whose `parent_id` is the id of the
+    call, and whose innermost surrounding call is not one of that iterator. What waits for a shard is not told.
+    """
+    calls = _iterators(host)
+    inside = {id(call): _inside(call, calls) for call in calls}
+    elsewhere: dict[int | None, list[tuple[int, int]]] = {}
+    for call in calls:
+        around = [other for other in calls if call in inside[id(other)]]
+        nearest = max(around, key=lambda other: (other.start, other.order), default=None)
+        above = _id(call, "parent_id")
+        if above not in (None, _id(call, "id")) and (not nearest or _id(nearest, "id") != above):
+            elsewhere.setdefault(above, []).append((call.start, call.end))
+    found: dict[str, tuple[int, int]] = {}
+    for call in calls:
+        own = subtract([(call.start, call.end)], [(o.start, o.end) for o in inside[id(call)]])
+        others = union(elsewhere.get(_id(call, "id"), []))
+        waiting = length(own) - length(subtract(own, others))
+        name = re.sub(r"\[\d+\]", "", call.name)
+        total, waited = found.get(name, (0, 0))
+        found[name] = (total + length(own), waited + waiting)
+    return found
+
+
+def _waits(host: Host) -> list[tuple[int, int]]:
+    """On the thread of the markers, and elsewhere with the id of a FunctionRun of the model."""
+    threads = {
+        event.line.id
+        for event in host.host_events()
+        if "step_num" in event.stats and MARKERS.fullmatch(event.name)
+    }
+    model = [e for e in host.host_events() if not e.line.name.startswith("tf_data")]
+    ids = {e.integer("id") for e in model if e.name == "FunctionRun"}
+    found = []
+    for event in host.host_events():
+        if not re.fullmatch(r"IteratorGetNext\w*::DoCompute", event.name):
+            continue
+        in_step = event.line.id in threads or (
+            not threads and not event.line.name.startswith("tf_data")
+        )
+        if in_step or event.integer("id") in ids:
+            found.append((event.start, event.end))
+    return found
+
+
+def step_waits(host: Host, steps: list[tuple[int, int]]) -> list[int]:
+    """The time of each step in which any of those waits ran."""
+    waits = union(_waits(host))
+    return [length(clip(waits, step)) for step in steps]
+
+
+def input_ratio(host: Host, steps: list[tuple[int, int]]) -> float:
+    """The median over steps of the wait over the step."""
+    waits = step_waits(host, steps)
+    return median(wait / (end - start) for wait, (start, end) in zip(waits, steps, strict=True))

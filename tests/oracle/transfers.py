@@ -1,0 +1,94 @@
+"""The directions of `results.transfers`, recomputed (METRICS.md section 7)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from statistics import median
+
+from tests.oracle.classes import COPY_CLASSES, Activity, parse_details
+from tests.oracle.intervals import Interval, clip, length, overlaps, subtract
+from tests.oracle.model import Device, HostAnswer, Row, device_name
+
+BLOCKING_PS = 20_000_000
+SMALL_BYTES = 65_536
+BEFORE = {
+    "h2d": ("compute", "collective"),
+    "d2h": ("compute", "collective", "h2d"),
+    "d2d": ("compute", "collective", "h2d", "d2h"),
+}
+
+
+def transfer_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
+    """One row per GPU of hosts that recorded a device event, by host and ordinal."""
+    return [
+        {
+            **device_name(device, several),
+            **{cls: _direction(answer, device, cls) for cls in COPY_CLASSES},
+        }
+        for answer in answers
+        if any(device.activities for device in answer.devices)
+        for device in answer.devices
+        if device.kind == "gpu"
+    ]
+
+
+def _exposed(device: Device, cls: str, window: Interval) -> int:
+    own = [a.span for a in device.of_class(cls)]
+    return length(clip(subtract(own, [a.span for a in device.of_class(*BEFORE[cls])]), window))
+
+
+def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
+    copies = [a for a in device.of_class(cls) if overlaps(a.span, answer.window)]
+    sizes = [a.bytes for a in copies if a.bytes is not None]
+    is_known = bool(sizes) or not copies
+    busy_ps = length(clip([a.span for a in copies], answer.window))
+    exposed_ps = _exposed(device, cls, answer.window)
+    steps = [(step.start, step.end) for step in answer.steps if step.used]
+    per_step = [_exposed(device, cls, step) for step in steps]
+    # AMBIGUITY "of step time": the median of the shares of the used steps, not the share of sums.
+    shares = [Fraction(e, b - a) for e, (a, b) in zip(per_step, steps, strict=True) if b > a]
+    window_ps = answer.window[1] - answer.window[0]
+    ratio = median(shares) if shares else Fraction(exposed_ps, window_ps) if window_ps else None
+    small = [a for a in copies if a.bytes is not None and a.bytes < SMALL_BYTES]
+    # AMBIGUITY: a copy is of the step that it starts in.
+    small_in = [sum(a <= s.event.start < b for s in small) for a, b in steps]
+    return {
+        "bytes": sum(sizes) if is_known else None,
+        "count": len(copies),
+        "busy_ps": busy_ps,
+        "exposed_ps": exposed_ps,
+        "exposed_ps_per_step": int(median(per_step)) if per_step else None,
+        "exposed_ratio": None if ratio is None else float(ratio),
+        "bytes_per_second": (
+            sum(sizes) * 10**12 // busy_ps
+            if busy_ps and sum(sizes) and len(sizes) == len(copies)
+            else None
+        ),
+        "pageable_bytes": _pageable_bytes(copies),
+        "small_count": len(small) if is_known else None,
+        "small_count_per_step": int(median(small_in)) if small_in and is_known else None,
+        "blocking_kernel_count": _blocking_kernels(device, copies, answer.window),
+    }
+
+
+def _pageable_bytes(copies: list[Activity]) -> int | None:
+    """AMBIGUITY: unknown where no copy tells the memory of its host's side, or a pageable one its size."""
+    details = [parse_details(a.event.text("memcpy_details")) for a in copies]
+    kinds = [{one.get("kind_src"), one.get("kind_dst")} for one in details]
+    if copies and not any(kind & {"pageable", "pinned"} for kind in kinds):
+        return None
+    sizes = [a.bytes for a, kind in zip(copies, kinds, strict=True) if "pageable" in kind]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _blocking_kernels(device: Device, copies: list[Activity], window: Interval) -> int:
+    return sum(
+        any(
+            0 <= kernel.event.start - copy.event.end < BLOCKING_PS
+            and kernel.event.line.id != copy.event.line.id
+            for copy in copies
+        )
+        for kernel in device.of_class("compute")
+        if overlaps(kernel.span, window)
+    )

@@ -1,0 +1,78 @@
+"""Does `traceview input` give every stage, in every format?"""
+
+from __future__ import annotations
+
+import csv
+import json
+from io import BytesIO, StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import marked_steps, new_trace
+from tests.command import Command
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> str:
+    """A slow map behind a prefetch, without a GPU."""
+    SCENARIOS["slow_map"]().write(tmp_path / "logs")
+    return str(tmp_path / "logs")
+
+
+def test_csv_is_the_table_of_the_library(command: Command, logs: str) -> None:
+    text = command("input", logs, "--format", "csv").out
+    rows = list(csv.DictReader(StringIO(text)))
+    frame = traceview.load(logs).input_stages
+    assert list(rows[0]) == list(frame.columns)
+    for key in ("calls", "total_ps", "self_ps", "waiting_ps", "slow_count"):
+        assert [int(row[key]) for row in rows] == frame[key].tolist()
+    assert [row["name"] for row in rows] == frame["name"].tolist()
+
+
+def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: Path) -> None:
+    for name in ("stages.json", "stages.parquet"):
+        command("input", logs, "--top", "2", "-o", str(tmp_path / name))
+    data = json.loads((tmp_path / "stages.json").read_text("utf-8"))
+    frame = pd.read_parquet(BytesIO((tmp_path / "stages.parquet").read_bytes()))
+    assert data["left_out_count"] == 2
+    assert [row["self_ps"] for row in data["rows"]] == frame["self_ps"].tolist()
+    assert [row["buffer_limit"] for row in data["rows"]] == [2, None]
+
+
+def test_the_terminal_says_what_it_costs_and_who_is_to_blame(command: Command, logs: str) -> None:
+    out = command("input", logs, "--width", "100").out
+    assert "60.0% of the step spent waiting for it: high" in out
+    assert "most time of its own: Iterator::Root::Prefetch::Map, 93.3% of all stages'" in out
+    assert "The pipeline has not: a parallel map, a parallel interleave, a cache." in out
+    assert max(map(len, command("input", logs, "--width", "40").out.splitlines())) <= 40
+
+
+def test_only_some_steps(command: Command, logs: str) -> None:
+    rows = json.loads(command("input", logs, "--format", "json", "--steps", "1:3").out)["rows"]
+    assert {row["calls"] for row in rows} == {2}
+
+
+def test_without_a_pipeline_it_says_so(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["plain"]().write(tmp_path)
+    result = command("input", str(tmp_path), "--format", "csv")
+    assert len(result.out.splitlines()) == 1
+    assert "no tf.data iterator was recorded" in result.err
+
+
+def test_names_from_the_trace_do_nothing_to_a_terminal(command: Command, tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.host("IteratorGetNextOp::DoCompute", 1, 10)
+        step.host("Iterator::Root", 1, 10, {"id": 1})
+        step.host("Iterator::Root::[red]\x1b[31mMap", 1, 9, {"id": 2, "parent_id": 1})
+    trace.write(tmp_path)
+    for command_name in ("input", "analyze"):
+        out = command(command_name, str(tmp_path)).out
+        assert "\x1b" not in out
+        assert "[red]" in out

@@ -1,0 +1,59 @@
+"""Are input waits and stages, to the picosecond, those of an obvious recomputation from the raw planes?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.oracle.input import input_ratio, stage_times, step_waits
+from tests.oracle.reading import Host, read_hosts
+from traceview.analyses.input import Input, compute
+from traceview.analyses.selection import select
+from traceview.trace.input_waits import recorded_stages
+
+FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
+PIPELINES = ["slow_map", "slow_reading", "healthy_prefetch", "late_shard", "common_source"]
+
+
+def same_input(folder: Path, host: Host) -> None:
+    trace = traceview.load(folder)
+    selection = select(trace)
+    result = compute(trace, selection, None)
+    assert isinstance(result, Input)
+    spans = [(step.start_ps, step.end_ps) for step in selection.steps[0]]
+    assert [step.wait_ps for step in result.steps] == step_waits(host, spans)
+    used = [(s.start_ps, s.end_ps) for s in selection.steps[0] if s.excluded is None]
+    assert result.input_ratio == pytest.approx(input_ratio(host, used), rel=1e-12)
+    same_stages(folder, host)
+
+
+def same_stages(folder: Path, host: Host) -> None:
+    ours: dict[str, tuple[int, int]] = {}
+    for stage in recorded_stages(traceview.load(folder)):
+        self_ps, waiting_ps = ours.get(stage.name, (0, 0))
+        ours[stage.name] = (self_ps + stage.self_ps, waiting_ps + stage.waiting_ps)
+    expected = stage_times(host)
+    assert {name: times[0] for name, times in ours.items()} == {
+        name: times[0] for name, times in expected.items()
+    }
+    # A generator waits for a shard, which no id tells.
+    told = {name for name in expected if not name.endswith("::Generator")}
+    assert {name: ours[name] for name in told} == {name: expected[name] for name in told}
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_fixtures(name: str) -> None:
+    folder = Path("fixtures") / name
+    (host,) = read_hosts(list(folder.rglob("*.xplane.pb")))
+    assert stage_times(host)
+    same_input(folder, host)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_scenarios(name: str, tmp_path: Path) -> None:
+    files = SCENARIOS[name]().write(tmp_path)
+    (host,) = read_hosts(list(files))
+    same_input(tmp_path, host)

@@ -1,0 +1,106 @@
+"""What makes a stage of a tf.data pipeline faster? The call to change, by kind of stage."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ADVICE: Final = (
+    (
+        r"Map(?:V\d+)?",
+        (
+            "Map in parallel: dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE); add "
+            "deterministic=False if the order of elements does not matter."
+        ),
+    ),
+    (
+        r"ParallelMap.*|MapAndBatch.*",
+        (
+            "The function is what takes the time: batch before mapping and write it for batches, "
+            "dataset.batch(n).map(function, num_parallel_calls=tf.data.AUTOTUNE); avoid tf.py_function and "
+            "tf.numpy_function, which hold Python's lock; dataset.cache() what does not change."
+        ),
+    ),
+    (
+        r"TFRecord.*|TextLine.*|FixedLengthRecord.*|SSTable.*|RecordIO.*|LMDB.*|Csv.*",
+        (
+            "Read several files at once: files.interleave(tf.data.TFRecordDataset, "
+            "num_parallel_calls=tf.data.AUTOTUNE, deterministic=False), with the reader that the files need; "
+            "if the data fits into memory, dataset.cache()."
+        ),
+    ),
+    (
+        r"Interleave.*|FlatMap.*",
+        (
+            "Open and read inputs in parallel: files.interleave(reader, "
+            "num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)."
+        ),
+    ),
+    (
+        r"ParallelInterleave.*|LegacyParallelInterleave.*",
+        (
+            "Let more inputs be read at once: raise cycle_length of dataset.interleave, with "
+            "num_parallel_calls=tf.data.AUTOTUNE and deterministic=False; check the speed of the storage."
+        ),
+    ),
+    (
+        r"Generator.*",
+        (
+            "A Python generator runs under Python's lock, one element at a time: read with tf.data ops or write "
+            "the data to TFRecord files; else generate whole batches and add "
+            "dataset.prefetch(tf.data.AUTOTUNE)."
+        ),
+    ),
+    (
+        r"Shuffle.*",
+        (
+            "Shuffle before decoding and use a smaller buffer: dataset.shuffle(buffer_size); filling it comes "
+            "before the first element of each pass."
+        ),
+    ),
+    (
+        r"(?:Parallel|Padded|Ragged)?Batch.*|Rebatch.*",
+        (
+            "Copying elements into batches takes the time: dataset.batch(n, "
+            "num_parallel_calls=tf.data.AUTOTUNE), or make smaller elements."
+        ),
+    ),
+    (
+        r"ParseExample.*",
+        (
+            "Parse in parallel: dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE) with "
+            "tf.io.parse_example on batches."
+        ),
+    ),
+    (
+        r"Filter.*",
+        "Filter before expensive stages: dataset.filter(predicate) ahead of dataset.map and dataset.batch.",
+    ),
+    (
+        r".*Cache.*|Snapshot.*",
+        (
+            "Keep what is cached small: put dataset.cache() after reading and before augmentation; a cache in a "
+            "file is read from disk again."
+        ),
+    ),
+    (
+        r".*Repeat.*|Concatenate.*|Zip.*|Take.*|Skip.*|Unbatch.*",
+        (
+            "The stage itself does little: look at its inputs, and add dataset.prefetch(tf.data.AUTOTUNE) at the "
+            "end."
+        ),
+    ),
+)
+_KINDS: Final = tuple((re.compile(pattern), advice) for pattern, advice in _ADVICE)
+_OTHER: Final = (
+    "Let the pipeline work ahead of the model: dataset.prefetch(tf.data.AUTOTUNE) at its end, and "
+    "num_parallel_calls=tf.data.AUTOTUNE where a stage takes it."
+)
+
+
+def advice_for(kind: str, parallelism: int | None) -> str:
+    """What to change at a stage of that kind; `parallelism` as recorded, None where it has none."""
+    found = next((advice for pattern, advice in _KINDS if pattern.fullmatch(kind)), _OTHER)
+    if parallelism == 1 and kind.startswith(("Parallel", "MapAndBatch")):
+        return f"It runs one call at a time: num_parallel_calls=tf.data.AUTOTUNE. {found}"
+    return found
