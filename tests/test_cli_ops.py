@@ -13,7 +13,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
-from traceview.cli import ops as command_module
+from traceview.cli import table as command_module
 from traceview.cli.output import Target
 
 pytestmark = pytest.mark.usefixtures("no_terminal")

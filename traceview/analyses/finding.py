@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from traceview.units import PS_PER_MS, PS_PER_S, PS_PER_US
+
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
@@ -72,6 +74,15 @@ def counted(count: int, noun: str) -> str:
 def sized(size_bytes: int) -> str:
     """A number of bytes in a sentence: `536.9 MB`, `4.01 GB`."""
     return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
+
+
+def timed(picoseconds: int) -> str:
+    """A length of time in a sentence: `12.3 ms`, `480 µs`, `1.20 s`."""
+    if picoseconds >= PS_PER_S:
+        return f"{picoseconds / PS_PER_S:.2f} s"
+    if picoseconds >= PS_PER_MS:
+        return f"{picoseconds / PS_PER_MS:.1f} ms"
+    return f"{picoseconds / PS_PER_US:.0f} µs"
 
 
 def listed(keys: tuple[str, ...] | list[str], most: int = 8) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,13 +13,46 @@ from traceview.analyses.finding import Evidence, Finding, Skipped, counted
 from traceview.analyses.selection import Selection
 from traceview.trace.model import Step, Trace
 
+UNSTEADY_SPREAD: Final = 0.10
+UNSTEADY_OUTLIER: Final = 2.0
+UNSTEADY_COST: Final = 0.05
+"""Robust spread, longest step over the median, and mean loss from which a warning is due (METRICS: unsteady-steps)."""
+
+_MAD_TO_SIGMA: Final = 1.4826
+"""The standard deviation over the median absolute deviation of a normal distribution."""
+
 FEW_STEPS: Final = 3
 """Fewer used steps than this say little about the typical one (METRICS: few-steps)."""
 
 _EXPLICIT_METHODS: Final = ("marker", "keras")
+EXPLAINING: Final = frozenset(
+    (
+        "input-bound",
+        "replica-starved",
+        "d2h-sync",
+        "retracing",
+        "compile-in-window",
+        "callback-stall",
+        "checkpoint-stall",
+        "gpu-throttled",
+    )
+)
+"""Findings that make some steps longer than others."""
+
+_RELIABILITIES: Final = ("high", "medium", "low")
+_RELIABILITY: Final = {
+    "marker": "high",
+    "keras": "high",
+    "group": "medium",
+    "function": "medium",
+    "iterator": "low",
+    "period": "low",
+}
 _INFERRED_FROM: Final = {
     "group": "from stored group ids, without an explicit marker",
     "function": "from repeated function calls, without an explicit marker",
+    "iterator": "from repeated calls for input, without an explicit marker",
+    "period": "from a repeating sequence of kernels, without an explicit marker",
     "mixed": "in different ways on different hosts",
 }
 
@@ -53,13 +86,17 @@ class StepRow:
 class Steps:
     """The steps in the window.
 
-    `method`: how they were found; `basis`: cut at the markers, or at the first device event of each where
+    `method`: how they were found; `reliability`: high (markers), medium (stored groups, function calls) or low
+    (what else repeats). `loop_iterations`: how often a loop in the graph ran per step (median), None where no
+    step ran one; one step is then several training steps. `basis`: cut at the markers, or at the first device event of each where
     the host runs ahead. `median_ps`, `iqr_ps` (rounded down) and `cv_ratio` are over the used steps, None
     where there are too few for them.
     """
 
     method: str
+    reliability: str
     basis: str
+    loop_iterations: int | None
     count: int
     used_count: int
     median_ps: int | None
@@ -74,7 +111,7 @@ def compute(
     """Cut the time of every device at the bounds of the steps of its host."""
     found = [trace.steps_by_host[host] for host, steps in selection.steps.items() if steps]
     if not found:
-        return Skipped("no steps: no marker, no stored group and no repeated function call")
+        return Skipped("no steps: nothing marks them, and nothing repeats")
     rows = [
         row
         for host, steps in selection.steps.items()
@@ -84,6 +121,8 @@ def compute(
     used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
     return Steps(
         method=_common([one.method for one in found]),
+        reliability=max((_RELIABILITY[one.method] for one in found), key=_RELIABILITIES.index),
+        loop_iterations=_loop_iterations(trace, selection),
         basis=_common([one.basis for one in found]),
         count=len(rows),
         used_count=int(used.size),
@@ -92,6 +131,26 @@ def compute(
         cv_ratio=float(used.std() / used.mean()) if used.size > 1 and used.mean() else None,
         steps=tuple(rows),
     )
+
+
+def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
+    """The median over the steps of the most iterations that one executor in it ran; None if none ran two."""
+    columns = trace.host_columns
+    numbers = columns.stat("iter_num")
+    executes = trace.names.matching(columns.name[numbers.row], [b"ExecutorState::Process"])
+    row, iteration = numbers.row[executes], numbers.value[executes]
+    start, host = columns.start_ps[row], columns.host[row]
+    most = [
+        int(
+            iteration[(host == step.host) & (start >= step.start_ps) & (start < step.end_ps)].max(
+                initial=0
+            )
+        )
+        for steps in selection.steps.values()
+        for step in steps
+    ]
+    median = int(np.median(most)) if most else 0
+    return median + 1 if median > 0 else None
 
 
 def _common(values: list[str]) -> str:
@@ -144,6 +203,59 @@ def diagnose(result: Steps | Skipped, selection: Selection) -> list[Finding]:
     if result.method not in _EXPLICIT_METHODS:
         found.append(_no_marker(result.method, result.count))
     return found
+
+
+def diagnose_unsteady(result: Steps | Skipped, told: Collection[str]) -> list[Finding]:
+    """Steps that differ more than they should, unless a finding of the codes `told` explains it."""
+    if isinstance(result, Skipped) or result.median_ps is None or EXPLAINING & set(told):
+        return []
+    if result.reliability == "low":
+        # What merely repeats need not be a step, and may come at any distance.
+        return []
+    used = [row for row in result.steps if row.used]
+    if len(used) < FEW_STEPS or result.median_ps == 0:
+        return []
+    durations = np.array([row.duration_ps for row in used], dtype=np.int64)
+    deviation = float(np.median(np.abs(durations - result.median_ps)))
+    spread = _MAD_TO_SIGMA * deviation / result.median_ps
+    longest = used[int(durations.argmax())]
+    times = longest.duration_ps / result.median_ps
+    if spread < UNSTEADY_SPREAD and times < UNSTEADY_OUTLIER:
+        return []
+    cost = max(int(durations.mean()) - result.median_ps, 0)
+    ratio = cost / result.median_ps
+    slow = tuple(
+        row.number for row in used if row.duration_ps >= UNSTEADY_OUTLIER * result.median_ps
+    )
+    return [
+        Finding(
+            code="unsteady-steps",
+            severity="warning" if ratio >= UNSTEADY_COST else "info",
+            title=(
+                f"step {longest.number} took {times:.1f} times the median step"
+                if times >= UNSTEADY_OUTLIER
+                else f"step times spread by {spread:.0%} around their median"
+            ),
+            explanation=(
+                "Steps of one training loop should take equally long. The cost is what the mean step takes "
+                "more than the median one; no other finding explains it."
+            ),
+            advice=(
+                "Compare a slow step with a usual one: traceview gaps LOGDIR --steps A:B. Capture more steps, "
+                "and look for other jobs on the host, for garbage collection and for clock changes."
+            ),
+            confidence="medium",
+            confidence_reason=f"{counted(len(used), 'step')} measured; why they differ is not known",
+            evidence=(
+                Evidence("robust_spread_ratio", spread, UNSTEADY_SPREAD, "steps"),
+                Evidence("longest_step_ps", longest.duration_ps, None, f"step {longest.number}"),
+                Evidence("median_ps", result.median_ps, None, "steps"),
+            ),
+            steps=slow,
+            cost_ps_per_step=cost,
+            cost_ratio=ratio,
+        )
+    ]
 
 
 def _few(result: Steps) -> Finding:

@@ -1,4 +1,4 @@
-"""The op table as CSV, for spreadsheets and everything else that reads it.
+"""A table as CSV, for spreadsheets and everything else that reads it.
 
 A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula and runs it. Names come from
 the trace, so such a text gets an apostrophe in front, and so does one that begins with a tab or a line break.
@@ -9,25 +9,30 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import astuple, fields
-from typing import Final
+from typing import Any, Final
 
-from traceview.analyses.ops import OpRow
 from traceview.render.harmless import encodable, harmless
 
-COLUMNS: Final = tuple(field.name.removesuffix("_") for field in fields(OpRow))
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def render(rows: Sequence[OpRow], *, escaped: bool = False) -> str:
+def columns_of(row: type) -> tuple[str, ...]:
+    """The names of the columns of a table whose rows are data classes of type `row`."""
+    return tuple(field.name.removesuffix("_") for field in fields(row))
+
+
+def render(rows: Sequence[Any], row: type, *, escaped: bool = False) -> str:
     """One line per row below a line with the names of the columns; what is not known is empty.
+
+    `row`: the type of the rows, a data class of plain values.
 
     `escaped`: for a terminal, which must not be sent the control characters of a name.
     """
     lines = _Lines()
     # The writer quotes the characters of its line end: both, so that neither can break a row apart.
     writer = csv.writer(lines, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([_cell(value, escaped) for value in astuple(row)] for row in rows)
+    writer.writerow(columns_of(row))
+    writer.writerows([_cell(value, escaped) for value in astuple(one)] for one in rows)
     return "".join(lines.texts)
 
 

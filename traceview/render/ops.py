@@ -81,6 +81,14 @@ def _grouped(rows: Sequence[OpRow], top: int) -> list[tuple[list[str], list[OpRo
     return list(groups.values())
 
 
+def add_op_tables(page: Page, rows: Sequence[OpRow]) -> None:
+    """The rows of each device in their order, below its name."""
+    for device in dict.fromkeys(row.device for row in rows):
+        page.heading(device)
+        add_op_rows(page, [row for row in rows if row.device == device])
+    add_overlap_note(page, rows)
+
+
 def add_op_rows(page: Page, rows: Sequence[OpRow], *, indent: int = 0) -> None:
     """A table of op rows; names are cut to the room there is, so that rows can be told apart."""
     columns = [

@@ -2,7 +2,8 @@
 
 Methods, the first that applies: `marker` (an event with `_r` and `step_num`, or named `train…`, `test…`,
 `TraceContext` with `step_num`), `keras` (`Profiled batch`), `group` (`Steps` lines or `group_id`s that the
-writer of the file stored), `function` (repeated root `FunctionRun`s of one function), else none.
+writer of the file stored), `function` (repeated root `FunctionRun`s of one function), `iterator` and `period`
+(what else repeats, see `step_methods`), else none.
 
 A step runs from its marker's start to the next marker's start, the last one to the later of its marker's end
 and the end of the last device event linked to it. A marker spans what the host does; when the host runs
@@ -22,6 +23,7 @@ from traceview.ids import occurring
 from traceview.intervals import Int64Array, nesting
 from traceview.trace.link import Roots, steps_of_rows, threads
 from traceview.trace.model import NONE, DeviceColumns, HostSteps, Step, Trace
+from traceview.trace.step_methods import iterator_steps, periodic_steps
 from traceview.xplane.planes import is_compilation
 
 RUN_AHEAD_RATIO: Final = 0.10
@@ -64,8 +66,19 @@ def _host_steps(
             return HostSteps(host, "group", "marker", groups)
         markers = _function_markers(trace, host, thread_of_line)
     if markers is None:
-        return HostSteps(host, "none", "marker", ())
+        return _repeating(trace, host)
     return _cut(trace, host, markers, thread_of_line)
+
+
+def _repeating(trace: Trace, host: int) -> HostSteps:
+    """Steps from what comes back once per step, if anything does."""
+    asked = iterator_steps(trace, host)
+    if asked:
+        return HostSteps(host, "iterator", "marker", asked)
+    repeated = periodic_steps(trace, host)
+    if repeated:
+        return HostSteps(host, "period", "device", repeated)
+    return HostSteps(host, "none", "marker", ())
 
 
 # Markers
@@ -230,7 +243,9 @@ def _cut(
     ]
     if basis == "device":
         steps[-1] = replace(steps[-1], excluded="the last step has no successor to end it")
-    return HostSteps(host, markers.method, basis, tuple(steps))
+    spans = zip(columns.start_ps[markers.row].tolist(), end.tolist(), strict=True)
+    line = int(columns.line[markers.row[0]])
+    return HostSteps(host, markers.method, basis, tuple(steps), line, tuple(spans))
 
 
 def _numbers(recorded: list[int | None]) -> list[int]:

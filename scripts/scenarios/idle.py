@@ -1,0 +1,307 @@
+"""Why does the GPU wait? One run per cause, with odd lengths, and mixtures of two.
+
+All have one GPU and four steps of 61.3 ms. A step begins with what delays it; then the main thread calls the
+step function, an executor thread launches one kernel, and the kernel runs for 23.7 ms. What delays it lies
+inside the host's part of a gap, so that its length is the truth of its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scripts.cuda_trace import NCCL_NAME, U64, Line
+from scripts.scenarios.model import (
+    CLASSES,
+    ORIGIN_PS,
+    Builder,
+    Scenario,
+    Step,
+    device_truth,
+    findings_truth,
+    idle_truth,
+    ms,
+    new_trace,
+)
+
+PERIOD_MS = 61.3
+KERNEL_MS = 23.7
+STEP_COUNT = 4
+MARKER_MS = 59.9
+EXECUTOR = 2
+"""Producer and consumer type of the TensorFlow executor."""
+
+
+class Run:
+    """The recording of one run: its trace, and the threads that steps use."""
+
+    def __init__(self) -> None:
+        self.trace = new_trace(length_ms=300)
+        self.executor: Line = self.trace.thread("tf_gpu_private_0", 8_001)
+        self._calls = 0
+
+    def steps(self, marker_ms: float = MARKER_MS) -> Iterator[Step]:
+        """Four steps, each with its marker."""
+        for index in range(STEP_COUNT):
+            step = Step(self.trace, index * PERIOD_MS)
+            self.trace.marker(index, step.at(0), step.at(marker_ms))
+            yield step
+
+    def scenario(
+        self,
+        name: str,
+        causes: dict[str, float],
+        must: list[str],
+        must_not: list[str] | None = None,
+        *,
+        marker_ms: float = MARKER_MS,
+        **device: float,
+    ) -> Scenario:
+        """The run, with the idle time in ms that each cause has in it.
+
+        `device`: what GPU:0 does besides one kernel per step, as `device_truth` takes it.
+        """
+        window_ms = (STEP_COUNT - 1) * PERIOD_MS + marker_ms
+        window = ms(window_ms)
+        options: dict[str, Any] = {
+            "compute": STEP_COUNT * KERNEL_MS,
+            "kernels": STEP_COUNT,
+            **device,
+        }
+        busy_ms = sum(options.get(name, 0) for name in CLASSES)
+        truth = {
+            "windows": {"host0": {"kind": "steps", "start_ps": ORIGIN_PS, "window_ps": window}},
+            "device_time": {"GPU:0": device_truth(window_ms, idle=window_ms - busy_ms, **options)},
+            "idle": {"GPU:0": idle_truth(causes=causes)},
+            "findings": findings_truth(must, must_not or []),
+        }
+        return Scenario(name, {"host0": self.trace}, truth)
+
+    def call(
+        self,
+        step: Step,
+        at_ms: float,
+        *,
+        kernel_ms: float = KERNEL_MS,
+        before_launch: tuple[str, float] | None = None,
+        queued_ms: float = 0.005,
+    ) -> float:
+        """Call the step function at a moment of the step; returns when its kernel ends.
+
+        `before_launch`: an op on the executor thread, and how long it runs before the kernel is launched.
+        """
+        key = U64(2**63 + 7000 + self._calls)
+        call_id = 500 + self._calls
+        self._calls += 1
+        busy_ms = before_launch[1] if before_launch else 0
+        launch_ms = at_ms + 0.02 + busy_ms
+        end_ms = launch_ms + 0.02
+        run = {"id": call_id, "_r": 1, "_pt": EXECUTOR, "_p": key}
+        step.host("FunctionRun", at_ms, end_ms + 0.01, run)
+        process = {"id": call_id, "iter_num": 0, "_ct": EXECUTOR, "_c": key}
+        step.host("ExecutorState::Process", at_ms + 0.01, end_ms, process, thread=self.executor)
+        if before_launch:
+            step.host(before_launch[0], at_ms + 0.02, launch_ms, thread=self.executor)
+        start_ms = launch_ms + queued_ms
+        step.kernel(
+            0, start_ms, start_ms + kernel_ms, launch_ms=launch_ms, launch_thread=self.executor
+        )
+        return start_ms + kernel_ms
+
+
+def waits_for_input() -> Scenario:
+    """17.3 ms of each step in the iterator."""
+    run = Run()
+    for step in run.steps():
+        step.host("IteratorGetNext:IteratorGetNext", 0.5, 17.8)
+        run.call(step, 17.8)
+    return run.scenario("waits_for_input", {"input": 4 * 17.3}, ["input-bound"], ["host-bound"])
+
+
+def waits_for_input_in_the_graph() -> Scenario:
+    """As in Keras `fit`: 18.7 ms of each step the step function's own iterator op waits on a tf.data thread."""
+    run = Run()
+    data = run.trace.thread("tf_data_iterator_get_next", 8_300)
+    for index, step in enumerate(run.steps()):
+        call_id, key = 900 + index, U64(2**63 + 9000 + index)
+        step.host("FunctionRun", 0.5, 20, {"id": call_id, "_r": 1, "_pt": EXECUTOR, "_p": key})
+        wait = {"id": call_id, "iter_num": 0}
+        step.host("IteratorGetNextOp::DoCompute", 0.7, 19.4, wait, thread=data)
+        process = {"id": call_id, "iter_num": 0, "_ct": EXECUTOR, "_c": key}
+        step.host("ExecutorState::Process", 19.4, 19.9, process, thread=run.executor)
+        step.kernel(0, 19.5, 43.2, launch_ms=19.49, launch_thread=run.executor)
+    return run.scenario("waits_for_input_in_the_graph", {"input": 4 * 18.7}, ["input-bound"])
+
+
+def waits_for_a_value() -> Scenario:
+    """7.1 ms of each step in a synchronise call of the main thread."""
+    run = Run()
+    for index, step in enumerate(run.steps()):
+        step.host("cuStreamSynchronize", 0.5, 7.6, {"correlation_id": 90_000 + index})
+        run.call(step, 7.6)
+    return run.scenario("waits_for_a_value", {"sync": 4 * 7.1}, ["d2h-sync"])
+
+
+def reads_a_value_unseen() -> Scenario:
+    """No synchronise call is recorded: a copy to the host is asked for, and its thread is still until it ends.
+
+    The copy waits 6.3 ms in the queue and takes 0.2 ms.
+    """
+    run = Run()
+    for step in run.steps():
+        step.copy(0, "D2H", 7.3, 7.5, size=4, launch_ms=1)
+        run.call(step, 8)
+    return run.scenario(
+        "reads_a_value_unseen",
+        {"dependency": 4 * 6.3},
+        [],
+        ["launch-bound"],
+        d2h=4 * 0.2,
+        copies=4,
+        d2h_bytes=16,
+    )
+
+
+def saves_checkpoints() -> Scenario:
+    """11.9 ms of each step in `SaveV2`."""
+    run = Run()
+    for step in run.steps():
+        step.host("EagerLocalExecute: SaveV2", 0.5, 12.4)
+        run.call(step, 12.4)
+    return run.scenario("saves_checkpoints", {"checkpoint": 4 * 11.9}, ["checkpoint-stall"])
+
+
+def callbacks_between_steps() -> Scenario:
+    """The marker ends 18.3 ms before the next step: Python ran between them."""
+    run = Run()
+    for step in run.steps(43):
+        run.call(step, 0.5)
+    return run.scenario(
+        "callbacks_between_steps", {"callback": 3 * 18.3}, ["callback-stall"], marker_ms=43
+    )
+
+
+def stages_a_copy() -> Scenario:
+    """A copy call blocks 9.7 ms of each step until its copy of 0.1 ms has begun and ended.
+
+    9.6 ms of the call are idle time; the kernel that follows the copy starts 25 µs after it, of which the host
+    is late for 20.
+    """
+    run = Run()
+    for step in run.steps():
+        copy = run.trace.copy(
+            0, "H2D", step.at(10.1), step.at(10.2), size=4_000_000, host_kind="pageable"
+        )
+        run.trace.launch("MemcpyH2D", step.at(0.5), copy, duration_ps=ms(9.7))
+        run.call(step, 10.2)
+    return run.scenario(
+        "stages_a_copy",
+        {"h2d": 4 * 9.605},
+        [],
+        ["input-bound"],
+        h2d=4 * 0.1,
+        copies=4,
+        h2d_bytes=16_000_000,
+    )
+
+
+def computes_on_the_host() -> Scenario:
+    """One op on the CPU runs 13.3 ms of each step before the kernel can be launched."""
+    run = Run()
+    for step in run.steps():
+        run.call(step, 0.5, before_launch=("model/lookup/PyFunc:PyFunc", 13.3))
+    return run.scenario(
+        "computes_on_the_host",
+        {"host_compute": 4 * 13.3},
+        ["cpu-heavy-op"],
+        ["host-bound", "launch-bound"],
+    )
+
+
+def launches_back_to_back() -> Scenario:
+    """2000 kernels of 5 µs are launched one every 20 µs, so that 15 µs before each are idle."""
+    run = Run()
+    for step in run.steps():
+        for number in range(2000):
+            at_ms = 0.5 + 0.02 * number
+            step.kernel(0, at_ms + 0.008, at_ms + 0.013, launch_ms=at_ms)
+    causes = {"launch": 4 * 1999 * 0.015, "latency": 4 * 0.008}
+    return run.scenario(
+        "launches_back_to_back",
+        causes,
+        ["launch-bound"],
+        ["host-bound"],
+        compute=8000 * 0.005,
+        kernels=8000,
+    )
+
+
+def queued_on_another_stream() -> Scenario:
+    """A kernel is launched and begins 8.9 ms later, though nothing runs on its GPU."""
+    run = Run()
+    for step in run.steps():
+        run.call(step, 0.5, queued_ms=8.9)
+    causes = {"dependency": 4 * 8.9, "latency": 0}
+    return run.scenario("queued_on_another_stream", causes, [], ["launch-bound"])
+
+
+def waits_for_a_peer() -> Scenario:
+    """GPU:0 has its next kernel queued for 12.1 ms while GPU:1 still is in the collective."""
+    run = Run()
+    run.trace.gpu(1)
+    for step in run.steps():
+        step.kernel(1, 1, 13.1, name=NCCL_NAME, op="NcclAllReduce:NcclAllReduce", launch_ms=0.7)
+        step.kernel(1, 13.2, 37, launch_ms=0.8)
+        run.call(step, 0.98, queued_ms=12.1)
+    found = run.scenario("waits_for_a_peer", {"peer": 4 * 12.1, "dependency": 0}, [])
+    window_ms = 3 * PERIOD_MS + MARKER_MS
+    found.truth["device_time"]["GPU:1"] = device_truth(
+        window_ms,
+        compute=4 * 23.8,
+        collective=4 * 12.1,
+        idle=window_ms - 4 * 35.9,
+        kernels=4,
+        collectives=4,
+    )
+    return found
+
+
+def input_and_callbacks() -> Scenario:
+    """Two causes in one gap: 18.3 ms between the markers, then 6.1 ms in the iterator."""
+    run = Run()
+    for step in run.steps(43):
+        step.host("IteratorGetNext:IteratorGetNext", 0, 6.1)
+        run.call(step, 6.1)
+    causes = {"callback": 3 * 18.3, "input": 4 * 6.1}
+    must = ["callback-stall", "input-bound"]
+    return run.scenario("input_and_callbacks", causes, must, marker_ms=43)
+
+
+def sync_and_cpu_op() -> Scenario:
+    """Two causes on two threads: 5.3 ms synchronising, then 4.7 ms in an op of the step."""
+    run = Run()
+    for index, step in enumerate(run.steps()):
+        step.host("cuStreamSynchronize", 0.5, 5.8, {"correlation_id": 90_000 + index})
+        run.call(step, 5.8, before_launch=("model/lookup/PyFunc:PyFunc", 4.7))
+    causes = {"sync": 4 * 5.3, "host_compute": 4 * 4.7}
+    return run.scenario("sync_and_cpu_op", causes, ["d2h-sync", "cpu-heavy-op"])
+
+
+CASES: dict[str, Builder] = {
+    build.__name__: build
+    for build in (
+        waits_for_input,
+        waits_for_input_in_the_graph,
+        waits_for_a_value,
+        reads_a_value_unseen,
+        saves_checkpoints,
+        callbacks_between_steps,
+        stages_a_copy,
+        computes_on_the_host,
+        launches_back_to_back,
+        queued_on_another_stream,
+        waits_for_a_peer,
+        input_and_callbacks,
+        sync_and_cpu_op,
+    )
+}

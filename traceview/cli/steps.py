@@ -1,0 +1,86 @@
+"""`traceview steps`: how long each step took, and what every device did in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from traceview.cli.garbage import collect_no_garbage
+from traceview.cli.options import (
+    Devices,
+    Force,
+    Logdir,
+    Output,
+    Run,
+    Salvage,
+    Steps,
+    Width,
+    Window,
+    WindowChoice,
+    step_range,
+)
+from traceview.cli.output import Target
+from traceview.cli.table import FormatChoice, Table, chosen_devices, chosen_format, write
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def steps(
+    logdir: Logdir,
+    run: Run = None,
+    format_: FormatChoice = None,
+    output: Output = None,
+    force: Force = False,
+    steps: Steps = None,
+    window: WindowChoice = Window.auto,
+    device: Devices = None,
+    salvage: Salvage = False,
+    width: Width = None,
+) -> None:
+    """List every step with its time, and the parts of it and the causes of idle time on each device.
+
+    Example: traceview steps logs/ -o steps.csv
+    """
+    collect_no_garbage()
+    from traceview.analyses import idle
+    from traceview.analyses import steps as step_times
+    from traceview.analyses.activity import activities
+    from traceview.analyses.finding import Skipped
+    from traceview.analyses.selection import select
+    from traceview.analyses.step_table import StepLine, step_table
+    from traceview.cli.progress import reading
+    from traceview.render.step_table import add_step_lines
+    from traceview.trace.load import load
+
+    target = Target.of(output, force=force)
+    chosen_steps = step_range(steps)
+    format_ = chosen_format(format_, target)
+    with reading(logdir, run):
+        trace = load(logdir, run=run, salvage=salvage)
+        selection = select(trace, window.value, chosen_steps)
+        found = step_times.compute(trace, selection, tuple(activities(trace)))
+        waits = idle.compute(trace, selection, idle.idle_time(trace, selection), 0)
+    keys = chosen_devices(trace, device)
+    known = None if isinstance(waits, Skipped) else waits
+    rows = [] if isinstance(found, Skipped) else step_table(found, known, keys)
+
+    def frame() -> pd.DataFrame:
+        from traceview.trace.frames import rows_frame
+
+        return rows_frame(rows, StepLine)
+
+    table = Table(
+        trace=trace,
+        selection=selection,
+        row=StepLine,
+        rows=rows,
+        left_out_count=0,
+        remarks=(),
+        add_rows=lambda page: add_step_lines(page, rows),
+        frame=frame,
+    )
+    write(target, format_, table, width)
+    if isinstance(found, Skipped):
+        typer.echo(f"traceview: {found.reason}", err=True)

@@ -1,0 +1,112 @@
+"""Which host event shows the cause of a gap, and what was around it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.intervals import Int64Array
+from traceview.trace.cause import Cause
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import Trace
+from traceview.xplane.host_names import HostNameKind
+
+_SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
+    Cause.INPUT: (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT),
+    Cause.H2D: (HostNameKind.H2D,),
+    Cause.COMPILE: (HostNameKind.COMPILE,),
+    Cause.SYNC: (HostNameKind.SYNC, HostNameKind.D2H),
+    Cause.CHECKPOINT: (HostNameKind.CHECKPOINT,),
+    Cause.LAUNCH: (HostNameKind.OP, HostNameKind.OTHER, HostNameKind.DISPATCH),
+    Cause.HOST_COMPUTE: (HostNameKind.OP, HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
+    Cause.PEER: (HostNameKind.OP,),
+}
+_ANY: Final = tuple(HostNameKind)
+_NEARLY: Final = 0.8
+"""An event that covers this much of what the longest covers says the same, more precisely."""
+
+
+@dataclass(frozen=True)
+class HostEvidence:
+    """One host event and the names of those around it on its thread, outermost first, its own last."""
+
+    row: int
+    thread: str
+    stack: tuple[str, ...]
+
+    @property
+    def event(self) -> str:
+        """The name of the event."""
+        return self.stack[-1]
+
+
+def evidence_of(
+    trace: Trace, states: HostStates, cause: Cause, thread: int, start_ps: int, end_ps: int
+) -> HostEvidence | None:
+    """The event that shows the cause for most of a span; of nearly equal ones the innermost. None without one.
+
+    `thread` and the one that calls graphs are asked first, then all others of the model.
+    """
+    kinds = _SHOWN_BY.get(cause, _ANY)
+    for candidates in _searched(states, thread):
+        rows = _overlapping(trace, candidates, start_ps, end_ps)
+        if cause is not Cause.CALLBACK:
+            shows = np.isin(states.kind_of(rows), kinds)
+            if cause is Cause.COMPILE:
+                shows |= np.isin(rows, trace.host_columns.stat("tf_function_call").row)
+            rows = rows[shows]
+        rows = rows[~states.is_marker(rows)]
+        if rows.size:
+            row = _telling(trace, rows, start_ps, end_ps)
+            return _evidence(trace, states, row, start_ps, end_ps)
+    return None
+
+
+def evidence_at(trace: Trace, states: HostStates, row: int) -> HostEvidence:
+    """A host event as evidence."""
+    start = int(trace.host_columns.start_ps[row])
+    return _evidence(trace, states, row, start, start + 1)
+
+
+def _searched(states: HostStates, thread: int) -> Iterator[Int64Array]:
+    own = states.rows_of_thread(thread)
+    if thread == states.caller:
+        yield own
+    else:
+        yield np.concatenate((own, states.rows_of_thread(states.caller)))
+    yield states.rows_of_model
+
+
+def _overlapping(trace: Trace, rows: Int64Array, start_ps: int, end_ps: int) -> Int64Array:
+    columns = trace.host_columns
+    inside = (columns.start_ps[rows] < end_ps) & (columns.end_ps[rows] > start_ps)
+    return rows[inside]
+
+
+def _telling(trace: Trace, rows: Int64Array, start_ps: int, end_ps: int) -> int:
+    columns = trace.host_columns
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    overlap = np.minimum(end, end_ps) - np.maximum(start, start_ps)
+    most = np.flatnonzero(overlap >= _NEARLY * overlap.max())
+    return int(rows[most[np.lexsort((-start[most], (end - start)[most]))[0]]])
+
+
+def _evidence(
+    trace: Trace, states: HostStates, row: int, start_ps: int, end_ps: int
+) -> HostEvidence:
+    columns = trace.host_columns
+    line = int(columns.line[row])
+    moment = max(int(columns.start_ps[row]), start_ps)
+    around = states.rows_of_thread(int(states.thread[line]))
+    around = around[(columns.start_ps[around] <= moment) & (columns.end_ps[around] > moment)]
+    # What is open at that moment, up to the event itself.
+    is_outer = (columns.start_ps[around] <= columns.start_ps[row]) & (
+        columns.end_ps[around] >= columns.end_ps[row]
+    )
+    outer = around[is_outer & (around != row)]
+    outer = outer[np.lexsort((-columns.end_ps[outer], columns.start_ps[outer]))]
+    names = [trace.names.text(int(columns.name[one])) or "" for one in [*outer.tolist(), row]]
+    return HostEvidence(row, trace.lines[line].name, tuple(names))

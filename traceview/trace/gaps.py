@@ -1,0 +1,328 @@
+"""When did a device do nothing, and what was the cause of every picosecond of it?
+
+A gap is a maximal span without activity inside the window. With the next device event e and its launch L on
+the host (same correlation id) it falls into two parts. Of several events that begin when the gap ends, e is the
+one launched first; events of no length end no gap.
+
+    device   ▕ kernel ▏······················ gap ·····················▕ e ▏
+                      ┌──────── host late ────────┬────── queued ──────┐
+    host              ▕ input ▏▕ FunctionRun ▕ op ▕ L ▏
+
+Host late: L had not begun. Each instant has the cause that its thread's timeline (`host_states`) tells: that of
+the thread which calls graphs until it handed over the work (`HostStates.handed_over`), then that of the thread
+of L. A launch call of `LATENCY_PS` or more itself blocked: the host is late until it returns.
+
+Queued: e was launched and had not begun. That is `h2d` if e is a kernel and a host-to-device copy ended as the
+gap began; else `peer` while any other device was in a collective; the rest is `latency` if the queued part of
+the gap is shorter than `LATENCY_PS` (`launch` if that is the largest cause of its host-late part, the earlier in
+`Cause` of equal ones), else `dependency`. Where e has no recorded launch the whole gap is `unattributed`.
+
+A gap at the end of the window has no next event, and is host late as a whole; the timeline is that of the
+thread which calls graphs. Replicas have no launches: a gap is attributed as if the next op were its own launch.
+A device without a kernel in the window is `unused`, and a host without threads shows nothing.
+
+Gaps are cut at the bounds of steps, which changes no cause.
+
+Limits. What a thread does without leaving an event can only be told between step markers (`callback`) and in
+short holes between launches. What holds queued work back is not recorded, so `dependency` does not name it.
+Clocks of host and device differ by microseconds, which moves that much time between host late and queued.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from traceview.ids import occurring
+from traceview.intervals import BoolArray, Int32Array, Int64Array, Union, nesting, union
+from traceview.trace.cause import Cause
+from traceview.trace.host_states import LONG_AGO_PS, HostStates
+from traceview.trace.model import NONE, Trace
+from traceview.trace.state_timeline import StateTimeline
+from traceview.trace.windows import Window
+from traceview.units import PS_PER_US
+from traceview.xplane.planes import ActivityClass
+
+LATENCY_PS: Final = 20 * PS_PER_US
+"""A launch takes 20 to 40 µs from call to kernel (TensorFlow's GPU performance guide)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """The gaps of one device in time order, cut at the bounds of steps into pieces.
+
+    Per piece, all `[n]`: int64 `start_ps`, `end_ps`; `gap`, the number of the gap it belongs to; `step`, the
+    index of the step it lies in, of several the one that began last, `NONE` outside of steps. `cause_ps`:
+    int64 `[causes, n]`; over the causes it sums to the length of the piece. Per gap, all `[m]`: int64 `before`,
+    `after`, the device rows on either side, `NONE` where the window cuts the gap; int32 `thread`, the thread
+    that was late.
+    """
+
+    device: int
+    start_ps: Int64Array
+    end_ps: Int64Array
+    gap: Int64Array
+    step: Int64Array
+    cause_ps: Int64Array
+    before: Int64Array
+    after: Int64Array
+    thread: Int32Array
+
+    @property
+    def count(self) -> int:
+        """Number of gaps."""
+        return int(self.before.size)
+
+    @cached_property
+    def of_gaps(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Start, end and causes (`[causes, m]`) of the whole gaps."""
+        first = np.flatnonzero(np.diff(self.gap, prepend=-1))
+        if first.size == 0:
+            return self.start_ps, self.end_ps, self.cause_ps
+        last = np.append(first[1:], self.gap.size) - 1
+        return (
+            self.start_ps[first],
+            self.end_ps[last],
+            np.add.reduceat(self.cause_ps, first, axis=1),
+        )
+
+    def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
+        """Idle time by cause and step, int64 `[causes, steps]`; the bounds must be those it was cut at."""
+        result = np.zeros((len(Cause), start.size), dtype=np.int64)
+        first, last = np.searchsorted(self.start_ps, [start, end])
+        for cause in np.flatnonzero(self.cause_ps.any(axis=1)).tolist():
+            before = np.append(0, np.cumsum(self.cause_ps[cause]))
+            result[cause] = before[last] - before[first]
+        return result
+
+
+def gaps_of_device(
+    trace: Trace,
+    device: int,
+    window: Window,
+    steps: tuple[Int64Array, Int64Array],
+    states: HostStates,
+) -> Gaps:
+    """The gaps of a device in its host's window; `steps`: starts and ends of the steps in it, in time order."""
+    return _Finder(trace, device, window, states).gaps(*steps)
+
+
+class _Finder:
+    def __init__(self, trace: Trace, device: int, window: Window, states: HostStates) -> None:
+        self._trace = trace
+        self._device = device
+        self._window = window
+        self._states = states
+        self._is_replica = trace.roster[device].kind == "replica"
+
+    def gaps(self, step_start: Int64Array, step_end: Int64Array) -> Gaps:
+        columns, rows = self._trace.device_columns, self._trace.device_columns.rows_of(self._device)
+        start, end = columns.start_ps[rows], columns.end_ps[rows]
+        busy = union(start, end)
+        gap_start, gap_end = busy.gaps(self._window.start_ps, self._window.end_ps)
+        # Events of no length neither end nor begin a gap.
+        events = rows.start + np.flatnonzero(end > start)
+        after = np.where(gap_end < self._window.end_ps, self._beginning_at(gap_end, events), NONE)
+        before = self._ending_at(gap_start, events)
+        at = _pieces(gap_start, gap_end, step_start, step_end)
+        thread, cause_ps = self._causes(at, gap_start, gap_end, before, after)
+        return Gaps(
+            device=self._device,
+            start_ps=at.start,
+            end_ps=at.end,
+            gap=at.gap,
+            step=at.step,
+            cause_ps=cause_ps,
+            before=before,
+            after=after,
+            thread=thread,
+        )
+
+    def _beginning_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
+        """The event that begins at each instant: of several the one launched first; `NONE` where none does."""
+        columns, host = self._trace.device_columns, self._trace.host_columns
+        events = events[np.isin(columns.start_ps[events], time)]
+        launch = columns.launch[events]
+        launched_at = np.append(host.start_ps, -LONG_AGO_PS)[launch]
+        order = np.lexsort((launched_at, columns.start_ps[events]))
+        return _first_at(columns.start_ps[events], events, order, time)
+
+    def _ending_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
+        """The event that ends at each instant, a copy to the device before others, then the one begun last."""
+        columns = self._trace.device_columns
+        events = events[np.isin(columns.end_ps[events], time)]
+        is_other = columns.class_[events] != ActivityClass.H2D
+        order = np.lexsort((-columns.start_ps[events], is_other, columns.end_ps[events]))
+        return _first_at(columns.end_ps[events], events, order, time)
+
+    def _is_unused(self) -> bool:
+        columns, rows = self._trace.device_columns, self._trace.device_columns.rows_of(self._device)
+        start, end = columns.start_ps[rows], columns.end_ps[rows]
+        first, last = self._window.start_ps, self._window.end_ps
+        inside = (start < last) & ((end > first) | (start >= first))
+        kernels = columns.class_[rows] <= ActivityClass.COLLECTIVE
+        return not bool((kernels & inside).any())
+
+    def _causes(
+        self,
+        at: _Pieces,
+        gap_start: Int64Array,
+        gap_end: Int64Array,
+        before: Int64Array,
+        after: Int64Array,
+    ) -> tuple[Int32Array, Int64Array]:
+        cause_ps = np.zeros((len(Cause), at.start.size), dtype=np.int64)
+        caller = self._states.caller
+        thread = np.full(gap_start.size, caller, dtype=np.int32)
+        if self._is_unused():
+            cause_ps[Cause.UNUSED] = at.end - at.start
+            return thread, cause_ps
+        launch = np.where(after != NONE, self._trace.device_columns.launch[after], NONE)
+        host = self._trace.host_columns
+        launched = launch != NONE
+        # Without a launch nobody was seen to be late; without a next event the host is, as a whole.
+        late_end = np.where(after == NONE, gap_end, gap_start)
+        handed = np.full(gap_start.size, -LONG_AGO_PS, dtype=np.int64)
+        late_end[launched] = np.clip(
+            self._late_end(launch[launched]), gap_start[launched], gap_end[launched]
+        )
+        late = np.flatnonzero(launched & (late_end > gap_start))
+        thread[launched] = self._states.thread[host.line[launch[launched]]]
+        handed[late] = self._states.handed_over(launch[late])
+        self._add_late(cause_ps, at, thread, late_end, handed)
+        is_launching = _largest(cause_ps, at.gap) == Cause.LAUNCH
+        self._add_queued(cause_ps, at, gap_end, before, after, late_end, is_launching)
+        return thread, cause_ps
+
+    def _late_end(self, launch: Int64Array) -> Int64Array:
+        """Where the host stops being late: at the launch, or after it where the call itself blocked."""
+        host = self._trace.host_columns
+        if self._is_replica:
+            return host.start_ps[launch]
+        blocked = host.duration_ps[launch] >= LATENCY_PS
+        return np.where(blocked, host.end_ps[launch], host.start_ps[launch])
+
+    def _add_late(
+        self,
+        cause_ps: Int64Array,
+        at: _Pieces,
+        thread: Int32Array,
+        late_end: Int64Array,
+        handed: Int64Array,
+    ) -> None:
+        end = np.minimum(at.end, late_end[at.gap])
+        is_late = np.flatnonzero(end > at.start)
+        gap = at.gap[is_late]
+        start, end = at.start[is_late], end[is_late]
+        turn = np.clip(handed[gap], start, end)
+        caller = self._states.caller
+        by_caller = np.where(thread[gap] == caller, end, turn)
+        if caller == NONE:
+            cause_ps[Cause.UNATTRIBUTED, is_late] += end - start
+            return
+        self._add(cause_ps, is_late, self._states.timeline(caller), start, by_caller)
+        for one in occurring(thread[gap][thread[gap] != caller]).tolist():
+            mine = np.flatnonzero((thread[gap] == one) & (end > by_caller))
+            timeline = self._states.timeline(one)
+            self._add(cause_ps, is_late[mine], timeline, by_caller[mine], end[mine])
+
+    @staticmethod
+    def _add(
+        cause_ps: Int64Array,
+        pieces: Int64Array,
+        timeline: StateTimeline,
+        start: Int64Array,
+        end: Int64Array,
+    ) -> None:
+        if pieces.size:
+            cause_ps[:, pieces] += timeline.within(start, end)
+
+    def _add_queued(
+        self,
+        cause_ps: Int64Array,
+        at: _Pieces,
+        gap_end: Int64Array,
+        before: Int64Array,
+        after: Int64Array,
+        late_end: Int64Array,
+        is_launching: BoolArray,
+    ) -> None:
+        columns = self._trace.device_columns
+        start = np.maximum(at.start, late_end[at.gap])
+        queued = np.flatnonzero(at.end > start)
+        start, end, gap = start[queued], at.end[queued], at.gap[queued]
+        if queued.size == 0:
+            return
+        no_launch = columns.launch[after[gap]] == NONE
+        cause_ps[Cause.UNATTRIBUTED, queued] += np.where(no_launch, end - start, 0)
+        after_copy = (
+            ~no_launch
+            & (before[gap] != NONE)
+            & (columns.class_[before[gap]] == ActivityClass.H2D)
+            & (columns.class_[after[gap]] <= ActivityClass.COLLECTIVE)
+        )
+        cause_ps[Cause.H2D, queued] += np.where(after_copy, end - start, 0)
+        rest = ~no_launch & ~after_copy
+        peer = np.where(rest, self._peers().within(start, end), 0)
+        cause_ps[Cause.PEER, queued] += peer
+        left = np.where(rest, end - start - peer, 0)
+        is_short = (gap_end - late_end)[gap] < LATENCY_PS
+        launching = is_launching[gap]
+        cause_ps[Cause.LAUNCH, queued] += np.where(is_short & launching, left, 0)
+        cause_ps[Cause.LATENCY, queued] += np.where(is_short & ~launching, left, 0)
+        cause_ps[Cause.DEPENDENCY, queued] += np.where(is_short, 0, left)
+
+    def _peers(self) -> Union:
+        """When other devices were in a collective."""
+        columns = self._trace.device_columns
+        rows = np.flatnonzero(
+            (columns.class_ == ActivityClass.COLLECTIVE) & (columns.device != self._device)
+        )
+        return union(columns.start_ps[rows], columns.end_ps[rows])
+
+
+def _first_at(
+    moment: Int64Array, events: Int64Array, order: Int64Array, time: Int64Array
+) -> Int64Array:
+    """The first event in `order`, which sorts by `moment`, with each moment; `NONE` without one."""
+    place = np.searchsorted(moment[order], time, side="left")
+    found = np.append(moment[order], LONG_AGO_PS)[place] == time
+    return np.where(found, np.append(events[order], NONE)[place], NONE)
+
+
+def _largest(cause_ps: Int64Array, gap: Int64Array) -> Int64Array:
+    """The largest cause of each gap so far, the earlier of equal ones; `NONE` where there is nothing yet."""
+    first = np.flatnonzero(np.diff(gap, prepend=-1))
+    whole = np.add.reduceat(cause_ps, first, axis=1) if first.size else cause_ps
+    return np.where(whole.any(axis=0), whole.argmax(axis=0), NONE)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    start: Int64Array
+    end: Int64Array
+    gap: Int64Array
+    step: Int64Array
+
+
+def _pieces(
+    gap_start: Int64Array, gap_end: Int64Array, step_start: Int64Array, step_end: Int64Array
+) -> _Pieces:
+    """Cut gaps at the bounds of steps."""
+    if gap_start.size == 0:
+        return _Pieces(gap_start, gap_end, gap_start, gap_start)
+    bounds = np.unique(np.concatenate((step_start, step_end)))
+    first = np.searchsorted(bounds, gap_start, side="right")
+    cuts = np.searchsorted(bounds, gap_end, side="left") - first
+    gap = np.repeat(np.arange(gap_start.size), cuts + 1)
+    is_first = np.diff(gap, prepend=-1) > 0
+    nth = np.arange(gap.size) - np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+    begin = gap_start[gap]
+    begin[~is_first] = bounds[first[gap] + nth - 1][~is_first] if bounds.size else begin[~is_first]
+    end = np.append(begin[1:], 0)
+    is_last = np.append(is_first[1:], True)
+    end[is_last] = gap_end[gap[is_last]]
+    return _Pieces(begin, end, gap, nesting(step_start, step_end).innermost(begin))

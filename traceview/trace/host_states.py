@@ -1,0 +1,447 @@
+"""What did the host do while a device waited? One timeline per thread that devices wait for.
+
+A thread's state is told by the events open on it; where it has none and runs a graph, by what the executor
+threads of the host do meanwhile:
+
+    thread that calls     ▕ train ───────────────────────────────▏            ▕ train ──
+      its own events      ▕ IteratorGetNext ▏▕ FunctionRun ──────▏            ▕
+      executors in a call                    ▕ Process ▕ op ▏▕op▏▏            ▕
+      its timeline        │ input            │ launch or host_compute │ callback │ …
+                                                              outside of markers ↑
+
+Executors are all threads but the one that calls graphs, the caller. Threads of the input pipeline (`tf_data…`)
+show nothing of their own; an iterator op there counts as `input` of the executors if a graph call shares its
+`id`. At each instant the first of these that is open tells the cause:
+
+    the caller                                          an executor thread
+    1  strong: input, h2d, compile, sync, checkpoint    strong
+    2  strong on executors, in a graph call             launch, then host_compute
+    3  launch; launch on executors, in a graph call     strong on all executors, then launch
+    4  callback: outside of step markers                host_compute on all executors
+    5  host_compute; on executors, in a graph call      scheduling on all executors
+    6  scheduling; on executors, in a graph call        holes between two of these
+    7  graph calls, and holes between what dispatches
+
+Strong are events of those names (`host_names`), a `tf.function` that was traced up to its first graph call
+(compile), and a copy from a device from its call until it ended, if no event began on the calling thread between
+the return and that end (sync). Launch are calls of the driver that are neither copies nor waits, and ops that
+make such a call or are shorter than `SCHEDULING_OP_PS`; holes of up to `BACK_TO_BACK_PS` between two of them on
+one thread belong to it: that is the Python and C++ code between them, which leaves no event. Host_compute are
+the other ops. Scheduling are dispatches, executor loops and calls of a `tf.function`; it counts as `launch`, and
+so do graph calls and holes of up to `BACK_TO_BACK_PS` (6 and 7).
+
+On hosts without device planes the replicas are threads themselves: nothing there is `launch` or `h2d`,
+scheduling is computation of the host, of ops only those that no replica owns are, and the ops of another
+replica are `peer`, which comes before `host_compute`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.ids import occurring
+from traceview.intervals import BoolArray, Int32Array, Int64Array, Union, union
+from traceview.trace.cause import Cause
+from traceview.trace.handover import Handovers
+from traceview.trace.link import threads
+from traceview.trace.model import NONE, HostSteps, Trace
+from traceview.trace.state_timeline import (
+    Layer,
+    StateTimeline,
+    closed,
+    intersection,
+    layered,
+    outside,
+)
+from traceview.units import PS_PER_US
+from traceview.xplane.host_names import HostNameKind, host_name_kind
+from traceview.xplane.planes import ActivityClass
+
+BACK_TO_BACK_PS: Final = 100 * PS_PER_US
+"""TensorFlow's GPU guide gives 20 to 40 µs for a launch; twice that and more is not back to back."""
+SCHEDULING_OP_PS: Final = 50 * PS_PER_US
+"""A CPU op shorter than this is part of scheduling; XProf calls an iterator slow from the same length on."""
+
+LONG_AGO_PS: Final = -(1 << 61)
+"""Before any event."""
+
+_EXPLICIT_METHODS: Final = ("marker", "keras")
+_LONGEST_CHAIN: Final = 8
+_DATA_THREAD: Final = "tf_data"
+_MAIN_THREAD: Final = "python"
+_STRONG: Final = (
+    (Cause.INPUT, HostNameKind.INPUT),
+    (Cause.H2D, HostNameKind.H2D),
+    (Cause.COMPILE, HostNameKind.COMPILE),
+    (Cause.SYNC, HostNameKind.SYNC),
+    (Cause.CHECKPOINT, HostNameKind.CHECKPOINT),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """Unions of what events of a set of threads show."""
+
+    strong: tuple[Layer, ...]
+    launch: Union
+    host_compute: Union
+    scheduling: Union
+
+
+class HostStates:
+    """The timelines of one host's threads, made when asked for.
+
+    `thread`: int32, the thread of each line of the trace. `caller`: the thread that runs the steps, `NONE`
+    if the host recorded no thread.
+    """
+
+    def __init__(self, trace: Trace, host: int) -> None:
+        self._trace = trace
+        self._host = host
+        self._columns = trace.host_columns
+        self.thread: Int32Array = threads(trace.lines)
+        self._has_queue = any(
+            device.host == host and device.kind != "replica" for device in trace.roster
+        )
+        self._steps: HostSteps = trace.steps_by_host[host]
+        lines = [
+            i for i, line in enumerate(trace.lines) if line.host == host and line.device == NONE
+        ]
+        self._lines = lines
+        self._timelines: dict[int, StateTimeline] = {}
+        self._evidence_of: dict[int, _Evidence] = {}
+        self._rows_of: dict[int, Int64Array] = {}
+
+    @cached_property
+    def caller(self) -> int:
+        """The thread that runs the steps.
+
+        That of the first marker, else the one with most graph calls, else the first that is called `python…`,
+        else the one with most calls of the driver, else the first. Of equally many the earliest begins.
+        """
+        if self._steps.marker_line != NONE:
+            return int(self.thread[self._steps.marker_line])
+        if self._call_rows.size:
+            return self._busiest(self._call_rows)
+        for line in self._lines:
+            if self._trace.lines[line].name.startswith(_MAIN_THREAD):
+                return int(self.thread[line])
+        launches = _among(self._columns.stat("correlation_id").row, self._rows_of_host)
+        if launches.size:
+            return self._busiest(launches)
+        return int(self.thread[self._lines[0]]) if self._lines else NONE
+
+    def _busiest(self, rows: Int64Array) -> int:
+        """The thread with most of the rows, of equals the one with the earliest."""
+        threads_, of_row, count = np.unique(
+            self.thread[self._columns.line[rows]], return_inverse=True, return_counts=True
+        )
+        first = np.full(threads_.size, -LONG_AGO_PS, dtype=np.int64)
+        np.minimum.at(first, of_row, self._columns.start_ps[rows])
+        return int(threads_[np.lexsort((first, -count))[0]])
+
+    def handed_over(self, rows: Int64Array) -> Int64Array:
+        """When the caller handed the work of each host row to its thread, int64 picoseconds.
+
+        That is the start of the caller's event at the other end of the chain of producers and consumers: from
+        the innermost consumer around the row to the first producer of its id, and on from there. Else it is the
+        start of the last stretch of graph calls that began by then, `LONG_AGO_PS` before all of them. Rows of
+        the caller itself were never handed over: far in the future.
+        """
+        columns = self._columns
+        thread = self.thread[columns.line[rows]]
+        before = np.searchsorted(self._calls.start, columns.start_ps[rows], side="right")
+        result = np.append(LONG_AGO_PS, self._calls.start)[before]
+        result[thread == self.caller] = -LONG_AGO_PS
+        links = self._links
+        open_ = np.flatnonzero(thread != self.caller)
+        current = rows[open_]
+        for _ in range(_LONGEST_CHAIN):
+            producer = links.producer_of(current)
+            known = producer != NONE
+            open_, current = open_[known], producer[known]
+            by_caller = self.thread[columns.line[current]] == self.caller
+            result[open_[by_caller]] = columns.start_ps[current[by_caller]]
+            open_, current = open_[~by_caller], current[~by_caller]
+            if open_.size == 0:
+                break
+        return result
+
+    def rows_of_thread(self, thread: int) -> Int64Array:
+        """The events of a thread, ascending; none if it belongs to the input pipeline."""
+        if thread not in self._rows_of:
+            lines = np.flatnonzero((self.thread == thread) & self._is_model_line)
+            first, last = np.searchsorted(self._columns.line, [lines, lines + 1])
+            parts = [np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+            self._rows_of[thread] = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+        return self._rows_of[thread]
+
+    @cached_property
+    def rows_of_model(self) -> Int64Array:
+        """The events of all threads, and those of tf.data threads that the model waits for."""
+        rows = self._rows_of_host
+        waited = self._kind[self._columns.name[rows]] == HostNameKind.ASYNC_INPUT
+        result: Int64Array = rows[waited | self._is_model_line[self._columns.line[rows]]]
+        return result
+
+    def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
+        """What the threads did, as `HostNameKind`, by host row."""
+        return self._kind[self._columns.name[rows]]
+
+    @cached_property
+    def computing_rows(self) -> Int64Array:
+        """Ops that compute on the host: they launch nothing and take longer than scheduling does."""
+        every = [np.empty(0, dtype=np.int64)]
+        for thread in occurring(self.thread[self._lines]).tolist():
+            rows = self.rows_of_thread(thread)
+            ops = rows[self.kind_of(rows) == HostNameKind.OP]
+            every.append(self._split_ops(ops, self._launches_among(rows))[1])
+        return np.concatenate(every)
+
+    def is_marker(self, rows: Int64Array) -> BoolArray:
+        """Which host rows are step markers."""
+        markers = np.array(self._steps.marker_spans, dtype=np.int64).reshape(-1, 2)[:, 0]
+        result: BoolArray = (self._columns.line[rows] == self._steps.marker_line) & np.isin(
+            self._columns.start_ps[rows], markers
+        )
+        return result
+
+    @cached_property
+    def _links(self) -> Handovers:
+        return Handovers(self._columns, self.thread, self._host)
+
+    def timeline(self, thread: int) -> StateTimeline:
+        """The causes that a thread's doings are, over all time."""
+        if thread not in self._timelines:
+            layers = (
+                self._caller_layers() if thread == self.caller else self._executor_layers(thread)
+            )
+            self._timelines[thread] = layered(list(layers))
+        return self._timelines[thread]
+
+    # Layers
+
+    def _caller_layers(self) -> Iterable[Layer]:
+        own, others = self._evidence(self.caller), self._executors
+        called = self._calls
+        yield from own.strong
+        yield from ((cause, intersection(layer, called)) for cause, layer in others.strong)
+        if self._has_queue:
+            yield Cause.LAUNCH, own.launch
+            yield Cause.LAUNCH, intersection(others.launch, called)
+        markers = self._markers
+        if markers.start.size:
+            yield Cause.CALLBACK, outside(markers)
+        if not self._has_queue:
+            yield Cause.PEER, self._replica_work
+        yield Cause.HOST_COMPUTE, own.host_compute
+        yield Cause.HOST_COMPUTE, intersection(others.host_compute, called)
+        yield self._scheduling, own.scheduling
+        yield self._scheduling, intersection(others.scheduling, called)
+        dispatched = (own.scheduling, own.launch, called)
+        yield self._scheduling, closed(_joined(dispatched), BACK_TO_BACK_PS)
+
+    def _executor_layers(self, thread: int) -> Iterable[Layer]:
+        own, others = self._evidence(thread), self._executors
+        yield from own.strong
+        if self._has_queue:
+            yield Cause.LAUNCH, own.launch
+            yield Cause.HOST_COMPUTE, own.host_compute
+        yield from others.strong
+        if self._has_queue:
+            yield Cause.LAUNCH, others.launch
+        else:
+            yield Cause.PEER, self._replica_work
+        yield Cause.HOST_COMPUTE, others.host_compute
+        yield self._scheduling, others.scheduling
+        yield self._scheduling, closed(others.scheduling, BACK_TO_BACK_PS)
+
+    @property
+    def _scheduling(self) -> Cause:
+        """What handing work on counts as: a replica's host has nothing to launch."""
+        return Cause.LAUNCH if self._has_queue else Cause.HOST_COMPUTE
+
+    @cached_property
+    def _executors(self) -> _Evidence:
+        """What all other threads of the model show together."""
+        every = [
+            self._evidence(thread)
+            for thread in occurring(self.thread[self._lines]).tolist()
+            if thread != self.caller
+        ]
+        strong = [
+            (cause, _joined(one.strong[index][1] for one in every))
+            for index, (cause, _) in enumerate(_STRONG)
+        ]
+        strong[0] = (Cause.INPUT, _joined((strong[0][1], self._async_input)))
+        return _Evidence(
+            strong=tuple(strong),
+            launch=_joined(one.launch for one in every),
+            host_compute=_joined(one.host_compute for one in every),
+            scheduling=_joined(one.scheduling for one in every),
+        )
+
+    def _evidence(self, thread: int) -> _Evidence:
+        """What the events of one thread show."""
+        if thread not in self._evidence_of:
+            self._evidence_of[thread] = self._found(self.rows_of_thread(thread))
+        return self._evidence_of[thread]
+
+    def _found(self, rows: Int64Array) -> _Evidence:
+        kind = self._kind[self._columns.name[rows]]
+        ops, launches = rows[kind == HostNameKind.OP], self._launches_among(rows)
+        launching, computing = self._split_ops(ops, launches)
+        found = {cause: self._spans(rows[kind == one]) for cause, one in _STRONG}
+        if not self._has_queue:
+            found[Cause.H2D] = self._spans(rows[:0])
+        found[Cause.COMPILE] = _joined((found[Cause.COMPILE], self._traced(rows)))
+        found[Cause.SYNC] = _joined((found[Cause.SYNC], self._reads(rows)))
+        functions = _among(self._columns.stat("tf_function_call").row, rows)
+        handing_on = rows[np.isin(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))]
+        return _Evidence(
+            strong=tuple(found.items()),
+            launch=closed(self._spans(launching), BACK_TO_BACK_PS),
+            host_compute=self._spans(computing),
+            scheduling=self._spans(np.concatenate((handing_on, functions))),
+        )
+
+    def _launches_among(self, rows: Int64Array) -> Int64Array:
+        """Calls of the driver that are neither copies nor waits: those have causes of their own."""
+        launches = _among(self._columns.stat("correlation_id").row, rows)
+        kind = self._kind[self._columns.name[launches]]
+        result: Int64Array = launches[(kind == HostNameKind.OTHER) | (kind == HostNameKind.OP)]
+        return result
+
+    def _split_ops(self, ops: Int64Array, launches: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Launches with the ops that are no more than that, and the ops that compute on the host."""
+        columns = self._columns
+        if not self._has_queue:
+            return np.empty(0, dtype=np.int64), ops[np.isin(ops, self._trace.shared_rows)]
+        start = np.sort(columns.start_ps[launches])
+        first = np.searchsorted(start, columns.start_ps[ops])
+        last = np.searchsorted(start, columns.end_ps[ops])
+        computes = (last == first) & (columns.duration_ps[ops] >= SCHEDULING_OP_PS)
+        return np.concatenate((launches, ops[~computes])), ops[computes]
+
+    # What is known of the host
+
+    @cached_property
+    def _kind(self) -> npt.NDArray[np.uint8]:
+        """By name of the trace: what a thread does while such an event is open."""
+        names = self._trace.names
+        kind = np.zeros(len(names), dtype=np.uint8)
+        for name in occurring(self._columns.name).tolist():
+            kind[name] = host_name_kind(names[name])
+        return kind
+
+    @cached_property
+    def _rows_of_host(self) -> Int64Array:
+        first, last = np.searchsorted(self._columns.host, [self._host, self._host + 1])
+        return np.arange(first, last)
+
+    @cached_property
+    def _is_model_line(self) -> BoolArray:
+        """Lines of this host on which the model runs, not its input pipeline."""
+        result = np.zeros(len(self._trace.lines), dtype=np.bool_)
+        for line in self._lines:
+            result[line] = not self._trace.lines[line].name.startswith(_DATA_THREAD)
+        return result
+
+    def _rows_of_kind(self, kind: HostNameKind) -> Int64Array:
+        rows = self._rows_of_host
+        result: Int64Array = rows[self._kind[self._columns.name[rows]] == kind]
+        return result
+
+    def _spans(self, rows: Int64Array) -> Union:
+        return union(self._columns.start_ps[rows], self._columns.end_ps[rows])
+
+    @cached_property
+    def _call_rows(self) -> Int64Array:
+        """Where graphs are run, but for those of the input pipeline."""
+        rows = self._rows_of_kind(HostNameKind.CALL)
+        return rows[self._is_model_line[self._columns.line[rows]]]
+
+    @cached_property
+    def _calls(self) -> Union:
+        """Where the caller runs a graph."""
+        rows = self._call_rows
+        return self._spans(rows[self.thread[self._columns.line[rows]] == self.caller])
+
+    @cached_property
+    def _markers(self) -> Union:
+        """What the host did in steps, if markers say so: function calls say nothing of what lies between."""
+        spans = np.array(self._steps.marker_spans, dtype=np.int64).reshape(-1, 2)
+        if self._steps.method not in _EXPLICIT_METHODS:
+            spans = spans[:0]
+        return union(spans[:, 0], spans[:, 1])
+
+    @cached_property
+    def _replica_work(self) -> Union:
+        device = self._trace.device_columns
+        mine = [i for i, one in enumerate(self._trace.roster) if one.host == self._host]
+        rows = np.flatnonzero(np.isin(device.device, mine))
+        return union(device.start_ps[rows], device.end_ps[rows])
+
+    @cached_property
+    def _async_input(self) -> Union:
+        """Iterator ops on threads of tf.data that a graph call of the model waits for: they share its id."""
+        rows = self._rows_of_kind(HostNameKind.ASYNC_INPUT)
+        id_ = self._columns.stat("id")
+        called = id_.value[np.isin(id_.row, self._call_rows)]
+        waited = _among(id_.row, rows, values=id_.value)
+        rows = _among(rows, id_.row)
+        return self._spans(rows[np.isin(waited, called)])
+
+    def _traced(self, rows: Int64Array) -> Union:
+        """Calls of a `tf.function` that traced it, up to where they run what was traced."""
+        columns, calls = self._columns, self._columns.stat("tf_function_call")
+        is_traced = [self._trace.names[int(v)].startswith(b"traced-") for v in calls.value]
+        traced = _among(calls.row[np.array(is_traced, dtype=np.bool_)], rows)
+        runs = self._call_rows
+        end = columns.end_ps[traced].copy()
+        for index, row in enumerate(traced.tolist()):
+            inside = (
+                (columns.line[runs] == columns.line[row])
+                & (columns.start_ps[runs] >= columns.start_ps[row])
+                & (columns.end_ps[runs] <= columns.end_ps[row])
+            )
+            end[index] = columns.start_ps[runs[inside]].min(initial=end[index])
+        return union(columns.start_ps[traced], end)
+
+    def _reads(self, rows: Int64Array) -> Union:
+        """Copies from a device after whose call the thread did nothing until the copy had ended."""
+        columns = self._columns
+        copies, calls = self._reads_of_devices
+        mine = np.isin(calls, rows)
+        calls, copied = calls[mine], self._trace.device_columns.end_ps[copies[mine]]
+        started = np.sort(columns.start_ps[rows]) if calls.size else columns.start_ps[calls]
+        after = np.searchsorted(started, columns.end_ps[calls])
+        idle = after >= np.searchsorted(started, copied)
+        return union(columns.start_ps[calls[idle]], copied[idle])
+
+    @cached_property
+    def _reads_of_devices(self) -> tuple[Int64Array, Int64Array]:
+        """Copies from devices, and the host rows that asked for them."""
+        device = self._trace.device_columns
+        copies = np.flatnonzero((device.class_ == ActivityClass.D2H) & (device.launch != NONE))
+        return copies, device.launch[copies]
+
+
+def _among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:
+    """Those of `rows` that are in `wanted`, or their `values`; `rows` ascend."""
+    result: Int64Array = (rows if values is None else values)[np.isin(rows, wanted)]
+    return result
+
+
+def _joined(unions: Iterable[Union]) -> Union:
+    empty = np.empty(0, dtype=np.int64)
+    parts = (union(empty, empty), *unions)
+    return union(
+        np.concatenate([one.start for one in parts]), np.concatenate([one.end for one in parts])
+    )

@@ -1,0 +1,99 @@
+"""What was one thread doing at each instant, and how long in any span?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.ids import occurring
+from traceview.intervals import Int64Array, Union, union
+from traceview.trace.cause import Cause
+
+_FOREVER: Final = 1 << 61
+"""Later than any event, and twice it still fits."""
+Layer = tuple[Cause, Union]
+
+
+@dataclass(frozen=True, eq=False)
+class StateTimeline:
+    """One cause per instant of all time, `UNATTRIBUTED` where nothing is known.
+
+    `start`: int64 `[n]`, where each stretch begins; the first begins before all. `cause`: uint8 `[n]`.
+    `elapsed`: int64 `[causes, n]`, time spent in each cause before each stretch.
+    """
+
+    start: Int64Array
+    cause: npt.NDArray[np.uint8]
+    elapsed: Int64Array
+
+    def within(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
+        """Time in each cause inside each `[start, end)`, int64 `[causes, spans]`; it sums to `end - start`."""
+        return self._before(end) - self._before(start)
+
+    def at(self, time: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+        """The cause at each instant."""
+        return self.cause[self._stretch(np.asarray(time, dtype=np.int64))]
+
+    def _stretch(self, time: Int64Array) -> Int64Array:
+        return np.searchsorted(self.start, time, side="right") - 1
+
+    def _before(self, time: npt.ArrayLike) -> Int64Array:
+        at = np.asarray(time, dtype=np.int64)
+        stretch = self._stretch(at)
+        result = self.elapsed[:, stretch]
+        result[self.cause[stretch], np.arange(at.size)] += at - self.start[stretch]
+        return result
+
+
+def layered(layers: Sequence[Layer]) -> StateTimeline:
+    """Lay unions on each other: at each instant the first that covers it tells the cause."""
+    known = [layer for layer in layers if layer[1].start.size]
+    edges = [np.array([-_FOREVER], dtype=np.int64)]
+    edges += [edge for _, layer in known for edge in (layer.start, layer.end)]
+    start = np.unique(np.concatenate(edges))
+    cause = np.full(start.size, Cause.UNATTRIBUTED, dtype=np.uint8)
+    is_open = np.ones(start.size, dtype=np.bool_)
+    for one, layer in known:
+        opened = np.searchsorted(layer.start, start, side="right") - 1
+        covered = is_open & (opened >= 0) & (layer.end[np.maximum(opened, 0)] > start)
+        cause[covered] = one
+        is_open[covered] = False
+    changes = np.flatnonzero(np.append(True, cause[1:] != cause[:-1]))
+    start, cause = start[changes], cause[changes]
+    elapsed = np.zeros((len(Cause), start.size), dtype=np.int64)
+    lengths = np.diff(start)
+    for one in occurring(cause).tolist():
+        elapsed[one, 1:] = np.cumsum(np.where(cause[:-1] == one, lengths, 0))
+    return StateTimeline(start, cause, elapsed)
+
+
+def closed(intervals: Union, hole_ps: int) -> Union:
+    """The same with holes up to `hole_ps` filled."""
+    if intervals.start.size < 2:
+        return intervals
+    keeps = intervals.start[1:] - intervals.end[:-1] > hole_ps
+    return union(intervals.start[np.append(True, keeps)], intervals.end[np.append(keeps, True)])
+
+
+def intersection(first: Union, second: Union) -> Union:
+    """What lies in both."""
+    if not first.start.size or not second.start.size:
+        empty = np.empty(0, dtype=np.int64)
+        return union(empty, empty)
+    edges = np.unique(np.concatenate((first.start, first.end, second.start, second.end)))
+    start, end = edges[:-1], edges[1:]
+    inside = (first.within(start, end) > 0) & (second.within(start, end) > 0)
+    return union(start[inside], end[inside])
+
+
+def outside(intervals: Union) -> Union:
+    """All time that is not in it."""
+    edges = (
+        np.concatenate(([-_FOREVER], intervals.end)),
+        np.concatenate((intervals.start, [_FOREVER])),
+    )
+    return union(*edges)

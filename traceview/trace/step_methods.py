@@ -1,0 +1,135 @@
+"""Where nothing marks or stores steps and no function call repeats: what else comes back once per step?
+
+`iterator`: the model asks its dataset for an element once per step, or once per replica and step in a burst:
+most bursts hold equally many calls, which lie far closer to each other than to the next burst.
+`period`: the kernels of the busiest device repeat. An anchor is a kernel name between whose occurrences the
+same kernels run in the same order; the rarest anchor gives the longest period, which is the step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from traceview.ids import occurring
+from traceview.intervals import Int64Array
+from traceview.trace.model import Step, Trace
+from traceview.xplane.host_names import HostNameKind, host_name_kind
+from traceview.xplane.planes import ActivityClass
+
+FEWEST_REPEATS: Final = 3
+"""Two occurrences have one distance, and nothing to compare it with."""
+_BURST_RATIO: Final = 4
+"""Bursts lie at least so many times as far from each other as the calls in them."""
+_SAME_RATIO: Final = 0.8
+"""This share of the periods has to be alike; the first may hold more, the last be cut."""
+_HELD_RATIO: Final = 0.8
+"""The periods have to hold this share of the kernels: what repeats now and then is no step."""
+_FEWEST_KERNELS: Final = 2
+"""One kernel over and over is no period: it may be a part of a step, or many of them."""
+_MOST_ANCHORS: Final = 200
+"""So many names are tried; what occurs more often than all of them occurs many times in a step."""
+_DATA_THREAD: Final = "tf_data"
+
+
+def iterator_steps(trace: Trace, host: int) -> tuple[Step, ...]:
+    """Steps from one call for input to the next; the last, which none follows, ends with the recording.
+
+    Empty where fewer than `FEWEST_REPEATS` are found.
+    """
+    columns = trace.host_columns
+    kinds = {HostNameKind.INPUT, HostNameKind.ASYNC_INPUT}
+    asking = [
+        name
+        for name in occurring(columns.name[columns.host == host]).tolist()
+        if host_name_kind(trace.names[name]) in kinds and b"Iterator::" not in trace.names[name]
+    ]
+    rows = np.flatnonzero(np.isin(columns.name, asking) & (columns.host == host))
+    of_model = np.array(
+        [not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_
+    )
+    rows = rows[of_model[columns.line[rows]]]
+    starts = _without_bursts(np.sort(columns.start_ps[rows]))
+    if starts.size < FEWEST_REPEATS:
+        return ()
+    return _steps(host, starts, _last_end(trace, host))
+
+
+def _without_bursts(starts: Int64Array) -> Int64Array:
+    """The first call of each burst; all calls where they do not come in bursts of one size."""
+    distance = np.diff(starts)
+    by_length = np.unique(distance)
+    jump = by_length[1:] / np.maximum(by_length[:-1], 1)
+    # The clearest jump first: the distances above it part the bursts.
+    for index in np.argsort(-jump, kind="stable")[: np.count_nonzero(jump >= _BURST_RATIO)]:
+        first = np.flatnonzero(np.append(True, distance >= by_length[index + 1]))
+        size = np.diff(np.append(first, starts.size))
+        usual = np.bincount(size).argmax()
+        alike = np.count_nonzero(size == usual)
+        if first.size >= FEWEST_REPEATS and usual > 1 and alike >= _SAME_RATIO * first.size:
+            return starts[first]
+    return starts
+
+
+def _last_end(trace: Trace, host: int) -> int:
+    columns, device = trace.host_columns, trace.device_columns
+    mine = [index for index, one in enumerate(trace.roster) if one.host == host]
+    ends = columns.end_ps[columns.host == host]
+    of_devices = device.end_ps[np.isin(device.device, mine)]
+    return int(of_devices.max() if of_devices.size else ends.max())
+
+
+def periodic_steps(trace: Trace, host: int) -> tuple[Step, ...]:
+    """Steps from one occurrence of the anchor to the next on the device with most kernels; empty without one."""
+    columns = trace.device_columns
+    kernels = {
+        device: rows[columns.class_[rows] <= ActivityClass.COLLECTIVE]
+        for device, one in enumerate(trace.roster)
+        if one.host == host and one.kind != "replica"
+        for rows in [np.arange(*columns.rows_of(device).indices(columns.count))]
+    }
+    if not kernels:
+        return ()
+    rows = max(kernels.values(), key=lambda found: found.size)
+    anchors = _anchors(columns.name[rows].astype(np.int64))
+    if anchors.size == 0:
+        return ()
+    starts = columns.start_ps[rows[anchors]]
+    period = int(np.median(np.diff(anchors)))
+    last = rows[anchors[-1] : anchors[-1] + period]
+    return _steps(host, starts, int(columns.end_ps[last].max()), is_cut=last.size < period)
+
+
+def _anchors(names: Int64Array) -> Int64Array:
+    """Where a period begins each time, as indices; empty where nothing repeats."""
+    count = np.bincount(names) if names.size else names
+    candidates = np.flatnonzero(count >= FEWEST_REPEATS)
+    first = {int(name): index for index, name in reversed(list(enumerate(names.tolist())))}
+    # The rarest name first, of equally rare ones the earliest.
+    rarest = sorted(candidates.tolist(), key=lambda one: (count[one], first[one]))
+    for name in rarest[:_MOST_ANCHORS]:
+        places = np.flatnonzero(names == name)
+        periods = [tuple(names[a:b].tolist()) for a, b in pairwise(places.tolist())]
+        period, alike = Counter(periods).most_common(1)[0]
+        if len(set(period)) < _FEWEST_KERNELS:
+            continue
+        is_regular = alike >= FEWEST_REPEATS - 1 and alike >= _SAME_RATIO * len(periods)
+        if is_regular and places.size * len(period) >= _HELD_RATIO * names.size:
+            return places
+    return np.empty(0, dtype=np.int64)
+
+
+def _steps(
+    host: int, starts: Int64Array, last_end: int, *, is_cut: bool = False
+) -> tuple[Step, ...]:
+    ends = [*starts[1:].tolist(), max(last_end, int(starts[-1]))]
+    steps = [
+        Step(host, number, None, begin, end)
+        for number, (begin, end) in enumerate(zip(starts.tolist(), ends, strict=True))
+    ]
+    if is_cut:
+        steps.pop()
+    return tuple(steps)
