@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from scripts.scenarios import devices, peers, plain, steps
+from scripts.scenarios import (
+    balance,
+    collectives,
+    copies,
+    devices,
+    idle,
+    input_pipelines,
+    peers,
+    plain,
+    steps,
+)
 from scripts.scenarios.model import Builder, Scenario
 
-SCENARIOS: dict[str, Builder] = {**peers.CASES, **plain.CASES, **devices.CASES, **steps.CASES}
+SCENARIOS: dict[str, Builder] = {
+    **peers.CASES,
+    **plain.CASES,
+    **devices.CASES,
+    **steps.CASES,
+    **idle.CASES,
+    **copies.CASES,
+    **collectives.CASES,
+    **balance.CASES,
+    **input_pipelines.CASES,
+}
 
 __all__ = ["SCENARIOS", "Scenario"]

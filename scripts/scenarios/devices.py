@@ -262,7 +262,15 @@ def hidden_transfers() -> Scenario:
         d2h_bytes=400,
         d2d_bytes=44,
     )
-    return Scenario("hidden_transfers", {"host0": trace}, _truth({"GPU:0": device}))
+    transfers = {
+        "h2d": {"bytes": 4000, "busy_ps": ms(12), "exposed_ps": ms(8), "exposed_ratio": 0.04},
+        "d2h": {"bytes": 400, "busy_ps": ms(8), "exposed_ps": ms(4), "exposed_ratio": 0.02},
+        "d2d": {"bytes": 44, "busy_ps": ms(12), "exposed_ps": ms(8), "pageable_bytes": None},
+        "blocking_reads": {"count": 0, "wait_ps": 0},
+        "round_trips": (),
+    }
+    truth = _truth({"GPU:0": device}, transfers={"GPU:0": transfers})
+    return Scenario("hidden_transfers", {"host0": trace}, truth)
 
 
 def _rocm_copy(step: Step, thread: Line, call: str, start_ms: float, end_ms: float) -> None:
@@ -336,7 +344,20 @@ def opaque_graph() -> Scenario:
             launch_name="cuGraphLaunch (CudaGraph:7)",
         )
     device = device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)
-    truth = _truth({"GPU:0": device}, findings=findings_truth(["opaque-cuda-graph"]))
+    launches = {
+        "kernel_count": 0,
+        "kernel_median_ps": None,
+        "delay_p50_ps": None,
+        "graphs_launch_count": 4,
+        "graphs_opaque_count": 4,
+        "graphs_opaque_ps": ms(160),
+    }
+    truth = _truth(
+        {"GPU:0": device},
+        launches={"GPU:0": launches},
+        precision={"GPU:0": {"unknown": ms(160)}, "tensor_core_ratio": 0.0},
+        findings=findings_truth(["opaque-cuda-graph"], ["low-precision-unused"]),
+    )
     return Scenario("opaque_graph", {"host0": trace}, truth)
 
 
@@ -352,7 +373,20 @@ def graph_nodes() -> Scenario:
                 0, step.at(start_ms), step.at(end_ms), stats=node_stats, correlation_id=number
             )
     device = device_truth(WINDOW_MS, compute=144, idle=55.9, kernels=12)
-    truth = _truth({"GPU:0": device}, findings=findings_truth([], ["opaque-cuda-graph"]))
+    launches = {
+        "kernels_per_step": 3,
+        "call_count": 4,
+        "delay_p50_ps": ms(1.989),
+        "graphs_launch_count": 4,
+        "graphs_kernel_count": 12,
+        "graphs_kernels_per_launch": 3,
+        "graphs_opaque_count": 0,
+    }
+    truth = _truth(
+        {"GPU:0": device},
+        launches={"GPU:0": launches},
+        findings=findings_truth([], ["opaque-cuda-graph"]),
+    )
     return Scenario("graph_nodes", {"host0": trace}, truth)
 
 

@@ -226,7 +226,7 @@ def launches_back_to_back() -> Scenario:
             at_ms = 0.5 + 0.02 * number
             step.kernel(0, at_ms + 0.008, at_ms + 0.013, launch_ms=at_ms)
     causes = {"launch": 4 * 1999 * 0.015, "latency": 4 * 0.008}
-    return run.scenario(
+    found = run.scenario(
         "launches_back_to_back",
         causes,
         ["launch-bound"],
@@ -234,6 +234,18 @@ def launches_back_to_back() -> Scenario:
         compute=8000 * 0.005,
         kernels=8000,
     )
+    found.truth["launches"] = {
+        "GPU:0": {
+            "kernels_per_step": 2000,
+            "kernel_median_ps": ms(0.005),
+            "call_median_ps": ms(0.0005),
+            "delay_p50_ps": ms(0.008),
+            "delay_p95_ps": ms(0.008),
+            "short_kernel_ratio": 0.0,
+            "blocked_call_count": 0,
+        }
+    }
+    return found
 
 
 def queued_on_another_stream() -> Scenario:
@@ -253,7 +265,9 @@ def waits_for_a_peer() -> Scenario:
         step.kernel(1, 1, 13.1, name=NCCL_NAME, op="NcclAllReduce:NcclAllReduce", launch_ms=0.7)
         step.kernel(1, 13.2, 37, launch_ms=0.8)
         run.call(step, 0.98, queued_ms=12.1)
-    found = run.scenario("waits_for_a_peer", {"peer": 4 * 12.1, "dependency": 0}, [])
+    found = run.scenario(
+        "waits_for_a_peer", {"peer": 4 * 12.1, "dependency": 0}, ["collective-exposed"]
+    )
     window_ms = 3 * PERIOD_MS + MARKER_MS
     found.truth["device_time"]["GPU:1"] = device_truth(
         window_ms,

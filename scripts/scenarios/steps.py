@@ -137,6 +137,9 @@ def kernels_after_marker() -> Scenario:
         "windows": window_truth(195),
         "steps": steps_truth([50, 50, 50, 45], 50),
         "device_time": {"GPU:0": device_truth(195, compute=132, idle=63, kernels=4)},
+        # From the end of each kernel but the last to the next marker the host is in no step.
+        "idle": {"GPU:0": idle_truth(causes={"callback": 3 * 5})},
+        "findings": findings_truth(["callback-stall"]),
     }
     return Scenario("kernels_after_marker", {"host0": trace}, truth)
 

@@ -169,7 +169,7 @@ def test_with_gpus_the_wait_is_the_idle_time_of_the_device_that_waits_most(tmp_p
     assert [step.wait_ps for step in result.steps] == [ms(10), ms(10), ms(10), ms(5)]
     assert (result.input_ratio, result.hosts[0].device) == (0.2, "GPU:1")
     assert [one.code for one in diagnose(result, selection)] == ["input-bound"]
-    assert diagnose(result, selection, is_told=True) == []
+    assert diagnose(result, selection, is_bound=True) == []
 
 
 def test_with_gpus_and_no_causes_there_is_no_ratio(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The report's windows, device_time, steps and ops, recomputed (METRICS.md 2, 3, 4, 11)."""
+"""The report's windows, device_time, steps, idle, transfers, launches, ops, recomputed (METRICS 2–5, 7, 10, 11)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tests.oracle.balance import balance_row
 from tests.oracle.classes import (
     CLASSES,
     COPY_CLASSES,
@@ -14,11 +15,15 @@ from tests.oracle.classes import (
     classify_tpu,
     line_never_counts,
 )
+from tests.oracle.collectives import collective_answer
+from tests.oracle.idle import idle_rows
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
+from tests.oracle.launches import launch_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.ops import op_rows
 from tests.oracle.reading import Host, Plane, read_hosts
+from tests.oracle.repeating import iterator_steps, periodic_steps
 from tests.oracle.replicas import find_replicas
 from tests.oracle.steps import (
     METHODS,
@@ -29,6 +34,7 @@ from tests.oracle.steps import (
     median,
     number_steps,
 )
+from tests.oracle.transfers import transfer_rows
 
 # Devices
 
@@ -116,6 +122,15 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
                     first.used = not holds_tracing(answer.host, first.start, first.end)
             # AMBIGUITY: METRICS names no basis for stored Steps; nothing runs ahead: `marker`.
             basis = "marker"
+        elif method in ("iterator", "period"):
+            for answer in answers:
+                find = iterator_steps if method == "iterator" else periodic_steps
+                answer.steps = find(answer)
+                if answer.steps:
+                    first = answer.steps[0]
+                    first.used = not holds_tracing(answer.host, first.start, first.end)
+            # AMBIGUITY: repeating kernels are device events, so their steps are cut at the devices.
+            basis = "marker" if method == "iterator" else "device"
         else:
             pairs = [
                 marked_steps(a.host, a.links, find_marks(a.host, a.links, method), a.activities())
@@ -127,6 +142,7 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
         if any(answer.steps for answer in answers):
             for answer in answers:
                 number_steps(answer.steps)
+                answer.step_method = method
             return method, basis
     # AMBIGUITY "→ none": taken as the word, as in the scenarios' truths; there is no basis then.
     return "none", None
@@ -315,4 +331,9 @@ def run_answer(
             "steps": _step_rows(answers, several),
         },
         "ops": op_rows(answers, several),
+        "transfers": transfer_rows(answers, several),
+        "collectives": collective_answer(answers, several),
+        "launches": launch_rows(answers, several),
+        "idle": idle_rows(answers, several),
+        "balance": balance_row(answers, several),
     }

@@ -18,7 +18,8 @@ class Links:
         self._producers: dict[Producer, list[Event]] = {}
         self._calls: dict[int, list[Event]] = {}
         self._threadless: set[int] = set()  # python ids of driver-call lines without a thread
-        for timeline in self._timelines(host.host_lines()):
+        self.threads = self._timelines(host.host_lines())
+        for timeline in self.threads:
             self._nest([event for line in timeline for event in line.events])
         for event in host.host_events():
             kind, number = event.integer("_pt"), event.integer("_p")
@@ -80,17 +81,21 @@ class Links:
             return []
         return self._calls.get(correlation % 2**64, [])
 
+    def producers(self, event: Event) -> list[Event]:
+        """Events that produce what this one consumes."""
+        kind, number = event.integer("_ct"), event.integer("_c")
+        if kind is None or number is None:
+            return []
+        # AMBIGUITY: xprof leaves groups of 64 x 64 unconnected; here every equal pair counts.
+        return self._producers.get((kind, number % 2**64), [])
+
     def causes(self, event: Event) -> list[Event]:
         """One step up: the event around it, and the producers of what it consumes."""
         result: list[Event] = []
         around = self._parents.get(event)
         if around is not None:
             result.append(around)
-        kind, number = event.integer("_ct"), event.integer("_c")
-        if kind is not None and number is not None:
-            # AMBIGUITY: xprof leaves groups of 64 x 64 unconnected; here every equal pair counts.
-            result.extend(self._producers.get((kind, number % 2**64), []))
-        return result
+        return result + self.producers(event)
 
     def root_of(self, starts: Iterable[Event], roots: dict[Event, int]) -> int | None:
         """Breadth-first upwards to the nearest root; `roots` gives each root's step."""

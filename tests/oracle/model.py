@@ -39,6 +39,7 @@ class HostAnswer:
     devices: list[Device]
     shared: list[Activity]
     steps: list[Step] = field(default_factory=list)
+    step_method: str = "none"
     window: Interval = (0, 0)
     window_kind: str = ""
 

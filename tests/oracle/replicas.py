@@ -101,12 +101,18 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
 
     # What each executor is known to run; and the executors of the step function's own calls, which a
     # FunctionRun outside the tf.data threads started.
+    # A variable is read where it lies, so an executor that does more is not known by what it reads.
     by_executor: dict[tuple[int, int, int], set[int]] = {}
-    for event, name, _ in ops:
+    read_by: dict[tuple[int, int, int], set[int]] = {}
+    for event, name, op_type in ops:
         executor = executor_of(event, links)
         known = replica_in_name(name)
-        if executor is not None:
-            by_executor.setdefault(executor, set()).update([] if known is None else [known])
+        if executor is None:
+            continue
+        reads = op_type in ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
+        found = (read_by if reads else by_executor).setdefault(executor, set())
+        found.update([] if known is None else [known])
+    by_executor = read_by | by_executor
     started = {
         (event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64)
         for event in host.host_events()

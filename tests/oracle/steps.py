@@ -10,7 +10,7 @@ from tests.oracle.classes import Activity
 from tests.oracle.links import Links
 from tests.oracle.reading import Event, Host
 
-METHODS = ("marker", "keras", "group", "function")
+METHODS = ("marker", "keras", "group", "function", "iterator", "period")
 
 
 @dataclass(eq=False)

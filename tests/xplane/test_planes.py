@@ -6,11 +6,13 @@ import pytest
 
 from traceview.xplane.planes import (
     ActivityClass,
+    HostMemory,
     NameKind,
     PlaneKind,
     copy_direction,
     details_bytes,
     details_direction,
+    details_host_memory,
     is_collective_op,
     is_derived_line,
     is_never_busy_line,
@@ -325,3 +327,20 @@ def test_bytes_in_details(text: bytes, size: int | None) -> None:
 )
 def test_directions_in_details(text: bytes, kind: NameKind) -> None:
     assert details_direction(parse_details(text)) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"),
+    [
+        (b"kind_src:pageable kind_dst:device size:4 dest:0 async:1", HostMemory.PAGEABLE),
+        (b"kind_src:pinned kind_dst:device size:4 dest:0 async:1", HostMemory.PINNED),
+        (b"kind_src:device kind_dst:pageable size:4 dest:0 async:0", HostMemory.PAGEABLE),
+        (b"kind_src:device kind_dst:pinned size:4 dest:0 async:1", HostMemory.PINNED),
+        (b"kind_src:device kind_dst:device size:4 dest:0 async:1", HostMemory.UNKNOWN),
+        (b"size:112 dest:4 async:0", HostMemory.UNKNOWN),
+        (b"kind:Unknown size:655360 dest:2 async:1", HostMemory.UNKNOWN),
+        (b"", HostMemory.UNKNOWN),
+    ],
+)
+def test_memory_on_the_side_of_the_host(text: bytes, memory: HostMemory) -> None:
+    assert details_host_memory(parse_details(text)) is memory

@@ -45,6 +45,8 @@ def blocking_ops(
     rows = found.states[host].computing_rows
     overlap = idle.within(columns.start_ps[rows], columns.end_ps[rows])
     rows, overlap = rows[overlap > 0], overlap[overlap > 0]
+    # In a gap that had other causes too, the op is to blame for no more than what was left for it.
+    most = int(gaps.cause_ps[Cause.HOST_COMPUTE, waits].sum())
     names, of_row = distinct(columns.name[rows])
     total = np.bincount(of_row, weights=overlap.astype(np.float64), minlength=names.size)
     result = []
@@ -58,7 +60,7 @@ def blocking_ops(
                 type=(op_type(name) or b"").decode("utf-8", "replace"),
                 thread=trace.lines[int(columns.line[longest])].name,
                 count=int(mine.sum()),
-                idle_ps=int(overlap[mine].sum()),
+                idle_ps=min(int(overlap[mine].sum()), most),
             )
         )
     return tuple(result)

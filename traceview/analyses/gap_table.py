@@ -67,7 +67,8 @@ def gap_table(
     for device, gaps in found.gaps.items():
         if trace.device_key(device) not in devices:
             continue
-        start, end, parts = gaps.of_gaps
+        start, end = gaps.spans
+        parts = gaps.causes_of(np.arange(gaps.count))
         is_wanted = np.isin(parts.argmax(axis=0), list(wanted)) if parts.size else start == end
         chosen = np.flatnonzero(is_wanted & (end - start >= least_ps))
         longest = chosen[np.lexsort((start[chosen], start[chosen] - end[chosen]))]

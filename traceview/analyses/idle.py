@@ -135,7 +135,7 @@ def _row(
     top: int | None,
 ) -> IdleRow:
     entry = trace.roster[device]
-    start, end, _ = gaps.of_gaps
+    start, end = gaps.spans
     length = end - start
     longest = np.lexsort((start, -length))[:top]
     steps = selection.steps[entry.host]
@@ -171,10 +171,11 @@ def gap_rows(
     trace: Trace, selection: Selection, gaps: Gaps, states: HostStates, chosen: Int64Array
 ) -> Iterator[Gap]:
     """The gaps of the numbers `chosen`, with their context."""
-    start, end, causes = gaps.of_gaps
+    start, end = gaps.spans
+    causes = gaps.causes_of(chosen)
     steps = selection.steps[trace.roster[gaps.device].host]
-    for index in chosen.tolist():
-        cause = Cause(int(causes[:, index].argmax()))
+    for place, index in enumerate(chosen.tolist()):
+        cause = Cause(int(causes[:, place].argmax()))
         evidence = _evidence(trace, gaps, states, index, cause, int(start[index]), int(end[index]))
         pieces = slice(*np.searchsorted(gaps.gap, [index, index + 1]).tolist())
         longest = int((gaps.end_ps[pieces] - gaps.start_ps[pieces]).argmax())
@@ -183,7 +184,7 @@ def gap_rows(
             start_ps=int(start[index]),
             duration_ps=int(end[index] - start[index]),
             cause=cause.key,
-            causes=_by_cause(causes[:, index]),
+            causes=_by_cause(causes[:, place]),
             before=_name(trace, int(gaps.before[index])),
             after=_name(trace, int(gaps.after[index])),
             step=None if step == NONE else steps[step].number,

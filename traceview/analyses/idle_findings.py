@@ -15,6 +15,7 @@ from traceview.analyses.finding import (
     Finding,
     Severity,
     Skipped,
+    counted,
     listed,
     timed,
 )
@@ -36,6 +37,8 @@ CHECKPOINT: Final = 0.05
 COMPILE: Final = 0.05
 FEWEST_STEPS: Final = 2
 """Findings about speed from fewer used steps are information only."""
+MOSTLY_IN_ONE: Final = 0.5
+"""A step that holds more than this of what a cause takes in all steps, three or more, is named in the title."""
 
 
 @dataclass(frozen=True)
@@ -144,19 +147,27 @@ class _Waiting:
     """The device of a host whose idle time costs time: the one that is idle least.
 
     `of_steps`: its idle picoseconds by cause and used step, int64 `[causes, steps]`; without steps one column
-    for the whole window. `step_ps`: the length that shares are of.
+    for the whole window. `numbers` are those of the steps. `step_ps`: the length that shares are of.
     """
 
     device: int
     key: str
     is_replica: bool
     of_steps: Int64Array
+    numbers: tuple[int, ...]
     step_ps: int
     has_steps: bool
 
     def cost_ps(self, cause: Cause, *, is_typical: bool) -> int:
         """What a cause costs a step."""
         return int(np.median(self.of_steps[cause]) if is_typical else self.of_steps[cause].mean())
+
+    def step_of(self, cause: Cause) -> int | None:
+        """The number of the one step with most of what a cause takes; None where it is spread over several."""
+        of_steps = self.of_steps[cause]
+        if len(self.numbers) < 3 or of_steps.max() <= MOSTLY_IN_ONE * of_steps.sum():
+            return None
+        return self.numbers[int(of_steps.argmax())]
 
 
 def diagnose(
@@ -198,6 +209,7 @@ def _waiting(trace: Trace, found: IdleTime, selection: Selection, host: int) -> 
         key=trace.device_key(chosen),
         is_replica=trace.roster[chosen].kind == "replica",
         of_steps=of_steps[chosen],
+        numbers=tuple(s.number for s in selection.steps[host] if s.excluded is None),
         step_ps=step_ps,
         has_steps=bool(used.any()),
     )
@@ -250,6 +262,10 @@ def _finding(
         title = title.replace("of each {step} step", "of {step}").replace(
             "per {step} step", "of {step}"
         )
+    # Of a mean, one step may be nearly all: then it says little of the others.
+    elif "per {step} step" in title and (one := waiting.step_of(cause)) is not None:
+        title = title.replace("per {step} step", "per step on average")
+        title += f", most of it in step {one}"
     return Finding(
         code=code,
         severity=severity if confidence != "low" else "info",
@@ -270,7 +286,8 @@ def _shown_by(waiting: _Waiting, result: Idle, cause: Cause) -> Iterator[Evidenc
     row = next(row for row in result.devices if row.device == waiting.key)
     for gap in row.gaps:
         if gap.cause == cause.key:
-            yield Evidence("longest_gap_ps", gap.duration_ps, None, f"step {gap.step}")
+            where = "outside of steps" if gap.step is None else f"step {gap.step}"
+            yield Evidence("longest_gap_ps", gap.duration_ps, None, where)
             if gap.host_event is not None:
                 yield Evidence("host_event", gap.host_event, None, f"thread {gap.thread}")
             return
@@ -336,7 +353,7 @@ def _heavy_op(op: BlockingOp, cost: int, waiting: _Waiting, result: Idle) -> Fin
         cost=cost,
         title=f"{{device}} waits {{time}} of each {{step}} step for CPU op {op.type} ({{share}})",
         explanation=(
-            f"{op.name} ran {op.count} times on the CPU while the device had nothing to do."
+            f"{op.name} ran {counted(op.count, 'time')} on the CPU while the device had nothing to do."
         ),
         advice=(
             "Move it into the input pipeline (dataset.map(...)), give it a GPU kernel (dtype float32 and a "
@@ -391,7 +408,7 @@ def _retracing(
         code="retracing",
         severity="warning",
         cost=cost,
-        title=f"{names} traced {calls} times after the first step, {{time}} per {{step}} step",
+        title=f"{names} traced {counted(calls, 'time')} after the first step, {{time}} per {{step}} step",
         explanation=(
             "A tf.function is traced again for every new combination of shapes, dtypes and Python arguments; "
             "the devices wait meanwhile."

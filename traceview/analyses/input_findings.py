@@ -33,20 +33,21 @@ _READY: Final = (
 
 
 def diagnose(
-    result: Input | Skipped, selection: Selection, *, is_told: bool = False
+    result: Input | Skipped, selection: Selection, *, is_bound: bool | None = None
 ) -> list[Finding]:
     """Waits of the model, the stage and the shard behind them; none of it where the ratio is not known.
 
-    `is_told`: that the model waits is a finding already, from the idle time of the devices.
+    `is_bound`: whether the idle time of the devices says that input costs time, which is a finding already;
+    None where no device was recorded, and the waits of the host have to tell.
     """
     if isinstance(result, Skipped):
         return []
     found = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
     ratio = result.input_ratio
-    if ratio is None or ratio < INPUT_BOUND_RATIO:
+    if is_bound is False or ratio is None or ratio < INPUT_BOUND_RATIO:
         return found
     worst = max(result.hosts, key=lambda one: one.input_ratio or 0.0)
-    if not is_told:
+    if is_bound is None:
         found.append(_bound(result, worst, ratio, selection))
     if result.bottleneck and result.bottleneck.share_ratio >= SLOW_STAGE_RATIO:
         found.append(_slow_stage(result, worst, ratio, selection))

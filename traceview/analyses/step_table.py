@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from traceview.analyses.idle import Idle
+from traceview.analyses.selection import Selection
 from traceview.analyses.steps import Steps
 from traceview.trace.cause import Cause
 
@@ -48,6 +49,21 @@ class StepLine:
     latency_ps: int | None
     unattributed_ps: int | None
     unused_ps: int | None
+
+
+def in_whole_steps(selection: Selection) -> Selection:
+    """The same steps in windows that hold each of them to its ends, so that the causes of all its idle time are told."""
+    windows = {
+        host: replace(
+            window,
+            start_ps=min(window.start_ps, *(step.start_ps for step in selection.steps[host])),
+            end_ps=max(window.end_ps, *(step.end_ps for step in selection.steps[host])),
+        )
+        if selection.steps[host]
+        else window
+        for host, window in selection.windows.items()
+    }
+    return Selection(windows, selection.steps)
 
 
 def step_table(steps: Steps, idle: Idle | None, devices: Collection[str]) -> list[StepLine]:

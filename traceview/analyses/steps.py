@@ -88,7 +88,9 @@ class Steps:
 
     `method`: how they were found; `reliability`: high (markers), medium (stored groups, function calls) or low
     (what else repeats). `loop_iterations`: how often a loop in the graph ran per step (median), None where no
-    step ran one; one step is then several training steps. `basis`: cut at the markers, or at the first device event of each where
+    step ran one; if that is the training loop, one step here is several training steps. `steps_per_call`: the most
+    training steps that one call made of those that the capture marked as steps, None where that is not known.
+    `basis`: cut at the markers, or at the first device event of each where
     the host runs ahead. `median_ps`, `iqr_ps` (rounded down) and `cv_ratio` are over the used steps, None
     where there are too few for them.
     """
@@ -97,6 +99,7 @@ class Steps:
     reliability: str
     basis: str
     loop_iterations: int | None
+    steps_per_call: int | None
     count: int
     used_count: int
     median_ps: int | None
@@ -123,6 +126,7 @@ def compute(
         method=_common([one.method for one in found]),
         reliability=max((_RELIABILITY[one.method] for one in found), key=_RELIABILITIES.index),
         loop_iterations=_loop_iterations(trace, selection),
+        steps_per_call=_steps_per_call(trace, selection),
         basis=_common([one.basis for one in found]),
         count=len(rows),
         used_count=int(used.size),
@@ -151,6 +155,20 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
     ]
     median = int(np.median(most)) if most else 0
     return median + 1 if median > 0 else None
+
+
+def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
+    """The most that a host's sidecar says of steps that the capture marked."""
+    found = [
+        count
+        for host, steps in selection.steps.items()
+        if steps and trace.steps_by_host[host].method == "marker"
+        for sidecar in (trace.hosts[host].sidecar,)
+        if sidecar is not None
+        for count in sidecar.steps_per_call
+    ]
+    most = max(found, default=0)
+    return most if most > 0 else None
 
 
 def _common(values: list[str]) -> str:
@@ -247,8 +265,18 @@ def diagnose_unsteady(result: Steps | Skipped, told: Collection[str]) -> list[Fi
             confidence="medium",
             confidence_reason=f"{counted(len(used), 'step')} measured; why they differ is not known",
             evidence=(
-                Evidence("robust_spread_ratio", spread, UNSTEADY_SPREAD, "steps"),
-                Evidence("longest_step_ps", longest.duration_ps, None, f"step {longest.number}"),
+                Evidence(
+                    "robust_spread_ratio",
+                    spread,
+                    UNSTEADY_SPREAD if spread >= UNSTEADY_SPREAD else None,
+                    "steps",
+                ),
+                Evidence(
+                    "longest_step_ps",
+                    longest.duration_ps,
+                    int(UNSTEADY_OUTLIER * result.median_ps) if times >= UNSTEADY_OUTLIER else None,
+                    f"step {longest.number}",
+                ),
                 Evidence("median_ps", result.median_ps, None, "steps"),
             ),
             steps=slow,

@@ -77,17 +77,25 @@ class Gaps:
         return int(self.before.size)
 
     @cached_property
-    def of_gaps(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Start, end and causes (`[causes, m]`) of the whole gaps."""
-        first = np.flatnonzero(np.diff(self.gap, prepend=-1))
-        if first.size == 0:
-            return self.start_ps, self.end_ps, self.cause_ps
-        last = np.append(first[1:], self.gap.size) - 1
-        return (
-            self.start_ps[first],
-            self.end_ps[last],
-            np.add.reduceat(self.cause_ps, first, axis=1),
-        )
+    def _first(self) -> Int64Array:
+        """The first piece of each gap."""
+        return np.flatnonzero(np.diff(self.gap, prepend=-1))
+
+    @cached_property
+    def spans(self) -> tuple[Int64Array, Int64Array]:
+        """Start and end of each whole gap, int64 `[m]`."""
+        last = np.append(self._first, self.gap.size)[1:] - 1
+        return self.start_ps[self._first], self.end_ps[last]
+
+    def causes_of(self, chosen: Int64Array) -> Int64Array:
+        """The causes of the whole gaps of these numbers, int64 `[causes, chosen]`."""
+        first = np.append(self._first, self.gap.size)
+        result = self.cause_ps[:, first[chosen]]
+        # Most gaps are one piece.
+        for place in np.flatnonzero(first[chosen + 1] - first[chosen] > 1).tolist():
+            pieces = slice(first[chosen[place]], first[chosen[place] + 1])
+            result[:, place] = self.cause_ps[:, pieces].sum(axis=1)
+        return result
 
     def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
         """Idle time by cause and step, int64 `[causes, steps]`; the bounds must be those it was cut at."""
@@ -144,7 +152,7 @@ class _Finder:
     def _beginning_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
         """The event that begins at each instant: of several the one launched first; `NONE` where none does."""
         columns, host = self._trace.device_columns, self._trace.host_columns
-        events = events[np.isin(columns.start_ps[events], time)]
+        events = events[_is_among(columns.start_ps[events], time)]
         launch = columns.launch[events]
         launched_at = np.append(host.start_ps, -LONG_AGO_PS)[launch]
         order = np.lexsort((launched_at, columns.start_ps[events]))
@@ -153,7 +161,7 @@ class _Finder:
     def _ending_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
         """The event that ends at each instant, a copy to the device before others, then the one begun last."""
         columns = self._trace.device_columns
-        events = events[np.isin(columns.end_ps[events], time)]
+        events = events[_is_among(columns.end_ps[events], time)]
         is_other = columns.class_[events] != ActivityClass.H2D
         order = np.lexsort((-columns.start_ps[events], is_other, columns.end_ps[events]))
         return _first_at(columns.end_ps[events], events, order, time)
@@ -238,7 +246,8 @@ class _Finder:
         end: Int64Array,
     ) -> None:
         if pieces.size:
-            cause_ps[:, pieces] += timeline.within(start, end)
+            for cause, lengths in timeline.parts(start, end):
+                cause_ps[cause, pieces] += lengths
 
     def _add_queued(
         self,
@@ -284,6 +293,15 @@ class _Finder:
         return union(columns.start_ps[rows], columns.end_ps[rows])
 
 
+def _is_among(values: Int64Array, known: Int64Array) -> BoolArray:
+    """Whether each value is one of the `known`, which are sorted; much faster than `numpy.isin`, which does not know that."""
+    if known.size == 0:
+        return np.zeros(values.size, dtype=np.bool_)
+    place = np.minimum(np.searchsorted(known, values), known.size - 1)
+    found: BoolArray = known[place] == values
+    return found
+
+
 def _first_at(
     moment: Int64Array, events: Int64Array, order: Int64Array, time: Int64Array
 ) -> Int64Array:
@@ -296,8 +314,17 @@ def _first_at(
 def _largest(cause_ps: Int64Array, gap: Int64Array) -> Int64Array:
     """The largest cause of each gap so far, the earlier of equal ones; `NONE` where there is nothing yet."""
     first = np.flatnonzero(np.diff(gap, prepend=-1))
-    whole = np.add.reduceat(cause_ps, first, axis=1) if first.size else cause_ps
-    return np.where(whole.any(axis=0), whole.argmax(axis=0), NONE)
+    occurs = np.flatnonzero(cause_ps.any(axis=1))
+    if occurs.size == 0:
+        return np.full(first.size, NONE, dtype=np.int64)
+    largest = np.full(first.size, NONE, dtype=np.int64)
+    most = np.zeros(first.size, dtype=np.int64)
+    for cause in occurs.tolist():
+        whole = np.add.reduceat(cause_ps[cause], first)
+        larger = whole > most
+        largest[larger] = cause
+        np.maximum(most, whole, out=most)
+    return largest
 
 
 @dataclass(frozen=True, eq=False)

@@ -206,9 +206,14 @@ class HostStates:
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
         """Which host rows are step markers."""
-        markers = np.array(self._steps.marker_spans, dtype=np.int64).reshape(-1, 2)[:, 0]
-        result: BoolArray = (self._columns.line[rows] == self._steps.marker_line) & np.isin(
-            self._columns.start_ps[rows], markers
+        columns = self._columns
+        spans = np.array((*self._steps.marker_spans, (LONG_AGO_PS, LONG_AGO_PS)), dtype=np.int64)
+        spans = spans[np.argsort(spans[:, 0])]
+        place = np.searchsorted(spans[:, 0], columns.start_ps[rows], side="right") - 1
+        result: BoolArray = (
+            (columns.line[rows] == self._steps.marker_line)
+            & (spans[place, 0] == columns.start_ps[rows])
+            & (spans[place, 1] == columns.end_ps[rows])
         )
         return result
 

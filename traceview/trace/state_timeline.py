@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +32,23 @@ class StateTimeline:
 
     def within(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Time in each cause inside each `[start, end)`, int64 `[causes, spans]`; it sums to `end - start`."""
-        return self._before(end) - self._before(start)
+        result = np.zeros((len(Cause), np.asarray(start).size), dtype=np.int64)
+        for cause, lengths in self.parts(start, end):
+            result[cause] = lengths
+        return result
+
+    def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Iterator[tuple[Cause, Int64Array]]:
+        """The causes that occur at all, each with the time in it inside each `[start, end)`."""
+        before, after = (np.asarray(time, dtype=np.int64) for time in (start, end))
+        first, last = self._stretch(before), self._stretch(after)
+        first_part, last_part = before - self.start[first], after - self.start[last]
+        first_cause, last_cause = self.cause[first], self.cause[last]
+        for cause in occurring(self.cause).tolist():
+            elapsed = self.elapsed[cause]
+            lengths = elapsed[last] - elapsed[first]
+            lengths += np.where(last_cause == cause, last_part, 0)
+            lengths -= np.where(first_cause == cause, first_part, 0)
+            yield Cause(cause), lengths
 
     def at(self, time: npt.ArrayLike) -> npt.NDArray[np.uint8]:
         """The cause at each instant."""
@@ -40,13 +56,6 @@ class StateTimeline:
 
     def _stretch(self, time: Int64Array) -> Int64Array:
         return np.searchsorted(self.start, time, side="right") - 1
-
-    def _before(self, time: npt.ArrayLike) -> Int64Array:
-        at = np.asarray(time, dtype=np.int64)
-        stretch = self._stretch(at)
-        result = self.elapsed[:, stretch]
-        result[self.cause[stretch], np.arange(at.size)] += at - self.start[stretch]
-        return result
 
 
 def layered(layers: Sequence[Layer]) -> StateTimeline:

@@ -52,7 +52,7 @@ def iterator_steps(trace: Trace, host: int) -> tuple[Step, ...]:
         [not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_
     )
     rows = rows[of_model[columns.line[rows]]]
-    starts = _without_bursts(np.sort(columns.start_ps[rows]))
+    starts = _without_bursts(np.unique(columns.start_ps[rows]))
     if starts.size < FEWEST_REPEATS:
         return ()
     return _steps(host, starts, _last_end(trace, host))
@@ -94,7 +94,7 @@ def periodic_steps(trace: Trace, host: int) -> tuple[Step, ...]:
     if not kernels:
         return ()
     rows = max(kernels.values(), key=lambda found: found.size)
-    anchors = _anchors(columns.name[rows].astype(np.int64))
+    anchors = _anchors(columns.name[rows].astype(np.int64), columns.start_ps[rows])
     if anchors.size == 0:
         return ()
     starts = columns.start_ps[rows[anchors]]
@@ -103,7 +103,7 @@ def periodic_steps(trace: Trace, host: int) -> tuple[Step, ...]:
     return _steps(host, starts, int(columns.end_ps[last].max()), is_cut=last.size < period)
 
 
-def _anchors(names: Int64Array) -> Int64Array:
+def _anchors(names: Int64Array, starts: Int64Array) -> Int64Array:
     """Where a period begins each time, as indices; empty where nothing repeats."""
     count = np.bincount(names) if names.size else names
     candidates = np.flatnonzero(count >= FEWEST_REPEATS)
@@ -117,6 +117,8 @@ def _anchors(names: Int64Array) -> Int64Array:
         if len(set(period)) < _FEWEST_KERNELS:
             continue
         is_regular = alike >= FEWEST_REPEATS - 1 and alike >= _SAME_RATIO * len(periods)
+        # Steps take time: kernels that begin together are in one.
+        is_regular &= bool((np.diff(starts[places]) > 0).all())
         if is_regular and places.size * len(period) >= _HELD_RATIO * names.size:
             return places
     return np.empty(0, dtype=np.int64)

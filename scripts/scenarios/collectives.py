@@ -1,0 +1,510 @@
+"""How do the devices sum their gradients, and who waits for whom? Runs that differ in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Stats
+from scripts.scenarios.model import (
+    ORIGIN_PS,
+    Builder,
+    Scenario,
+    Step,
+    Truth,
+    device_truth,
+    findings_truth,
+    marked_steps,
+    ms,
+    new_trace,
+    steps_truth,
+    window_truth,
+)
+
+WINDOW_MS = 199.9
+OLD_NCCL_NAME = "ncclAllReduceRingLLKernel_sum_f32(ncclColl)"
+RCCL_NAME = "void rcclGenericKernel<1, false>(ncclDevComm*, unsigned long, ncclWork*)"
+REDUCE_OP = "adam/CollectiveReduceV2:CollectiveReduceV2"
+BUFFER_BYTES = 100_000_000
+GRADIENT_BYTES = 25_000_000
+
+Span = tuple[float, float]
+
+
+def _truth(devices: Truth, collectives: Truth, must: Sequence[str] = (), **others: Truth) -> Truth:
+    return {
+        "windows": window_truth(WINDOW_MS),
+        "steps": steps_truth([50, 50, 50, 49.9], 50),
+        "device_time": devices,
+        "collectives": collectives,
+        "findings": findings_truth(must, ["unused-gpu", "marginal-gpu"]),
+        **others,
+    }
+
+
+def _for(count: int, value: float) -> Truth:
+    return {f"GPU:{ordinal}": ms(value) for ordinal in range(count)}
+
+
+def _all_reduce(step: Step, spans: Sequence[Span], *, instance: int, asked_ms: float) -> None:
+    """One all-reduce with everything that TensorFlow 2.21 says of it; the span of each GPU in their order.
+
+    The op of the last GPU to ask schedules it, and a thread per GPU launches it there.
+    """
+    trace = step.trace
+    op_thread = trace.thread("collective_ops", 9_001)
+    keys: Stats = {"group_key": 1, "instance_key": instance, "step_id": 77}
+    step.host(REDUCE_OP, asked_ms, asked_ms + 0.4, keys, thread=op_thread)
+    context = 1_000_000 + instance
+    step.host(
+        "Schedule Collective", asked_ms + 0.1, asked_ms + 0.2, {"_pt": 0, "_p": context},
+        thread=op_thread,
+    )  # fmt: skip
+    for ordinal, (start_ms, end_ms) in enumerate(spans):
+        thread = trace.thread("nccl_kernel_launch", 9_100 + ordinal)
+        at_ms = asked_ms + 0.2
+        consumed: Stats = {"_ct": 0, "_c": context}
+        step.host("Run Collective", at_ms, at_ms + 0.1, consumed, thread=thread)
+        called: Stats = {"buffer_size": BUFFER_BYTES, "collective_type": "all_reduce"}
+        step.host("ncclAllReduce", at_ms + 0.02, at_ms + 0.08, called, thread=thread)
+        launched = Step(trace, step.start_ms, thread=thread)
+        launched.kernel(
+            ordinal, start_ms, end_ms, name=NCCL_NAME, op="ncclAllReduce", stream=22,
+            launch_ms=at_ms + 0.04,
+        )  # fmt: skip
+
+
+def exposed_collectives() -> Scenario:
+    """Four GPUs sum 100 MB in 12 of 50 ms, and compute nothing meanwhile."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        for ordinal in range(4):
+            step.kernel(ordinal, 0.1, 28)
+        _all_reduce(step, [(28, 40)] * 4, instance=100 + index, asked_ms=0.5)
+    device = device_truth(
+        WINDOW_MS, compute=111.6, collective=48, idle=40.3, kernels=4, collectives=4
+    )
+    collectives: Truth = {
+        "count": 4,
+        "count_per_step": 1,
+        "matched_by": "keys",
+        "transfer_ps": ms(48),
+        "transfer_per_step_ps": ms(12),
+        "wait_ps": _for(4, 0),
+        "exposed_ps": _for(4, 48),
+        "exposed_per_step_ps": _for(4, 12),
+        "exposed_transfer_ps": _for(4, 48),
+        "overlap_ratio": 0.0,
+        "last_count": _for(4, 0),
+        "bytes": 400_000_000,
+        "bytes_source": "recorded",
+        "algorithm_bytes_per_second": 8_333_333_333,
+        # Of four devices each link carries 2 · 3/4 times the bytes.
+        "bus_bytes_per_second": 12_500_000_000,
+        "path": "collective_nccl",
+        "path_ops": (REDUCE_OP,),
+    }
+    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
+    truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-exposed"])
+    return Scenario("exposed_collectives", {"host0": trace}, truth)
+
+
+def overlapped_collectives() -> Scenario:
+    """The same sum under the kernels that compute the other gradients: it costs nothing."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        for ordinal in range(4):
+            step.kernel(ordinal, 0.1, 46)
+        _all_reduce(step, [(20, 32)] * 4, instance=100 + index, asked_ms=0.5)
+    device = device_truth(
+        WINDOW_MS, compute=183.6, totals={"collective": 48}, idle=16.3, kernels=4, collectives=4
+    )
+    collectives: Truth = {
+        "count": 4,
+        "transfer_ps": ms(48),
+        "wait_ps": _for(4, 0),
+        "exposed_ps": _for(4, 0),
+        "overlap_ratio": 1.0,
+        "path": "collective_nccl",
+    }
+    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
+    truth = _truth(dict.fromkeys(devices, device), collectives)
+    return Scenario("overlapped_collectives", {"host0": trace}, truth)
+
+
+def mixed_collectives() -> Scenario:
+    """Two sums per step with the same keys in every step, one hidden and one half hidden: 3 of 50 ms show."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 43)
+        _all_reduce(step, [(10, 16)] * 2, instance=7, asked_ms=0.5)
+        _all_reduce(step, [(40, 46)] * 2, instance=8, asked_ms=1.5)
+    device = device_truth(
+        WINDOW_MS,
+        compute=171.6,
+        collective=12,
+        totals={"collective": 48},
+        idle=16.3,
+        kernels=4,
+        collectives=8,
+    )
+    collectives: Truth = {
+        "count": 8,
+        "count_per_step": 2,
+        "matched_by": "keys",
+        "transfer_ps": ms(48),
+        "transfer_per_step_ps": ms(12),
+        "exposed_ps": _for(2, 12),
+        "exposed_per_step_ps": _for(2, 3),
+        "overlap_ratio": 0.75,
+        "bus_bytes_per_second": 800_000_000_000 // 48,
+    }
+    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
+    return Scenario("mixed_collectives", {"host0": trace}, truth)
+
+
+def late_by_turns() -> Scenario:
+    """Another GPU of four comes 6 ms late to the sum in each step; the other three wait for it."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        spans = []
+        for ordinal in range(4):
+            end_ms = 38 if ordinal == index else 32
+            step.kernel(ordinal, end_ms - 30, end_ms)
+            spans.append((end_ms, 40.0))
+        _all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
+    # In three steps 8 ms in the collective, of which 6 are waiting; in the fourth 2.
+    device = device_truth(
+        WINDOW_MS, compute=120, collective=26, idle=53.9, kernels=4, collectives=4
+    )
+    collectives: Truth = {
+        "count": 4,
+        "transfer_ps": ms(8),
+        "wait_ps": _for(4, 18),
+        "wait_per_step_ps": _for(4, 6),
+        "exposed_ps": _for(4, 26),
+        "exposed_transfer_ps": _for(4, 8),
+        "exposed_transfer_per_step_ps": _for(4, 2),
+        "exposed_wait_per_step_ps": _for(4, 6),
+        "last_count": {f"GPU:{ordinal}": 1 for ordinal in range(4)},
+    }
+    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
+    truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-wait"])
+    return Scenario("late_by_turns", {"host0": trace}, truth)
+
+
+def cut_collectives() -> Scenario:
+    """Old NCCL, no keys: GPU 1 was not yet recorded when the first sum ran, so its first is GPU 0's second.
+
+    Two sums per step, of 2 and 4 ms; GPU 1 comes 1 ms late to the second one.
+    """
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 44)
+            for place, (start_ms, end_ms) in enumerate(((10.0, 12.0), (30.0, 35.0))):
+                if (index, place, ordinal) == (0, 0, 1):
+                    continue
+                late_ms = float(place == 1 and ordinal == 1)
+                step.kernel(
+                    ordinal, start_ms + late_ms, end_ms, name=OLD_NCCL_NAME,
+                    op="allreduce/NcclAllReduce:NcclAllReduce", stream=22,
+                )  # fmt: skip
+    gpus = {
+        f"GPU:{ordinal}": device_truth(
+            WINDOW_MS,
+            compute=175.6,
+            totals={"collective": total},
+            idle=24.3,
+            kernels=4,
+            collectives=count,
+        )
+        for ordinal, total, count in ((0, 28, 8), (1, 22, 7))
+    }
+    collectives: Truth = {
+        "count": 8,
+        "incomplete_count": 1,
+        "count_per_step": 2,
+        "matched_by": "order",
+        # Three times 2 ms, four times 4.
+        "transfer_ps": ms(22),
+        "wait_ps": {"GPU:0": ms(4), "GPU:1": 0},
+        "last_count": {"GPU:0": 0, "GPU:1": 4},
+        "overlap_ratio": 1.0,
+        "bytes": None,
+        "bus_bytes_per_second": None,
+        "path": "nccl",
+        "path_ops": ("allreduce/NcclAllReduce:NcclAllReduce",),
+    }
+    return Scenario("cut_collectives", {"host0": trace}, _truth(gpus, collectives))
+
+
+def rccl() -> Scenario:
+    """ROCm: the kernel says only that it is RCCL's; the op tells what it does."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 40)
+            step.kernel(ordinal, 36, 42, name=RCCL_NAME, op=REDUCE_OP, stream=22)
+    device = device_truth(
+        WINDOW_MS,
+        compute=159.6,
+        collective=8,
+        totals={"collective": 24},
+        idle=32.3,
+        kernels=4,
+        collectives=4,
+    )
+    collectives: Truth = {
+        "count": 4,
+        "matched_by": "order",
+        "transfer_ps": ms(24),
+        "exposed_ps": _for(2, 8),
+        "overlap_ratio": 0.667,
+        "path": "collective_nccl",
+        "path_ops": (REDUCE_OP,),
+    }
+    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
+    return Scenario("rccl", {"host0": trace}, truth)
+
+
+# Ways without NCCL
+
+_NO_TIMES: Truth = {"count": 0, "transfer_ps": 0, "matched_by": None, "overlap_ratio": None}
+
+
+def _sum(step: Step, ordinal: int, start_ms: float, end_ms: float, op: str) -> None:
+    step.kernel(ordinal, start_ms, end_ms, name="AddNKernel<float>", op=f"{op}:AddN")
+
+
+def _p2p(step: Step, source: int, target: int, start_ms: float, end_ms: float, size: int) -> None:
+    step.copy(source, "P2P", start_ms, end_ms, size=size, dest=target)
+
+
+def hierarchical_copy() -> Scenario:
+    """Four GPUs in two pairs: each pair sums on one of its own, then GPU 0 the two, then back.
+
+    The accumulation inside each replica is an `AddN`, too, and no reduction.
+    """
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(4):
+            step.kernel(ordinal, 0.1, 40)
+            _sum(step, ordinal, 40, 40.2, f"replica_{ordinal}/AddN" if ordinal else "AddN")
+        for source, target in ((1, 0), (3, 2)):
+            _p2p(step, source, target, 40.3, 41.3, GRADIENT_BYTES)
+            _sum(step, target, 41.4, 41.6, f"sgd/AddN_{target}")
+        _p2p(step, 2, 0, 41.7, 42.7, GRADIENT_BYTES)
+        _sum(step, 0, 42.8, 43, "sgd/AddN_4")
+        _p2p(step, 0, 2, 43.1, 44.1, GRADIENT_BYTES)
+        for source, target in ((0, 1), (2, 3)):
+            _p2p(step, source, target, 44.2, 45.2, GRADIENT_BYTES)
+    # Compute of GPU 0: 39.9 + 0.2 + 0.2 + 0.2; its copies: to GPU 2 and GPU 1.
+    parts = {0: (162, 8, 5), 1: (160.4, 4, 2), 2: (161.2, 8, 3), 3: (160.4, 4, 2)}
+    kernels = {0: 4, 1: 2, 2: 3, 3: 2}
+    gpus = {
+        f"GPU:{ordinal}": device_truth(
+            WINDOW_MS,
+            compute=compute,
+            d2d=copied,
+            idle=WINDOW_MS - compute - copied,
+            kernels=4 * kernels[ordinal],
+            copies=copied,
+            d2d_bytes=copied * GRADIENT_BYTES,
+        )
+        for ordinal, (compute, copied, _) in parts.items()
+    }
+    collectives: Truth = {
+        **_NO_TIMES,
+        "path": "hierarchical_copy",
+        "path_ops": ("AddN:AddN", "sgd/AddN_0:AddN", "sgd/AddN_4:AddN", "sgd/AddN_2:AddN"),
+    }
+    return Scenario("hierarchical_copy", {"host0": trace}, _truth(gpus, collectives))
+
+
+def one_device() -> Scenario:
+    """All four GPUs send their gradients to GPU 0, which sums them and sends the result to each."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(4):
+            step.kernel(ordinal, 0.1, 40)
+        for source in (1, 2, 3):
+            _p2p(step, source, 0, 40.1, 41.1, GRADIENT_BYTES)
+        _sum(step, 0, 41.2, 41.7, "sgd/AddN")
+        for place, target in enumerate((1, 2, 3)):
+            _p2p(step, 0, target, 41.8 + place, 42.8 + place, GRADIENT_BYTES)
+    root = device_truth(
+        WINDOW_MS, compute=161.6, d2d=12, idle=26.3, kernels=8, copies=12,
+        d2d_bytes=12 * GRADIENT_BYTES,
+    )  # fmt: skip
+    other = device_truth(
+        WINDOW_MS, compute=159.6, d2d=4, idle=36.3, kernels=4, copies=4,
+        d2d_bytes=4 * GRADIENT_BYTES,
+    )  # fmt: skip
+    gpus = {"GPU:0": root, **dict.fromkeys(["GPU:1", "GPU:2", "GPU:3"], other)}
+    collectives: Truth = {**_NO_TIMES, "path": "one_device", "path_ops": ("sgd/AddN:AddN",)}
+    truth = _truth(gpus, collectives, ["reduction-off-gpu"])
+    return Scenario("one_device", {"host0": trace}, truth)
+
+
+def cpu_bounce() -> Scenario:
+    """Two GPUs send their gradients to the host, which sums them and sends the result back."""
+    trace = new_trace()
+    executor = trace.thread("tf_Compute", 8_001)
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 42)
+            step.copy(ordinal, "D2H", 42.1, 43.1, size=GRADIENT_BYTES, stream=23)
+        step.host("sgd/AddN:AddN", 43.2, 43.6, thread=executor)
+        for ordinal in range(2):
+            step.copy(ordinal, "H2D", 43.7, 44.7, size=GRADIENT_BYTES, launch_ms=43.65)
+            step.kernel(ordinal, 44.8, 46, op="sgd/update:ResourceApplyGradientDescent")
+    device = device_truth(
+        WINDOW_MS,
+        compute=172.4,
+        h2d=4,
+        d2h=4,
+        idle=19.5,
+        kernels=8,
+        copies=8,
+        h2d_bytes=4 * GRADIENT_BYTES,
+        d2h_bytes=4 * GRADIENT_BYTES,
+    )
+    collectives: Truth = {
+        **_NO_TIMES,
+        "path": "cpu_bounce",
+        "path_ops": ("sgd/AddN:AddN",),
+        "path_reason": None,
+    }
+    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives, ["reduction-off-gpu"])
+    return Scenario("cpu_bounce", {"host0": trace}, truth)
+
+
+def scalar_loss() -> Scenario:
+    """Two GPUs that share nothing but the loss: 4 bytes to GPU 0, a sum, 4 bytes to the host."""
+    trace = new_trace()
+    executor = trace.thread("tf_Compute", 8_001)
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 42)
+        _p2p(step, 1, 0, 42.1, 42.11, 4)
+        _sum(step, 0, 42.2, 42.21, "AddN")
+        step.copy(0, "D2H", 42.3, 42.31, size=4, stream=23)
+        step.host("Sum_1/AddN:AddN", 42.4, 42.41, thread=executor)
+    gpus = {
+        "GPU:0": device_truth(
+            WINDOW_MS, compute=167.64, d2h=0.04, idle=32.22, kernels=8, copies=4, d2h_bytes=16
+        ),
+        "GPU:1": device_truth(
+            WINDOW_MS, compute=167.6, d2d=0.04, idle=32.26, kernels=4, copies=4, d2d_bytes=16
+        ),
+    }
+    collectives: Truth = {**_NO_TIMES, "path": "none", "path_ops": (), "path_reason": None}
+    return Scenario("scalar_loss", {"host0": trace}, _truth(gpus, collectives))
+
+
+def collective_ring() -> Scenario:
+    """Virtual GPUs: the collective op copies between them itself, in a ring."""
+    trace = new_trace()
+    op_thread = trace.thread("collective_ops", 9_001)
+    keys: Stats = {"group_key": 1, "instance_key": 5, "step_id": 77}
+    for step in marked_steps(trace):
+        step.host(REDUCE_OP, 40, 43, keys, thread=op_thread)
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 40)
+            _p2p(step, ordinal, 1 - ordinal, 40.1, 42.1, GRADIENT_BYTES)
+    device = device_truth(
+        WINDOW_MS, compute=159.6, d2d=8, idle=32.3, kernels=4, copies=4,
+        d2d_bytes=4 * GRADIENT_BYTES,
+    )  # fmt: skip
+    collectives: Truth = {**_NO_TIMES, "path": "collective_ring", "path_ops": (REDUCE_OP,)}
+    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
+    return Scenario("collective_ring", {"host0": trace}, truth)
+
+
+# Several hosts
+
+
+def collectives_of_two_hosts() -> Scenario:
+    """Two hosts of two GPUs sum together; the clock of the second is 7 ms ahead of what its profile says.
+
+    Its GPU 1 comes 4 ms after all others. Durations do not ask what time it is.
+    """
+    traces = {}
+    for host, skew_ms in (("host0", 0.0), ("host1", 7.0)):
+        trace = CudaTrace(host, start_ns=PROFILE_START_NS, stop_ns=PROFILE_START_NS + 250_000_000)
+        for index, step in enumerate(marked_steps(trace, first_ms=10 + skew_ms)):
+            late_ms = [0.0, 4.0 if host == "host1" else 0.0]
+            for ordinal in range(2):
+                step.kernel(ordinal, 0.1 + late_ms[ordinal], 40 + late_ms[ordinal])
+            spans = [(40 + late, 46.0) for late in late_ms]
+            _all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
+        traces[host] = trace
+    early = device_truth(
+        WINDOW_MS, compute=159.6, collective=24, idle=16.3, kernels=4, collectives=4
+    )
+    late = device_truth(WINDOW_MS, compute=159.6, collective=8, idle=32.3, kernels=4, collectives=4)
+    alike: Truth = {"count": 4, "transfer_ps": ms(8), "matched_by": "keys", "incomplete_count": 0}
+    waits = {
+        "host0/GPU:0": ms(16), "host0/GPU:1": ms(16), "host1/GPU:0": ms(16), "host1/GPU:1": 0
+    }  # fmt: skip
+    truth: Truth = {
+        "windows": {
+            **window_truth(WINDOW_MS, host="host0", start_ps=ORIGIN_PS + ms(10)),
+            **window_truth(WINDOW_MS, host="host1", start_ps=ORIGIN_PS + ms(17)),
+        },
+        "device_time": {key: early if wait else late for key, wait in waits.items()},
+        "collectives": {
+            **alike,
+            "device_count": 4,
+            "wait_ps": waits,
+            "exposed_transfer_ps": dict.fromkeys(waits, ms(8)),
+            "path": "collective_nccl",
+            "bus_bytes_per_second": 75_000_000_000,
+            "hosts": {
+                "host0": {
+                    **alike,
+                    "device_count": 2,
+                    "wait_ps": {key: waits[key] for key in ("host0/GPU:0", "host0/GPU:1")},
+                    "last_count": {"host0/GPU:0": 0, "host0/GPU:1": 0},
+                },
+                "host1": {
+                    **alike,
+                    "wait_ps": {key: waits[key] for key in ("host1/GPU:0", "host1/GPU:1")},
+                    "last_count": {"host1/GPU:0": 0, "host1/GPU:1": 4},
+                },
+            },
+        },
+        "balance": {
+            "straggler": {
+                "host": "host1",
+                "device": "host1/GPU:1",
+                "ordinal": 1,
+                "cause": "late_start",
+                "cost_ps_per_step": ms(4),
+            },
+        },
+        "findings": findings_truth(
+            ["straggler-gpu"], ["collective-wait", "collective-exposed", "unused-gpu"]
+        ),
+    }
+    return Scenario("collectives_of_two_hosts", traces, truth)
+
+
+CASES: dict[str, Builder] = {
+    build.__name__: build
+    for build in (
+        exposed_collectives,
+        overlapped_collectives,
+        mixed_collectives,
+        late_by_turns,
+        cut_collectives,
+        rccl,
+        hierarchical_copy,
+        one_device,
+        cpu_bounce,
+        scalar_loss,
+        collective_ring,
+        collectives_of_two_hosts,
+    )
+}

@@ -1,0 +1,208 @@
+"""Does the report of idle time add up, and say what was around each gap?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import MS, CudaTrace
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
+from traceview.analyses.device_time import DeviceTimeRow
+from traceview.analyses.finding import Skipped
+from traceview.analyses.gap_table import gap_table
+from traceview.analyses.idle import TOP_GAPS, Gap, Idle, IdleRow, compute, idle_time
+from traceview.analyses.selection import select
+from traceview.report.model import Report
+from traceview.trace.load import load
+from traceview.trace.windows import StepRange, WindowKind
+
+FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
+SHARED = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8", "broken/host-plane-missing"]
+WINDOWS: list[WindowKind] = ["auto", "devices", "trace"]
+
+
+def adds_up(report: Report) -> None:
+    """Causes of a device, of a step and of a gap sum to the idle time that is told elsewhere."""
+    results = report.results
+    assert results.idle is not None
+    assert results.device_time is not None
+    times: dict[str, DeviceTimeRow] = {row.device: row for row in results.device_time.devices}
+    for row in results.idle.devices:
+        assert sum(row.causes.values()) == row.idle_ps == times[row.device].idle_ps
+        for gap in row.gaps:
+            assert sum(gap.causes.values()) == gap.duration_ps
+            assert max(gap.causes, key=lambda cause: gap.causes[cause]) == gap.cause
+        for step in row.steps:
+            assert sum(step.causes.values()) == step.idle_ps
+    (window, *_) = report.windows
+    if window.kind == "steps":
+        assert results.steps is not None
+        steps = results.steps.steps
+        expected = {(d.device, step.number): d.idle_ps for step in steps for d in step.devices}
+        found = {
+            (row.device, step.number): step.idle_ps
+            for row in results.idle.devices
+            for step in row.steps
+        }
+        assert found == {key: expected[key] for key in found}
+        assert {device for device, _ in found} == {row.device for row in results.idle.devices}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("name", FIXTURES)
+def test_recorded_runs_add_up(name: str, window: WindowKind) -> None:
+    adds_up(traceview.analyze(str(Path("fixtures", name)), window=window))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("name", SHARED)
+def test_recorded_gpu_runs_add_up(shared_traces: Path, name: str, window: WindowKind) -> None:
+    adds_up(traceview.analyze(shared_traces / name, window=window))
+
+
+@pytest.mark.parametrize("name", sorted(set(SCENARIOS) - {"launches_back_to_back"}))
+def test_scenarios_add_up(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    if report.results.idle is None:
+        assert "idle" in report.skipped
+    else:
+        adds_up(report)
+
+
+def told(trace: CudaTrace, folder: Path, top: int | None = TOP_GAPS) -> IdleRow:
+    """The idle time of GPU:0."""
+    trace.write(folder)
+    loaded = load(folder)
+    selection = select(loaded)
+    result = compute(loaded, selection, idle_time(loaded, selection), top)
+    assert isinstance(result, Idle)
+    return result.devices[0]
+
+
+def one_gap(*, launch: bool = True) -> CudaTrace:
+    """Two steps of 50 ms; between 20 and 40 ms of the first the GPU waits for input."""
+    trace = new_trace()
+    for step in marked_steps(trace, count=2, marker_ms=50):
+        step.host("fit", 0, 45)
+        step.host("next_batch", 21, 39)
+        step.host("IteratorGetNext:IteratorGetNext", 22, 38)
+        step.kernel(0, 0, 20, op="model/first:MatMul", launch_ms=0)
+        at_ms = {"launch_ms": 39} if launch else {"launch_ps": None}
+        step.kernel(0, 40, 50, name="second", op=None, **at_ms)
+    return trace
+
+
+def test_a_gap_says_what_was_around_it(tmp_path: Path) -> None:
+    row = told(one_gap(), tmp_path)
+    gap, _ = row.gaps
+    assert gap == Gap(
+        start_ps=ORIGIN_PS + 20 * MS,
+        duration_ps=20 * MS,
+        cause="input",
+        causes={"input": 16 * MS, "unattributed": 3 * MS, "dependency": MS},
+        before="model/first:MatMul",
+        after="second",
+        step=0,
+        thread="python3",
+        host_event="IteratorGetNext:IteratorGetNext",
+        host_stack=("train", "fit", "next_batch", "IteratorGetNext:IteratorGetNext"),
+    )
+    assert (row.gap_count, row.longest_gap_ps, row.left_out_gap_count) == (2, 20 * MS, 0)
+    assert row.causes_per_step == {"input": 16 * MS, "unattributed": 3 * MS, "dependency": MS}
+    assert [(step.number, step.idle_ps) for step in row.steps] == [(0, 20 * MS), (1, 20 * MS)]
+
+
+def test_what_nothing_shows_has_no_evidence(tmp_path: Path) -> None:
+    gap = told(one_gap(launch=False), tmp_path).gaps[0]
+    assert (gap.cause, gap.thread, gap.host_event, gap.host_stack) == (
+        "unattributed",
+        None,
+        None,
+        (),
+    )
+
+
+def test_only_the_longest_gaps_are_told(tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    for number in range(13):
+        # A gap of `number` ms before each kernel; two of equal length in time order.
+        start = 30 * number + min(number, 11)
+        trace.kernel(0, (30 * (number - 1) + 15) * MS if number else 0, start * MS + 1)
+        trace.kernel(0, (start + 2) * MS, (30 * number + 15) * MS)
+    row = told(trace, tmp_path, top=2)
+    assert (len(row.gaps), row.left_out_gap_count) == (2, row.gap_count - 2)
+    durations = [gap.duration_ps for gap in told(trace, tmp_path, top=None).gaps]
+    assert durations == sorted(durations, reverse=True)
+    assert len(durations) == row.gap_count
+
+
+def test_the_mean_is_over_the_used_steps(tmp_path: Path) -> None:
+    trace = one_gap()
+    # The first step traces and is left out.
+    trace.host_event("Autotuning", 0, 1)
+    row = told(trace, tmp_path)
+    assert len(row.steps) == 2
+    assert row.causes["input"] == 32 * MS
+    assert row.causes_per_step is not None
+    assert row.causes_per_step["input"] == 16 * MS
+
+
+def test_without_steps_there_is_nothing_per_step(tmp_path: Path) -> None:
+    trace = CudaTrace()
+    trace.kernel(0, 0, MS)
+    trace.kernel(0, 3 * MS, 4 * MS, launch_ps=2 * MS)
+    row = told(trace, tmp_path)
+    assert (row.causes_per_step, row.steps, row.gaps[0].step) == (None, (), None)
+
+
+def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
+    trace = CudaTrace()
+    trace.gpu(0)
+    trace.marker(0, 0, MS)
+    trace.write(tmp_path)
+    loaded = load(tmp_path)
+    selection = select(loaded)
+    result = compute(loaded, selection, idle_time(loaded, selection))
+    assert result == Skipped("no device recorded an event")
+
+
+def test_the_table_picks_by_device_cause_and_length(tmp_path: Path) -> None:
+    trace = one_gap()
+    trace.kernel(1, 0, 99 * MS, launch_ps=0)
+    trace.write(tmp_path)
+    loaded = load(tmp_path)
+    selection = select(loaded)
+    times = idle_time(loaded, selection)
+
+    def lengths(**choice: object) -> tuple[list[tuple[str, int]], int]:
+        chosen: dict[str, object] = {"devices": {"GPU:0", "GPU:1"}, **choice}
+        rows, left_out = gap_table(loaded, selection, times, **chosen)  # type: ignore[arg-type]  # of tests
+        for row in rows:
+            parts = {key: value for key, value in vars(row).items() if key.endswith("_ps")}
+            assert sum(parts.values()) == parts["start_ps"] + 2 * row.duration_ps
+        return [(row.device, row.duration_ps // MS) for row in rows], left_out
+
+    assert lengths() == ([("GPU:0", 20), ("GPU:0", 20), ("GPU:1", 1)], 0)
+    assert lengths(top=1) == ([("GPU:0", 20)], 2)
+    assert lengths(devices={"GPU:1"}) == ([("GPU:1", 1)], 0)
+    assert lengths(causes=["input"]) == ([("GPU:0", 20), ("GPU:0", 20)], 0)
+    assert lengths(causes=["sync"]) == ([], 0)
+    assert lengths(least_ps=20 * MS) == ([("GPU:0", 20), ("GPU:0", 20)], 0)
+    assert lengths(least_ps=20 * MS + 1) == ([], 0)
+    narrowed = select(loaded, steps=StepRange(1, 2))
+    rows, _ = gap_table(loaded, narrowed, idle_time(loaded, narrowed), devices={"GPU:0"})
+    assert [row.step for row in rows] == [1]
+
+
+def test_what_begins_with_the_marker_is_no_marker(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, count=2, marker_ms=50):
+        step.host("IteratorGetNext:IteratorGetNext", 0, 20)
+        step.kernel(0, 20, 50, launch_ms=20)
+    gap = told(trace, tmp_path).gaps[0]
+    assert gap.host_stack == ("train", "IteratorGetNext:IteratorGetNext")

@@ -1,0 +1,354 @@
+"""Does each cause of idle time become a finding exactly at its threshold, and only where it costs time?
+
+Steps take 100 ms, so that milliseconds are per cent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import MS, CudaTrace
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analyses.test_findings import check_finding
+from traceview.analyses.finding import Finding, Severity
+from traceview.analyses.idle import compute, idle_time
+from traceview.analyses.idle_findings import diagnose
+from traceview.analyses.selection import select
+from traceview.report.model import Report
+from traceview.trace.load import load
+
+INPUT = "IteratorGetNext:IteratorGetNext"
+WAITING = {
+    "input-bound",
+    "d2h-sync",
+    "launch-bound",
+    "callback-stall",
+    "checkpoint-stall",
+    "host-bound",
+    "cpu-heavy-op",
+    "retracing",
+    "compile-in-window",
+    "unsteady-steps",
+}
+Fill = Callable[[Step], float]
+
+
+def steps(
+    fill: Fill | None = None,
+    *,
+    count: int = 4,
+    marker_ms: float = 100,
+    trace: CudaTrace | None = None,
+) -> CudaTrace:
+    """Steps in which GPU:0 waits until `fill`, which puts host events there, says the kernel is launched."""
+    trace = new_trace(length_ms=1000) if trace is None else trace
+    for step in marked_steps(trace, count=count, period_ms=100, marker_ms=marker_ms):
+        at_ms = fill(step) if fill else 0
+        step.kernel(0, at_ms, marker_ms, launch_ms=at_ms)
+    return trace
+
+
+def busy_with(name: str, length_ms: float) -> Fill:
+    def fill(step: Step) -> float:
+        step.host(name, 0, length_ms)
+        return length_ms
+
+    return fill
+
+
+def found(folder: Path, *traces: CudaTrace, steps: slice | None = None) -> dict[str, Finding]:
+    """The findings about waiting, by code."""
+    for trace in traces:
+        trace.write(folder)
+    return of_report(traceview.analyze(folder, steps=steps))
+
+
+def of_idle_alone(folder: Path, trace: CudaTrace) -> dict[str, Finding]:
+    """The findings without what the analysis of input pipelines says."""
+    trace.write(folder)
+    loaded = load(folder)
+    selection = select(loaded)
+    times = idle_time(loaded, selection)
+    result = compute(loaded, selection, times)
+    return {one.code: one for one in diagnose(loaded, result, times, selection)}
+
+
+def of_report(report: Report) -> dict[str, Finding]:
+    waiting = [finding for finding in report.findings if finding.code in WAITING]
+    for finding in waiting:
+        check_finding(finding)
+    assert len({finding.code for finding in waiting}) == len(waiting)
+    return {finding.code: finding for finding in waiting}
+
+
+@pytest.mark.parametrize(
+    ("event", "length_ms", "expected"),
+    [
+        (INPUT, 4.999, {}),
+        (INPUT, 5, {"input-bound": "warning"}),
+        (INPUT, 19.999, {"input-bound": "warning"}),
+        (INPUT, 20, {"input-bound": "critical"}),
+        ("cuStreamSynchronize", 4.999, {}),
+        ("cuStreamSynchronize", 5, {"d2h-sync": "warning"}),
+        ("cuStreamSynchronize", 60, {"d2h-sync": "warning"}),
+        ("SaveV2:SaveV2", 4.999, {}),
+        ("SaveV2:SaveV2", 5, {"checkpoint-stall": "warning"}),
+        ("EagerExecute", 9.999, {}),
+        ("EagerExecute", 10, {"launch-bound": "warning"}),
+        ("EagerExecute", 29.999, {"launch-bound": "warning"}),
+        ("EagerExecute", 30, {"launch-bound": "critical"}),
+        ("Autotuning", 4.999, {}),
+        ("Autotuning", 5, {"compile-in-window": "warning"}),
+        ("model/x/PyFunc:PyFunc", 4.999, {}),
+        ("model/x/PyFunc:PyFunc", 5, {"cpu-heavy-op": "warning"}),
+        ("cuMemHostAlloc", 60, {}),
+    ],
+)
+def test_threshold(
+    event: str, length_ms: float, expected: dict[str, Severity], tmp_path: Path
+) -> None:
+    findings = found(tmp_path, steps(busy_with(event, length_ms)))
+    assert {code: one.severity for code, one in findings.items()} == expected
+    for one in findings.values():
+        assert one.cost_ps_per_step == int(length_ms * MS)
+        assert one.cost_ratio == pytest.approx(length_ms / 100)
+        assert one.devices == ("GPU:0",)
+        assert one.confidence == "high"
+
+
+@pytest.mark.parametrize(("pause_ms", "expected"), [(6.24, set()), (6.25, {"callback-stall"})])
+def test_callbacks_count_on_average(pause_ms: float, expected: set[str], tmp_path: Path) -> None:
+    """Four pauses in five steps."""
+    findings = found(tmp_path, steps(count=5, marker_ms=100 - pause_ms))
+    assert set(findings) == expected
+
+
+def test_what_happens_in_one_step_of_four(tmp_path: Path) -> None:
+    """Input is judged by the median step, a checkpoint by the mean."""
+
+    def fill(step: Step) -> float:
+        if step.start_ms != 200:
+            return 0
+        step.host(INPUT, 0, 30)
+        step.host("SaveV2:SaveV2", 30, 60)
+        return 60
+
+    findings = found(tmp_path, steps(fill))
+    assert set(findings) == {"checkpoint-stall"}
+    assert findings["checkpoint-stall"].cost_ps_per_step == 30 * MS // 4
+
+
+def ops(*lengths_ms: float) -> Fill:
+    def fill(step: Step) -> float:
+        at_ms = 0.0
+        for number, length_ms in enumerate(lengths_ms):
+            step.host(f"model/op{number}:PyFunc", at_ms, at_ms + length_ms)
+            at_ms += length_ms
+        return at_ms
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    ("lengths_ms", "expected"),
+    [
+        ((4, 4, 1.999), set()),
+        ((4, 4, 2), {"host-bound"}),
+        ((5, 4, 2), {"cpu-heavy-op"}),
+    ],
+)
+def test_one_heavy_op_explains_a_busy_host(
+    lengths_ms: tuple[float, ...], expected: set[str], tmp_path: Path
+) -> None:
+    findings = found(tmp_path, steps(ops(*lengths_ms)))
+    assert set(findings) == expected
+    if "cpu-heavy-op" in findings:
+        heavy = findings["cpu-heavy-op"]
+        assert ("op", "model/op0:PyFunc") in [(e.metric, e.value) for e in heavy.evidence]
+        assert heavy.cost_ps_per_step == 5 * MS
+
+
+def test_an_op_is_to_blame_for_no_more_than_its_cause(tmp_path: Path) -> None:
+    """While the thread waited 20 ms for input, an op ran beside; 6 ms of it were left."""
+
+    def fill(step: Step) -> float:
+        worker = step.trace.thread("worker", 8)
+        step.host(INPUT, 0, 20)
+        step.host("FunctionRun", 20, 26)
+        step.host("model/x:PyFunc", 0, 26, thread=worker)
+        return 26
+
+    findings = found(tmp_path, steps(fill))
+    assert set(findings) == {"input-bound", "cpu-heavy-op"}
+    assert findings["cpu-heavy-op"].cost_ps_per_step == 6 * MS
+
+
+# Tracing
+
+
+def traced_in(*which: int) -> Fill:
+    def fill(step: Step) -> float:
+        call = "traced-nonXla" if step.start_ms / 100 in which else "notTraced-nonXla"
+        step.host("train_step", 0, 8, {"tf_function_call": call, "tracing_count": 3})
+        return 8
+
+    return fill
+
+
+def test_tracing_in_the_first_recorded_step_is_no_retracing(tmp_path: Path) -> None:
+    assert found(tmp_path, steps(traced_in(0))) == {}
+
+
+def test_a_later_step_that_traces(tmp_path: Path) -> None:
+    findings = found(tmp_path, steps(traced_in(0, 2)))
+    assert set(findings) == {"retracing"}
+    one = findings["retracing"]
+    assert (one.severity, one.cost_ps_per_step) == ("warning", 8 * MS // 3)
+    assert [(e.value, e.where) for e in one.evidence[:1]] == [(1, "train_step, 3 since the start")]
+
+
+def test_the_first_recorded_step_stays_the_first_when_others_are_chosen(tmp_path: Path) -> None:
+    trace = steps(traced_in(1))
+    assert "retracing" in found(tmp_path, trace, steps=slice(1, 4))
+    assert "retracing" not in found(tmp_path, steps=slice(2, 4))
+
+
+def test_retracing_explains_compilation(tmp_path: Path) -> None:
+    def fill(step: Step) -> float:
+        step.host("Autotuning", 8, 30)
+        traced_in(2)(step)
+        return 30
+
+    assert set(found(tmp_path, steps(fill))) == {"retracing"}
+
+
+# How sure
+
+
+def test_one_step_says_little(tmp_path: Path) -> None:
+    one = found(tmp_path, steps(busy_with(INPUT, 40), count=1))["input-bound"]
+    assert (one.severity, one.confidence) == ("info", "low")
+    assert one.confidence_reason == "only one step to judge by"
+
+
+def test_without_steps_shares_are_of_the_window(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.host_event(INPUT, 10 * MS, 60 * MS)
+    trace.kernel(0, 0, 10 * MS)
+    trace.kernel(0, 60 * MS, 100 * MS, launch_ps=60 * MS)
+    one = found(tmp_path, trace)["input-bound"]
+    assert (one.severity, one.confidence, one.cost_ps_per_step) == ("info", "low", None)
+    assert one.cost_ratio == 0.5
+    assert one.title == "GPU:0 waits 50.0 ms of 100.0 ms for input (50%)"
+    assert ("longest_gap_ps", "outside of steps") in [(e.metric, e.where) for e in one.evidence]
+
+
+def test_much_that_nothing_shows_lowers_confidence(tmp_path: Path) -> None:
+    def fill(step: Step) -> float:
+        step.host(INPUT, 0, 20)
+        return 41
+
+    one = found(tmp_path, steps(fill))["input-bound"]
+    assert (one.severity, one.confidence) == ("critical", "medium")
+
+
+def test_no_time_at_all(tmp_path: Path) -> None:
+    trace = new_trace()
+    for number in range(3):
+        trace.marker(number, 0, 0)
+    trace.kernel(0, 0, 0, launch_ps=0)
+    assert found(tmp_path, trace) == {}
+
+
+# Which device
+
+
+def test_the_device_that_is_idle_least_costs_time(tmp_path: Path) -> None:
+    def fill(step: Step) -> float:
+        step.host(INPUT, 0, 40)
+        step.kernel(1, 4, 100, launch_ms=4)
+        return 40
+
+    assert of_idle_alone(tmp_path, steps(fill)) == {}
+
+
+def test_an_unused_device_does_not_count(tmp_path: Path) -> None:
+    trace = steps(busy_with(INPUT, 40))
+    trace.gpu(1)
+    trace.copy(2, "H2D", 0, 99 * MS, size=8)
+    assert found(tmp_path, trace)["input-bound"].devices == ("GPU:0",)
+
+
+def test_each_host_has_its_own(tmp_path: Path) -> None:
+    first = steps(busy_with(INPUT, 40), trace=new_trace("a", length_ms=1000))
+    second = steps(busy_with(INPUT, 2), trace=new_trace("b", length_ms=1000))
+    findings = found(tmp_path, first, second)
+    assert {code: one.devices for code, one in findings.items()} == {"input-bound": ("a/GPU:0",)}
+
+
+def replicas(fill: Fill) -> CudaTrace:
+    """Steps of a run on CPUs, in which one replica works from where `fill` says it can."""
+    trace = new_trace(length_ms=1000)
+    worker = trace.thread("worker", 8)
+    for step in marked_steps(trace, period_ms=100, marker_ms=100):
+        at_ms = fill(step)
+        step.host("FunctionRun", at_ms, 100)
+        step.host("replica_0/x:MatMul", at_ms, 100, thread=worker)
+    return trace
+
+
+def test_replicas_wait_for_input(tmp_path: Path) -> None:
+    findings = of_idle_alone(tmp_path, replicas(busy_with(INPUT, 30)))
+    assert findings["input-bound"].devices == ("replica:0",)
+
+
+@pytest.mark.parametrize("event", ["EagerExecute", "ExecutorState::Process"])
+def test_replicas_have_no_launches(event: str, tmp_path: Path) -> None:
+    assert found(tmp_path, replicas(busy_with(event, 60))) == {}
+
+
+# Steps that differ
+
+
+def unsteady(*lengths_ms: float) -> CudaTrace:
+    trace = new_trace(length_ms=1000)
+    at_ms = 0.0
+    for number, length_ms in enumerate(lengths_ms):
+        trace.marker(number, ms(at_ms), ms(at_ms + length_ms))
+        Step(trace, at_ms).kernel(0, 0, length_ms, launch_ms=0)
+        at_ms += length_ms
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("lengths_ms", "expected"),
+    [
+        ((100, 100, 100, 100, 199), {}),
+        ((100, 100, 100, 100, 100, 100, 200), {"unsteady-steps": "warning"}),
+        ((100,) * 20 + (200,), {"unsteady-steps": "info"}),
+        ((94, 100, 106), {}),
+        ((93, 100, 107), {"unsteady-steps": "info"}),
+        ((100, 200), {}),
+    ],
+)
+def test_unsteady_steps(
+    lengths_ms: tuple[float, ...], expected: dict[str, Severity], tmp_path: Path
+) -> None:
+    findings = found(tmp_path, unsteady(*lengths_ms))
+    assert {code: one.severity for code, one in findings.items()} == expected
+
+
+def test_what_is_explained_is_not_told_again(tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    at_ms = 0.0
+    for number, length_ms in enumerate((60, 60, 60, 220)):
+        trace.marker(number, ms(at_ms), ms(at_ms + length_ms))
+        step = Step(trace, at_ms)
+        step.host("SaveV2:SaveV2", 0, length_ms - 40)
+        step.kernel(0, length_ms - 40, length_ms, launch_ms=length_ms - 40)
+        at_ms += length_ms
+    assert set(found(tmp_path, trace)) == {"checkpoint-stall"}

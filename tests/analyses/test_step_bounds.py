@@ -1,0 +1,128 @@
+"""Does the report say how sure the bounds of steps are, and that a step may hold several training steps?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, new_trace
+from tests.sidecars import write_sidecar
+from traceview.render.terminal import render
+
+LOOP = "A loop in the graph runs"
+CALL = "One step here is one call"
+UNSURE = "Nothing marks these steps"
+
+
+def looping(iterations: int, *, loops_in: int = 4) -> CudaTrace:
+    """Four steps; in the first `loops_in` an executor runs a loop of so many iterations."""
+    trace = new_trace()
+    line = trace.thread("executor", 77)
+    for number, step in enumerate(marked_steps(trace)):
+        for iteration in range(iterations if number < loops_in else 1):
+            stats = {"id": 5, "iter_num": iteration}
+            start_ms = 1 + iteration
+            step.host("ExecutorState::Process", start_ms, start_ms + 0.5, stats, thread=line)
+        step.kernel(0, 30, 40)
+    return trace
+
+
+def shown(logdir: Path) -> tuple[traceview.Report, str]:
+    report = traceview.analyze(logdir)
+    text = render(report, width=100, color=False, top=1)
+    return report, " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "reliability"),
+    [
+        ("plain", "marker", "high"),
+        ("keras_batches", "keras", "high"),
+        ("stored_steps", "group", "medium"),
+        ("function_steps", "function", "medium"),
+    ],
+)
+def test_how_sure_the_bounds_are(name: str, method: str, reliability: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    report, text = shown(tmp_path)
+    assert report.results.steps is not None
+    assert (report.results.steps.method, report.results.steps.reliability) == (method, reliability)
+    assert UNSURE not in text
+
+
+def test_what_is_only_found_by_its_repetition_is_said_to_be_unsure(tmp_path: Path) -> None:
+    trace = new_trace(length_ms=400)
+    for number in range(6):
+        step = Step(trace, 50 * number)
+        for place, name in enumerate(("gemm", "relu", "softmax", "adam")):
+            step.kernel(0, 2 + 8 * place, 8 + 8 * place, name=name, op=None)
+    trace.write(tmp_path)
+    report, text = shown(tmp_path)
+    assert report.results.steps is not None
+    assert (report.results.steps.method, report.results.steps.reliability) == ("period", "low")
+    assert UNSURE in text
+
+
+def test_a_loop_inside_each_step(tmp_path: Path) -> None:
+    looping(8).write(tmp_path)
+    report, text = shown(tmp_path)
+    assert report.results.steps is not None
+    assert report.results.steps.loop_iterations == 8
+    assert f"{LOOP} 8 times in each step." in text
+
+
+@pytest.mark.parametrize(("iterations", "loops_in"), [(1, 4), (8, 1)])
+def test_no_loop_or_one_in_few_steps(iterations: int, loops_in: int, tmp_path: Path) -> None:
+    looping(iterations, loops_in=loops_in).write(tmp_path)
+    report, text = shown(tmp_path)
+    assert report.results.steps is not None
+    assert report.results.steps.loop_iterations is None
+    assert LOOP not in text
+
+
+@pytest.mark.parametrize(
+    ("recorded", "known", "is_told"),
+    [([4], 4, True), ([3, 4], 4, True), ([1], 1, False), ([], None, False), ([0], None, False)],
+)
+def test_calls_of_several_steps(
+    recorded: list[int], known: int | None, is_told: bool, tmp_path: Path
+) -> None:
+    path = looping(1).write(tmp_path)
+    write_sidecar(path, {"window": {"steps_per_call": recorded}})
+    report, text = shown(tmp_path)
+    assert report.results.steps is not None
+    assert report.results.steps.steps_per_call == known
+    assert (CALL in text) is is_told
+    assert ("up to 4 training steps" in text) is is_told
+
+
+def test_a_call_of_several_steps_is_not_told_twice(tmp_path: Path) -> None:
+    path = looping(4).write(tmp_path)
+    write_sidecar(path, {"window": {"steps_per_call": [4]}})
+    _, text = shown(tmp_path)
+    assert CALL in text
+    assert LOOP not in text
+
+
+@pytest.mark.parametrize("wrong", ["4", [4.5], [True], {"4": 1}])
+def test_a_wrong_field_is_left_out_and_said(wrong: Any, tmp_path: Path) -> None:
+    path = looping(1).write(tmp_path)
+    write_sidecar(path, {"window": {"steps_per_call": wrong}})
+    report, _ = shown(tmp_path)
+    assert report.results.steps is not None
+    assert report.results.steps.steps_per_call is None
+    assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
+
+
+def test_calls_say_nothing_of_steps_that_are_not_marked(tmp_path: Path) -> None:
+    (path,) = SCENARIOS["function_steps"]().write(tmp_path)
+    write_sidecar(path, {"window": {"steps_per_call": [4]}})
+    report, text = shown(tmp_path)
+    assert report.results.steps is not None
+    assert report.results.steps.steps_per_call is None
+    assert CALL not in text

@@ -1,0 +1,92 @@
+"""The numbers of `results.balance` that compare devices, recomputed (METRICS.md section 9)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from statistics import median
+
+from tests.oracle.intervals import Interval, clip, length
+from tests.oracle.model import Device, HostAnswer, Row, device_name
+
+KINDS = ("gpu", "tpu", "replica")
+
+
+def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
+    """None where no device computed in its window."""
+    # AMBIGUITY "devices with compute": of one kind, GPUs before TPUs before replicas.
+    at_work = [
+        (answer, device)
+        for answer in answers
+        for device in sorted(answer.devices, key=lambda one: one.ordinal)
+        if _computed(device, answer.window)
+    ]
+    kinds = [kind for kind in KINDS if any(device.kind == kind for _, device in at_work)]
+    if not kinds:
+        return None
+    at_work = [(answer, device) for answer, device in at_work if device.kind == kinds[0]]
+    inside = [clip(_spans(device), answer.window) for answer, device in at_work]
+    lengths = [length(spans) for spans in inside]
+    effective = sum(
+        Fraction(own, answer.window[1] - answer.window[0])
+        for own, (answer, _) in zip(lengths, at_work, strict=True)
+    )
+    visible = sum(device.kind == kinds[0] for answer in answers for device in answer.devices)
+    together = [span for spans in inside for span in spans]
+    numbers = _common_steps([answer for answer, _ in at_work])
+    per_step = [
+        [_computed(device, _bounds(answer, number)) for number in numbers]
+        for answer, device in at_work
+    ]
+    concurrency = chance = None
+    if len(at_work) > 1:
+        concurrency = Fraction(sum(lengths) - length(together), sum(lengths) - max(lengths))
+        first, last = min(a for a, _ in together), max(b for _, b in together)
+        chance = Fraction(max(lengths), last - first)
+    return {
+        "kind": kinds[0],
+        "visible_count": visible,
+        "step_count": len(numbers),
+        "skew_ratio": _skew(per_step),
+        "concurrency_ratio": concurrency,
+        "chance_ratio": chance,
+        "effective_gpus": effective,
+        "efficiency_ratio": effective / visible,
+        "devices": [
+            {
+                "device": device_name(device, several)["device"],
+                "compute_ps_per_step": int(median(own)) if own else None,
+            }
+            for (_, device), own in zip(at_work, per_step, strict=True)
+        ],
+    }
+
+
+def _spans(device: Device) -> list[Interval]:
+    return [activity.span for activity in device.of_class("compute")]
+
+
+def _computed(device: Device, window: Interval) -> int:
+    return length(clip(_spans(device), window))
+
+
+def _common_steps(answers: list[HostAnswer]) -> list[int]:
+    """AMBIGUITY "per step" of several hosts: the used steps whose number all of them have."""
+    used = [{step.number for step in answer.steps if step.used} for answer in answers]
+    return sorted(set.intersection(*used))
+
+
+def _bounds(answer: HostAnswer, number: int) -> Interval:
+    (found,) = [step for step in answer.steps if step.number == number]
+    return found.start, found.end
+
+
+def _skew(per_step: list[list[int]]) -> Fraction | None:
+    """AMBIGUITY: steps in which the middle device computed nothing have no such ratio."""
+    if len(per_step) < 2:
+        return None
+    ratios = [
+        Fraction(max(of_step)) / Fraction(median(map(Fraction, of_step)))
+        for of_step in zip(*per_step, strict=True)
+        if median(of_step)
+    ]
+    return median(ratios) - 1 if ratios else None

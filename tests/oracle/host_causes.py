@@ -1,0 +1,255 @@
+"""What did each thread of a host do at an instant, as a cause of idle time (METRICS.md section 5)?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.oracle.classes import Activity
+from tests.oracle.covers import Cover, Outside
+from tests.oracle.host_names import kind_of
+from tests.oracle.model import HostAnswer
+from tests.oracle.reading import Event, Line
+from tests.oracle.steps import find_marks
+
+BACK_TO_BACK_PS = 100_000_000
+SCHEDULING_OP_PS = 50_000_000
+STRONG = ("input", "h2d", "compile", "sync", "checkpoint")
+LONGEST_CHAIN = 8
+# At an instant that all of its covers hold, a layer tells its cause.
+Layer = tuple[str, list[Cover]]
+
+
+def is_data_line(line: Line) -> bool:
+    return line.name.startswith("tf_data")
+
+
+@dataclass(eq=False)
+class Shown:
+    """What the events of some threads show."""
+
+    strong: dict[str, Cover]
+    launch: Cover
+    host_compute: Cover
+    scheduling: Cover
+
+
+class HostCauses:
+    """The causes that the threads of one host show."""
+
+    def __init__(self, answer: HostAnswer) -> None:
+        self.answer = answer
+        links, host = answer.links, answer.host
+        self.has_queue = any(device.kind != "replica" for device in answer.devices)
+        self.thread_of = {id(line): n for n, own in enumerate(links.threads) for line in own}
+        self.events = [
+            [event for line in own if not is_data_line(line) for event in line.events]
+            for own in links.threads
+        ]
+        self.call_events = [
+            event for own in self.events for event in own if kind_of(event.name) == "call"
+        ]
+        marks = sorted(
+            find_marks(host, links, answer.step_method), key=lambda mark: (mark.start, mark.end)
+        )
+        self.marker_line = marks[0].events[0].line if marks else None
+        explicit = answer.step_method in ("marker", "keras")
+        self.markers = [(mark.start, mark.end) for mark in marks] if explicit else []
+        self.caller = self._find_caller()
+        self.calls = Cover(
+            (event.start, event.end)
+            for event in self.call_events
+            if self.thread(event) == self.caller
+        )
+        self.reads = self._find_reads()
+        self.shown = [self._shown(n) for n in range(len(self.events))]
+        self.executors = self._joined(n for n in range(len(self.events)) if n != self.caller)
+        self._layers: dict[int, list[Layer]] = {}
+
+    def thread(self, event: Event) -> int:
+        return self.thread_of[id(event.line)]
+
+    def _find_caller(self) -> int | None:
+        """AMBIGUITY: see the ladder; of threads with equally many calls the one that called first."""
+        if self.marker_line is not None:
+            return self.thread_of[id(self.marker_line)]
+        if self.call_events:
+            return self._busiest(self.call_events)
+        lines = self.answer.host.host_lines()
+        for line in lines:
+            if line.name.startswith("python"):
+                return self.thread_of[id(line)]
+        launches = [e for e in self.answer.host.host_events() if "correlation_id" in e.stats]
+        if launches:
+            return self._busiest(launches)
+        return self.thread_of[id(lines[0])] if lines else None
+
+    def _busiest(self, events: list[Event]) -> int:
+        by_thread: dict[int, list[int]] = {}
+        for event in events:
+            by_thread.setdefault(self.thread(event), []).append(event.start)
+        return min(by_thread, key=lambda n: (-len(by_thread[n]), min(by_thread[n]), n))
+
+    def _find_reads(self) -> list[tuple[Event, int]]:
+        """Calls that copy from a device, and when the copy had ended."""
+        return [
+            (launch, activity.event.end)
+            for device in self.answer.devices
+            if device.kind != "replica"
+            for activity in device.of_class("d2h")
+            for launch in [launch_of(self.answer, activity)]
+            if launch is not None
+        ]
+
+    def _shown(self, thread: int) -> Shown:
+        events = self.events[thread]
+        strong = {
+            cause: [(e.start, e.end) for e in events if kind_of(e.name) == cause]
+            for cause in STRONG
+        }
+        if not self.has_queue:
+            strong["h2d"] = []
+        for event in events:
+            if event.text("tf_function_call").startswith("traced-"):
+                runs = [
+                    run.start
+                    for run in self.call_events
+                    if run.line is event.line and event.start <= run.start and run.end <= event.end
+                ]
+                strong["compile"].append((event.start, min(runs, default=event.end)))
+        for call, copied in self.reads:
+            own = self.thread(call) == thread and not is_data_line(call.line)
+            if own and not any(call.end <= event.start < copied for event in events):
+                strong["sync"].append((call.start, copied))
+        launches = [
+            event
+            for event in events
+            if "correlation_id" in event.stats and kind_of(event.name) in ("other", "op")
+        ]
+        launching, computing = list(launches), []
+        shared = {id(activity.event) for activity in self.answer.shared}
+        for op in events:
+            if kind_of(op.name) != "op":
+                continue
+            if not self.has_queue:
+                computing += [op] if id(op) in shared else []
+            elif op.end - op.start >= SCHEDULING_OP_PS and not any(
+                op.start <= launch.start < op.end for launch in launches
+            ):
+                computing.append(op)
+            else:
+                launching.append(op)
+        handing_on = [
+            event
+            for event in events
+            if kind_of(event.name) in ("dispatch", "executor") or "tf_function_call" in event.stats
+        ]
+        return Shown(
+            {cause: Cover(spans) for cause, spans in strong.items()},
+            _cover(launching if self.has_queue else []).bridged(BACK_TO_BACK_PS),
+            _cover(computing),
+            _cover(handing_on),
+        )
+
+    def _joined(self, threads: Iterable[int]) -> Shown:
+        every = [self.shown[n] for n in threads]
+        strong = {cause: _union(one.strong[cause] for one in every) for cause in STRONG}
+        strong["input"] = _union((strong["input"], self._async_input()))
+        return Shown(
+            strong,
+            _union(one.launch for one in every),
+            _union(one.host_compute for one in every),
+            _union(one.scheduling for one in every),
+        )
+
+    def _async_input(self) -> Cover:
+        ids = {_id(event) for event in self.call_events} - {None}
+        return Cover(
+            (event.start, event.end)
+            for event in self.answer.host.host_events()
+            if kind_of(event.name) == "async_input" and _id(event) in ids
+        )
+
+    def layers(self, thread: int) -> list[Layer]:
+        """The layers of a thread's timeline, the first that holds an instant tells its cause."""
+        if thread not in self._layers:
+            is_caller = thread == self.caller
+            self._layers[thread] = (
+                self._caller_layers(thread) if is_caller else self._executor_layers(thread)
+            )
+        return self._layers[thread]
+
+    def _caller_layers(self, thread: int) -> list[Layer]:
+        own, others, calls = self.shown[thread], self.executors, self.calls
+        result: list[Layer] = [(cause, [own.strong[cause]]) for cause in STRONG]
+        result += [(cause, [others.strong[cause], calls]) for cause in STRONG]
+        result += [("launch", [own.launch]), ("launch", [others.launch, calls])]
+        if self.markers:
+            result.append(("callback", [Outside(self.markers)]))
+        result += self._peers()
+        result += [("host_compute", [own.host_compute])]
+        result += [("host_compute", [others.host_compute, calls])]
+        dispatching = _union((own.scheduling, own.launch, calls)).bridged(BACK_TO_BACK_PS)
+        result.append((self._scheduling(), [dispatching]))
+        return result
+
+    def _executor_layers(self, thread: int) -> list[Layer]:
+        own, others = self.shown[thread], self.executors
+        result: list[Layer] = [(cause, [own.strong[cause]]) for cause in STRONG]
+        result.append(("launch", [own.launch]))
+        if self.has_queue:
+            result.append(("host_compute", [own.host_compute]))
+        result += [(cause, [others.strong[cause]]) for cause in STRONG]
+        result.append(("launch", [others.launch]))
+        result += self._peers()
+        result.append(("host_compute", [others.host_compute]))
+        result.append((self._scheduling(), [others.scheduling.bridged(BACK_TO_BACK_PS)]))
+        return result
+
+    def _peers(self) -> list[Layer]:
+        if self.has_queue:
+            return []
+        return [("peer", [_cover(activity.event for activity in self.answer.activities())])]
+
+    def _scheduling(self) -> str:
+        return "launch" if self.has_queue else "host_compute"
+
+    def handed_over(self, event: Event) -> int | None:
+        """When the caller handed the work of an event of another thread over; None: before all."""
+        current = event
+        for _ in range(LONGEST_CHAIN):
+            consumers = [
+                other
+                for line in self.answer.links.threads[self.thread(current)]
+                for other in line.events
+                if other.start <= current.start < other.end and self.answer.links.producers(other)
+            ]
+            if not consumers:
+                break
+            inner = max(consumers, key=lambda e: (e.start, -e.end, e.order))
+            current = min(self.answer.links.producers(inner), key=lambda e: (e.start, e.order))
+            if self.thread(current) == self.caller:
+                return current.start
+        begun = [start for start, _ in self.calls.spans if start <= event.start]
+        return max(begun, default=None)
+
+
+def launch_of(answer: HostAnswer, activity: Activity) -> Event | None:
+    """The host call that launched a device event; a replica's op is its own."""
+    if activity.event.line.plane.startswith("/host:"):
+        return activity.event
+    calls = answer.links.calls(activity.event)
+    return min(calls, key=lambda e: (e.start, e.order), default=None)
+
+
+def _id(event: Event) -> int | None:
+    number = event.integer("id")
+    return event.integer("step_id") if number is None else number
+
+
+def _cover(events: Iterable[Event]) -> Cover:
+    return Cover((event.start, event.end) for event in events)
+
+
+def _union(covers: Iterable[Cover]) -> Cover:
+    return Cover(span for one in covers for span in one.spans)

@@ -1,0 +1,105 @@
+"""What a thread does while a host event of some name is open (METRICS.md section 5, "Idle gaps")."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from tests.oracle.classes import direction_of_name, is_copy_name
+
+CHECKPOINT_TYPES = {
+    "Save",
+    "SaveV2",
+    "SaveSlices",
+    "Restore",
+    "RestoreV2",
+    "RestoreSlice",
+    "MergeV2Checkpoints",
+    "ShardedFilename",
+}
+PLUMBING_TYPES = {
+    *("_Send", "_Recv", "_HostSend", "_HostRecv"),
+    *("While", "If", "Case", "StatelessWhile", "StatelessIf", "StatelessCase"),
+}
+DISPATCHING = (
+    "EagerExecute",
+    "EagerKernelExecute",
+    "EagerCopyToDevice",
+    "ValidateInputTypeAndPlacement",
+    "convert_to_tensor",
+)
+DRIVERS = ("cuda", "cu", "hip")
+
+
+def type_of_op(name: str) -> str | None:
+    """AMBIGUITY "`scope/name:Type`": no `::` before the type, and something before it but a space."""
+    scope, colon, op_type = name.rpartition(":")
+    if not colon or not scope or "::" in name or scope[0] in " \t\n\r\f\v:":
+        return None
+    return op_type if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", op_type) else None
+
+
+def _of_type(op_type: str) -> str:
+    if op_type.removeprefix("MultiDevice").startswith("IteratorGetNext"):
+        return "input"
+    if op_type in CHECKPOINT_TYPES:
+        return "checkpoint"
+    if op_type == "SyncDevice":
+        return "sync"
+    if op_type in PLUMBING_TYPES or op_type.startswith("RemoteCall"):
+        return "dispatch"
+    return "dispatch" if op_type.endswith("PartitionedCall") else "op"
+
+
+def _of_driver_call(name: str) -> str:
+    """AMBIGUITY: pinned memory that is made or registered stages a copy to the device."""
+    for driver in DRIVERS:
+        call = name.removeprefix(driver)
+        if call == name:
+            continue
+        if re.match(r"(Stream|Ctx|Event|Device|Thread)Synchronize", call):
+            return "sync"
+        if re.match(r"(Mem)?Host(Alloc|Register|Malloc)", call):
+            return "h2d"
+    call = re.sub(r"(_v2)?(_ptsz)?$", "", name)
+    call = call.removeprefix("cu") if call.startswith("cuMem") else call
+    call = call.removeprefix("hip") if call.startswith("hipMem") else call
+    call = call.removeprefix("cuda")
+    plain = re.sub(r"async$", "", call.lower().replace(" ", "").replace("_", ""))
+    if is_copy_name(plain) or re.fullmatch(r"(memcpy)?copy?[hd]to[hd]", plain):
+        direction = direction_of_name(plain)
+        return direction if direction in ("h2d", "d2h") else "other"
+    return "other"
+
+
+@cache
+def kind_of(name: str) -> str:
+    """One of input, async_input, h2d, d2h, compile, sync, checkpoint, op, dispatch, executor, call, other."""
+    if re.fullmatch(r"EagerLocalExecute: \w+", name):
+        # The op waits for input in an event of its own inside.
+        kind = _of_type(name.split(": ")[1])
+        return "dispatch" if kind in ("op", "input") else kind
+    op_type = type_of_op(name)
+    if op_type is not None:
+        return _of_type(op_type)
+    if re.match(r"IteratorGetNext(AsOptional|Sync)?Op::DoCompute", name):
+        return "async_input"
+    if re.fullmatch(r"GetNextFromShard\d+", name) or name.startswith("Iterator::"):
+        return "input"
+    if name in ("FunctionRun", "KernelAndDeviceFunc::Run"):
+        return "call"
+    if name == "ExecutorState::Process":
+        return "executor"
+    last = name.rsplit("::", 1)[-1]
+    if last in ("BlockHostUntilDone", "SynchronizeStream"):
+        return "sync"
+    if re.fullmatch(r"[\w:. ]*(WaitReady|BlockUntilReady)", name):
+        return "sync"
+    compiles = re.search(r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad", name)
+    if compiles and "/" not in name and not name.startswith("$"):
+        return "compile"
+    if name in DISPATCHING or re.fullmatch(r"EagerLocalExecute: .*|TFE_Py_\w+", name):
+        return "dispatch"
+    if name.startswith("ExecutorState::ProcessAsync"):
+        return "dispatch"
+    return _of_driver_call(name)

@@ -1,0 +1,189 @@
+"""The causes of idle time (METRICS.md section 5): every gap is swept, and each instant asked for its cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.oracle.classes import Activity
+from tests.oracle.covers import Cover
+from tests.oracle.host_causes import HostCauses, launch_of
+from tests.oracle.intervals import Interval, clip, overlaps, subtract
+from tests.oracle.model import Device, HostAnswer, Row, device_name
+
+LATENCY_PS = 20_000_000
+CAUSES = (
+    *("input", "h2d", "compile", "sync", "checkpoint", "launch", "callback", "host_compute"),
+    *("peer", "dependency", "latency", "unattributed", "unused"),
+)
+KERNELS = ("compute", "collective")
+# A stretch of time with one cause.
+Part = tuple[int, int, str]
+
+
+@dataclass(eq=False)
+class _Gap:
+    start: int
+    end: int
+    parts: list[Part]
+
+
+def idle_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
+    """One row per device of hosts that recorded a device event."""
+    rows = []
+    for answer in answers:
+        if not answer.activities():
+            continue
+        host = HostCauses(answer)
+        for device in answer.devices:
+            gaps = _gaps(answers, answer, host, device)
+            rows.append({**device_name(device, several), **_row(answer, gaps)})
+    return rows
+
+
+def _row(answer: HostAnswer, gaps: list[_Gap]) -> Row:
+    low, high = answer.window
+    longest_first = sorted(gaps, key=lambda gap: (gap.start - gap.end, gap.start))
+    return {
+        "idle_ps": sum(gap.end - gap.start for gap in gaps),
+        "gap_count": len(gaps),
+        "longest_gap_ps": max((gap.end - gap.start for gap in gaps), default=0),
+        "causes": _total([part for gap in gaps for part in gap.parts]),
+        "gaps": [
+            {
+                "start_ps": gap.start,
+                "duration_ps": gap.end - gap.start,
+                "cause": _largest(_total(gap.parts)),
+                "causes": _total(gap.parts),
+                "step": _step_of(answer, gap),
+            }
+            for gap in longest_first
+        ],
+        "steps": [
+            {
+                "number": step.number,
+                "causes": _total(
+                    [
+                        (*span, cause)
+                        for gap in gaps
+                        for start, end, cause in gap.parts
+                        for span in clip([(start, end)], (step.start, step.end))
+                    ]
+                ),
+            }
+            for step in answer.steps
+            if step.start < high and step.end > low
+        ],
+    }
+
+
+def _total(parts: list[Part]) -> dict[str, int]:
+    times = {cause: sum(b - a for a, b, c in parts if c == cause) for cause in CAUSES}
+    return {cause: time for cause, time in times.items() if time}
+
+
+def _largest(causes: dict[str, int]) -> str:
+    return max(causes, key=lambda cause: (causes[cause], -CAUSES.index(cause)))
+
+
+def _step_of(answer: HostAnswer, gap: _Gap) -> int | None:
+    """The step of the longest piece, cut at the bounds of steps; of overlapping steps the last begun.
+
+    AMBIGUITY: of equally long pieces the first.
+    """
+    edges = [edge for step in answer.steps for edge in (step.start, step.end)]
+    bounds = sorted({gap.start, gap.end, *(e for e in edges if gap.start < e < gap.end)})
+    start, _ = min(pairwise(bounds), key=lambda piece: (piece[0] - piece[1], piece[0]))
+    around = [step for step in answer.steps if step.start <= start < step.end]
+    return max(around, key=lambda step: (step.start, -step.end)).number if around else None
+
+
+def _gaps(
+    answers: list[HostAnswer], answer: HostAnswer, host: HostCauses, device: Device
+) -> list[_Gap]:
+    busy = [activity.span for activity in device.activities]
+    spans = subtract([answer.window], busy)
+    if not any(overlaps(a.span, answer.window) for a in device.of_class(*KERNELS)):
+        return [_Gap(start, end, [(start, end, "unused")]) for start, end in spans]
+    peers = Cover(
+        activity.span
+        for other in answers
+        for one in other.devices
+        if one is not device
+        for activity in one.of_class("collective")
+    )
+    starting: dict[int, list[Activity]] = {}
+    copied = set()
+    for activity in device.activities:
+        start, end = activity.span
+        if start < end:
+            starting.setdefault(start, []).append(activity)
+            copied.update([end] if activity.cls == "h2d" else [])
+    result = []
+    for start, end in spans:
+        last = end == answer.window[1]
+        parts = (
+            _late(host, host.caller, start, end)
+            if last
+            else _parts(answer, host, starting[end], start in copied, peers, (start, end))
+        )
+        result.append(_Gap(start, end, parts))
+    return result
+
+
+def _parts(
+    answer: HostAnswer,
+    host: HostCauses,
+    starting: list[Activity],
+    after_copy: bool,
+    peers: Cover,
+    gap: Interval,
+) -> list[Part]:
+    """A gap that one of the events `starting` ends; `after_copy`: one to the device ended where it begins."""
+    start, end = gap
+    launches = [(launch_of(answer, activity), activity) for activity in starting]
+    known = [(launch, activity) for launch, activity in launches if launch is not None]
+    if not known:
+        return [(start, end, "unattributed")]
+    # AMBIGUITY: of several events that begin together, the one that was launched first.
+    launch, after = min(known, key=lambda pair: (pair[0].start, pair[0].order))
+    late_end = launch.start
+    if host.has_queue and launch.end - launch.start >= LATENCY_PS:
+        late_end = launch.end
+    late_end = min(max(late_end, start), end)
+
+    thread = host.thread(launch)
+    turn = late_end
+    if thread != host.caller:
+        handed = host.handed_over(launch)
+        turn = start if handed is None else min(max(handed, start), late_end)
+    late = _late(host, host.caller, start, turn) + _late(host, thread, turn, late_end)
+    if late_end == end:
+        return late
+
+    if after_copy and after.cls in KERNELS:
+        return [*late, (late_end, end, "h2d")]
+    causes = _total(late)
+    rest = "dependency"
+    if end - late_end < LATENCY_PS:
+        rest = "launch" if causes and _largest(causes) == "launch" else "latency"
+    bounds = [late_end, *peers.edges(late_end, end), end]
+    return late + [(a, b, "peer" if peers.holds(a) else rest) for a, b in pairwise(bounds)]
+
+
+def _late(host: HostCauses, thread: int | None, start: int, end: int) -> list[Part]:
+    """What a thread shows at each instant of a span."""
+    if start >= end:
+        return []
+    if thread is None:
+        return [(start, end, "unattributed")]
+    layers = host.layers(thread)
+    edges = {edge for _, covers in layers for one in covers for edge in one.edges(start, end)}
+    return [
+        (
+            a,
+            b,
+            next((c for c, covers in layers if all(o.holds(a) for o in covers)), "unattributed"),
+        )
+        for a, b in pairwise(sorted({start, end, *edges}))
+    ]

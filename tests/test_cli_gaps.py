@@ -1,0 +1,229 @@
+"""Does `traceview gaps` list every gap with its cause, in every format?"""
+
+from __future__ import annotations
+
+import csv
+import json
+from io import BytesIO, StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import traceview
+from scripts.cuda_trace import MS, CudaTrace
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import marked_steps, new_trace
+from tests.command import Command
+from traceview.analyses.gap_table import GapRow
+from traceview.cli import table as table_module
+from traceview.cli.durations import picoseconds
+from traceview.cli.gaps import CauseChoice
+from traceview.cli.output import Target
+from traceview.errors import UsageError
+from traceview.render.csv import columns_of
+from traceview.trace.cause import Cause
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> str:
+    """Two GPUs, two steps: both GPUs wait 20 ms for input in each, GPU:1 5 ms more for its launch."""
+    write(tmp_path / "logs")
+    return str(tmp_path / "logs")
+
+
+def write(folder: Path, name: str = "IteratorGetNext:IteratorGetNext") -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, count=2, marker_ms=50):
+        step.host(name, 0, 20)
+        step.host("EagerExecute", 20, 25)
+        step.kernel(0, 20, 50, launch_ms=20, op=f"{name}/after")
+        step.kernel(1, 25, 50, launch_ms=25)
+    trace.write(folder)
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(text)))
+
+
+def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: Path) -> None:
+    rows = table(command("gaps", logs, "--format", "csv").out)
+    assert tuple(rows[0]) == columns_of(GapRow)
+    assert [(r["device"], r["step"], r["cause"], r["duration_ps"]) for r in rows] == [
+        ("GPU:1", "0", "input", str(25 * MS)),
+        ("GPU:1", "1", "input", str(25 * MS)),
+        ("GPU:0", "0", "input", str(20 * MS)),
+        ("GPU:0", "1", "input", str(20 * MS)),
+    ]
+    assert (rows[0]["input_ps"], rows[0]["launch_ps"]) == (str(20 * MS), str(5 * MS))
+    assert rows[2]["host_stack"] == "train > IteratorGetNext:IteratorGetNext"
+    data = json.loads(command("gaps", logs, "--format", "json").out)
+    assert (data["left_out_count"], data["run"]) == (0, "run1")
+    assert [
+        ["" if value is None else str(value) for value in row.values()] for row in data["rows"]
+    ] == [list(row.values()) for row in rows]
+    done = command("gaps", logs, "-o", str(tmp_path / "gaps.csv"))
+    assert (done.code, done.out) == (0, "")
+    assert table((tmp_path / "gaps.csv").read_text("utf-8")) == rows
+
+    results = traceview.analyze(logs).results
+    assert results.idle is not None
+    assert sum(int(row["duration_ps"]) for row in rows) == sum(
+        row.idle_ps for row in results.idle.devices
+    )
+
+
+def test_terminal(command: Command, logs: str) -> None:
+    shown = command("gaps", logs, "--width", "80").out
+    lines = shown.splitlines()
+    assert lines[0] == "run run1 · window 100.0 ms · 4 rows · longest first"
+    assert "GPU:1 25.0 ms  · input · step 0 · at 1.00 µs" in lines
+    assert "    input 20.0 ms, launch 5.00 ms" in lines
+    assert "    python3: train > IteratorGetNext:IteratorGetNext" in lines
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_what_is_shown_can_be_chosen(command: Command, logs: str) -> None:
+    def chosen(*arguments: str) -> list[tuple[str, str]]:
+        rows = table(command("gaps", logs, "--format", "csv", *arguments).out)
+        return [(row["device"], row["step"]) for row in rows]
+
+    assert chosen("--device", "1") == [("GPU:1", "0"), ("GPU:1", "1")]
+    assert chosen("--device", "GPU:0", "--top", "1") == [("GPU:0", "0")]
+    assert chosen("--cause", "launch") == []
+    assert chosen("--cause", "launch", "--cause", "input", "--top", "1") == [("GPU:1", "0")]
+    assert chosen("--min", "25ms") == [("GPU:1", "0"), ("GPU:1", "1")]
+    assert chosen("--min", "25.000001ms") == []
+    assert chosen("--steps", "1:2") == [("GPU:1", "1"), ("GPU:0", "1")]
+    data = json.loads(command("gaps", logs, "--format", "json", "--top", "1").out)
+    assert (len(data["rows"]), data["left_out_count"]) == (1, 3)
+    assert len(table(command("gaps", logs, "--format", "csv", "--window", "trace").out)) > 4
+
+
+def test_a_terminal_is_shown_the_longest_only(command: Command, tmp_path: Path) -> None:
+    trace = CudaTrace()
+    for number in range(30):
+        trace.kernel(0, 2 * number * MS, (2 * number + 1) * MS)
+    trace.write(tmp_path)
+    assert "20 rows, 9 left out" in command("gaps", str(tmp_path)).out
+    assert len(table(command("gaps", str(tmp_path), "--format", "csv").out)) == 29
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--min", "50"),
+        ("--min", "us"),
+        ("--min", "-1us"),
+        ("--min", "1h"),
+        ("--cause", "nothing"),
+        ("--device", "7"),
+        ("--device", "nonsense"),
+        ("--top", "0"),
+        ("--steps", "9:12"),
+        ("--format", "xml"),
+    ],
+)
+def test_wrong_usage(command: Command, logs: str, arguments: tuple[str, str]) -> None:
+    done = command("gaps", logs, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert arguments[1] in done.err or arguments[0] in done.err
+
+
+def test_no_trace_there(command: Command, tmp_path: Path) -> None:
+    done = command("gaps", str(tmp_path / "nowhere"))
+    assert done.code != 0
+    assert done.out == ""
+    assert "nowhere" in done.err
+
+
+def test_causes_are_those_that_exist() -> None:
+    assert [choice.value for choice in CauseChoice] == [cause.key for cause in Cause]
+    columns = columns_of(GapRow)
+    assert [f"{cause.key}_ps" for cause in Cause] == list(columns[-len(Cause) :])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("50us", 50 * 10**6),
+        ("1.5ms", 1_500_000_000),
+        (" 2 s ", 2 * 10**12),
+        ("7ns", 7000),
+        ("0.001ns", 1),
+        ("3µs", 3 * 10**6),
+        ("3μs", 3 * 10**6),
+        ("0us", 0),
+    ],
+)
+def test_lengths_of_time(text: str, expected: int) -> None:
+    assert picoseconds("--min", text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "ms", "1e3us", "-1us", "1,5ms", "٣us", "1 minute", "1..5s"]
+)
+def test_what_is_no_length_of_time(text: str) -> None:
+    with pytest.raises(UsageError, match="not a length of time"):
+        picoseconds("--min", text)
+
+
+def test_parquet_needs_pyarrow(
+    command: Command, logs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_module, "find_spec", lambda name: None)
+    file = tmp_path / "gaps.parquet"
+    done = command("gaps", logs, "-o", str(file))
+    assert done.code == 2
+    assert "Parquet needs pyarrow" in done.err
+    assert not file.exists()
+
+
+def test_parquet_holds_the_rows(
+    command: Command, logs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = []
+
+    def to_parquet(frame: pd.DataFrame, buffer: BytesIO, **options: object) -> None:
+        frames.append(frame)
+        buffer.write(b"PAR1")
+
+    monkeypatch.setattr(table_module, "find_spec", lambda name: object())
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", to_parquet)
+    done = command("gaps", logs, "-o", str(tmp_path / "gaps.parquet"), "--device", "1")
+    assert (done.code, (tmp_path / "gaps.parquet").read_bytes()) == (0, b"PAR1")
+    (frame,) = frames
+    assert list(frame.columns) == list(columns_of(GapRow))
+    assert frame["duration_ps"].tolist() == [25 * MS] * 2
+    assert frame["input_ps"].tolist() == [20 * MS] * 2
+    monkeypatch.setattr(Target, "is_terminal", True)
+    assert command("gaps", logs, "--format", "parquet").code == 2
+
+
+def test_names_of_a_trace_can_harm_nobody(command: Command, tmp_path: Path) -> None:
+    write(tmp_path, "=cmd|' /C calc'!A0\x1b[31m\n,\"")
+    rows = table(command("gaps", str(tmp_path), "--format", "csv", "--device", "0").out)
+    assert rows[0]["after"].startswith("'=cmd")
+    shown = command("gaps", str(tmp_path), "--device", "0").out
+    assert "\x1b" not in shown
+    assert "calc" in shown
+
+
+def test_two_hosts(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["two_hosts"]().write(tmp_path)
+    rows = table(command("gaps", str(tmp_path), "--format", "csv").out)
+    devices = {row["device"] for row in rows}
+    assert len(devices) > 1
+    assert all("/GPU:" in device for device in devices)
+    one = min(devices)
+    only = table(command("gaps", str(tmp_path), "--format", "csv", "--device", one).out)
+    assert {row["device"] for row in only} == {one}
+
+
+def test_replicas(command: Command, fixtures: Path) -> None:
+    rows = table(command("gaps", str(fixtures / "custom-loop-2"), "--format", "csv").out)
+    assert {row["device"] for row in rows} == {"replica:0", "replica:1"}
+    for never in ("launch_ps", "h2d_ps", "dependency_ps", "latency_ps"):
+        assert {row[never] for row in rows} == {"0"}

@@ -1,0 +1,235 @@
+"""Does `traceview steps` list every step with parts and causes that add up, in every format?"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from io import BytesIO, StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, new_trace
+from scripts.scenarios.plain import plain_step
+from tests.command import Command
+from traceview.analyses.step_table import StepLine
+from traceview.analyses.steps import StepRow
+from traceview.render.page import Page
+from traceview.render.step_table import SHOWN, add_step_lines
+from traceview.trace.cause import Cause
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+PARTS = [
+    "compute_ps",
+    "exposed_collective_ps",
+    "exposed_h2d_ps",
+    "exposed_d2h_ps",
+    "exposed_d2d_ps",
+    "exposed_memset_ps",
+    "idle_ps",
+]
+CAUSES = [f"{cause.key}_ps" for cause in Cause]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> str:
+    """Four steps of 60 ms on one GPU, each with a wait for input and a callback after it."""
+    SCENARIOS["input_and_callbacks"]().write(tmp_path / "logs")
+    return str(tmp_path / "logs")
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> str:
+    """1,000 steps of 2 ms, of which number 500 is 100 times as long."""
+    trace = new_trace(length_ms=2300)
+    start_ms = 0.0
+    for number in range(1000):
+        step = Step(trace, start_ms)
+        trace.marker(number, step.at(0), step.at(1.9))
+        step.kernel(0, 0.2, 1.2)
+        start_ms += 200 if number == 500 else 2
+    trace.write(tmp_path / "many")
+    return str(tmp_path / "many")
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(text)))
+
+
+def total(row: dict[str, str], keys: Iterable[str]) -> int:
+    return sum(int(row[key]) for key in keys)
+
+
+@pytest.mark.parametrize("window", ["auto", "devices", "trace"])
+@pytest.mark.parametrize(
+    "name", ["A", "B", "D", "G", "input_and_callbacks", "host_runs_ahead", "first_step_traces"]
+)
+def test_parts_sum_to_the_step_and_causes_to_its_idle_time(
+    name: str, window: str, command: Command, tmp_path: Path
+) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    rows = rows_of(command("steps", str(tmp_path), "--window", window, "--format", "csv").out)
+    assert len(rows) >= 4
+    assert [total(row, PARTS) for row in rows] == [int(row["duration_ps"]) for row in rows]
+    assert [total(row, CAUSES) for row in rows] == [int(row["idle_ps"]) for row in rows]
+
+
+def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: Path) -> None:
+    rows = rows_of(command("steps", logs, "--format", "csv").out)
+    assert [(row["number"], row["start_ps"], row["duration_ps"]) for row in rows] == [
+        (str(step.number), str(step.start_ps), str(step.duration_ps)) for step in steps_of(logs)
+    ]
+    command("steps", logs, "-o", str(tmp_path / "steps.json"))
+    command("steps", logs, "-o", str(tmp_path / "steps.parquet"))
+    data = json.loads((tmp_path / "steps.json").read_text("utf-8"))
+    frame = pd.read_parquet(BytesIO((tmp_path / "steps.parquet").read_bytes()))
+    assert list(data["rows"][0]) == list(rows[0]) == list(frame.columns)
+    for key in ("number", "duration_ps", *PARTS, *CAUSES):
+        assert [row[key] for row in data["rows"]] == [int(row[key]) for row in rows]
+        assert frame[key].tolist() == [int(row[key]) for row in rows]
+    assert frame["used"].tolist() == [row["used"] for row in data["rows"]] == [True] * 4
+    assert (data["left_out_count"], len(data["rows"])) == (0, 4)
+
+
+def steps_of(logs: str) -> Iterable[StepRow]:
+    steps = traceview.analyze(logs).results.steps
+    assert steps is not None
+    return steps.steps
+
+
+def test_what_a_step_is_made_of_on_a_terminal(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["G"]().write(tmp_path)
+    lines = command("steps", str(tmp_path), "--width", "80").out.splitlines()
+    assert lines[0] == "run run1 · window 199.9 ms · 8 rows"
+    place = lines.index("GPU:1")
+    assert lines[place + 1].split()[:6] == ["step", "compute", "comm", "copies", "idle", "input"]
+    assert lines[place + 2].split()[:6] == ["0", "20.0%", "0%", "0%", "80.0%", "60.0%"]
+    assert f"   0  50.0 ms  {'█' * 30}" in lines
+
+
+def test_a_terminal_of_any_width_gets_whole_lines(command: Command, logs: str) -> None:
+    narrow = command("steps", logs, "--width", "40").out
+    assert max(map(len, narrow.splitlines())) <= 40
+    assert "A wider terminal shows more columns." in narrow
+    wide = command("steps", logs, "--width", "200").out
+    assert "A wider terminal" not in wide
+
+
+def test_only_one_device(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path)
+    rows = rows_of(command("steps", str(tmp_path), "--device", "1", "--format", "csv").out)
+    assert [row["device"] for row in rows] == ["GPU:1"] * 4
+    done = command("steps", str(tmp_path), "--device", "7")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_only_some_steps(command: Command, logs: str) -> None:
+    rows = rows_of(command("steps", logs, "--steps", "1:3", "--format", "csv").out)
+    assert [row["number"] for row in rows] == ["1", "2"]
+    assert [total(row, CAUSES) for row in rows] == [int(row["idle_ps"]) for row in rows]
+
+
+def test_without_steps_it_says_so(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["no_steps"]().write(tmp_path)
+    done = command("steps", str(tmp_path), "--format", "csv")
+    assert (done.code, len(done.out.splitlines())) == (0, 1)
+    assert done.err == "traceview: no steps: nothing marks them, and nothing repeats\n"
+    assert command("steps", str(tmp_path)).out.startswith("run run1 · window 130.0 ms · 0 rows\n")
+
+
+def test_a_device_that_recorded_nothing_has_no_causes() -> None:
+    row = step_line(0, input_ps=None)
+    page = Page(80)
+    add_step_lines(page, [row])
+    assert "input" not in page.render()
+
+
+def test_why_a_step_is_left_out(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["first_step_traces"]().write(tmp_path)
+    out = command("steps", str(tmp_path), "--width", "100").out
+    (line,) = (line for line in out.splitlines() if "left out: " in line)
+    assert line.split()[0] == "0"
+
+
+def test_of_many_steps_the_first_and_last_are_shown(command: Command, many: str) -> None:
+    out = command("steps", many, "--width", "80").out
+    lines = out.splitlines()
+    assert "40 rows, 960 left out" in lines[0]
+    assert len(lines) < 2 * SHOWN + 20
+    assert [line.split()[0] for line in lines[lines.index("GPU:0") + 2 :]] == [
+        *map(str, range(20)),
+        "…",
+        *map(str, range(980, 1000)),
+    ]
+    assert (
+        "960 steps in the middle are not shown: --steps A:B shows some, -o steps.csv has all."
+        in " ".join(lines)
+    )
+    assert len(rows_of(command("steps", many, "--format", "csv").out)) == 1000
+
+
+def test_one_long_step_leaves_the_others_something_to_see(command: Command, many: str) -> None:
+    out = command("steps", many, "--steps", "490:510", "--width", "80").out
+    bars = {
+        line.split()[0]: line.split()[3]
+        for line in out.splitlines()
+        if line.strip().endswith(("█", "…"))
+    }
+    assert len(bars) == 20
+    assert bars["500"] == "█" * 30 + "…"
+    assert {bar for step, bar in bars.items() if step != "500"} == {"█" * 8}
+
+
+def test_ascii_where_the_terminal_has_no_more() -> None:
+    page = Page(80, unicode=False)
+    rows = [step_line(number) for number in range(50)]
+    rows[0] = step_line(0, duration_ps=10**9, excluded="the function wäs traced")
+    add_step_lines(page, rows)
+    out = page.render()
+    assert out.isascii()
+    assert "#" * 30 + "..." in out
+
+
+def test_each_host_has_a_table_of_its_own(command: Command, tmp_path: Path) -> None:
+    for host in ("first", "second"):
+        trace = new_trace(host)
+        for step in marked_steps(trace):
+            plain_step(step)
+        trace.write(tmp_path)
+    out = command("steps", str(tmp_path), "--width", "80").out
+    assert [
+        line for line in out.splitlines() if line.startswith(("Step times", "first", "second"))
+    ] == [
+        "Step times of first",
+        "first/GPU:0",
+        "Step times of second",
+        "second/GPU:0",
+    ]
+
+
+def step_line(
+    number: int,
+    *,
+    duration_ps: int = 10**6,
+    excluded: str | None = None,
+    input_ps: int | None = 10**5,
+) -> StepLine:
+    causes = dict.fromkeys(CAUSES, None if input_ps is None else 0)
+    return StepLine(
+        host="host0",
+        number=number,
+        recorded_number=None,
+        kind="train",
+        start_ps=number * 10**6,
+        duration_ps=duration_ps,
+        used=excluded is None,
+        excluded=excluded,
+        device="GPU:0",
+        **dict.fromkeys(PARTS, 0) | {"idle_ps": duration_ps},
+        **causes | {"input_ps": input_ps},
+    )

@@ -1,0 +1,74 @@
+"""Does the DataFrame of gaps account for every idle picosecond of every device?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from traceview.trace.cause import Cause
+
+CAUSES = [f"{cause.key}_ps" for cause in Cause]
+NAMES = ["A", "B", "D", "G", "waits_for_a_value", "input_and_callbacks", "no_steps"]
+
+
+def loaded(name: str, tmp_path: Path) -> traceview.Trace:
+    SCENARIOS[name]().write(tmp_path)
+    return traceview.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gaps_and_causes_add_up_to_the_report(name: str, tmp_path: Path) -> None:
+    trace = loaded(name, tmp_path)
+    gaps = trace.gaps
+    assert (gaps[CAUSES].sum(axis=1) == gaps["duration_ps"]).all()
+    assert (gaps["duration_ps"] > 0).all()
+    results = traceview.analyze(trace).results
+    assert results.idle is not None
+    for row in results.idle.devices:
+        mine = gaps[gaps["device"] == row.device]
+        assert (len(mine), mine["duration_ps"].sum()) == (row.gap_count, row.idle_ps)
+        assert mine["duration_ps"].max() == row.longest_gap_ps
+        known = {cause: int(mine[f"{cause.key}_ps"].sum()) for cause in Cause}
+        assert {c.key: length for c, length in known.items() if length} == row.causes
+        assert (np.diff(mine["start_ps"]) > 0).all()
+
+
+def test_what_a_gap_says(tmp_path: Path) -> None:
+    trace = loaded("G", tmp_path)
+    gaps, events = trace.gaps, trace.device_events
+    (longest,) = (
+        gaps[(gaps["device"] == "GPU:0") & (gaps["step"] == 1)].nlargest(1, "input_ps").index
+    )
+    gap = gaps.loc[longest]
+    assert (gap["cause"], gap["input_ps"], gap["thread"]) == ("input", 30_000_000_000, "python3")
+    before, after = events.loc[gap["before"]], events.loc[gap["after"]]
+    assert before["start_ps"] + before["duration_ps"] == gap["start_ps"]
+    assert after["start_ps"] == gap["start_ps"] + gap["duration_ps"]
+
+
+def test_types(tmp_path: Path) -> None:
+    kinds = loaded("G", tmp_path).gaps.dtypes.astype(str)
+    assert {
+        key: kinds[key] for key in ("device", "start_ps", "step", "cause", "before", "thread")
+    } == {
+        "device": "category",
+        "start_ps": "int64",
+        "step": "Int64",
+        "cause": "category",
+        "before": "Int64",
+        "thread": "string",
+    }
+    assert set(kinds[CAUSES]) == {"int64"}
+
+
+def test_a_trace_without_devices_has_no_gap(fixtures: Path, tmp_path: Path) -> None:
+    SCENARIOS["no_steps"]().write(tmp_path)
+    full = traceview.load(tmp_path).gaps
+    empty = traceview.load(fixtures / "plain-1").gaps
+    assert list(empty.columns) == list(full.columns)
+    assert isinstance(empty, pd.DataFrame)

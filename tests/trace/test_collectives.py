@@ -1,0 +1,179 @@
+"""Are the events of one collective found on every device, whatever is cut, and with what the host says of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import traceview
+from scripts.cuda_trace import NCCL_NAME
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import marked_steps, ms, new_trace
+from traceview.trace.collectives import (
+    CollectiveKind,
+    Collectives,
+    collective_kind,
+    collectives_of,
+)
+from traceview.trace.model import NONE, UNKNOWN_BYTES
+
+
+def found_in(name: str, folder: Path) -> Collectives:
+    SCENARIOS[name]().write(folder)
+    return collectives_of(traceview.load(folder))
+
+
+def test_keys_bytes_and_op_are_found_over_two_threads(tmp_path: Path) -> None:
+    SCENARIOS["exposed_collectives"]().write(tmp_path)
+    trace = traceview.load(tmp_path)
+    found = collectives_of(trace)
+    assert found.by_keys.all()
+    assert found.bytes.tolist() == [100_000_000] * 16
+    assert {trace.names.text(int(op)) for op in found.op} == {
+        "adam/CollectiveReduceV2:CollectiveReduceV2"
+    }
+    assert set(found.kind.tolist()) == {CollectiveKind.ALL_REDUCE}
+    assert found.device_count.tolist() == [4] * 4
+    assert found.first_step.tolist() == [0, 1, 2, 3]
+    assert found.device.tolist() == [0, 1, 2, 3] * 4
+
+
+def test_keys_that_come_back_in_every_step_are_told_apart(tmp_path: Path) -> None:
+    found = found_in("mixed_collectives", tmp_path)
+    assert found.count == 8
+    assert found.device_count.tolist() == [2] * 8
+    assert found.first_step.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_replica_takes_part_from_where_it_hands_the_op_over(fixtures: Path) -> None:
+    """In the fixture replica 1 arrives first, though its op is taken up last."""
+    trace = traceview.load(fixtures / "custom-loop-2")
+    found = collectives_of(trace)
+    second = np.flatnonzero(found.collective == 1)
+    events = trace.device_columns.start_ps[found.row[second]]
+    assert events[0] < events[1]
+    assert found.start_ps[second[0]] > found.start_ps[second[1]]
+    assert (found.end_ps == trace.device_columns.end_ps[found.row]).all()
+    assert found.last_among(np.ones(found.row.size, dtype=np.bool_))[second].tolist() == [
+        True,
+        False,
+    ]
+
+
+def test_what_gpu_1_missed_is_incomplete(tmp_path: Path) -> None:
+    found = found_in("cut_collectives", tmp_path)
+    assert found.is_complete.tolist() == [False] + [True] * 7
+    assert found.device_count.tolist() == [1] + [2] * 7
+    assert found.wait_ps[found.device == 0].tolist() == [0, ms(1)] + [0, ms(1)] * 3
+    assert (found.bytes == UNKNOWN_BYTES).all()
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("missing", [[0], [0, 1, 2], [11], [9, 10, 11], [0, 1, 11]])
+def test_cut_at_either_end(tmp_path: Path, missing: list[int], marked: bool) -> None:
+    """Three collectives a step of unlike lengths; without markers their ends alone tell which is which."""
+    trace = new_trace()
+    steps = marked_steps(trace)
+    if not marked:
+        trace.host_plane.lines.clear()
+    for index, step in enumerate(steps):
+        for place, length_ms in enumerate((1, 2, 3)):
+            for ordinal in range(2):
+                if ordinal and 3 * index + place in missing:
+                    continue
+                end_ms = 10 + 10 * place + length_ms + 0.01 * ordinal
+                step.trace.kernel(
+                    ordinal, step.at(10 + 10 * place), step.at(end_ms), name=NCCL_NAME, op=None
+                )
+    trace.write(tmp_path)
+    found = collectives_of(traceview.load(tmp_path))
+    assert found.count == 12
+    assert np.flatnonzero(~found.is_complete).tolist() == missing
+    whole = found.is_complete[found.collective]
+    assert found.wait_ps[whole & (found.device == 0)].tolist() == [0] * (12 - len(missing))
+    assert set(found.wait_ps[whole & (found.device == 1)].tolist()) == {ms(0.01)}
+
+
+def test_a_late_device_stays_with_its_peers_over_the_bound_of_a_step(tmp_path: Path) -> None:
+    """GPU 1 starts the second sum of step 1 in step 2."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        for ordinal in range(2):
+            step.kernel(ordinal, 10, 12, name=NCCL_NAME, op=None)
+            late = 52.0 if (index, ordinal) == (1, 1) else 47.0
+            step.kernel(ordinal, late, 53, name=NCCL_NAME, op=None)
+    trace.write(tmp_path)
+    found = collectives_of(traceview.load(tmp_path))
+    assert found.device_count.tolist() == [2] * 8
+    assert found.wait_ps.reshape(8, 2)[3].tolist() == [ms(5), 0]
+    assert found.wait_ps.sum() == ms(5)
+
+
+@given(st.permutations(range(3)), st.lists(st.integers(0, 5), min_size=3, max_size=3))
+def test_of_devices_that_start_at_once_none_is_last(order: list[int], starts: list[int]) -> None:
+    start = np.array(starts, dtype=np.int64)[order]
+    zeros = np.zeros(3, dtype=np.int64)
+    found = Collectives(
+        collective=zeros,
+        row=np.arange(3),
+        device=np.arange(3, dtype=np.int16),
+        start_ps=start,
+        duration_ps=10 - start,
+        step=zeros,
+        bytes=zeros,
+        name=zeros.astype(np.int32),
+        op=np.full(3, NONE, dtype=np.int32),
+        kind=zeros.astype(np.uint8),
+        by_keys=zeros.astype(np.bool_),
+        group=zeros,
+    )
+    last = found.last_among(np.ones(3, dtype=np.bool_))
+    alone = (start == start.max()).sum() == 1
+    assert last.tolist() == [alone and one == start.max() for one in start.tolist()]
+    assert found.wait_ps.min() == 0
+    assert not found.last_among(np.array([True, False, False])).any()
+
+
+def test_no_collective(fixtures: Path) -> None:
+    found = collectives_of(traceview.load(fixtures / "plain-1"))
+    assert (found.count, found.transfer_ps.size, found.wait_ps.size) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (b"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", "ALL_REDUCE"),
+        (b"void ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "ALL_REDUCE"),
+        (b"ncclDevKernel_AllGather_RING_LL(x)", "ALL_GATHER"),
+        (b"ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(x)", "REDUCE_SCATTER"),
+        (b"ncclKernel_Broadcast_RING_LL_Sum_int8_t(x)", "BROADCAST"),
+        (b"ncclDevKernel_Reduce_Sum_f32_RING_LL(x)", "REDUCE"),
+        (b"ncclDevKernel_SendRecv(x)", "SEND_RECV"),
+        (b"rcclGenericKernel<1>(x)", "UNKNOWN"),
+        (b"adam/CollectiveReduceV2_3:CollectiveReduceV2", "ALL_REDUCE"),
+        (b"allreduce/CollectiveReduce:CollectiveReduce", "ALL_REDUCE"),
+        (b"adam/CollectiveGatherV2:CollectiveGatherV2", "ALL_GATHER"),
+        (b"all-to-all.3", "ALL_TO_ALL"),
+        (b"collective-permute.1", "SEND_RECV"),
+        (b"ncclAllGather", "ALL_GATHER"),
+    ],
+)
+def test_kinds(name: bytes, kind: str) -> None:
+    assert collective_kind(name).name == kind
+
+
+def test_as_a_frame(tmp_path: Path) -> None:
+    SCENARIOS["cut_collectives"]().write(tmp_path)
+    frame = traceview.load(tmp_path).collectives
+    assert frame["wait_ps"].isna().tolist() == [True] + [False] * 14
+    waited = frame[frame["device"] == "GPU:0"]
+    assert waited["wait_ps"].tolist()[1:] == [ms(1)] + [0, ms(1)] * 3
+    assert frame[frame["last"]]["device"].tolist() == ["GPU:1"] * 4
+    assert set(frame["kind"]) == {"all_reduce"}
+    assert set(frame["op"]) == {"allreduce/NcclAllReduce:NcclAllReduce"}
+    assert frame["bytes"].isna().all()
+    assert frame["step"].tolist() == [0] * 3 + [1] * 4 + [2] * 4 + [3] * 4

@@ -1,0 +1,428 @@
+"""Is every gap attributed to what was put into it? Times are microseconds; the gap is 100 to 200."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
+from traceview.analyses.idle import IdleTime, idle_time
+from traceview.analyses.selection import select
+from traceview.trace.cause import Cause
+from traceview.trace.load import load
+from traceview.trace.model import Trace
+from traceview.trace.windows import WindowKind
+
+Causes = dict[str, float]
+EVENTS = {
+    "input": "IteratorGetNext:IteratorGetNext",
+    "h2d": "cuMemHostAlloc",
+    "compile": "Autotuning",
+    "sync": "cuStreamSynchronize",
+    "checkpoint": "SaveV2:SaveV2",
+    "launch": "EagerExecute",
+    "host_compute": "model/PyFunc:PyFunc",
+}
+STRONG = ("input", "h2d", "compile", "sync", "checkpoint")
+
+
+class Small:
+    """Two kernels on GPU:0, from 0 to 100 and from 200 to 300."""
+
+    def __init__(
+        self,
+        launch: float | None = None,
+        *,
+        call: float = 5,
+        launch_thread: Line | None = None,
+        host: str = "host0",
+    ) -> None:
+        self.trace = CudaTrace(host)
+        self.trace.kernel(0, 0, 100 * US)
+        number = self.trace.kernel(0, 200 * US, 300 * US)
+        if launch is not None:
+            self.launch(launch, number, call=call, thread=launch_thread)
+
+    def launch(
+        self, at: float, number: int, *, call: float = 5, thread: Line | None = None
+    ) -> None:
+        self.trace.launch("cuLaunchKernel", _ps(at), number, duration_ps=_ps(call), thread=thread)
+
+    def event(
+        self,
+        name: str,
+        start: float,
+        end: float,
+        stats: Stats | None = None,
+        *,
+        thread: Line | None = None,
+    ) -> None:
+        self.trace.host_event(name, _ps(start), _ps(end), stats, thread=thread)
+
+    def marker(self, number: int, start: float, end: float) -> None:
+        self.trace.marker(number, _ps(start), _ps(end))
+
+
+def _ps(microseconds: float) -> int:
+    return round(microseconds * US)
+
+
+def loaded(trace: CudaTrace, folder: Path, window: WindowKind = "auto") -> tuple[Trace, IdleTime]:
+    trace.write(folder)
+    found = load(folder)
+    return found, idle_time(found, select(found, window))
+
+
+def causes(
+    small: Small, folder: Path, device: int = 0, window: WindowKind = "auto"
+) -> list[Causes]:
+    """The causes of each gap, in microseconds."""
+    _, found = loaded(small.trace, folder, window)
+    starts, ends = found.gaps[device].spans
+    parts = found.gaps[device].causes_of(np.arange(starts.size))
+    assert parts.sum(axis=0).tolist() == (ends - starts).tolist()
+    return [
+        {cause.key: parts[cause, i] / US for cause in Cause if parts[cause, i]}
+        for i in range(starts.size)
+    ]
+
+
+@pytest.mark.parametrize("cause", EVENTS)
+def test_each_cause_is_shown_by_its_event(cause: str, tmp_path: Path) -> None:
+    small = Small(190)
+    small.event(EVENTS[cause], 100, 190)
+    expected = {cause: 90, "latency": 10} if cause != "launch" else {"launch": 100}
+    assert causes(small, tmp_path) == [expected]
+
+
+@pytest.mark.parametrize("cause", EVENTS)
+def test_in_a_graph_call_the_executors_show_it(cause: str, tmp_path: Path) -> None:
+    small = Small(190)
+    small.event("FunctionRun", 120, 185)
+    small.event(EVENTS[cause], 100, 185, thread=small.trace.thread("worker", 2))
+    if cause == "launch":
+        expected: Causes = {"unattributed": 20, "launch": 80}
+    else:
+        expected = {"unattributed": 20, cause: 65, "launch": 5, "latency": 10}
+    assert causes(small, tmp_path) == [expected]
+
+
+@pytest.mark.parametrize(("first", "second"), list(combinations(STRONG, 2)))
+def test_of_two_causes_at_one_instant_the_first_counts(
+    first: str, second: str, tmp_path: Path
+) -> None:
+    small = Small(190)
+    small.event(EVENTS[second], 100, 190)
+    small.event(EVENTS[first], 120, 160)
+    assert causes(small, tmp_path) == [{first: 40, second: 50, "latency": 10}]
+
+
+def test_what_the_thread_does_itself_comes_before_what_others_do(tmp_path: Path) -> None:
+    small = Small(190)
+    small.event("FunctionRun", 100, 190)
+    small.event(EVENTS["checkpoint"], 100, 140)
+    small.event(EVENTS["input"], 100, 190, thread=small.trace.thread("worker", 2))
+    assert causes(small, tmp_path) == [{"checkpoint": 40, "input": 50, "latency": 10}]
+
+
+def test_nothing_recorded_shows_nothing(tmp_path: Path) -> None:
+    assert causes(Small(190), tmp_path) == [{"unattributed": 90, "latency": 10}]
+
+
+def test_between_markers_is_callback(tmp_path: Path) -> None:
+    small = Small(190)
+    small.marker(0, 0, 120)
+    small.marker(1, 170, 310)
+    small.event(EVENTS["input"], 130, 140)
+    # Also CPU ops between the markers are the callback's.
+    small.event(EVENTS["host_compute"], 100, 165)
+    first, last = causes(small, tmp_path)
+    assert first == {
+        "host_compute": 20,
+        "callback": 40,
+        "input": 10,
+        "unattributed": 20,
+        "latency": 10,
+    }
+    assert last == {"unattributed": 10}
+
+
+# Launches
+
+
+def test_launch_after_the_end_of_the_gap(tmp_path: Path) -> None:
+    small = Small(210)
+    small.event(EVENTS["input"], 150, 230)
+    assert causes(small, tmp_path) == [{"unattributed": 50, "input": 50}]
+
+
+def test_launch_before_the_gap(tmp_path: Path) -> None:
+    small = Small(50)
+    small.event(EVENTS["input"], 100, 200)
+    assert causes(small, tmp_path) == [{"dependency": 100}]
+
+
+@pytest.mark.parametrize(
+    ("launch", "expected"),
+    [
+        (180, {"input": 80, "dependency": 20}),
+        (180.000001, {"input": 80.000001, "latency": 19.999999}),
+    ],
+)
+def test_less_than_20_us_in_the_queue_is_latency(
+    launch: float, expected: Causes, tmp_path: Path
+) -> None:
+    small = Small(launch)
+    small.event(EVENTS["input"], 100, 200)
+    assert causes(small, tmp_path) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [(120, {"launch": 70, "dependency": 30}), (19.9, {"dependency": 100})],
+)
+def test_a_launch_call_that_blocks_is_the_hosts_time(
+    call: float, expected: Causes, tmp_path: Path
+) -> None:
+    assert causes(Small(50, call=call), tmp_path) == [expected]
+
+
+def test_holes_of_100_us_between_launches_are_launching(tmp_path: Path) -> None:
+    for hole, expected in ((100, {"launch": 100}), (101, {"unattributed": 90, "latency": 10})):
+        small = Small(190)
+        small.launch(190 - hole - 5, small.trace.kernel(0, 90 * US, 91 * US))
+        folder = tmp_path / str(hole)
+        assert causes(small, folder) == [expected]
+
+
+def test_a_copy_call_that_blocks_is_h2d(tmp_path: Path) -> None:
+    small = Small(190)
+    small.event("cuMemcpyHtoD_v2", 110, 180)
+    assert causes(small, tmp_path) == [{"unattributed": 20, "h2d": 70, "latency": 10}]
+
+
+def test_queued_behind_a_copy_is_h2d(tmp_path: Path) -> None:
+    small = Small(60)
+    small.trace.copy(0, "H2D", 90 * US, 110 * US, size=8)
+    assert causes(small, tmp_path) == [{"h2d": 90}]
+
+
+def test_behind_a_copy_and_a_kernel_that_end_together_is_h2d(tmp_path: Path) -> None:
+    small = Small(60)
+    small.trace.copy(0, "H2D", 20 * US, 100 * US, size=8)
+    small.trace.device_event(0, "Memset", 100 * US, 100 * US, stream=25)
+    assert causes(small, tmp_path) == [{"h2d": 100}]
+
+
+def test_another_copy_did_not_wait_for_the_copy(tmp_path: Path) -> None:
+    trace = Small().trace
+    trace.copy(0, "H2D", 90 * US, 110 * US, size=8)
+    trace.copy(0, "H2D", 150 * US, 160 * US, size=8, launch_ps=60 * US)
+    small = Small()
+    small.trace = trace
+    assert causes(small, tmp_path) == [{"dependency": 40}, {"unattributed": 40}]
+
+
+def test_no_launch_recorded(tmp_path: Path) -> None:
+    small = Small()
+    small.event(EVENTS["input"], 100, 200)
+    assert causes(small, tmp_path) == [{"unattributed": 100}]
+
+
+def test_of_events_that_begin_together_the_one_launched_first_ends_the_gap(tmp_path: Path) -> None:
+    small = Small(195)
+    small.launch(120, small.trace.kernel(0, 200 * US, 210 * US, stream=21))
+    small.trace.device_event(0, "Memset", 150 * US, 150 * US, stream=22, launch_ps=110 * US)
+    small.event(EVENTS["input"], 100, 200)
+    assert causes(small, tmp_path) == [{"input": 20, "dependency": 80}]
+
+
+# Threads
+
+
+def chained(*, linked: bool) -> Small:
+    """The caller runs a graph at 130; worker 1 goes on at 140, worker 2 at 150, and launches at 185."""
+    small = Small()
+    first, second = (small.trace.thread("worker", n) for n in (2, 3))
+    small.launch(185, 2, thread=second)
+    small.event(EVENTS["input"], 100, 130)
+    small.event(EVENTS["checkpoint"], 100, 120, thread=second)
+    small.event("FunctionRun", 130, 140, {"_pt": 2, "_p": 1} if linked else None)
+    small.event(
+        "ExecutorState::Process", 140, 150, {"_ct": 2, "_c": 1, "_pt": 3, "_p": 2}, thread=first
+    )
+    small.event("ExecutorState::Process", 150, 190, {"_ct": 3, "_c": 2}, thread=second)
+    # A later call, which made nothing ready for worker 2.
+    small.event("FunctionRun", 145, 148)
+    return small
+
+
+def test_a_chain_over_two_hand_overs_leads_to_the_caller(tmp_path: Path) -> None:
+    (found,) = causes(chained(linked=True), tmp_path)
+    assert found == {"input": 30, "unattributed": 10, "launch": 60}
+
+
+def test_without_a_chain_the_last_call_handed_it_over(tmp_path: Path) -> None:
+    (found,) = causes(chained(linked=False), tmp_path)
+    assert found == {"input": 30, "launch": 70}
+
+
+def test_without_any_call_before_it_the_thread_itself_was_late(tmp_path: Path) -> None:
+    small = Small(185, launch_thread=None)
+    worker = small.trace.thread("worker", 2)
+    small.trace.thread().events.clear()
+    small.launch(185, 2, thread=worker)
+    small.event(EVENTS["checkpoint"], 100, 120, thread=worker)
+    small.event(EVENTS["input"], 100, 185)
+    assert causes(small, tmp_path) == [{"checkpoint": 20, "unattributed": 65, "latency": 15}]
+
+
+def test_an_iterator_on_a_data_thread_counts_where_a_call_waits_for_it(tmp_path: Path) -> None:
+    for waited, expected in ((7, {"input": 60, "launch": 40}), (8, {"launch": 100})):
+        small = Small(190)
+        data = small.trace.thread("tf_data_iterator_get_next", 9)
+        small.event("FunctionRun", 100, 188, {"id": 7})
+        small.event("IteratorGetNextOp::DoCompute", 110, 170, {"id": waited}, thread=data)
+        small.event(EVENTS["checkpoint"], 100, 190, thread=data)
+        expected = {"input": 60, "launch": 30, "latency": 10} if waited == 7 else expected
+        assert causes(small, tmp_path / str(waited)) == [expected]
+
+
+def test_a_read_that_no_call_shows(tmp_path: Path) -> None:
+    """The thread asks for a copy to the host and does nothing until it ends."""
+    for ends, expected in ((150, {"sync": 30}), (130, {})):
+        small = Small(190)
+        number = small.trace.copy(0, "D2H", 120 * US, 150 * US, size=4)
+        small.trace.launch("cuMemcpyDtoHAsync_v2", 105 * US, number, duration_ps=US)
+        small.event("busy", ends, ends + 1)
+        first, _ = causes(small, tmp_path / str(ends))
+        # Until its launch at 105 nothing is known, then the copy is queued.
+        assert first == {"unattributed": 5, "latency": 15}
+        other = Small(190)
+        number = other.trace.copy(1, "D2H", 120 * US, 150 * US, size=4)
+        other.trace.launch("cuMemcpyDtoHAsync_v2", 105 * US, number, duration_ps=US)
+        other.event("busy", ends, ends + 1)
+        (found,) = causes(other, tmp_path / f"other{ends}")
+        assert found.get("sync", 0) == (45 if expected else 0)
+
+
+def test_two_gpus_of_one_executor_thread(tmp_path: Path) -> None:
+    small = Small()
+    worker = small.trace.thread("tf_gpu_0", 2)
+    small.launch(190, 2, thread=worker)
+    small.trace.kernel(1, 0, 100 * US)
+    small.launch(150, small.trace.kernel(1, 155 * US, 300 * US), thread=worker)
+    small.event(EVENTS["host_compute"], 100, 150, thread=worker)
+    small.event("python", 0, 1)
+    # The hole between the two launches is launching for GPU:0.
+    assert causes(small, tmp_path / "0") == [{"host_compute": 50, "launch": 40, "latency": 10}]
+    assert causes(small, tmp_path / "1", device=1) == [{"host_compute": 50, "latency": 5}]
+
+
+# Ends and bounds
+
+
+def test_a_gap_at_the_end_of_the_window_is_the_hosts(tmp_path: Path) -> None:
+    small = Small(50)
+    small.marker(0, 0, 400)
+    small.event(EVENTS["input"], 320, 380)
+    assert causes(small, tmp_path) == [{"dependency": 100}, {"input": 60, "unattributed": 40}]
+
+
+def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
+    small = Small(185)
+    small.marker(0, 0, 188)
+    small.marker(1, 188, 300)
+    small.event("EagerExecute", 100, 185)
+    trace, found = loaded(small.trace, tmp_path)
+    gaps = found.gaps[0]
+    assert (gaps.start_ps / US).tolist() == [101, 189]
+    assert (gaps.end_ps / US).tolist() == [189, 201]
+    assert (gaps.gap.tolist(), gaps.step.tolist()) == ([0, 0], [0, 1])
+    # The host was late by launching, in the first step; what was queued in the second counts as that too.
+    assert (gaps.cause_ps[Cause.LAUNCH] / US).tolist() == [88, 12]
+    assert (found.causes_of_steps[0][Cause.LAUNCH] / US).tolist() == [88, 12]
+    assert len(trace.steps_by_host[0].steps) == 2
+
+
+def test_steps_that_overlap_each_have_their_idle_time(tmp_path: Path) -> None:
+    small = Small(190)
+    steps = small.trace.gpu(0).line(0xDEADBEEF, "Steps")
+    steps.add("0", 0, 180 * US)
+    steps.add("1", 150 * US, 160 * US)
+    steps.add("2", 170 * US, 300 * US)
+    _, found = loaded(small.trace, tmp_path)
+    assert (found.causes_of_steps[0].sum(axis=0) / US).tolist() == [80, 10, 30]
+    assert found.gaps[0].step.tolist() == [0, 1, 0, 2, 2]
+
+
+@pytest.mark.parametrize("direction", ["H2D", None])
+def test_a_device_without_a_kernel_is_unused(direction: str | None, tmp_path: Path) -> None:
+    small = Small(190)
+    small.trace.gpu(1)
+    small.event(EVENTS["input"], 0, 300)
+    if direction:
+        small.trace.copy(1, direction, 0, 50 * US, size=8)
+    expected = 250 if direction else 300
+    assert causes(small, tmp_path, device=1) == [{"unused": expected}]
+
+
+def test_a_host_without_threads_shows_nothing(tmp_path: Path) -> None:
+    small = Small()
+    small.trace.kernel(1, 0, 120 * US)
+    assert causes(small, tmp_path / "0") == [{"unattributed": 100}]
+    assert causes(small, tmp_path / "1", device=1) == [{"unattributed": 180}]
+
+
+def test_no_gap_at_all(tmp_path: Path) -> None:
+    small = Small()
+    small.trace.kernel(0, 100 * US, 200 * US)
+    assert causes(small, tmp_path) == []
+
+
+# Other devices and hosts
+
+
+def test_another_device_in_a_collective(tmp_path: Path) -> None:
+    small = Small(110)
+    small.event(EVENTS["input"], 100, 110)
+    small.trace.kernel(1, 105 * US, 160 * US, name=NCCL_NAME)
+    small.trace.kernel(1, 170 * US, 200 * US)
+    assert causes(small, tmp_path) == [{"input": 10, "peer": 50, "dependency": 40}]
+
+
+def test_the_other_host_does_not_explain_but_its_collectives_do(tmp_path: Path) -> None:
+    small, other = Small(150, host="a"), Small(host="b")
+    small.marker(0, 0, 300)
+    other.marker(0, 0, 300)
+    other.event(EVENTS["input"], 100, 200)
+    other.trace.kernel(0, 180 * US, 190 * US, name=NCCL_NAME)
+    other.trace.write(tmp_path)
+    assert causes(small, tmp_path) == [{"unattributed": 50, "peer": 10, "dependency": 40}]
+
+
+def test_replicas_wait_for_each_other(tmp_path: Path) -> None:
+    trace = CudaTrace()
+    caller, first, second = (
+        trace.thread(name, n) for n, name in enumerate(("python", "a", "b"), 1)
+    )
+    for number, thread in ((1, first), (2, second)):
+        run: Stats = {"id": 5, "_r": 1, "_pt": 2, "_p": number}
+        caller.add("FunctionRun", (number - 1) * US, 100 * US, run)
+        executes: Stats = {"id": 5, "_ct": 2, "_c": number}
+        thread.add("ExecutorState::Process", 2 * US, 100 * US, executes)
+    first.add("a:Add", 2 * US, 20 * US)
+    first.add("b:Add", 60 * US, 100 * US)
+    second.add("replica_1/c:Mul", 10 * US, 50 * US)
+    small = Small()
+    small.trace = trace
+    # What launches on such a host is no launch, and nothing is queued.
+    first.add("cuLaunchKernel", 30 * US, 59 * US, {"correlation_id": 5})
+    assert causes(small, tmp_path / "0", device=0) == [{"peer": 30, "host_compute": 10}]
+    assert causes(small, tmp_path / "1", device=1) == [
+        {"peer": 8},
+        {"peer": 40, "host_compute": 10},
+    ]

@@ -1,0 +1,214 @@
+"""Do the causes of idle time hold their rules in traces that nobody would think of?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line
+from tests.oracle import run_answer
+from traceview.analyses.idle import compute, idle_time
+from traceview.analyses.selection import select
+from traceview.trace.cause import Cause
+from traceview.trace.load import load
+
+TICK_PS = 10 * US
+THREADS = ("python3", "tf_gpu_private_0", "worker", "tf_data_iterator", "tf_Compute")
+HOST_EVENTS = (
+    "IteratorGetNext:IteratorGetNext",
+    "IteratorGetNextOp::DoCompute",
+    "FunctionRun",
+    "ExecutorState::Process",
+    "EagerExecute",
+    "cuStreamSynchronize",
+    "cuMemcpyHtoDAsync_v2",
+    "XlaCompilation::Compile",
+    "SaveV2:SaveV2",
+    "model/lookup:PyFunc",
+    "step",
+)
+DEVICE_EVENTS = ("kernel", "collective", "H2D", "D2H")
+Event = tuple[str, int, int, int, int]
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> tuple[int, int]:
+    """Where an event begins and how long it is, in ticks; some have no length."""
+    return draw(st.integers(0, 40)), draw(st.sampled_from((0, 1, 2, 3, 5, 8, 14)))
+
+
+@st.composite
+def host_events(draw: st.DrawFn) -> Event:
+    """Name, thread, first tick, ticks, and a number that joins it to others."""
+    start, length = draw(spans())
+    thread = draw(st.integers(0, len(THREADS) - 1))
+    return draw(st.sampled_from(HOST_EVENTS)), thread, start, length, draw(st.integers(0, 2))
+
+
+@st.composite
+def device_events(draw: st.DrawFn) -> tuple[Event, tuple[int, int, int] | None]:
+    """Kind, device, first tick, ticks, stream; and its launch: thread, first tick, ticks."""
+    start, length = draw(spans())
+    event = (
+        draw(st.sampled_from(DEVICE_EVENTS)),
+        draw(st.integers(0, 1)),
+        start + 4,
+        length,
+        draw(st.integers(20, 21)),
+    )
+    launch = st.tuples(st.integers(0, len(THREADS) - 1), st.integers(0, 40), st.integers(0, 3))
+    return event, draw(st.none() | launch)
+
+
+recordings = st.tuples(
+    st.lists(host_events(), max_size=14),
+    st.lists(device_events(), min_size=1, max_size=8),
+    st.integers(0, 3),
+)
+Recording = tuple[list[Event], list[tuple[Event, tuple[int, int, int] | None]], int]
+
+
+def stats_of(name: str, number: int) -> dict[Any, Any]:
+    match name:
+        case "FunctionRun":
+            return {"id": number, "_pt": 2, "_p": number}
+        case "ExecutorState::Process":
+            # Runs what the event of its number made ready, and hands on under the next number.
+            return {"id": number, "_ct": 2, "_c": number, "_pt": 2, "_p": number + 1}
+        case "IteratorGetNextOp::DoCompute":
+            return {"id": number}
+        case "step":
+            call = "traced-nonXla" if number == 0 else "notTraced-nonXla"
+            return {"tf_function_call": call, "tracing_count": 1}
+    return {}
+
+
+def built(
+    recording: Recording,
+    *,
+    shift_ps: int = 0,
+    threads: tuple[str, ...] = THREADS,
+    order: Callable[[list[Any]], list[Any]] = list,
+) -> CudaTrace:
+    """The trace of a recording; `order` is that of the events of each line in the file, and of the lines."""
+    trace = CudaTrace()
+    lines: list[Line] = [trace.thread(name, 100 + n) for n, name in enumerate(threads)]
+    for number in range(recording[2]):
+        begin = (3 + 12 * number) * TICK_PS + shift_ps
+        stats: dict[Any, Any] = {"_r": 1, "step_num": number}
+        lines[0].add("train", begin, begin + 9 * TICK_PS, stats)
+    for name, thread, start, length, number in recording[0]:
+        begin = start * TICK_PS + shift_ps
+        lines[thread].add(name, begin, begin + length * TICK_PS, stats_of(name, number))
+    for (kind, device, start, length, stream), launch in recording[1]:
+        begin, end = start * TICK_PS + shift_ps, (start + length) * TICK_PS + shift_ps
+        if kind in ("kernel", "collective"):
+            name = NCCL_NAME if kind == "collective" else "kernel"
+            number = trace.kernel(device, begin, end, name=name, stream=stream)
+        else:
+            number = trace.copy(device, kind, begin, end, size=8, stream=stream)
+        if launch is not None:
+            thread, at, ticks = launch
+            call = {"H2D": "cuMemcpyHtoDAsync_v2", "D2H": "cuMemcpyDtoHAsync_v2"}.get(
+                kind, "cuLaunchKernel"
+            )
+            trace.launch(
+                call,
+                at * TICK_PS + shift_ps,
+                number,
+                duration_ps=ticks * TICK_PS,
+                thread=lines[thread],
+            )
+    for plane in (trace.host_plane, *trace.gpus.values()):
+        plane.lines = dict(order(list(plane.lines.items())))
+        for line in plane.lines.values():
+            line.events = order(line.events)
+    trace.gpus = dict(order(list(trace.gpus.items())))
+    return trace
+
+
+@contextmanager
+def written(trace: CudaTrace) -> Iterator[tuple[Path, Path]]:
+    with TemporaryDirectory() as folder:
+        yield Path(folder), trace.write(Path(folder))
+
+
+def causes_of(trace: CudaTrace) -> dict[str, list[tuple[int, int, dict[str, int]]]]:
+    """Start, length and causes of each gap of each device, after the start of the window."""
+    with written(trace) as (folder, _):
+        loaded = load(folder)
+        selection = select(loaded)
+        found = idle_time(loaded, selection)
+    result = {}
+    for device, gaps in found.gaps.items():
+        window = selection.window_of_device(loaded, device)
+        assert window is not None
+        starts, ends = gaps.spans
+        parts = gaps.causes_of(np.arange(starts.size))
+        result[loaded.device_key(device)] = [
+            (int(a) - window.start_ps, int(b - a), {c.key: int(parts[c, i]) for c in Cause})
+            for i, (a, b) in enumerate(zip(starts, ends, strict=True))
+        ]
+    return result
+
+
+quick = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+@quick
+@given(recordings)
+def test_every_gap_is_as_the_oracle_says(recording: Recording) -> None:
+    with written(built(recording)) as (folder, file):
+        trace = load(folder)
+        found = idle_time(trace, select(trace))
+        result = compute(trace, select(trace), found, None)
+        answer = run_answer([file])["idle"]
+    devices = getattr(result, "devices", ())
+    assert [row.device for row in devices] == [row["device"] for row in answer]
+    for mine, row in zip(devices, answer, strict=True):
+        assert sum(row["causes"].values()) == mine.idle_ps
+        assert [
+            (gap.start_ps, gap.duration_ps, gap.cause, gap.causes, gap.step) for gap in mine.gaps
+        ] == [
+            (gap["start_ps"], gap["duration_ps"], gap["cause"], gap["causes"], gap["step"])
+            for gap in row["gaps"]
+        ]
+        assert [(step.number, step.causes) for step in mine.steps] == [
+            (step["number"], step["causes"]) for step in row["steps"]
+        ]
+        assert all(sum(step.causes.values()) == step.idle_ps for step in mine.steps)
+
+
+@quick
+@given(recordings, st.randoms(use_true_random=False))
+def test_order_in_the_file_changes_nothing(recording: Recording, chance: Random) -> None:
+    def shuffled(items: list[Any]) -> list[Any]:
+        return chance.sample(items, len(items))
+
+    # Whether two events of one thread and one length lie in each other only the file's order can tell.
+    starts = [(thread, start, length) for _, thread, start, length, _ in recording[0]]
+    assume(len(set(starts)) == len(starts))
+    assert causes_of(built(recording, order=shuffled)) == causes_of(built(recording))
+
+
+@quick
+@given(recordings, st.integers(1, 10**15))
+def test_a_shift_of_all_times_changes_nothing(recording: Recording, shift_ps: int) -> None:
+    assert causes_of(built(recording, shift_ps=shift_ps)) == causes_of(built(recording))
+
+
+@quick
+@given(recordings)
+def test_names_of_threads_change_nothing(recording: Recording) -> None:
+    renamed = ("python", "Thread 7", "\x1b[31m", "tf_data_private", "x/y")
+    assert causes_of(built(recording, threads=renamed)) == causes_of(built(recording))

@@ -1,0 +1,130 @@
+"""Are steps found where only something repeats, and none where nothing does?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from scripts.cuda_trace import MS, US, CudaTrace
+from tests.oracle import run_answer
+from tests.oracle.looking import ORIGIN_PS
+from traceview.trace.load import load
+from traceview.trace.model import HostSteps
+
+ASK = "IteratorGetNext:IteratorGetNext"
+KERNELS = ("a", "b", "b", "c")
+
+
+def steps_of(trace: CudaTrace, folder: Path) -> HostSteps:
+    """The steps found, which are also those of the oracle."""
+    file = trace.write(folder)
+    (found,) = load(folder).steps_by_host
+    expected = run_answer([file])["steps"]
+    assert found.method == expected["method"]
+    assert [(step.start_ps, step.duration_ps) for step in found.steps] == [
+        (step["start_ps"], step["duration_ps"]) for step in expected["steps"]
+    ]
+    return found
+
+
+def bounds(found: HostSteps) -> list[tuple[float, float]]:
+    """Start and end of each step in milliseconds."""
+    return [((s.start_ps - ORIGIN_PS) / MS, (s.end_ps - ORIGIN_PS) / MS) for s in found.steps]
+
+
+def asking(starts_us: list[int], name: str = ASK) -> CudaTrace:
+    trace = CudaTrace()
+    for start in starts_us:
+        trace.host_event(name, start * US, start * US + 100)
+    trace.kernel(0, 0, 50 * MS)
+    return trace
+
+
+def test_a_step_runs_from_one_request_for_input_to_the_next(tmp_path: Path) -> None:
+    found = steps_of(asking([1000, 11_000, 22_000, 30_000]), tmp_path)
+    assert (found.method, found.basis) == ("iterator", "marker")
+    assert bounds(found) == [(1, 11), (11, 22), (22, 30), (30, 50)]
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 8])
+def test_several_replicas_ask_in_a_burst(replicas: int, tmp_path: Path) -> None:
+    starts = [step * 10_000 + replica * 30 for step in range(5) for replica in range(replicas)]
+    found = steps_of(asking(starts), tmp_path)
+    assert bounds(found) == [(0, 10), (10, 20), (20, 30), (30, 40), (40, 50)]
+
+
+def test_a_long_pause_makes_no_burst_of_the_steps_before_it(tmp_path: Path) -> None:
+    starts = [0, 1000, 2000, 3000, 20_000, 21_000, 22_000]
+    assert len(steps_of(asking(starts), tmp_path).steps) == 7
+
+
+def test_bursts_of_different_sizes_are_none(tmp_path: Path) -> None:
+    starts = [0, 10, 10_000, 20_000, 20_010, 20_020, 30_000, 30_010, 40_000]
+    assert len(steps_of(asking(starts), tmp_path).steps) == 9
+
+
+def test_two_requests_are_no_steps(tmp_path: Path) -> None:
+    assert steps_of(asking([0, 10_000]), tmp_path).method == "none"
+
+
+def test_stages_of_the_pipeline_and_its_threads_do_not_ask(tmp_path: Path) -> None:
+    trace = asking([0, 10_000, 20_000], "Iterator::Root::Prefetch")
+    data = trace.thread("tf_data_private", 7)
+    for start in (0, 10, 20):
+        trace.host_event(ASK, start * MS, start * MS + 1, thread=data)
+    assert steps_of(trace, tmp_path).method == "none"
+
+
+# Kernels
+
+
+def running(names: list[str], ordinal: int = 0, trace: CudaTrace | None = None) -> CudaTrace:
+    """One kernel of each name, 1 ms every 2 ms."""
+    trace = CudaTrace() if trace is None else trace
+    for place, name in enumerate(names):
+        trace.kernel(ordinal, 2 * place * MS, (2 * place + 1) * MS, name=name)
+    return trace
+
+
+def test_a_step_is_what_runs_between_two_anchors(tmp_path: Path) -> None:
+    found = steps_of(running([*KERNELS * 4]), tmp_path)
+    assert (found.method, found.basis) == ("period", "device")
+    assert bounds(found) == [(0, 8), (8, 16), (16, 24), (24, 31)]
+
+
+def test_a_cut_period_at_the_end_is_no_step(tmp_path: Path) -> None:
+    found = steps_of(running([*KERNELS * 4, "a", "b"]), tmp_path)
+    # The rarest kernel is the anchor now; after its last occurrence two of four kernels are left.
+    assert bounds(found) == [(6, 14), (14, 22), (22, 30)]
+
+
+def test_a_first_step_may_hold_more(tmp_path: Path) -> None:
+    found = steps_of(running(["init", "init2", *KERNELS * 4]), tmp_path)
+    assert bounds(found) == [(4, 12), (12, 20), (20, 28), (28, 35)]
+
+
+def test_the_busiest_device_counts(tmp_path: Path) -> None:
+    trace = running(["x", "y", "z"])
+    assert len(steps_of(running([*KERNELS * 3], 1, trace), tmp_path).steps) == 3
+
+
+def test_two_periods_are_no_steps(tmp_path: Path) -> None:
+    assert steps_of(running([*KERNELS * 2]), tmp_path).method == "none"
+
+
+def test_noise_that_repeats_three_times_is_no_step(tmp_path: Path) -> None:
+    chance = Random(7)
+    names = [f"k{chance.randrange(12)}" for _ in range(120)]
+    for place in (10, 50, 90):
+        names[place : place + 3] = ["once", "twice", "thrice"]
+    assert steps_of(running(names), tmp_path).method == "none"
+
+
+def test_kernels_that_begin_together_are_of_one_step(tmp_path: Path) -> None:
+    trace = CudaTrace()
+    for _ in range(3):
+        for name in KERNELS:
+            trace.kernel(0, 0, MS, name=name)
+    assert steps_of(trace, tmp_path).method == "none"
