@@ -2,8 +2,8 @@
 
 Whole processes, cold, taking turns: every run gets a log directory of its own with nothing but the
 trace in it and a temporary directory of its own, because XProf keeps caches in both. Peak memory is
-that of the biggest process of each run. Then the decoder alone on one core, beside a plain read. It
-prints Markdown tables and asserts nothing: the numbers depend on the machine.
+that of the biggest process of each run. Then every analysis beside the accounting alone, and the decoder on
+one core beside a plain read. It prints Markdown tables and asserts nothing: the numbers depend on the machine.
 
     python -m scripts.bench [--trace FILE] [--small LOGDIR] [--rounds N]
 
@@ -38,15 +38,18 @@ TRACE_VERSION = 1
 
 RUN = "run1"
 TRACEVIEW = "traceview analyze"
+EVERYTHING = "every analysis"
+ACCOUNTING = "device time, steps, timeline and ops alone"
 NO_XPROF = "xprof is not installed here (pip install traceview[xprof]): traceview is measured alone"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one process took."""
+    """What one process took; `cpu_seconds` of all its threads, which other work on the machine hardly changes."""
 
     seconds: float
     peak_mb: float
+    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,12 @@ def cases() -> list[Case]:
     return found
 
 
+def analysis_cases() -> list[Case]:
+    """Everything that a report needs, and what accounts for the time without asking why."""
+    start = (sys.executable, "-m", "scripts.bench_parts", "{logdir}")
+    return [Case(EVERYTHING, (*start, "--all")), Case(ACCOUNTING, start)]
+
+
 def _cold_logdir(files: Sequence[Path], folder: Path) -> Path:
     target = folder / "logdir" / "plugins" / "profile" / RUN
     target.mkdir(parents=True)
@@ -111,13 +120,14 @@ def measure(case: Case, files: Sequence[Path], scratch: Path) -> Usage:
         if process.returncode != 0:
             tail = (folder / "err").read_text(errors="replace")[-2000:]
             raise BenchError(f"{' '.join(arguments)} ended with {process.returncode}\n{tail}")
-    return Usage(seconds, usage.ru_maxrss * 1024 / 1e6)
+    return Usage(seconds, usage.ru_maxrss * 1024 / 1e6, usage.ru_utime + usage.ru_stime)
 
 
-def compare(files: Sequence[Path], rounds: int, scratch: Path) -> dict[str, Usage]:
+def compare(
+    chosen: Sequence[Case], files: Sequence[Path], rounds: int, scratch: Path
+) -> dict[str, Usage]:
     """Medians per command, the commands taking turns so that a busy minute hits all of them."""
     runs: dict[str, list[Usage]] = {}
-    chosen = cases()
     for number in range(rounds):
         for case in chosen:
             print(f"{case.name}, run {number + 1} of {rounds} …", file=sys.stderr)
@@ -126,6 +136,7 @@ def compare(files: Sequence[Path], rounds: int, scratch: Path) -> dict[str, Usag
         name: Usage(
             statistics.median(usage.seconds for usage in usages),
             statistics.median(usage.peak_mb for usage in usages),
+            statistics.median(usage.cpu_seconds for usage in usages),
         )
         for name, usages in runs.items()
     }
@@ -220,7 +231,20 @@ def small_run(logdir: Path) -> list[Path]:
 def _print_comparison(files: Sequence[Path], title: str, rounds: int, scratch: Path) -> None:
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     print(f"\n{title}, {size_mb:.1f} MB, median of {rounds}, cold:\n")
-    print(table(compare(files, rounds, scratch)), flush=True)
+    print(table(compare(cases(), files, rounds, scratch)), flush=True)
+
+
+def analysis_table(usages: dict[str, Usage]) -> str:
+    """Markdown: what every analysis takes, as a multiple of the accounting alone."""
+    base = usages[ACCOUNTING]
+    lines = ["| analyses | s | × | CPU s | × |", "|---|---:|---:|---:|---:|"]
+    for name, usage in usages.items():
+        times = usage.seconds / base.seconds
+        work = usage.cpu_seconds / base.cpu_seconds
+        lines.append(
+            f"| {name} | {usage.seconds:.2f} | {times:.2f} | {usage.cpu_seconds:.2f} | {work:.2f} |"
+        )
+    return "\n".join(lines)
 
 
 def _arguments() -> argparse.Namespace:
@@ -244,6 +268,8 @@ def main() -> int:
     small = small_run(arguments.small)
     try:
         _print_comparison([trace], trace.name, arguments.rounds, scratch)
+        usages = compare(analysis_cases(), [trace], arguments.rounds, scratch)
+        print(f"\n{analysis_table(usages)}", flush=True)
         print(f"\n{decoder_table(trace, arguments.rounds)}", flush=True)
         if small:
             _print_comparison(small, small[0].name, arguments.rounds, scratch)

@@ -4,7 +4,9 @@
     python -m scripts.readme --check    says whether they are current
 
 A `console` block is a command after `$ ` and its output. A `python` block followed by a `text` block is a
-program and its output. Both run from the root of the checkout, 100 columns wide, without colour.
+program and its output. Both run from the root of the checkout, 100 columns wide, without colour. Between
+the comments `xprof answers` and `end of xprof answers` stands a table of scripts/xprof_answers.py, which is left as
+it is where XProf is not installed.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts import xprof_answers
+
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 WIDTH = 100
@@ -24,6 +28,18 @@ _CONSOLE = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```",
 _PYTHON = re.compile(
     r"```python\n(?P<code>.*?)```\n(?P<between>\s*)```text\n(?P<output>.*?)```", re.DOTALL
 )
+_XPROF = re.compile(
+    r"(?P<begin><!-- xprof answers -->\n\n)(?P<table>.*?)(?P<end>\n\n<!-- end of xprof answers -->)",
+    re.DOTALL,
+)
+
+
+def with_xprof(text: str, table: str) -> str:
+    """The README's text with this table of answers; raises `ValueError` if it has no place for one."""
+    fresh, count = _XPROF.subn(lambda match: f"{match['begin']}{table}{match['end']}", text)
+    if count != 1:
+        raise ValueError(f"README: {count} places for the table of XProf's answers, not one")
+    return fresh
 
 
 def current(text: str) -> str:
@@ -68,6 +84,10 @@ def main() -> int:
     check: bool = parser.parse_args().check
     text = README.read_text(encoding="utf-8")
     fresh = current(text)
+    try:
+        fresh = with_xprof(fresh, xprof_answers.table(xprof_answers.answers()))
+    except xprof_answers.XprofError as error:
+        print(f"README: the table of XProf's answers is left as it is: {error}", file=sys.stderr)
     if check and fresh != text:
         print("README.md is not current: run python -m scripts.readme", file=sys.stderr)
         return 1
