@@ -23,6 +23,11 @@ _MODULES = {
 
         function = Function
 
+        class config:
+            @staticmethod
+            def list_logical_devices():
+                return []
+
         class test:
             class experimental:
                 synchronised = 0

@@ -183,14 +183,23 @@ from traceview.capture.window import StepWindow
 
 for name in sys.argv[1:].copy():
     settings = Settings(Path(name), StepWindow(10, 15))
-    done = capture_demo(settings, say=lambda _: None, illnesses=[Illness(name)])
+    illnesses = [Illness(one) for one in name.split("+")]
+    done = capture_demo(settings, say=lambda _: None, illnesses=illnesses)
     print(json.dumps([name, done.code, str(done.run)]), flush=True)
 """
 # `launch` has a process of its own: collectives of single ops do not share one with those of functions.
 OTHERS = [illness.value for illness in Illness if illness.value not in ("launch", "one-gpu")]
 # First: later there are strategies of other runs in memory, and this one uses none.
-IN_ONE_PROCESS = ["one-gpu", *OTHERS]
-WAITED_FOR = ["input", "sync", "retrace", "checkpoint", "callback"]
+IN_ONE_PROCESS = ["one-gpu", *OTHERS, "input+callback"]
+CAUSE_OF = {
+    "input": "input",
+    "sync": "sync",
+    "retrace": "compile",
+    "checkpoint": "checkpoint",
+    "callback": "callback",
+}
+SHOWN = 0.8
+"""The share of what was injected that has to be attributed to its cause."""
 
 
 @pytest.fixture(scope="module")
@@ -214,13 +223,45 @@ def ill_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def injected_of(run: Path, illness: str) -> dict[str, int]:
     (path,) = run.glob("*.traceview.json")
     demo = json.loads(path.read_text("utf-8"))["demo"]
-    assert demo["illnesses"] == [illness]
+    assert illness in demo["illnesses"]
     injected: dict[str, int] = demo["injected_ns"][illness]
     return injected
 
 
+def causes_of_replicas(run: Path) -> list[dict[str, int]]:
+    """Idle picoseconds by cause of each of the two replicas."""
+    idle = traceview.analyze(run).results.idle
+    assert idle is not None
+    assert [row.device for row in idle.devices] == ["replica:0", "replica:1"]
+    return [row.causes for row in idle.devices]
+
+
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("illness", WAITED_FOR)
+@pytest.mark.parametrize("illness", CAUSE_OF)
+def test_the_cause_is_what_was_injected(illness: str, ill_runs: dict[str, Path]) -> None:
+    run = ill_runs[illness]
+    injected_ps = 1000 * sum(injected_of(run, illness).values())
+    for causes in causes_of_replicas(run):
+        assert next(iter(causes)) == CAUSE_OF[illness], causes
+        assert causes[CAUSE_OF[illness]] >= SHOWN * injected_ps, causes
+
+
+@pytest.mark.tensorflow
+def test_two_causes_are_told_apart(ill_runs: dict[str, Path]) -> None:
+    run = ill_runs["input+callback"]
+    injected_ps = {
+        cause: 1000 * sum(injected_of(run, cause).values()) for cause in ("input", "callback")
+    }
+    injected_share = injected_ps["input"] / sum(injected_ps.values())
+    for causes in causes_of_replicas(run):
+        assert set(list(causes)[:2]) == {"input", "callback"}, causes
+        assert all(causes[cause] >= SHOWN * ps for cause, ps in injected_ps.items()), causes
+        share = causes["input"] / (causes["input"] + causes["callback"])
+        assert share == pytest.approx(injected_share, abs=0.1), causes
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("illness", CAUSE_OF)
 def test_every_replica_waits_for_what_was_injected(illness: str, ill_runs: dict[str, Path]) -> None:
     injected = injected_of(ill_runs[illness], illness)
     results = traceview.analyze(ill_runs[illness]).results

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -236,3 +237,30 @@ def test_a_following_step_keeps_the_profile_open(
     assert run.recorder.state == "recording"
     run.steps(1)
     assert run.log.events[-2:] == ["4]", "close"]
+
+
+def test_the_end_of_the_data_behind_the_last_step_ends_the_profile_soon(
+    loop: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.capture.recorder._PATIENCE_NS", 10_000_000)
+    run = loop(2, 4)
+    run.steps(4)
+    run.recorder.input_begins()
+    run.recorder.input_ended()
+    deadline = time.monotonic() + 10
+    while run.recorder.state != "closed" and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert run.log.events[-1] == "close unsynchronised"
+
+
+def test_no_thread_is_started_between_recorded_steps(loop: Make) -> None:
+    others = threading.enumerate()
+    run = loop(2, 4)
+    run.steps(2)
+    begun = threading.enumerate()
+    run.steps(2)
+    assert threading.enumerate() == begun
+    run.steps(1)
+    (own,) = set(begun).difference(others)
+    own.join(10)
+    assert not own.is_alive()

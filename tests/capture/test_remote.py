@@ -189,7 +189,13 @@ def test_a_server_may_come_up_later(tmp_path: Path, trace: bytes) -> None:
     assert texts[0] == f"waiting for 127.0.0.1:{port}, 15 s left…"
 
 
-def test_an_interruption_while_waiting_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "traceview: interrupted\n"), (signal.SIGTERM, 143, "")],
+)
+def test_an_interruption_while_waiting_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int, said: str
+) -> None:
     command = [sys.executable, "-m", "traceview", "capture", "--remote", str(NOWHERE)]
     process = subprocess.Popen(
         [*command, "--out", "logs"],
@@ -203,9 +209,9 @@ def test_an_interruption_while_waiting_leaves_nothing(tmp_path: Path) -> None:
     while not any(tmp_path.glob("logs/.traceview-*")) and time.monotonic() < end:
         time.sleep(0.02)
     time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "traceview: interrupted\n")
+    assert (process.returncode, out, err) == (code, "", said)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -91,6 +91,7 @@ for number, batch in enumerate(batches(30)):
         ("sys.exit('no more')", 1),
         ("raise ValueError('wrong') from KeyError('cause')", 1),
         ("os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("os.kill(os.getpid(), signal.SIGHUP)", 129),
         ("os.kill(os.getpid(), signal.SIGINT)", 130),
     ],
 )
@@ -104,14 +105,58 @@ def test_however_a_script_ends_its_trace_is_kept(
     assert not done.window["is_whole"]
     assert "steps 10:12 were recorded of the 10:15 asked for" in done.err
     alone = as_python(tmp_path, "train.py", fake=fake)
-    if code == 143:
-        assert alone.returncode == -15
-    elif code == 130:
-        assert alone.returncode == -2
+    if code > 128:
+        assert alone.returncode == 128 - code
     else:
         assert alone.returncode == code
     # What Python says comes first and unchanged: without frames of ours.
     assert done.err.startswith(alone.stderr)
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        "sys.stdout.close()",
+        "sys.stdout = None",
+        "sys.stdout = sys.stderr = io.StringIO()",
+    ],
+)
+def test_what_a_script_does_to_its_streams_is_not_done_to_ours(capture: Capture, does: str) -> None:
+    done = capture(STEPS.replace("ENDS", f"import io; {does}"), "--analyze")
+    assert done.code == 0, done.err
+    assert "Traceback" not in done.err
+    assert done.numbers() == [*range(9, 16)]
+    is_closed = does.endswith("close()")
+    assert ("5 steps found by explicit markers" in done.out) is not is_closed
+    assert ("note: no report: " in done.err) is is_closed
+
+
+def test_a_script_without_standard_error_keeps_its_exit_code(capture: Capture) -> None:
+    done = capture(STEPS.replace("ENDS", "sys.stderr.close()"), "--analyze")
+    assert (done.code, done.err) == (0, "")
+    assert "5 steps found by explicit markers" in done.out
+    assert capture("import sys; sys.stderr.close()").code == 5
+
+
+def test_a_child_that_a_script_forks_leaves_the_capture_alone(capture: Capture) -> None:
+    ends = "if not os.fork(): sys.exit(7)\n        print(os.waitstatus_to_exitcode(os.wait()[1]))"
+    done = capture(STEPS.replace("ENDS", ends))
+    assert (done.code, done.out) == (0, "7\n")
+    assert done.numbers() == [*range(9, 16)]
+    assert "nothing was captured" not in done.err
+    assert done.sidecar["window"]["is_whole"]
+
+
+def test_a_child_that_a_script_forks_dies_of_signals(capture: Capture) -> None:
+    script = """
+import os, signal, time
+child = os.fork()
+for _ in range(0 if child else 300):
+    time.sleep(0.1)
+os.kill(child, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+    assert capture(script).out == "-15\n"
 
 
 def test_an_exception_inside_a_step_shows_no_frame_of_ours(

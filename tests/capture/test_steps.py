@@ -195,6 +195,34 @@ def test_why_nothing_was_captured(
     assert capture(f"{script}\nraise SystemExit(7)", *options).code == 7
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("raise ValueError('PerReplica')", "itself failed before its first step was over"),
+        ("tf.GradientTape().gradient(0, 0); raise KeyboardInterrupt", "was interrupted before its"),
+        (
+            "[train_step(n) for n in range(7)]; raise ValueError",
+            "itself failed after 7 steps, and the window 10:15 opens at step 10",
+        ),
+    ],
+)
+def test_a_script_that_failed_before_the_window_is_not_told_to_mark_steps(
+    capture: Capture, ends: str, said: str
+) -> None:
+    done = capture(SCRIPT_START + ends)
+    assert done.code in {1, 130}
+    assert f"traceview: nothing was captured: the script {said}" in done.err
+    assert "hint: " not in done.err
+
+
+def test_a_script_that_failed_after_calls_that_may_be_steps_is_told_what_to_pass(
+    capture: Capture,
+) -> None:
+    done = capture(SCRIPT_START + "[evaluate(n) for n in range(7)]; raise ValueError")
+    assert done.code == 1
+    assert "hint: if it is evaluate: --step-function evaluate" in done.err
+
+
 PROFILED = (
     SCRIPT_START
     + """
@@ -341,6 +369,20 @@ def test_without_synchronising(capture: Capture) -> None:
     script = LOOP + "print(tf.test.experimental.synchronised)\n"
     assert capture(script, "--no-sync").out == "0\n"
     assert capture(script).out == "4\n"
+
+
+def test_the_risk_of_a_workers_profile_is_said(capture: Capture) -> None:
+    workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+    place = {"TF_CONFIG": json.dumps(workers)}
+    done = capture(LOOP, "--run=plain", environment=place)
+    assert done.err.startswith(
+        "traceview: note: TensorFlow 2.21 can crash a worker when its profile"
+    )
+    # A library that cannot be loaded costs a line of the loader, no more.
+    preload = {**place, "LD_PRELOAD": "libjemalloc.so.0"}
+    preloaded = capture(LOOP, "--run=preloaded", environment=preload)
+    assert preloaded.code == 0
+    assert "can crash" not in preloaded.err
 
 
 def test_captures_never_replace_each_other(capture: Capture) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,7 +23,11 @@ from tests.capture.conftest import environment_with
 from tests.oracle import run_answer
 from traceview.trace.locate import find_runs
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [
+    pytest.mark.tensorflow,
+    # Shown in the summary instead of failing there and then.
+    pytest.mark.filterwarnings("default:a launch crashed in native code"),
+]
 
 TRAIN = """
 import json, os, sys
@@ -62,6 +69,9 @@ for _ in range(2):
 )
 STEPS = [9, 10, 11, 12, 13, 14, 15]
 TIMEOUT_S = 300
+CRASHES = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV}
+MAX_REPEATS = 2
+"""TensorFlow 2.21 itself crashes at some stops of a worker's profile (README, Capture)."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,32 @@ def free_addresses(count: int) -> list[str]:
 def launch(
     folder: Path, command: Sequence[str], addresses: Sequence[str], apart_s: float
 ) -> Workers:
-    """Start a worker per address, the second one later, and wait until both have ended."""
+    """Start a worker per address, the second one later, and wait until both have ended.
+
+    A launch in which native code crashed is said, taken back and made again; any other failure is one.
+    """
+    logs, kept = folder / "logs", folder / "kept"
+    logs.mkdir(exist_ok=True)
+    shutil.copytree(logs, kept)
+    codes, texts = finished(folder, command, addresses, apart_s)
+    for _ in range(MAX_REPEATS):
+        if not (CRASHES & {*codes} and "Fatal Python error" in "".join(texts)):
+            break
+        said = "\n".join([f"a launch crashed in native code: {codes}", *texts])
+        warnings.warn(said, stacklevel=2)
+        shutil.rmtree(logs)
+        shutil.copytree(kept, logs)
+        codes, texts = finished(folder, command, addresses, apart_s)
+    shutil.rmtree(kept)
+    assert codes == [0] * len(codes), "\n".join(texts)
+    lines = [[line for line in text.splitlines() if line.startswith(str(folder))] for text in texts]
+    return Workers(texts, [[Path(line) for line in found] for found in lines])
+
+
+def finished(
+    folder: Path, command: Sequence[str], addresses: Sequence[str], apart_s: float
+) -> tuple[list[int], list[str]]:
+    """Exit codes and output of the workers."""
     environment = environment_with(
         TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", PYTHONFAULTHANDLER="1"
     )
@@ -105,9 +140,7 @@ def launch(
     finally:
         for process in processes:
             process.kill()
-    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(texts)
-    lines = [[line for line in text.splitlines() if line.startswith(str(folder))] for text in texts]
-    return Workers(texts, [[Path(line) for line in found] for found in lines])
+    return [process.returncode for process in processes], texts
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +164,8 @@ def check_run(run: Path) -> None:
         assert [step["number"] for step in answer["steps"]["steps"]] == STEPS
         sidecar = json.loads((run / f"{name}.traceview.json").read_text("utf-8"))
         assert sidecar["state"] == "saved"
+        assert {"before", "after"} <= set(sidecar["sync"]["ns"])
+        assert "profiler" not in sidecar["notes"]
         assert sidecar["file"]["name"] == f"{name}.xplane.pb"
         assert sidecar["cluster"] == {
             "is_configured": True,

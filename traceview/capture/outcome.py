@@ -9,6 +9,7 @@ from typing import Final
 from traceview.capture.observer import Observer
 from traceview.capture.profiler import SCRIPT_PROFILES
 from traceview.capture.recorder import Recorder
+from traceview.capture.script import ScriptEnd
 from traceview.capture.sidecar import Sidecar
 from traceview.errors import CaptureError
 
@@ -52,8 +53,8 @@ def coarse_steps(sidecar: Sidecar) -> Sequence[str]:
     return lines
 
 
-def nothing_captured(recorder: Recorder, observer: Observer) -> CaptureError:
-    """Why there is no trace, with what was seen and what to pass."""
+def nothing_captured(recorder: Recorder, observer: Observer, end: ScriptEnd) -> CaptureError:
+    """Why there is no trace, with what was seen and what to pass; nothing is advised where the script failed."""
     if recorder.failures:
         return CaptureError(
             f"nothing was captured: {'; '.join(recorder.failures)}",
@@ -61,6 +62,8 @@ def nothing_captured(recorder: Recorder, observer: Observer) -> CaptureError:
             if recorder.failures == [SCRIPT_PROFILES]
             else None,
         )
+    if end.is_failure and (recorder.next_number or not _is_repeated(observer)):
+        return CaptureError(f"nothing was captured: {_failed(recorder, end)}")
     seen = observer.seen()
     if "tensorflow" not in sys.modules:
         return CaptureError(
@@ -86,6 +89,23 @@ def nothing_captured(recorder: Recorder, observer: Observer) -> CaptureError:
     return CaptureError(
         f"nothing was captured: no function that trains was seen. Seen: {what}",
         hint=_candidates(observer),
+    )
+
+
+def _is_repeated(observer: Observer) -> bool:
+    """Whether something was called again that could be the unseen step."""
+    calls = [callee.calls for callee in observer.callees]
+    return max([*calls, observer.eager_gradients, *observer.elsewhere.values()], default=0) > 1
+
+
+def _failed(recorder: Recorder, end: ScriptEnd) -> str:
+    how = "was interrupted" if end.is_interrupted else "itself failed"
+    steps = recorder.next_number
+    if not steps:
+        return f"the script {how} before its first step was over"
+    return (
+        f"the script {how} after {steps} steps, and the window {recorder.window} opens at step "
+        f"{recorder.window.first}"
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter_ns
@@ -21,6 +21,8 @@ from traceview.errors import CaptureError
 
 _PROFILER: Final = "tensorflow.python.profiler.profiler_v2"
 _TRACE: Final = "tensorflow.python.profiler.trace"
+_CONTEXT: Final = "tensorflow.python.eager.context"
+_SEVERAL: Final = 2
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 _FALSE: Final = ("", "0", "false", "no")
 SCRIPT_PROFILES: Final = "the script's own profile is running"
@@ -184,14 +186,39 @@ def _unset_concurrent_kernels() -> None:
 
 
 def synchronise() -> int:
-    """Wait until all devices have done their work; nanoseconds it took.
+    """Wait until this process's devices have done their work; nanoseconds it took.
 
-    Raises `CaptureError` where this TensorFlow cannot (`tf.test.experimental.sync_devices` is public since
-    2.12 and wants eager mode).
+    `tf.test.experimental.sync_devices` does it, except in the cluster of a `MultiWorkerMirroredStrategy`: it asks
+    the devices of the other tasks too, which always fails there (TensorFlow 2.21: `InternalError`, no remote eager
+    worker). There the op behind it runs on our own devices. Raises `CaptureError` where this TensorFlow cannot (it is
+    public since 2.12 and wants eager mode).
     """
     begun = perf_counter_ns()
+    tensorflow = sys.modules["tensorflow"]
     try:
-        sys.modules["tensorflow"].test.experimental.sync_devices()
+        devices = [str(device.name) for device in tensorflow.config.list_logical_devices()]
+        if len({_task_of(device) for device in devices}) < _SEVERAL:
+            tensorflow.test.experimental.sync_devices()
+        else:
+            _synchronise_own(tensorflow, devices)
     except Exception as error:
         raise CaptureError(f"devices were not synchronised: {error!r}") from error
     return perf_counter_ns() - begun
+
+
+def _task_of(device: str) -> str:
+    """`/job:worker/replica:0/task:1` of its full name; empty for a device without a cluster."""
+    return device.rpartition("/device:")[0]
+
+
+def _synchronise_own(tensorflow: ModuleType, devices: Sequence[str]) -> None:
+    context = import_module(_CONTEXT)
+    if not context.executing_eagerly():
+        raise RuntimeError("not in eager mode")
+    # Where nobody names a device, an op runs on one of this task.
+    own = _task_of(tensorflow.constant(0).device)
+    for device in devices:
+        if _task_of(device) == own:
+            with tensorflow.device(device):
+                tensorflow.raw_ops.SyncDevice()
+    context.async_wait()

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
-from threading import RLock, Timer
+from threading import RLock
 from time import perf_counter_ns
 from typing import Final, Literal, Protocol
 
+from traceview.capture.patience import Patience
 from traceview.capture.window import StepWindow
 from traceview.errors import TraceviewError
 
@@ -111,7 +112,7 @@ class Recorder:
         self._begun_ns = 0
         self._is_traced = False
         self._marker: OpenMarker | None = None
-        self._timer: Timer | None = None
+        self._patience = Patience(self._end_of_patience)
         self._lock = RLock()
         self._is_probing = False
         self._has_probed = False
@@ -179,6 +180,9 @@ class Recorder:
         if self._marker is not None:
             marker, self._marker = self._marker, None
             marker.abandon()
+        if self.state == "recording" and self.calls and self.next_number >= self.window.last:
+            # Evaluation, a checkpoint or the next epoch may take its time, and nobody asked for it.
+            self._wait_for_edge()
 
     def traced(self) -> None:
         """A `tf.function` is being traced in the call that has begun."""
@@ -247,6 +251,7 @@ class Recorder:
     def _open(self) -> None:
         if self._attempt(self.recording.open):
             self.state = "recording"
+            self._patience.prepare()
 
     def _attempt(self, action: Callable[[], None]) -> bool:
         """Do it; a failure must not end the script that is being recorded."""
@@ -290,19 +295,15 @@ class Recorder:
     def _wait_for_edge(self) -> None:
         longest = max(call.ended_ns - call.begun_ns for call in self.calls)
         patience_ns = max(_PATIENCE_NS, _PATIENCE_STEPS * longest)
-        self._timer = Timer(patience_ns / 1e9, self._end_of_patience)
-        self._timer.daemon = True
-        self._timer.start()
+        self._patience.wait(patience_ns / 1e9)
 
     def _stay_open(self) -> None:
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+        self._patience.rest()
 
     def _end_of_patience(self) -> None:
         # In a thread of its own: the script may be busy with anything but steps.
         with self._lock:
-            if self._timer is not None and self.state == "recording":
+            if self._patience.is_waiting and self.state == "recording":
                 self._close(is_synchronised=False)
 
     def _close(self, *, is_synchronised: bool = True) -> None:
@@ -311,6 +312,7 @@ class Recorder:
             if self.state != "recording":
                 return
             self.state = "closed"
+            self._patience.dismiss()
             self._attempt(lambda: self.recording.close(is_synchronised=is_synchronised))
 
 

@@ -22,7 +22,11 @@ from typing import Any, Final
 from traceview.errors import UsageError
 
 _INTERRUPTED: Final = 130
-_TERMINATED: Final = 143
+_SIGNALLED: Final = 128
+_ENDINGS: Final = tuple(
+    number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+)
+"""What a batch system sends, and a connection that breaks off (there is none on Windows)."""
 _OUR_FRAMES: Final = f"{Path(__file__).parent}{os.sep}"
 _DEMO_FRAMES: Final = f"{_OUR_FRAMES}demo{os.sep}"
 """A script that happens to be ours, and is run as anybody's."""
@@ -34,6 +38,11 @@ class ScriptEnd:
 
     code: int
     is_failure: bool
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the exception was Ctrl-C."""
+        return self.is_failure and self.code == _INTERRUPTED
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class Script:
         """
         load = self._load_module if self.is_module else self._load_file
         error: BaseException | None = None
-        with _terminable():
+        with terminable():
             try:
                 code, module = load()
             except UsageError:
@@ -219,22 +228,32 @@ def _stripped(trace: TracebackType | None) -> TracebackType | None:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into `SystemExit(143)`, unless somebody handles it already."""
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
+def terminable() -> Iterator[None]:
+    """Turn SIGTERM and the end of the terminal into `SystemExit(128 + number)`, unless somebody handles it already."""
+    process = os.getpid()
 
-    def terminate(_number: int, _frame: FrameType | None) -> Any:
-        raise SystemExit(_TERMINATED)
+    def terminate(number: int, _frame: FrameType | None) -> Any:
+        if os.getpid() != process:
+            # A child that was forked ends as it would without us.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        raise SystemExit(_SIGNALLED + number)
 
-    try:
-        signal.signal(signal.SIGTERM, terminate)
-    except ValueError:  # not in the main thread
-        yield
-        return
+    handled = [number for number in _ENDINGS if _take(number, terminate)]
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGTERM) is terminate:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in handled:
+            if signal.getsignal(number) is terminate:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _take(number: int, handler: Callable[[int, FrameType | None], Any]) -> bool:
+    """Handle a signal that nobody handles; False where somebody does, or outside the main thread."""
+    if signal.getsignal(number) is not signal.SIG_DFL:
+        return False
+    try:
+        signal.signal(number, handler)
+    except ValueError:
+        return False
+    return True

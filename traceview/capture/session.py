@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.serve import ProfilerServer
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_objects import StepObjects
+from traceview.capture.stop_risk import RISK, is_stop_risky
 from traceview.capture.window import StepWindow
 from traceview.errors import CaptureError
 
@@ -75,19 +77,25 @@ def capture_script(
     capture.is_done = hooks.remove
     capture.describe = lambda: _seen(observer, hooks)
     capture.prepare()
+    if is_stop_risky(os.environ):
+        say(f"note: {RISK}")
     hooks.install()
     for server in servers:
         server.install()
     run: Path | None = None
     problem: CaptureError | None = None
+    process = os.getpid()
 
     def finish(end: ScriptEnd) -> None:
         nonlocal run, problem
+        if os.getpid() != process:
+            # A child that the script forked has come to its end: the capture is its parent's.
+            return
         capture.finish(is_synchronised=not end.is_failure)
         if hooks.missing:
             say(f"note: this TensorFlow or Keras lacks {', '.join(hooks.missing)}")
         if capture.kept is None:
-            problem = nothing_captured(capture.recorder, observer)
+            problem = nothing_captured(capture.recorder, observer, end)
             return
         run = capture.kept.run
         for line in (*shortcomings(capture.recorder, observer), *coarse_steps(capture.sidecar)):
@@ -101,7 +109,7 @@ def capture_script(
         hooks.remove()
         for server in servers:
             server.remove()
-        if run is None and problem is None:
+        if run is None and problem is None and os.getpid() == process:
             capture.finish(is_synchronised=False)
     return ScriptCapture(end.code, run, problem)
 

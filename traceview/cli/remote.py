@@ -51,11 +51,13 @@ def capture_running(
     """Ask the servers, and show on a terminal what is waited for; raises what `capture_remote` raises."""
     from traceview.capture.address import parse_addresses
     from traceview.capture.remote import capture_remote, parse_duration
+    from traceview.capture.script import terminable
 
     addresses = parse_addresses(remote)
     duration_ms = parse_duration("--duration", duration)
     timeout_ms = parse_duration("--timeout", timeout)
-    with waiting() as show:
+    # A batch system that ends the wait leaves no more behind than Ctrl-C does.
+    with terminable(), waiting() as show:
         return capture_remote(
             addresses,
             out,

@@ -1,0 +1,29 @@
+"""Can the end of a profile crash TensorFlow here, and the training with it?
+
+It can in a worker of several (TensorFlow 2.21 for Linux). When a profile stops, `TraceMeRecorder::Consume` pairs
+the ends of activities with starts that other threads recorded, through pointers into queues of which a growing
+`std::vector` has kept copies and freed the originals. A request to another worker for the parameters of a collective
+(`CollectiveExecutor::CompleteParams`) ends in another thread than it began in. Where the allocator has
+written its own pointers over the freed end, moving the name there frees one of those. jemalloc keeps its
+pointers elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from traceview.capture.cluster import place_of
+
+RISK: Final = (
+    "TensorFlow 2.21 can crash a worker when its profile ends (README, Capture): save a checkpoint before, or "
+    "preload jemalloc"
+)
+
+
+def is_stop_risky(environment: Mapping[str, str]) -> bool:
+    """Whether TF_CONFIG names several workers and no allocator is preloaded that keeps what is freed."""
+    place = place_of(environment)
+    if place is None or not place.partners:
+        return False
+    return "jemalloc" not in environment.get("LD_PRELOAD", "")
