@@ -1,0 +1,118 @@
+"""Is compute time split by precision, exactly, and is an unused tensor core told where that is proven?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import V100_STATS, Stats
+from scripts.scenarios.model import ms, new_trace
+from tests.analyses.test_findings import check_finding
+from traceview.analyses.precision import DevicePrecision
+from traceview.report.model import Report
+
+FP32, FP16, NOTHING = "ampere_sgemm_32x128_tn", "volta_h884gemm_64x128_ldg8_nn", "fusion_1"
+
+
+def analyzed(
+    folder: Path, *kernels: tuple[str, float, float], stats: Stats | None = None
+) -> Report:
+    """A GPU with kernels by name, start and end in milliseconds, each on a stream of its own."""
+    trace = new_trace()
+    trace.gpu(0, stats=stats)
+    for stream, (name, start, end) in enumerate(kernels):
+        trace.kernel(0, ms(start), ms(end), name=name, stream=20 + stream)
+    trace.write(folder)
+    report = traceview.analyze(folder)
+    for finding in report.findings:
+        if finding.code in ("low-precision-unused", "opaque-cuda-graph"):
+            check_finding(finding)
+    return report
+
+
+def of_gpu(report: Report) -> DevicePrecision:
+    assert report.results.precision is not None
+    (row,) = report.results.precision.devices
+    return row
+
+
+def is_told(report: Report) -> bool:
+    return "low-precision-unused" in [finding.code for finding in report.findings]
+
+
+def test_what_overlaps_belongs_to_the_narrowest(tmp_path: Path) -> None:
+    row = of_gpu(analyzed(tmp_path, (FP32, 0, 10), (FP16, 4, 6), (NOTHING, 5, 12)))
+    assert {name: ps for name, ps in row.precision_ps.items() if ps} == {
+        "fp16": ms(2),
+        "fp32": ms(8),
+        "unknown": ms(2),
+    }
+    assert sum(row.precision_ps.values()) == row.compute_ps == ms(12)
+    assert row.tensor_core_ps == ms(2)
+
+
+@pytest.mark.parametrize(("fp16_ms", "told"), [(9.99, True), (10, False)])
+def test_it_is_told_below_a_tenth(tmp_path: Path, fp16_ms: float, told: bool) -> None:
+    report = analyzed(tmp_path, (FP16, 0, fp16_ms), (FP32, fp16_ms, 100))
+    assert is_told(report) is told
+
+
+@pytest.mark.parametrize(("unknown_ms", "told"), [(50, True), (50.01, False)])
+def test_nothing_is_said_where_most_is_unknown(
+    tmp_path: Path, unknown_ms: float, told: bool
+) -> None:
+    assert is_told(analyzed(tmp_path, (NOTHING, 0, unknown_ms), (FP32, unknown_ms, 100))) is told
+
+
+@pytest.mark.parametrize(
+    ("stats", "has"),
+    [
+        ({"compute_cap_major": 7, "compute_cap_minor": 0}, True),
+        ({"compute_cap_major": 6, "compute_cap_minor": 1}, False),
+        (
+            {
+                "compute_cap_major": 7,
+                "compute_cap_minor": 5,
+                "gpu_device_name": "NVIDIA GeForce GTX 1660",
+            },
+            False,
+        ),
+        ({}, None),
+        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 0}, None),
+        ({"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}, True),
+    ],
+)
+def test_only_gpus_with_tensor_cores_count(tmp_path: Path, stats: Stats, has: bool | None) -> None:
+    report = analyzed(tmp_path, (FP32, 0, 10), stats={"core_count": 80, **stats})
+    assert of_gpu(report).has_tensor_cores is has
+    assert is_told(report) is (has is True)
+    assert (of_gpu(report).ordinary_ps is None) is (has is not True)
+
+
+def test_products_off_the_tensor_cores_are_named(tmp_path: Path) -> None:
+    elementwise = "void Eigen::internal::EigenMetaKernel<float>"
+    row = of_gpu(analyzed(tmp_path, (FP32, 0, 10), (elementwise, 10, 12), (FP16, 12, 14)))
+    (kernel,) = row.ordinary_kernels
+    assert (kernel.kernel, kernel.op, kernel.precision) == (FP32, "model/dense/MatMul", "fp32")
+    assert (kernel.total_ps, kernel.count, row.ordinary_ps) == (ms(10), 1, ms(10))
+
+
+def test_advice_fits_the_gpu(tmp_path: Path) -> None:
+    for major, policy in ((7, "mixed_float16"), (8, "mixed_bfloat16")):
+        stats: Stats = {**V100_STATS, "compute_cap_major": major, "compute_cap_minor": 0}
+        report = analyzed(tmp_path / policy, (FP32, 0, 10), stats=stats)
+        (advice,) = [f.advice for f in report.findings if f.code == "low-precision-unused"]
+        assert f'"{policy}"' in advice
+
+
+@pytest.mark.shared
+def test_half_precision_of_2020(shared_traces: Path) -> None:
+    """XProf says 30.5 % 16-bit: it looks at the shapes of the inputs, and what makes halves has others."""
+    report = traceview.analyze(shared_traces / "bert-8xV100")
+    assert report.results.precision is not None
+    for row in report.results.precision.devices:
+        assert row.precision_ps["fp16"] + row.precision_ps["fp32"] == row.compute_ps
+        assert row.low_precision_ratio > 0.999
+        assert row.tensor_core_ps == 0

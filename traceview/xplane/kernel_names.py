@@ -1,0 +1,182 @@
+"""What does the name of a kernel say about the numbers it computes with, and about matrix units?
+
+Libraries name their kernels after what they compute: cuBLAS and cuDNN `ampere_bf16_s16816gemm_bf16_128x64_…` and
+`sm80_xmma_gemm_f32f32_tf32f32_f32_…`, CUTLASS `cutlass_80_tensorop_s1688gemm_128x256_…`, Tensile on ROCm
+`Cijk_Ailk_Bljk_BBS_BH_…_MI16x16x16x1_…`. Kernels of Eigen, TensorFlow and cuDNN are C++ templates with the type of
+their elements in the signature: `Eigen::half`, `__nv_bfloat16`, `float`. Kernels that XLA names (`fusion_3`) and
+those on whole numbers say nothing.
+
+A name may hold several types. Kernels on narrow numbers sum up in `float`, and a conversion belongs to the
+narrower side, so the narrowest counts; XMMA writes `f32f32_tf32f32_f32` for float data multiplied in TF32.
+
+Sources: CUTLASS `gemm_operation.py` (a name without element types has operands like its accumulator, which on
+tensor cores of compute capability 8 is TF32 for `s1688`), Tensile `SolutionStructs`, names in recorded traces
+and in the public profiles of PyTorch and TensorFlow on V100 to B200 and MI200 to MI300X.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+
+class NumberFormat(IntEnum):
+    """Kinds of numbers, narrowest first, in the order in which time at once on several streams is attributed."""
+
+    FP8 = 0
+    INT8 = 1
+    FP16 = 2
+    BF16 = 3
+    TF32 = 4
+    FP32 = 5
+    FP64 = 6
+    UNKNOWN = 7
+
+
+@dataclass(frozen=True)
+class KernelName:
+    """What a kernel's name proves. `precision`: of what it multiplies, `UNKNOWN` where the name does not tell.
+
+    `tensor_core`: its name shows that it uses tensor cores (AMD: matrix cores). `is_matrix`: it multiplies
+    matrices or convolves, which is what those are made for.
+    """
+
+    precision: NumberFormat
+    tensor_core: bool
+    is_matrix: bool
+
+
+_LONGEST: Final = 1 << 13
+"""Bytes of a name that are looked at: types stand early in a signature, and a name may be of any length."""
+
+_WORD: Final = re.compile(rb"[a-z0-9]+")
+_TYPES_OF_WORD: Final[dict[bytes, NumberFormat]] = {
+    **dict.fromkeys((b"double", b"double2", b"double4", b"fp64", b"f64"), NumberFormat.FP64),
+    **dict.fromkeys((b"float", b"float2", b"float4", b"fp32", b"f32"), NumberFormat.FP32),
+    **dict.fromkeys((b"tf32", b"xf32"), NumberFormat.TF32),
+    **dict.fromkeys((b"bf16", b"bfloat16", b"bfloat162", b"bhalf"), NumberFormat.BF16),
+    **dict.fromkeys((b"half", b"half2", b"fp16", b"f16", b"float16"), NumberFormat.FP16),
+    **dict.fromkeys((b"fp8", b"f8", b"e4m3", b"e5m2"), NumberFormat.FP8),
+}
+_FP8_WORD: Final = re.compile(rb"(?:float8|f8)?e(?:4m3|5m2)(?:fn)?(?:uz)?")
+_TYPE: Final = re.compile(rb"bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32")
+_TYPE_RUN: Final = re.compile(rb"(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32){2,}")
+_MANGLED: Final = re.compile(rb"13__nv_bfloat16|12hip_bfloat16|8bfloat16|6__half|4half")
+
+# `sgemm`, `hcudnn`, `gcgemm`: the letter of BLAS, on ordinary cores.
+_BLAS_WORD: Final = re.compile(rb"(?:g?([sdhcz]))(?:gemm|cudnn)")
+_BLAS_TYPES: Final = {
+    b"s": NumberFormat.FP32,
+    b"c": NumberFormat.FP32,
+    b"d": NumberFormat.FP64,
+    b"z": NumberFormat.FP64,
+    b"h": NumberFormat.FP16,
+}
+# `s16816gemm`, `h884cudnn`, `s1688tf32gemm`: letter of the accumulator and shape of the matrix instruction.
+_MATRIX_WORD: Final = re.compile(
+    rb"([sdhcziu])(884|1684|1688|16816|16832|161616|8816|8832|\d{2,3}x\d{2,3}x\d{1,3})"
+    rb"(tf32|bf16|f16)?(gemm|cudnn|fprop|dgrad|wgrad|scudnn)"
+)
+_MATRIX_UNIT: Final = re.compile(
+    rb"tensorop|wgmma|hmma|imma|wmma|_gmma|xdlops|_xdl_|gtcx|nvjet"
+    rb"|tensor\d+x\d+x\d+|sm\d+_\d+x\d+x\d+_f"
+)
+_ORDINARY_UNIT: Final = re.compile(rb"_[fdh]fma_|_simt_|_simt$")
+_CUTLASS_80: Final = re.compile(rb"cutlass_(?:tensorop|8\d_(?:wmma_)?tensorop)")
+_MATRIX_WORK: Final = re.compile(
+    rb"gemm|convolve|fprop|dgrad|wgrad|winograd|[sh]cudnn|884cudnn|1688cudnn|8816cudnn|nvjet|^cijk_"
+)
+
+_NVJET: Final = re.compile(rb"nvjet_(?:sm\d+_)?(qq|tst|tss|hsh|hss|hhh)")
+_NVJET_TYPES: Final = {b"t": NumberFormat.BF16, b"h": NumberFormat.FP16, b"q": NumberFormat.FP8}
+_TENSILE: Final = re.compile(rb"Cijk(?:_[A-Z][a-z]+){2,4}_(?:([FB]8)|(I8|4xi8)|([BHSDCZ]))(\w*)")
+_TENSILE_TYPES: Final = {
+    b"B": NumberFormat.BF16,
+    b"H": NumberFormat.FP16,
+    b"S": NumberFormat.FP32,
+    b"C": NumberFormat.FP32,
+    b"D": NumberFormat.FP64,
+    b"Z": NumberFormat.FP64,
+}
+_TENSILE_MATRIX_UNIT: Final = re.compile(rb"_MI[1-9]\d*x\d+")
+
+
+def kernel_name(name: bytes) -> KernelName:
+    """What the name of a kernel proves; cheap enough for every distinct name, not for every event."""
+    name = name[:_LONGEST]
+    tensile = _TENSILE.match(name)
+    if tensile:
+        return _of_tensile(tensile)
+    lowered = name.lower()
+    is_matrix = _MATRIX_WORK.search(lowered) is not None
+    words = set(_WORD.findall(lowered))
+    found = {_TYPES_OF_WORD[word] for word in words if word in _TYPES_OF_WORD}
+    found |= {NumberFormat.FP8 for word in words if _FP8_WORD.fullmatch(word)}
+    instruction = None
+    for word in words:
+        blas = _BLAS_WORD.match(word)
+        if blas:
+            found.add(_BLAS_TYPES[blas[1]])
+        if _TYPE_RUN.fullmatch(word):
+            found |= {_of_type(one) for one in _TYPE.findall(word)}
+        instruction = instruction or _MATRIX_WORD.match(word)
+    if name.startswith(b"_Z"):
+        found |= {_of_mangled(one) for one in _MANGLED.findall(name)}
+    if is_matrix and words & {b"i8", b"s8", b"int8", b"imma"}:
+        found.add(NumberFormat.INT8)
+    if instruction:
+        found |= _of_instruction(instruction, lowered, found)
+    nvjet = _NVJET.match(lowered)
+    if nvjet:
+        found.add(_NVJET_TYPES[nvjet[1][:1]])
+    precision = min(found, default=NumberFormat.UNKNOWN)
+    uses = instruction is not None or _MATRIX_UNIT.search(lowered) is not None
+    if b"xmma_" in lowered and precision not in (
+        NumberFormat.FP32,
+        NumberFormat.FP64,
+        NumberFormat.UNKNOWN,
+    ):
+        uses = True
+    return KernelName(precision, uses and not _ORDINARY_UNIT.search(lowered), is_matrix or uses)
+
+
+def _of_type(text: bytes) -> NumberFormat:
+    if text in (b"i8", b"s8", b"u8"):
+        return NumberFormat.INT8
+    return _TYPES_OF_WORD.get(text, NumberFormat.UNKNOWN)
+
+
+def _of_mangled(text: bytes) -> NumberFormat:
+    return NumberFormat.FP16 if text.endswith(b"half") else NumberFormat.BF16
+
+
+def _of_instruction(
+    instruction: re.Match[bytes], lowered: bytes, found: set[NumberFormat]
+) -> set[NumberFormat]:
+    """What the shape of the matrix instruction adds to the types that the name holds."""
+    accumulator, shape, math = instruction[1], instruction[2], instruction[3]
+    if math:
+        return {_TYPES_OF_WORD[math]}
+    if accumulator in b"iu":
+        return {NumberFormat.INT8} if shape in (b"8816", b"16816", b"16832") else set()
+    if accumulator in b"dz":
+        return {NumberFormat.FP64}
+    if accumulator == b"h" or shape == b"884":
+        return {NumberFormat.FP16}
+    if found <= {NumberFormat.FP32} and shape == b"1688" and _CUTLASS_80.search(lowered):
+        return {NumberFormat.TF32}
+    return set()
+
+
+def _of_tensile(match: re.Match[bytes]) -> KernelName:
+    """Names of Tensile: operands, then `MI` with the shape of the instruction where it is one on matrices."""
+    fp8, int8, letter, rest = match.groups()
+    if fp8 or int8:
+        precision = NumberFormat.FP8 if fp8 else NumberFormat.INT8
+    else:
+        precision = _TENSILE_TYPES[letter]
+    if letter == b"S" and rest.startswith((b"_MX_", b"X")):
+        precision = NumberFormat.TF32
+    return KernelName(precision, _TENSILE_MATRIX_UNIT.search(match.string) is not None, True)
