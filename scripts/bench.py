@@ -39,6 +39,7 @@ TRACE_VERSION = 1
 RUN = "run1"
 TRACEVIEW = "traceview analyze"
 EVERYTHING = "every analysis"
+CAUSES = "the same with causes, input, transfers, launches and precision"
 ACCOUNTING = "device time, steps, timeline and ops alone"
 NO_XPROF = "xprof is not installed here (pip install traceview[xprof]): traceview is measured alone"
 
@@ -91,7 +92,11 @@ def cases() -> list[Case]:
 def analysis_cases() -> list[Case]:
     """Everything that a report needs, and what accounts for the time without asking why."""
     start = (sys.executable, "-m", "scripts.bench_parts", "{logdir}")
-    return [Case(EVERYTHING, (*start, "--all")), Case(ACCOUNTING, start)]
+    return [
+        Case(EVERYTHING, (*start, "--all")),
+        Case(CAUSES, (*start, "--causes")),
+        Case(ACCOUNTING, start),
+    ]
 
 
 def _cold_logdir(files: Sequence[Path], folder: Path) -> Path:

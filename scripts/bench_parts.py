@@ -1,9 +1,10 @@
 """What does an analysis cost beside the accounting alone? One process of scripts/bench.py.
 
-    python -m scripts.bench_parts [--all] LOGDIR
+    python -m scripts.bench_parts [--causes | --all] LOGDIR
 
 Reads a run and accounts for the time of its devices: over the window, by step, as a timeline, by op. With
-`--all` it makes the whole report instead. Nothing is printed: what counts is how long the process takes.
+`--causes` it also says why they waited: idle causes, input, transfers, launches, precision. With `--all` it makes
+the whole report. Nothing is printed: what counts is how long the process takes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 from traceview.cli.garbage import collect_no_garbage
 
 
-def account(logdir: Path) -> None:
-    """The analyses that say how the time of the devices was spent, and none that says why."""
+def account(logdir: Path, *, with_causes: bool) -> None:
+    """The analyses that say how the time of the devices was spent; `with_causes` those that say why, too."""
     from traceview.analyses import capture, device_time, ops, steps, timeline
     from traceview.analyses.activity import activities
     from traceview.analyses.selection import select
@@ -26,15 +27,38 @@ def account(logdir: Path) -> None:
     selection = select(trace)
     unions = tuple(activities(trace))
     capture.compute(trace)
-    device_time.compute(trace, selection, unions)
+    of_devices = device_time.compute(trace, selection, unions)
     steps.compute(trace, selection, unions)
     timeline.compute(trace, selection, unions)
     ops.compute(trace, selection, TOP_OPS)
+    if not with_causes:
+        return
+    from traceview.analyses import (
+        idle,
+        idle_findings,
+        input_findings,
+        launches,
+        precision,
+        transfer_findings,
+        transfers,
+    )
+    from traceview.analyses import input as input_pipeline
+    from traceview.trace.cause import Cause
+
+    found = idle.idle_time(trace, selection)
+    idle_findings.diagnose(trace, idle.compute(trace, selection, found), found, selection)
+    waits = {device: causes[Cause.INPUT] for device, causes in found.causes_of_steps.items()}
+    input_findings.diagnose(input_pipeline.compute(trace, selection, waits), selection)
+    of_transfers = transfers.compute(trace, selection, unions)
+    transfer_findings.diagnose(of_transfers, of_devices, selection)
+    launches.compute(trace, selection, unions)
+    precision.compute(trace, selection, unions)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.bench_parts", description=__doc__)
     parser.add_argument("logdir", type=Path, metavar="LOGDIR")
+    parser.add_argument("--causes", action="store_true")
     parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
     collect_no_garbage()
@@ -43,7 +67,7 @@ def main() -> None:
 
         traceview.analyze(arguments.logdir)
     else:
-        account(arguments.logdir)
+        account(arguments.logdir, with_causes=arguments.causes)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ if sys.version_info < (3, 10):
     )
 
 ROOT = Path(__file__).resolve().parent.parent
-FIXTURE = ROOT / "fixtures" / "custom-loop-2"
+FIXTURE = ROOT / "fixtures" / "slow-input-2"
 EXTENSION_DIR = ROOT / "traceview" / "xplane"
 # An install is made from these; everything else is picked up by the editable install as it changes.
 INSTALL_INPUTS = (ROOT / "pyproject.toml", ROOT / "setup.py", EXTENSION_DIR / "decode.pyx")

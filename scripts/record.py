@@ -40,7 +40,7 @@ BATCH_PER_REPLICA = 4
 class Fixture:
     """One recording: how many logical CPU devices, which kind of loop, how many recorded steps."""
 
-    kind: str  # "loop" or "fit"
+    kind: str  # "loop", "fit" or "demo"
     devices: int
     optimizer: str
     markers: bool
@@ -60,6 +60,9 @@ FIXTURES = {
     "no-markers-2": Fixture("loop", 2, "Adam", False, 6, "custom loop without any marker"),
     "no-markers-4": Fixture("loop", 4, "Adam", False, 4, "the same on four devices"),
     "plain-1": Fixture("loop", 1, "SGD", True, 6, "one device, no strategy, `train` markers"),
+    "slow-input-2": Fixture(
+        "demo", 2, "SGD", True, 7, "`traceview capture --demo --illness input`, with its sidecar"
+    ),
 }
 
 
@@ -246,11 +249,42 @@ def neutral(data: bytes) -> bytes:
     return bytes(out)
 
 
+def _record_demo(logdir: str) -> None:
+    """Record the demo with a slow input pipeline, by the command that a user would type."""
+    command = [sys.executable, "-m", "traceview", "capture", "--demo", "--illness", "input"]
+    command += ["--no-nvml", "--out", logdir]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    (sidecar,) = Path(logdir).rglob("*.traceview.json")
+    versions = json.loads(sidecar.read_text("utf-8"))["versions"]
+    kept = {name: versions[name] for name in ("python", "tensorflow", "keras")}
+    Path(logdir, "versions.json").write_text(json.dumps(kept), encoding="utf-8")
+
+
+def _neutral_sidecar(fields: dict[str, Any], trace: bytes) -> str:
+    """The sidecar of `trace` without the recording machine's host name and folders."""
+    fields["process"]["host"] = HOST
+    fields["command"] = {
+        "python": ["python3", "-m", "traceview", "capture", "--demo", "--illness", "input"],
+        "script": ["training.py", *fields["command"]["script"][1:]],
+    }
+    fields["file"] = {
+        "name": f"{HOST}.xplane.pb",
+        "bytes": len(trace),
+        "sha256": hashlib.sha256(trace).hexdigest(),
+    }
+    return json.dumps(fields, indent=2) + "\n"
+
+
 def record(name: str, into: Path) -> None:
     """Replace one recording in the folder `into` by a new one."""
     target = into / name
+    is_demo = FIXTURES[name].kind == "demo"
     with tempfile.TemporaryDirectory() as logdir:
-        subprocess.run([sys.executable, __file__, "--here", name, logdir], check=True)
+        if is_demo:
+            _record_demo(logdir)
+        else:
+            subprocess.run([sys.executable, __file__, "--here", name, logdir], check=True)
         (recorded,) = Path(logdir).rglob("*.xplane.pb")
         run = recorded.parent.name
         data = neutral(recorded.read_bytes())
@@ -261,6 +295,10 @@ def record(name: str, into: Path) -> None:
         folder = target / "plugins" / "profile" / run
         folder.mkdir(parents=True)
         (folder / f"{HOST}.xplane.pb").write_bytes(data)
+        if is_demo:
+            sidecar = recorded.with_name(recorded.name.replace(".xplane.pb", ".traceview.json"))
+            text = _neutral_sidecar(json.loads(sidecar.read_text("utf-8")), data)
+            (folder / f"{HOST}.traceview.json").write_text(text, encoding="utf-8")
         shutil.copy(Path(logdir, "versions.json"), target / "versions.json")
     print(f"{name}: {len(data)} bytes")
 
@@ -404,7 +442,8 @@ in `profile_options` says `logdir`. Every other plane has the bytes that TensorF
 
 The model is two dense layers (8 → 16 → 1) on 4 rows per device; variables: two kernels, two biases. The step
 function was traced and run three times before the profile (so `train` and `Profiled batch` start at 3), and
-batches come from `repeat → batch → map → prefetch`.
+batches come from `repeat → batch → map → prefetch`. `slow-input-2` is another: the model of the demo, with batches
+that take 40 ms to prepare; its first and last `train` markers are the edges of the window.
 
 ## Files
 

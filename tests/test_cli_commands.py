@@ -239,6 +239,8 @@ def test_closed_standard_streams(tmp_path: Path) -> None:
     assert run(">&-", "-o", str(tmp_path / "report.txt")).returncode == 0
     assert (tmp_path / "report.txt").stat().st_size > 0
     assert run("2>&-").returncode == 0
+    failed = run("--no-such-option 2>&-")
+    assert (failed.returncode, failed.stdout) == (2, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="there is none here")

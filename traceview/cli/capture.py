@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final, NoReturn, TextIO
 
 import typer
 
 from traceview.capture.demo.injection import Illness
 from traceview.cli.demo import check_demo
+from traceview.cli.output import abandon_stdout
 from traceview.cli.remote import capture_running, check_together
 from traceview.errors import CaptureError, TraceviewError, UsageError
 from traceview.render.harmless import harmless
@@ -144,11 +147,13 @@ def capture(
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
     check_together(context, is_remote=remote is not None)
+    console = _Console(sys.stdout, sys.stderr)
     if remote is not None:
         asked = capture_running(
-            remote, out=out, run=run, duration=duration, timeout=timeout, say=_say
+            remote, out=out, run=run, duration=duration, timeout=timeout, say=console.say
         )
-        _end(asked.run, asked.problem, asked.problem.exit_code if asked.problem else 0, analyze)
+        code = asked.problem.exit_code if asked.problem else 0
+        _end(console, asked.run, asked.problem, code, analyze)
     check_demo(context, is_demo=demo)
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
@@ -160,8 +165,8 @@ def capture(
     from traceview.capture.window import StepWindow
 
     for check in cheap_failures([] if module or script is None else [Path(script)]):
-        _say(f"{check.name}: {check.found}")
-        _say(f"fix: {check.fix}")
+        console.say(f"{check.name}: {check.found}")
+        console.say(f"fix: {check.fix}")
     settings = Settings(
         out=out,
         window=StepWindow.parse(steps),
@@ -171,59 +176,83 @@ def capture(
         is_nvml_sampled=nvml,
     )
     if script is None:
-        trained = capture_demo(settings, say=_say, devices=devices, illnesses=illness or ())
-        _end(trained.run, trained.problem, trained.code, analyze=True)
+        trained = capture_demo(settings, say=console.say, devices=devices, illnesses=illness or ())
+        _end(console, trained.run, trained.problem, trained.code, analyze=True)
     done = capture_script(
         Script(script, arguments or [], is_module=module),
         settings,
-        say=_say,
+        say=console.say,
         step_functions=step_function or (),
         serve=serve,
     )
-    _end(done.run, done.problem, done.code, analyze)
+    _end(console, done.run, done.problem, done.code, analyze)
 
 
-def _end(run: Path | None, problem: CaptureError | None, code: int, analyze: bool) -> NoReturn:
+@dataclass(frozen=True)
+class _Console:
+    """The streams that the command began with: a script may close its own, or put anything in their place."""
+
+    out: TextIO | None
+    err: TextIO | None
+
+    def say(self, line: str) -> None:
+        """A line for the user, behind what the script has printed."""
+        self.print(f"traceview: {harmless(line)}")
+
+    def say_error(self, error: CaptureError) -> None:
+        """The same for what went wrong, with what helps."""
+        self.say(error.message)
+        if error.hint:
+            self.say(f"hint: {error.hint}")
+
+    def print(self, line: str) -> None:
+        """Print the line. Where nobody can read it the run goes on all the same."""
+        with suppress(Exception):
+            sys.stdout.flush()
+        if self.err is not None:
+            with suppress(OSError, ValueError):
+                typer.echo(line, file=self.err)
+
+
+def _end(
+    console: _Console, run: Path | None, problem: CaptureError | None, code: int, analyze: bool
+) -> NoReturn:
     """Say what went wrong and where the run is; a script that failed by itself decides on the exit code."""
     if problem is not None and run is None and code == 0:
         raise problem
     if problem is not None:
-        _say_error(problem)
+        console.say_error(problem)
     if run is not None:
         if analyze:
-            _print_report(run)
-        typer.echo(str(run), err=True)
+            _print_report(console, run)
+        console.print(str(run))
     raise typer.Exit(code)
 
 
-def _print_report(run: Path) -> None:
+def _print_report(console: _Console, run: Path) -> None:
+    """The report of a run; the script has ended, and its exit code is what counts."""
     from traceview.cli.analyze import TERMINAL_TOP
     from traceview.cli.output import Target
     from traceview.render.terminal import render
     from traceview.report.build import analyze
 
-    target = Target(None)
-    try:
-        target.write(
-            render(
-                analyze(run),
-                width=target.width(None),
-                color=target.has_color,
-                unicode=target.has_unicode,
-                top=TERMINAL_TOP,
+    if console.out is None or console.out.closed:
+        console.say("note: no report: standard output is closed")
+        return
+    with redirect_stdout(console.out):
+        target = Target(None)
+        try:
+            target.write(
+                render(
+                    analyze(run),
+                    width=target.width(None),
+                    color=target.has_color,
+                    unicode=target.has_unicode,
+                    top=TERMINAL_TOP,
+                )
             )
-        )
-    except TraceviewError as error:
-        # The script has run, and its exit code is what counts.
-        _say(f"note: no report: {error.message}")
-
-
-def _say(line: str) -> None:
-    sys.stdout.flush()
-    typer.echo(f"traceview: {harmless(line)}", err=True)
-
-
-def _say_error(error: CaptureError) -> None:
-    _say(error.message)
-    if error.hint:
-        _say(f"hint: {error.hint}")
+        except TraceviewError as error:
+            console.say(f"note: no report: {error.message}")
+        except BrokenPipeError:
+            # Who reads along has read enough, and the run has still to be named.
+            abandon_stdout()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
@@ -83,7 +84,7 @@ def _shown(error: TraceviewError) -> typer.Exit:
     """Tell the user, and return what ends the command."""
     _say(f"error: {error.message}")
     if error.hint:
-        print(f"hint: {harmless(error.hint)}", file=sys.stderr)  # noqa: T201
+        _print(f"hint: {harmless(error.hint)}")
     return typer.Exit(error.exit_code)
 
 
@@ -105,4 +106,11 @@ def _usage_error(error: Any) -> UsageError:
 
 
 def _say(text: str) -> None:
-    print(f"traceview: {harmless(text)}", file=sys.stderr)  # noqa: T201
+    _print(f"traceview: {harmless(text)}")
+
+
+def _print(line: str) -> None:
+    # Without a stream `print` takes standard output; a script that was recorded may have closed this one.
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(line, file=sys.stderr)  # noqa: T201
