@@ -82,6 +82,20 @@ def union(start: Int64Array, end: Int64Array) -> Union:
     return Union(merged_start, merged_end, covered)
 
 
+def uncovered(part: Union, cover: Union, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
+    """How much of `part` lies outside of `cover` inside each `[start, end)`; int64, one per span."""
+    begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
+    cuts = np.unique(np.concatenate((begin, finish)))
+    around = np.searchsorted(part.start, cuts) - 1
+    # Cut at all bounds, so that each piece lies inside a span or outside.
+    inside = cuts[(around >= 0) & (cuts < np.append(part.end, 0)[around])]
+    low = np.sort(np.concatenate((part.start, inside)))
+    high = np.sort(np.concatenate((part.end, inside)))
+    total = np.concatenate(([0], np.cumsum(high - low - cover.within(low, high))))
+    result: Int64Array = total[np.searchsorted(low, finish)] - total[np.searchsorted(low, begin)]
+    return result
+
+
 @dataclass(frozen=True, eq=False)
 class Nesting:
     """Which interval lies inside which.

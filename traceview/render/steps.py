@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.text import Text
@@ -27,6 +27,7 @@ _BASIS_WORDS: Final = {
     "mixed": "cut differently on different hosts",
 }
 _WIDEST_NAME: Final = 14
+UNSURE: Final = "Nothing marks these steps: their bounds come from what repeats, and may be off. Times over the whole window are not."
 
 
 def add_steps(page: Page, report: Report) -> None:
@@ -46,16 +47,35 @@ def add_steps(page: Page, report: Report) -> None:
             *(spread if steps.used_count >= SPREAD_FROM else ["a spread needs three steps"]),
         ]
     )
+    for remark in _bound_remarks(steps):
+        page.prose(page.styled(remark))
     _add_table(page, report, steps)
 
 
 def _summary(steps: Steps) -> str:
     parts = [found_steps(steps)]
-    if steps.basis in _BASIS_WORDS:
+    if steps.basis in _BASIS_WORDS and steps.method != "period":
         parts.append(_BASIS_WORDS[steps.basis])
     if steps.used_count < steps.count:
         parts.append(f"{steps.used_count} used for the statistics")
     return ", ".join(parts)
+
+
+def _bound_remarks(steps: Steps) -> Iterator[str]:
+    """What has to be known of the bounds to read the numbers per step."""
+    if steps.reliability == "low":
+        yield UNSURE
+    # A call of several steps is itself a loop in the graph.
+    if steps.steps_per_call is not None and steps.steps_per_call > 1:
+        yield (
+            f"One step here is one call that makes up to {steps.steps_per_call} training steps "
+            "(steps_per_execution); numbers per step are of the whole call."
+        )
+    elif steps.loop_iterations is not None:
+        yield (
+            f"A loop in the graph runs {steps.loop_iterations} times in each step. If it is the training "
+            "loop, one step here is so many training steps, and numbers per step are of all of them."
+        )
 
 
 def _add_table(page: Page, report: Report, steps: Steps) -> None:
