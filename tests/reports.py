@@ -4,12 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
+from traceview.analyses.balance import Balance, DeviceBalance, UnevenStep
 from traceview.analyses.capture import Capture, HostCapture
+from traceview.analyses.collectives import CollectiveResult, HostCollectives
 from traceview.analyses.device_time import DeviceTime, DeviceTimeRow, SharedTime
+from traceview.analyses.environment import Environment, HostEnvironment
 from traceview.analyses.finding import Evidence, Finding
+from traceview.analyses.gradients import DevicePhases, Gradients
+from traceview.analyses.hardware import DeviceHardware, HardwareGroup
+from traceview.analyses.idle import Gap, Idle, IdleRow, StepCauses
+from traceview.analyses.launches import (
+    Contention,
+    DeviceLaunches,
+    GraphLaunches,
+    Launches,
+    LaunchThread,
+    XlaKernels,
+)
 from traceview.analyses.ops import OpRow, Ops
+from traceview.analyses.placement import (
+    ActiveDevices,
+    HostPlacement,
+    PlacedDevice,
+    PlacedFunction,
+    Placement,
+)
+from traceview.analyses.precision import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analyses.scaling import Scaling, ScalingParts, ScalingRun
 from traceview.analyses.steps import StepDevice, StepRow, Steps
+from traceview.analyses.straggler import Straggler
+from traceview.analyses.throughput import Prediction, Throughput
 from traceview.analyses.timeline import DeviceTimeline, Timeline
+from traceview.analyses.what_if import WhatIf
 from traceview.report.model import (
     Report,
     ReportFile,
@@ -19,7 +45,15 @@ from traceview.report.model import (
     Verdict,
     VerdictNumber,
 )
+from traceview.trace.environment import RecordedEnvironment
+from traceview.trace.fields import read_as
 from traceview.trace.model import Problem
+from traceview.trace.placement import (
+    FunctionPlacement,
+    FunctionVariables,
+    NotMirrored,
+    VariablesOnDevice,
+)
 
 MS = 10**9
 HOST = "worker0"
@@ -161,6 +195,287 @@ def finding(**changes: Any) -> Finding:
     return Finding(**parts | changes)
 
 
+def environment(host: str = HOST, **groups: Any) -> HostEnvironment:
+    """Two GPUs of six in a MirroredStrategy; `groups` as a sidecar holds them."""
+    fields: dict[str, Any] = {
+        "state": "saved",
+        "command": {"python": ["python3", "train.py"], "script": ["train.py", "--name", "a b"]},
+        "cluster": {"missing": {"is_configured": "TF_CONFIG is not set"}},
+        "versions": {"tensorflow": "2.21.0", "keras": "3.15.1", "cuda": "12.5", "python": "3.11.7"},
+        "strategy": {
+            "class": "MirroredStrategy",
+            "found_by": "variables",
+            "replicas": 2,
+            "devices": [f"/job:localhost/replica:0/task:0/device:GPU:{n}" for n in (0, 1)],
+            "cross_device_ops": "NcclAllReduce",
+            "packs": 1,
+        },
+        "batch": {"global": 64, "per_replica": 32, "found_by": "dataset"},
+        "training": {"trainable_variables": 8, "parameters": 1_234_567},
+        "precision": {"policy": {"keras": "mixed_float16"}, "tf32": True},
+        "xla": {"auto_jit": "off"},
+        "variables": {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5"},
+    }
+    recorded = read_as(RecordedEnvironment, fields | groups, [])
+    return HostEnvironment(**vars(recorded), host=host)
+
+
+def placed(ordinal: int, **changes: Any) -> PlacedDevice:
+    """A GPU that is asked for 100 ops, holds 8 mirrored variables and works in every step."""
+    row: dict[str, Any] = {
+        "device": f"GPU:{ordinal}",
+        "op_count": 100,
+        "variable_count": 8,
+        "mirrored_count": 8,
+        "trainable_count": 8,
+        "variable_bytes": 4_000_000,
+        "recorded": f"GPU:{ordinal}",
+        "step_count": 4,
+    }
+    return PlacedDevice(**row | changes)
+
+
+def placement() -> Placement:
+    """One step function on two GPUs; a second that has no graph."""
+    graph = FunctionPlacement(
+        step="train",
+        name="train",
+        traces=2,
+        jit_compile=False,
+        op_count=239,
+        ops_per_device={"GPU:0": 100, "GPU:1": 100},
+        ops_without_device=39,
+        ops_per_type={"MatMul": 239},
+        training_loop=None,
+        variables=FunctionVariables(
+            {f"GPU:{n}": VariablesOnDevice(8, 4_000_000, 8, 8) for n in (0, 1)},
+            {"MirroredVariable": 8},
+            NotMirrored(0, 0, ()),
+        ),
+        missing={},
+    )
+    nothing = {
+        "op_count": 0,
+        "variable_count": 0,
+        "mirrored_count": 0,
+        "trainable_count": 0,
+        "variable_bytes": 0,
+        "step_count": 0,
+    }
+    devices = (placed(0), placed(1), placed(2, **nothing))
+    return Placement(
+        (
+            HostPlacement(
+                HOST,
+                4,
+                (ActiveDevices(0, 3, 4, ("GPU:0", "GPU:1")),),
+                (PlacedFunction(graph, devices),),
+                ("GPU:0 and GPU:1 ran work in all 4 steps",),
+                {"evaluate": "it has no graph"},
+            ),
+        )
+    )
+
+
+def idle_of(name: str) -> IdleRow:
+    """A quarter of the window idle, for four causes in parts that no bar divides evenly; one gap is told."""
+    causes = {"input": 13 * MS, "launch": 7 * MS, "latency": 4 * MS, "unattributed": MS}
+    longest = Gap(
+        start_ps=30 * MS,
+        duration_ps=9 * MS,
+        cause="input",
+        causes={"input": 8 * MS, "launch": MS},
+        before="model/dense/MatMul:MatMul",
+        after=None,
+        step=1,
+        thread="python",
+        host_event="IteratorGetNextOp::DoCompute",
+        host_stack=("train", "IteratorGetNextOp::DoCompute"),
+    )
+    return IdleRow(
+        host=HOST,
+        device=name,
+        ordinal=int(name[-1]),
+        idle_ps=25 * MS,
+        gap_count=17,
+        longest_gap_ps=9 * MS,
+        causes=causes,
+        causes_per_step={cause: length // 4 for cause, length in causes.items()},
+        gaps=(longest,),
+        left_out_gap_count=16,
+        steps=(StepCauses(1, 9 * MS, {"input": 8 * MS, "launch": MS}),),
+    )
+
+
+def device_balance(ordinal: int) -> DeviceBalance:
+    """GPU 1 of two computes 16 ms per step, GPU 0 14 ms; GPU 1 comes last to three collectives of four."""
+    return DeviceBalance(
+        host=HOST,
+        device=f"GPU:{ordinal}",
+        ordinal=ordinal,
+        status="active",
+        compute_ps_per_step=(14 + 2 * ordinal) * MS,
+        longer_ratio=(-0.125, 1 / 7)[ordinal],
+        longest_count=3 * ordinal,
+        step_count=3,
+        start_lag_ps=ordinal * MS // 2,
+        end_lead_ps=(1 - ordinal) * MS,
+        last_count=1 + 2 * ordinal,
+        collective_count=4,
+        hardware=DeviceHardware(
+            "Tesla V100", 80, 1_530_000_000, 17_000_000_000, 1_380_000_000, 0.125
+        ),
+    )
+
+
+def phases_of(ordinal: int) -> DevicePhases:
+    """All parts of the step ran on both."""
+    counts = (20, 40, 10, 4, 2)
+    return DevicePhases(
+        HOST, f"GPU:{ordinal}", ordinal, (ordinal,), *counts, 10 * MS, 20 * MS, 5 * MS, MS, True
+    )
+
+
+def balance_result() -> Balance:
+    """Two of six GPUs in use, of which the later one has more to do."""
+    return Balance(
+        kind="gpu",
+        visible_count=6,
+        in_use_count=2,
+        step_count=3,
+        skew_ratio=1 / 15,
+        straggler=Straggler(
+            HOST, "GPU:1", 1, "more_work", 2 * MS, 1 / 7, 3, 3, None, 1.125, ("einsum",), None
+        ),
+        concurrency_ratio=0.9,
+        chance_ratio=0.6,
+        effective_gpus=1.2,
+        efficiency_ratio=0.2,
+        in_use_efficiency_ratio=0.6,
+        stagger_ps=MS // 2,
+        throughput=Throughput(5333.3, 2666.65, 128, "dataset", None),
+        prediction=Prediction(
+            4, 26 * MS, 48 / 26, None, ("the batch doubles", "links stay as fast")
+        ),
+        gradients=Gradients(("GPU:0", "GPU:1"), (), False, (), None, tuple(map(phases_of, (0, 1)))),
+        hardware=(HardwareGroup("Tesla V100", 80, 1_530_000_000, ("GPU:0", "GPU:1")),),
+        uneven_steps=(UnevenStep(HOST, "GPU:0", 3, True, 7 * MS, 14 * MS),),
+        uneven_step_count=1,
+        what_if=(
+            WhatIf("no_input_wait", 24 * MS, 0, "nothing to save"),
+            WhatIf("balanced_devices", 23 * MS, MS, "what the longest computes more"),
+        ),
+        devices=tuple(map(device_balance, (0, 1))),
+    )
+
+
+def scaling_result() -> Scaling:
+    """Two GPUs beside one: 24 ms instead of 20, with twice the batch."""
+    return Scaling(
+        this=ScalingRun(
+            "logs", "run1", 2, 24 * MS, 128, ScalingParts(15 * MS, MS, 4 * MS, MS, 0, 3 * MS)
+        ),
+        baseline=ScalingRun(
+            "logs-one", "one", 1, 20 * MS, 64, ScalingParts(14 * MS, 0, 0, 2 * MS, MS, 3 * MS)
+        ),
+        speedup=5 / 3,
+        speedup_by_step=5 / 3,
+        scaling_efficiency_ratio=5 / 6,
+        difference_ps=4 * MS,
+        parts=ScalingParts(MS, MS, 4 * MS, -MS, -MS, 0),
+        reason=None,
+    )
+
+
+def launches_of(name: str) -> DeviceLaunches:
+    """600 kernels per step, launched by the GPU's own thread and a second one; two graphs, a tenth of XLA."""
+    return DeviceLaunches(
+        host=HOST,
+        device=name,
+        ordinal=int(name[-1]),
+        kernel_count=1234,
+        kernels_per_step=600,
+        kernel_median_ps=12_300_000,
+        unlinked_count=0,
+        call_count=1200,
+        call_median_ps=6_000_000,
+        delay_p50_ps=45_000_000,
+        delay_p95_ps=2 * MS,
+        negative_delay_count=0,
+        short_kernel_ratio=0.25,
+        blocked_call_count=36,
+        thread_mode="gpu_private",
+        threads=(LaunchThread(f"tf_gpu_private_{name[-1]}/7", 1200),),
+        contention=Contention(2, 0.2, ()),
+        eager_call_count=12,
+        graphs=GraphLaunches(2, 34, 17, 1, MS),
+        xla=XlaKernels(123, 0.1, 0.12, ("cluster_0",), 1),
+    )
+
+
+def precision_of(name: str) -> DevicePrecision:
+    """Half of 60 ms in bfloat16 on tensor cores, a third in float32 off them, the rest unknown."""
+    nothing = dict.fromkeys(("fp64", "tf32", "fp16", "fp8", "int8"), 0)
+    return DevicePrecision(
+        host=HOST,
+        device=name,
+        ordinal=int(name[-1]),
+        compute_ps=60 * MS,
+        precision_ps={"fp32": 20 * MS, "bf16": 30 * MS, "unknown": 10 * MS, **nothing},
+        low_precision_ratio=0.5,
+        unknown_ratio=1 / 6,
+        has_tensor_cores=True,
+        tensor_core_ps=30 * MS,
+        tensor_core_ratio=0.5,
+        ordinary_ps=20 * MS,
+        ordinary_kernels=(
+            OrdinaryKernel(
+                "model/dense/MatMul", "MatMul", "sgemm_128x64", "fp32", 4, 20 * MS, 1 / 3
+            ),
+        ),
+        ordinary_kernel_count=2,
+    )
+
+
+def collective_result(
+    devices: tuple[str, ...] = ("GPU:0", "GPU:1"), **changes: Any
+) -> CollectiveResult:
+    """Each device 3 ms a step in a collective that nothing hides, the first waits 1 of them."""
+    first = devices[0]
+    wait = {key: MS if key == first else 0 for key in devices}
+    parts: dict[str, Any] = {
+        "device_count": len(devices),
+        "count": 8,
+        "incomplete_count": 0,
+        "count_per_step": 2,
+        "matched_by": "keys",
+        "transfer_ps": 8 * MS,
+        "transfer_per_step_ps": 2 * MS,
+        "wait_ps": {key: 4 * one for key, one in wait.items()},
+        "wait_per_step_ps": wait,
+        "exposed_ps": dict.fromkeys(devices, 12 * MS),
+        "exposed_per_step_ps": dict.fromkeys(devices, 3 * MS),
+        "exposed_transfer_ps": dict.fromkeys(devices, 8 * MS),
+        "exposed_transfer_per_step_ps": dict.fromkeys(devices, 2 * MS),
+        "exposed_wait_per_step_ps": wait,
+        "overlap_ratio": 0.25,
+        "last_count": {key: 8 * (key == devices[-1]) for key in devices},
+        "bytes": 100_000_000,
+        "bytes_source": "sidecar",
+        "algorithm_bytes_per_second": 50_000_000_000,
+        "bus_bytes_per_second": 50_000_000_000,
+        "link": "nvlink",
+        "link_bytes_per_second": 150_000_000_000,
+        "expected_ps": MS,
+        "packs": 1,
+        "path": "collective_nccl",
+        "path_ops": ("adam/CollectiveReduceV2:CollectiveReduceV2",),
+        "path_reason": None,
+    }
+    times = parts | changes
+    return CollectiveResult(**times, hosts=(HostCollectives(**times, host=HOST),))
+
+
 def full_report() -> Report:
     """Six GPUs, two at work, four empty; four steps, one left out; findings of every severity."""
     working = ("GPU:0", "GPU:1")
@@ -220,7 +535,10 @@ def full_report() -> Report:
             ),
             steps=Steps(
                 "marker",
+                "high",
                 "marker",
+                None,
+                None,
                 4,
                 3,
                 24 * MS,
@@ -232,7 +550,15 @@ def full_report() -> Report:
                 ),
             ),
             timeline=Timeline(240, tuple(map(timeline_of, working))),
+            idle=Idle(tuple(map(idle_of, working))),
             ops=Ops(ops, 40, 34),
+            environment=Environment((environment(),), ()),
+            placement=placement(),
+            collectives=collective_result(),
+            balance=balance_result(),
+            scaling=scaling_result(),
+            launches=Launches(tuple(map(launches_of, working))),
+            precision=Precision(0.5, tuple(map(precision_of, working))),
         ),
         skipped={},
         findings=(
@@ -259,6 +585,7 @@ def full_report() -> Report:
                 cost_ratio=0.051,
             ),
         ),
+        command=("traceview", "report", "logs", "--run", "2026_01_02", "-o", "report"),
     )
 
 
@@ -288,6 +615,7 @@ def bare_report() -> Report:
             device_time=DeviceTime((device(0, status="empty", **unknown),), (SharedTime("a", MS),)),
             steps=None,
             timeline=None,
+            idle=None,
             ops=None,
         ),
         skipped={

@@ -49,6 +49,19 @@ COLUMNS = {
         "p2p": BOOL,
         "opaque": BOOL,
     },
+    "copies": {
+        "device": CATEGORY,
+        "direction": CATEGORY,
+        "stream": CATEGORY,
+        "start_ps": INT,
+        "duration_ps": INT,
+        "bytes": NULLABLE,
+        "host_memory": CATEGORY,
+        "p2p": BOOL,
+        "op": CATEGORY,
+        "thread": CATEGORY,
+        "step": NULLABLE,
+    },
     "host_events": {
         "host": CATEGORY,
         "thread": CATEGORY,
@@ -67,6 +80,15 @@ COLUMNS = {
         "duration_ps": INT,
         "used": BOOL,
         "excluded": TEXT,
+    },
+    "active_devices": {
+        "host": TEXT,
+        "step": INT,
+        "start_ps": INT,
+        "device_count": INT,
+        "devices": TEXT,
+        "joined": TEXT,
+        "left": TEXT,
     },
     "ops": {
         "device": TEXT,
@@ -131,6 +153,58 @@ def test_frames_are_described_by_their_columns() -> None:
 
 
 # Rows
+
+
+def test_active_devices_and_their_changes(tmp_path: Path) -> None:
+    """GPU 1 computes in the second step only, and copies in the third, which is no work."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace, count=3)):
+        step.kernel(0, 2, 42)
+        if index == 1:
+            step.kernel(1, 2, 42)
+        elif index == 2:
+            step.copy(1, "H2D", 2, 42, size=10)
+    trace.write(tmp_path)
+    active = traceview.load(tmp_path).active_devices
+    assert active["step"].tolist() == [0, 1, 2]
+    assert active["devices"].tolist() == ["GPU:0", "GPU:0, GPU:1", "GPU:0"]
+    assert active["joined"].tolist() == ["", "GPU:1", ""]
+    assert active["left"].tolist() == ["", "", "GPU:1"]
+    assert active["device_count"].tolist() == [1, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["two_hosts", "uneven_last_batch", "hidden_transfers", "plain"])
+def test_active_devices_are_those_of_the_report(name: str, tmp_path: Path) -> None:
+    trace = scenario(name, tmp_path)
+    placement = traceview.analyze(trace).results.placement
+    assert placement is not None
+    told = [
+        ", ".join(span.devices)
+        for host in placement.hosts
+        for span in host.active
+        for _ in range(span.step_count)
+    ]
+    assert trace.active_devices["devices"].tolist() == told
+
+
+def test_rows_of_copies(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, count=2):
+        step.copy(0, "H2D", 1, 2, size=10, host_kind="pageable")
+        step.copy(0, "P2P", 3, 4, size=20, dest=1)
+        step.kernel(0, 5, 6)
+    trace.copy(0, "D2H", ms(7), ms(9), size=None)
+    trace.write(tmp_path)
+    copies = traceview.load(tmp_path).copies
+    assert list(copies["direction"]) == ["h2d", "d2d", "d2h", "h2d", "d2d"]
+    memory = ["pageable", None, None, "pageable", None]
+    assert [None if pd.isna(one) else one for one in copies["host_memory"]] == memory
+    threads = ["python3", "python3", None, "python3", "python3"]
+    assert [None if pd.isna(one) else one for one in copies["thread"]] == threads
+    assert copies["p2p"].tolist() == [False, True, False, False, True]
+    assert copies["duration_ps"].tolist() == [ms(1), ms(1), ms(2), ms(1), ms(1)]
+    assert [None if pd.isna(one) else one for one in copies["bytes"]] == [10, 20, None, 10, 20]
+    assert copies["step"].tolist() == [0, 0, 0, 1, 1]
 
 
 def test_rows_of_a_cpu_run(cpu_run: Trace, fixtures: Path) -> None:
@@ -414,7 +488,7 @@ def test_steps_of_a_trace_without_any(tmp_path: Path) -> None:
 
 def test_codes_choose_findings(tmp_path: Path) -> None:
     trace = scenario("memory_only", tmp_path)
-    every = ["unused-gpu", "memory-held-idle-gpu"]
+    every = ["unused-gpu", "memory-held-idle-gpu", "low-precision-unused"]
 
     def codes(**options: Any) -> list[str]:
         return [finding.code for finding in traceview.analyze(trace, **options).findings]

@@ -121,6 +121,8 @@ def test_a_terminal_is_shown_the_longest_only(command: Command, tmp_path: Path) 
         ("--cause", "nothing"),
         ("--device", "7"),
         ("--device", "nonsense"),
+        ("--device", ""),
+        ("--device", " , "),
         ("--top", "0"),
         ("--steps", "9:12"),
         ("--format", "xml"),
@@ -130,6 +132,15 @@ def test_wrong_usage(command: Command, logs: str, arguments: tuple[str, str]) ->
     done = command("gaps", logs, *arguments)
     assert (done.code, done.out) == (2, "")
     assert arguments[1] in done.err or arguments[0] in done.err
+
+
+def test_without_devices_it_says_so(command: Command, logs: str, tmp_path: Path) -> None:
+    SCENARIOS["slow_map"]().write(tmp_path / "cpu")
+    done = command("gaps", str(tmp_path / "cpu"))
+    assert done.code == 0
+    assert "0 rows" in done.out
+    assert done.err == "traceview: no device recorded an event\n"
+    assert command("gaps", logs, "--cause", "compile").err == ""
 
 
 def test_no_trace_there(command: Command, tmp_path: Path) -> None:

@@ -142,6 +142,15 @@ def test_without_steps_it_says_so(command: Command, tmp_path: Path) -> None:
     assert command("steps", str(tmp_path)).out.startswith("run run1 · window 130.0 ms · 0 rows\n")
 
 
+def test_without_devices_it_says_so(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["slow_map"]().write(tmp_path)
+    done = command("steps", str(tmp_path))
+    assert (done.code, "0 rows" in done.out) == (0, True)
+    assert done.err == (
+        "traceview: 4 steps, and no device was recorded; traceview analyze shows how long they took\n"
+    )
+
+
 def test_a_device_that_recorded_nothing_has_no_causes() -> None:
     row = step_line(0, input_ps=None)
     page = Page(80)

@@ -31,7 +31,7 @@ def _class(name: str, host_call: str) -> str:
     known = {"MemcpyH2D": "h2d", "MemcpyD2H": "d2h", "MemcpyD2D": "d2d", "MemcpyP2P": "d2d"}
     if name.startswith("Memset") or "__amd_rocclr_fillBuffer" in name:
         return "memset"
-    return known.get(name, "collective" if name.startswith("nccl") else "compute")
+    return known.get(name, "collective" if name.startswith(("nccl", "void rccl")) else "compute")
 
 
 def _correlation_id(plane: Any, event: Any) -> int | None:

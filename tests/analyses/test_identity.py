@@ -249,7 +249,7 @@ WRITINGS: list[Callable[[Any], int]] = [
 def facts(report: Report, shift_ps: int = 0) -> dict[str, Any]:
     """The report without where it came from, in times before the shift, rows in an order of their own."""
     facts = dataclasses.asdict(report)
-    del facts["source"]
+    del facts["source"], facts["command"]
     stamped = [*facts["windows"]]
     for result in ("steps", "timeline"):
         if facts["results"][result]:

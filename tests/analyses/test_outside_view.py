@@ -392,7 +392,7 @@ def test_a_gpu_is_a_row_of_the_report(tmp_path: Path) -> None:
     report = traceview.analyze(logdir)
     text = render(report, width=110, color=False, top=1)
     start = text.index("Seen from outside")
-    assert text[start : text.index("Findings", start)] == (
+    assert text[start : text.index("\n\n", start) + 2] == (
         "Seen from outside  by NVML, in the whole recording, 30 samples per GPU\n"
         "device  busy: NVML  trace  held back          SM clock         power  memory       others\n"
         "GPU:0        50.0%  50.0%      50.0%  1200 of 1980 MHz  650 of 700 W   50.0%  0 processes\n"

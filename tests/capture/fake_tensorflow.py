@@ -25,7 +25,7 @@ _MODULES = {
 
         class config:
             @staticmethod
-            def list_logical_devices():
+            def list_logical_devices(kind=None):
                 return []
 
         class test:

@@ -113,6 +113,7 @@ def test_nothing_wrong(machine: Machine, tmp_path: Path) -> None:
     assert [name for name, status in statuses.items() if status == "not applicable"] == [
         "tf-config",
         "cluster-ports",
+        "profile-end",
     ]
     assert not (tmp_path / "logs").exists()
 
@@ -448,6 +449,28 @@ def test_ports(machine: Machine, network: FakeNetwork, status: str, part: str) -
     assert set(network.asked) <= {("b", 2222)}
 
 
+@pytest.mark.parametrize(
+    ("variables", "status"),
+    [
+        ({}, "not applicable"),
+        ({"TF_CONFIG": config()}, "warning"),
+        ({"TF_CONFIG": config(task={"type": "evaluator", "index": 0})}, "ok"),
+        ({"TF_CONFIG": config(), "LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}, "ok"),
+    ],
+)
+def test_the_end_of_a_profile_among_workers(
+    machine: Machine, tmp_path: Path, variables: dict[str, str], status: str
+) -> None:
+    found = check(machine.with_environment(variables), "profile-end")
+    assert found.status == status
+    assert ("LD_PRELOAD=libjemalloc" in found.fix) == (status == "warning")
+    script = tmp_path / "train.py"
+    lines = [f"os.environ[{key!r}] = {value!r}" for key, value in variables.items()]
+    script.write_text("\n".join(["import os", *lines]), encoding="utf-8")
+    if "LD_PRELOAD" not in variables:
+        assert check(machine, "profile-end", script).status == status
+
+
 def test_cheap_failures(machine: Machine, tmp_path: Path) -> None:
     def forbidden(*_: object) -> Any:
         raise AssertionError("a cheap check asks nobody")
@@ -547,7 +570,7 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(preflight.Machine, "here", classmethod(lambda _: machine))
     code, out = run(capfd)
-    assert (code, out.splitlines()[-1]) == (0, "17 checks: 15 ok, 2 not applicable")
+    assert (code, out.splitlines()[-1]) == (0, "18 checks: 15 ok, 3 not applicable")
     code, out = run(capfd, "--json", "--no-tensorflow", "absent.py")
     failures = [one for one in json.loads(out)["checks"] if one["status"] == "failed"]
     assert (code, [one["found"] for one in failures]) == (8, ["there is no script absent.py"])
@@ -559,4 +582,4 @@ def test_here(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """On the machine that tests: whatever it is, there is an answer."""
     code, out = run(capfd, "--json", "--no-tensorflow", "--out", str(tmp_path / "logs"))
     assert code in (0, 8)
-    assert len(json.loads(out)["checks"]) == 17
+    assert len(json.loads(out)["checks"]) == 18

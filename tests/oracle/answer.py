@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -287,6 +288,16 @@ def _step_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
     return rows
 
 
+def _edges(files: list[Path], host: str) -> list[int]:
+    """Steps that a capture recorded on either side of those that were asked for."""
+    for file in files:
+        sidecar = file.with_name(f"{host}.traceview.json")
+        if file.name == f"{host}.xplane.pb" and sidecar.exists():
+            found: list[int] = json.loads(sidecar.read_text("utf-8"))["window"]["edge_steps"]
+            return found
+    return []
+
+
 def run_answer(
     files: list[Path], window: str = "auto", steps: tuple[int, int] | None = None
 ) -> dict[str, Any]:
@@ -300,6 +311,9 @@ def run_answer(
     several = len(answers) > 1
     method, basis = _find_steps(answers)
     for answer in answers:
+        if method == "marker":
+            edges = _edges(files, answer.host.name)
+            answer.steps = [step for step in answer.steps if step.recorded_number not in edges]
         _set_window(answer, window)
         if steps is not None:
             _narrow(answer, steps)

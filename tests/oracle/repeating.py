@@ -25,7 +25,9 @@ def iterator_steps(answer: HostAnswer) -> list[Step]:
         event.start
         for event in answer.host.host_events()
         if kind_of(event.name) in ("input", "async_input")
-        and "Iterator::" not in event.name
+        and event.name.rpartition(":" if "::" not in event.name else "\0")[2].startswith(
+            "IteratorGetNext"
+        )
         and not event.line.name.startswith("tf_data")
     }
     starts = first_of_bursts(sorted(asked))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview.trace.collectives import (
@@ -177,3 +177,18 @@ def test_as_a_frame(tmp_path: Path) -> None:
     assert set(frame["op"]) == {"allreduce/NcclAllReduce:NcclAllReduce"}
     assert frame["bytes"].isna().all()
     assert frame["step"].tolist() == [0] * 3 + [1] * 4 + [2] * 4 + [3] * 4
+
+
+def test_steps_count_for_more_than_the_clocks_of_two_hosts(tmp_path: Path) -> None:
+    """Host 1, whose clock is one collective ahead, missed the first of six and the last; its third takes 1 ms more."""
+    for host, skew_ms in (("host0", 0), ("host1", 10)):
+        trace = CudaTrace(host, start_ns=PROFILE_START_NS, stop_ns=PROFILE_START_NS + 250_000_000)
+        for index, step in enumerate(marked_steps(trace, count=2, first_ms=20 + skew_ms)):
+            for place, start_ms in enumerate((10, 20, 30)):
+                longer_ms = 1 if (host, index, place) == ("host1", 1, 0) else 0
+                if host == "host0" or (index, place) not in ((0, 0), (1, 2)):
+                    step.kernel(0, start_ms - longer_ms, start_ms + 2, name=NCCL_NAME)
+        trace.write(tmp_path)
+    found = collectives_of(traceview.load(tmp_path))
+    assert found.device_count.tolist() == [1, 2, 2, 2, 2, 1]
+    assert found.wait_ps.tolist() == [0, 0, 0, 0, 0, 0, ms(1), 0, 0, 0]

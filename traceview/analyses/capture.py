@@ -7,10 +7,13 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from traceview.analyses import tracer_options
 from traceview.analyses.finding import Evidence, Finding, Severity, counted, listed
 from traceview.ids import occurring
 from traceview.intervals import BoolArray
-from traceview.trace.model import NONE, Host, Problem, SourceFile, Trace
+from traceview.trace.model import NONE, Host, HostClock, Problem, SourceFile, Trace
+from traceview.trace.roles import Role, missing_tasks, role_of
+from traceview.trace.step_numbers import missing_steps
 from traceview.xplane.planes import ActivityClass
 
 Quality: TypeAlias = Literal["ok", "degraded", "unusable"]
@@ -21,6 +24,9 @@ INVERSION_RATIO: Final = 0.05
 UNLINKED_RATIO: Final = 0.05
 """Share of kernels without a recorded launch from which the host side cannot be relied on."""
 
+_NAMED: Final = 8
+"""Of more steps or processes the first are named."""
+
 
 @dataclass(frozen=True)
 class HostCapture:
@@ -30,6 +36,10 @@ class HostCapture:
     `overhead_ratio`: how much longer a step took with the profiler than without it, as
     `traceview capture` measured; None without such a measurement. `clock_inversion_count`: GPU events that
     start before the call that launched them, as clocks of host and GPU may disagree by microseconds.
+    `tracer_levels`: levels of the tracers that were in force, by name, as the trace holds them; None before
+    TensorFlow 2.21. `role`: the task of the cluster, `worker 1`; None where nothing tells. `clock`: how its times
+    were set beside those of the other hosts, None in a run of one host. `missing_steps`: recorded numbers of steps
+    that a host which makes them together with it has and it has not.
     """
 
     host: str
@@ -44,6 +54,10 @@ class HostCapture:
     warnings: tuple[str, ...]
     overhead_ratio: float | None = None
     clock_inversion_count: int = 0
+    tracer_levels: dict[str, int] | None = None
+    role: str | None = None
+    clock: HostClock | None = None
+    missing_steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,15 +71,17 @@ class Capture:
 
 def compute(trace: Trace) -> Capture:
     """What the capture holds and lacks, host by host."""
-    hosts = tuple(_host(trace, index) for index in range(len(trace.hosts)))
-    problems = [*trace.problems]
+    missing = missing_steps(trace)
+    hosts = tuple(_host(trace, index, missing[index]) for index in range(len(trace.hosts)))
+    problems = [*trace.problems, *map(_missing_host, _missing_tasks(trace))]
     for index, host in enumerate(trace.hosts):
         problems += _host_problems(trace, index, host, hosts[index])
     return Capture(_quality(trace, problems), tuple(problems), hosts)
 
 
-def _host(trace: Trace, index: int) -> HostCapture:
+def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
     host = trace.hosts[index]
+    role = role_of(host)
     columns = trace.device_columns
     devices = [i for i, device in enumerate(trace.roster) if device.host == index]
     mine = np.isin(columns.device, devices)
@@ -85,6 +101,10 @@ def _host(trace: Trace, index: int) -> HostCapture:
         warnings=host.warnings,
         overhead_ratio=None if host.sidecar is None else host.sidecar.overhead_ratio,
         clock_inversion_count=_clock_inversions(trace, mine),
+        tracer_levels=host.tracer_levels,
+        role=None if role is None else str(role),
+        clock=host.clock,
+        missing_steps=missing,
     )
 
 
@@ -118,7 +138,31 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
         text = f"{counted(capture.clock_inversion_count, 'GPU event')} start before their launch: "
         text += "the clocks of host and GPU disagree, so launch delays cannot be trusted"
         found.append(Problem("clock-inversion", text, host.name))
+    if capture.missing_steps:
+        text = f"{_steps(capture.missing_steps)} recorded on other hosts and not on this one"
+        found.append(Problem("missing-steps", text, host.name))
+    for option in tracer_options.ignored_options(trace, index):
+        found.append(Problem("options-ignored", f"TensorFlow ignored {option}", host.name))
     return found + _cut_steps(trace, index, host)
+
+
+def _steps(numbers: tuple[int, ...]) -> str:
+    named = ", ".join(map(str, numbers[:_NAMED]))
+    more = len(numbers) - _NAMED
+    verb = "is" if len(numbers) == 1 else "are"
+    noun = "step" if len(numbers) == 1 else "steps"
+    return f"{noun} {named}" + (f" and {more} more {verb}" if more > 0 else f" {verb}")
+
+
+def _missing_tasks(trace: Trace) -> tuple[Role, ...]:
+    """Tasks without a file; one whose file cannot be read is no missing host but a damaged one."""
+    tasks = missing_tasks(trace.hosts)
+    unread = sum(file.sha256 is None for file in trace.files)
+    return tasks[: max(len(tasks) - unread, 0)] if unread else tasks
+
+
+def _missing_host(task: Role) -> Problem:
+    return Problem("missing-host", f"{task} of the cluster was not recorded")
 
 
 def _is_damaged(trace: Trace, host: Host) -> bool:
@@ -161,7 +205,15 @@ def _quality(trace: Trace, problems: list[Problem]) -> Quality:
         problem.code == "no-gpu-plane" and _gpus_expected(trace, problem.host)
         for problem in problems
     )
-    harmless = {"no-gpu-plane", "duplicate-host-file", "repeated-lines", "clock-inversion"}
+    harmless = {
+        "no-gpu-plane",
+        "duplicate-host-file",
+        "repeated-lines",
+        "clock-inversion",
+        "missing-steps",
+        "options-ignored",
+        "sidecar-fields",
+    }
     return "degraded" if expected_missing or codes - harmless else "ok"
 
 
@@ -187,13 +239,16 @@ def diagnose(trace: Trace, result: Capture) -> list[Finding]:
         _left_out(unread[host], problems) if host in unread else _damaged(problems)
         for host, problems in damage.items()
     ]
+    absent = _missing_tasks(trace)
+    if absent:
+        found.append(_missing(absent, len(result.hosts)))
     dropped = [host for host in result.hosts if host.dropped_event_count]
     if dropped:
         found.append(_dropped(dropped))
     with_errors = [host for host in result.hosts if host.errors]
     if with_errors:
         found.append(_profiler_error(with_errors))
-    return found
+    return found + tracer_options.diagnose(trace)
 
 
 def _finding(
@@ -279,6 +334,24 @@ def _left_out(name: str, problems: list[Problem]) -> Finding:
         "Copy the file again, or capture again and let the profiler finish before copying.",
         tuple(Evidence("damage", one.text, None, one.host or "") for one in problems),
         "the bytes of the file say so",
+    )
+
+
+def _missing(tasks: tuple[Role, ...], there: int) -> Finding:
+    names = [str(task) for task in tasks[:_NAMED]]
+    more = len(tasks) - len(names)
+    named = listed([*names, f"{more} more"] if more else names)
+    return _finding(
+        "missing-host",
+        "warning",
+        f"{len(tasks)} of {len(tasks) + there} processes of the cluster "
+        f"{'was' if len(tasks) == 1 else 'were'} not recorded: {named}",
+        "TF_CONFIG names more processes that train together than the run has files of. What their devices did is "
+        "not known; a device that all others wait for may be one of theirs.",
+        "Capture on all of them at the same steps, into one folder: start every process with traceview capture "
+        "--out DIR, or copy the missing files beside the others.",
+        tuple(Evidence("role", str(task), None, "TF_CONFIG") for task in tasks[:_NAMED]),
+        "the sidecar holds the size of the cluster",
     )
 
 

@@ -137,7 +137,7 @@ def _row(
     entry = trace.roster[device]
     start, end = gaps.spans
     length = end - start
-    longest = np.lexsort((start, -length))[:top]
+    longest = _longest(length, top)
     steps = selection.steps[entry.host]
     of_steps = found.causes_of_steps[device]
     used = np.array([step.excluded is None for step in steps], dtype=np.bool_)
@@ -159,6 +159,14 @@ def _row(
             for i, step in enumerate(steps)
         ),
     )
+
+
+def _longest(length: Int64Array, top: int | None) -> Int64Array:
+    """Numbers of the `top` longest gaps, longest first, of equal ones the earlier."""
+    candidates = np.arange(length.size)
+    if top is not None and 0 < top < length.size:
+        candidates = np.flatnonzero(length >= np.partition(length, -top)[-top])
+    return candidates[np.argsort(-length[candidates], kind="stable")][:top]
 
 
 def _by_cause(picoseconds: Int64Array) -> dict[str, int]:

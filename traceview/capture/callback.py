@@ -52,25 +52,20 @@ def keras_callback(
                 _session(logdir, steps, synchronise, max_events, run, nvml)
             )
             self.session.trains("fit", self.model)
+            self._sizes = self._stack.enter_context(self.session.keras_calls())
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            self._begun = batch
             if self.session is not None:
-                self.session.begin(_count(self.model))
+                # Keras 3 itself counts a short call as a whole one.
+                self._count = self._sizes.take(self.model)
+                self.session.begin(self._count)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             if self.session is not None:
-                self.session.end("fit", batch - self._begun + 1)
+                self.session.end("fit", self._count)
 
         def on_train_end(self, logs: Any = None) -> None:
             self._stack.close()
             atexit.unregister(self._stack.close)
 
     return StepCapture()
-
-
-def _count(model: Any) -> int:
-    try:
-        return int(model.steps_per_execution)
-    except (AttributeError, TypeError, ValueError):
-        return 1

@@ -14,6 +14,7 @@ from typing import Any, Final
 from weakref import ref
 
 from traceview.capture.imports import ImportWatch
+from traceview.capture.keras_calls import CallSizes
 from traceview.capture.observer import Observer
 
 Wrapper = Callable[..., Any]
@@ -44,10 +45,14 @@ DATASET_NEXT: Final = Place("tensorflow.python.data.ops.iterator_ops", "OwnedIte
 KERAS_3: Final = Place(
     "keras.src.backend.tensorflow.trainer", "TensorFlowTrainer", "make_train_function"
 )
+KERAS_3_EPOCH: Final = Place(
+    "keras.src.backend.tensorflow.trainer", "TFEpochIterator", "__next__", is_optional=True
+)
 KERAS_2: Final = Place("keras.src.engine.training", "Model", "make_train_function", True)
 TF_KERAS: Final = Place("tf_keras.src.engine.training", "Model", "make_train_function")
 
 INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
+KERAS_EPOCHS: Final = (KERAS_3_EPOCH,)
 
 
 class Hooks:
@@ -55,6 +60,7 @@ class Hooks:
 
     def __init__(self, observer: Observer, places: Sequence[Place] | None = None) -> None:
         self.missing: list[str] = []
+        self.call_sizes = CallSizes()
         self._observer = observer
         self._keras_models: list[tuple[ref[Any], Wrapper]] = []
         wrappers = self._wrappers()
@@ -107,6 +113,7 @@ class Hooks:
             DISTRIBUTED_NEXT: self._next,
             DATASET_NEXT: self._next,
             KERAS_3: self._make_train_function,
+            KERAS_3_EPOCH: self._epoch_next,
             KERAS_2: self._make_train_function,
             TF_KERAS: self._make_train_function,
         }
@@ -173,6 +180,17 @@ class Hooks:
 
         return __next__
 
+    def _epoch_next(self, original: Wrapper) -> Wrapper:
+        observer, sizes = self._observer, self.call_sizes
+
+        def __next__(epoch: Any) -> Any:  # noqa: N807
+            call = original(epoch)
+            if observer.is_outermost:
+                sizes.call_follows(epoch)
+            return call
+
+        return __next__
+
     def _make_train_function(self, original: Wrapper) -> Wrapper:
         def make_train_function(model: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(model, *args, **kwargs)
@@ -187,7 +205,7 @@ class Hooks:
         return make_train_function
 
     def _train_function(self, model: Any, made: Wrapper) -> Wrapper:
-        observer = self._observer
+        observer, sizes = self._observer, self.call_sizes
         callee = observer.keras_model(model)
         # Not kept alive by us, and not kept in the model either.
         model_ref = ref(model)
@@ -196,18 +214,8 @@ class Hooks:
         def train_function(iterator: Any, *args: Any, **kwargs: Any) -> Any:
             if not observer.is_outermost:
                 return made(iterator, *args, **kwargs)
-            count = _steps_per_call(model_ref(), iterator)
+            # `train_on_batch` hands over one batch in a generator.
+            count = sizes.take(model_ref()) if hasattr(iterator, "get_next") else 1
             return observer.call(callee, count, made, iterator, *args, **kwargs)
 
         return train_function
-
-
-def _steps_per_call(model: Any, iterator: Any) -> int:
-    """How many steps Keras makes in one call; `train_on_batch` hands over one batch in a generator."""
-    if not hasattr(iterator, "get_next"):
-        return 1
-    try:
-        # Keras 2 keeps it in a variable, which its own tuner may change.
-        return int(getattr(model, "_steps_per_execution", None) or model.steps_per_execution or 1)
-    except (AttributeError, TypeError, ValueError):
-        return 1

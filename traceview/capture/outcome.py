@@ -62,7 +62,9 @@ def nothing_captured(recorder: Recorder, observer: Observer, end: ScriptEnd) -> 
             if recorder.failures == [SCRIPT_PROFILES]
             else None,
         )
-    if end.is_failure and (recorder.next_number or not _is_repeated(observer)):
+    if (end.is_failure or end.is_interrupted) and (
+        recorder.next_number or not _is_repeated(observer)
+    ):
         return CaptureError(f"nothing was captured: {_failed(recorder, end)}")
     seen = observer.seen()
     if "tensorflow" not in sys.modules:

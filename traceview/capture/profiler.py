@@ -26,6 +26,7 @@ _SEVERAL: Final = 2
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 _FALSE: Final = ("", "0", "false", "no")
 SCRIPT_PROFILES: Final = "the script's own profile is running"
+OTHER_CAPTURE: Final = "another capture of traceview is active in this process"
 MARKER: Final = "train"
 """The only name that both XProf and traceview take for a training step (openxla/xprof, step_parser)."""
 
@@ -87,6 +88,8 @@ class Profiler:
         if module._profiler is not None:
             raise ProfilerBusyError(SCRIPT_PROFILES)
         native = module._pywrap_profiler
+        if isinstance(native, _StandIn):
+            raise ProfilerBusyError(OTHER_CAPTURE)
         session = native.ProfilerSession()
         self._set_concurrent_kernels()
         try:

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 from threading import RLock
 from time import perf_counter_ns
 from typing import Final, Literal, Protocol
 
 from traceview.capture.patience import Patience
+from traceview.capture.step_times import StepTimes
 from traceview.capture.window import StepWindow
 from traceview.errors import TraceviewError
 
@@ -56,6 +56,9 @@ class Recording(Protocol):
     def end_probe(self, count: int) -> int | None:
         """Stop it; how many calls fit under the limit of events, None without one."""
 
+    def estimate(self, count: int) -> int | None:
+        """The same for calls of `count` steps where none was probed."""
+
     def marker(self) -> OpenMarker:
         """Open a marker now."""
 
@@ -75,23 +78,6 @@ class RecordedCall:
     is_edge: bool
     is_traced: bool = False
     is_cut: bool = False
-
-
-@dataclass
-class StepTimes:
-    """Median time per step without and with the profiler, and from how many calls; None from none."""
-
-    unprofiled_ns: int | None
-    unprofiled_count: int
-    profiled_ns: int | None
-    profiled_count: int
-
-    @property
-    def overhead_ratio(self) -> float | None:
-        """What profiling adds to a step, as a share of the unprofiled step."""
-        if not self.unprofiled_ns or self.profiled_ns is None:
-            return None
-        return self.profiled_ns / self.unprofiled_ns - 1
 
 
 @dataclass
@@ -116,6 +102,8 @@ class Recorder:
         self._lock = RLock()
         self._is_probing = False
         self._has_probed = False
+        self._has_limit = False
+        self._largest_count = 1
         self._starts: deque[tuple[int, int, bool]] = deque(maxlen=_REMEMBERED_STEPS)
 
     # What the hooks call
@@ -142,11 +130,13 @@ class Recorder:
         if not self._begun_ns:
             self._begun_ns = self.clock_ns()
         number = self.next_number
-        if number + 3 * count <= self.window.first or self.state == "closed":
+        # The last call of an epoch may be a short one, and the next is none.
+        ahead = self._largest_count = max(count, self._largest_count)
+        if number + 3 * ahead <= self.window.first or self.state == "closed":
             return
         self._stay_open()
         if self.state == "waiting":
-            self._prepare(number, count)
+            self._prepare(number, count, ahead)
         self._mark()
 
     def end(self, function: str, count: int = 1) -> None:
@@ -220,35 +210,40 @@ class Recorder:
         """
         starts = list(self._starts)
         first = (self.calls[0].begun_ns, 1, False) if self.calls else None
-        unprofiled = _periods([*starts, first] if first else starts)
         recorded = [(call.begun_ns, call.count, call.is_traced) for call in self.calls[1:]]
-        profiled = _periods(recorded)
-        return StepTimes(
-            int(median(unprofiled)) if unprofiled else None,
-            len(unprofiled),
-            int(median(profiled)) if profiled else None,
-            len(profiled),
-        )
+        return StepTimes.of(_periods([*starts, first] if first else starts), _periods(recorded))
 
     # Inside
 
-    def _prepare(self, number: int, count: int) -> None:
+    def _prepare(self, number: int, count: int, ahead: int) -> None:
         if number >= self.window.last:
             self.state = "closed"
-        elif self.window.opens_at(number, count):
+        elif self.window.opens_at(number, ahead):
             self._open()
-        elif not self._has_probed and self.window.opens_at(number + count, count) and number > 0:
+        elif (
+            not self._has_probed
+            and self.window.opens_at(number + count, ahead)
+            and number > 0
+            and count == ahead
+        ):
             self._has_probed = True
             self._is_probing = self._attempt(self.recording.probe)
 
     def _end_probe(self, count: int) -> None:
         self._is_probing = False
+        self._limit(lambda: self.recording.end_probe(count))
+
+    def _limit(self, find: Callable[[], int | None]) -> None:
         try:
-            self.limit_calls = self.recording.end_probe(count)
+            self.limit_calls = find()
+            self._has_limit = True
         except Exception as error:
             self._failed(error)
 
     def _open(self) -> None:
+        if not self._has_limit:
+            # Before the profile starts: to count the ops of a large graph takes a while.
+            self._limit(lambda: self.recording.estimate(self._largest_count))
         if self._attempt(self.recording.open):
             self.state = "recording"
             self._patience.prepare()

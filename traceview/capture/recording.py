@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Literal
 
-from traceview.capture.contents import (
-    ACTIVITY_LIMIT,
-    CALLBACK_LIMIT,
-    TraceContents,
-    read_contents,
-)
+from traceview.capture.contents import TraceContents, read_contents
 from traceview.capture.destination import Destination, Kept, kept_name, run_name
+from traceview.capture.event_limits import (
+    FEWEST_CALLS,
+    MAX_BUFFER_RATIO,
+    CallEvents,
+    EventLimits,
+)
 from traceview.capture.profiler import Marker, Profiler, check_enabled, synchronise
 from traceview.capture.recorder import Recorder
 from traceview.capture.run_choice import RunChoice
@@ -27,11 +28,6 @@ from traceview.capture.sidecar import Sidecar, WindowListener
 from traceview.capture.tracer_options import describe_options
 from traceview.capture.window import StepWindow
 from traceview.errors import CaptureError
-
-_MAX_BUFFER_RATIO: Final = 0.5
-"""A window is kept under half of the tracer's limits: calls differ, and what is over a limit is lost."""
-_FEWEST_CALLS: Final = 2
-"""One edge and one call that was asked for: less is no window."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +68,8 @@ class Capture:
         """Called when the window has closed and nothing has to be watched any more."""
         self.describe: Callable[[], dict[str, dict[str, Any]]] = dict
         """Groups for the sidecar that only whoever watches the steps knows."""
+        self.ops_per_call: Callable[[int], int | None] = lambda _count: None
+        """How many ops a call of so many steps runs, by the graphs of the step functions; None if none is known."""
         self._say = say
         self._listeners = listeners
         self._notes: dict[str, list[str]] = {}
@@ -119,8 +117,6 @@ class Capture:
         """Start the profile: warm-up and waiting for the devices come before it."""
         self._choice.settle(self.settings.window, self.sidecar)
         self._tell("opening", self.sidecar)
-        if self.settings.max_events is not None and "events" not in self.sidecar.groups:
-            self._say("note: no call before the window was probed, so --max-events is not kept to")
         begun = time.perf_counter_ns()
         self._profiler.warm_up()
         warmed = time.perf_counter_ns()
@@ -168,27 +164,24 @@ class Capture:
         directory = self._destination.private / "probe"
         found = read_contents(self._destination.written(directory))
         shutil.rmtree(directory, ignore_errors=True)
-        window = self.settings.window
-        wanted = -(-(window.last - window.first) // count) + 2
-        allowed = self._allowed_calls(found)
-        self.sidecar.add(
-            "events",
-            {
-                "probed_per_call": _event_counts(found),
-                "estimated": {key: n * wanted for key, n in _event_counts(found).items()},
-                "limit": {"callbacks": CALLBACK_LIMIT, "device": ACTIVITY_LIMIT},
-                "max_events": self.settings.max_events,
-                "allowed_calls": allowed,
-            },
-        )
-        if allowed is None or allowed >= wanted:
-            return None
-        allowed = max(allowed, _FEWEST_CALLS)
-        self._say(
-            f"note: one call records {found.host_events + found.device_events} events; to stay under "
-            f"{self._limit_text()}, at most {allowed} calls are recorded instead of {wanted}"
-        )
-        return allowed
+        return self._limit(CallEvents.counted(found), "probe", count)
+
+    def estimate(self, count: int) -> int | None:
+        """The same where no call was probed, by the graphs of the step functions."""
+        has_gpus = bool(sys.modules["tensorflow"].config.list_logical_devices("GPU"))
+        ops = None
+        try:
+            ops = self.ops_per_call(count)
+        except Exception as error:
+            self._note("events", f"the graph was not counted: {error!r}")
+        if ops is not None:
+            return self._limit(CallEvents.of_ops(ops, has_gpus=has_gpus), "graph", count)
+        if has_gpus or self.settings.max_events is not None:
+            self._say(
+                "note: no call before the window was probed, and no graph of it is known, so "
+                f"{self._limits} is not kept to"
+            )
+        return None
 
     def marker(self) -> Marker:
         """A step marker that opens now."""
@@ -196,19 +189,19 @@ class Capture:
 
     # Inside
 
-    def _allowed_calls(self, one: TraceContents) -> int | None:
-        allowed = []
-        if one.fullest_ratio > 0:
-            allowed.append(int(_MAX_BUFFER_RATIO / one.fullest_ratio))
-        total = one.host_events + one.device_events
-        if self.settings.max_events is not None and total:
-            allowed.append(self.settings.max_events // total)
-        return min(allowed, default=None)
+    @property
+    def _limits(self) -> EventLimits:
+        return EventLimits(self.settings.max_events)
 
-    def _limit_text(self) -> str:
-        if self.settings.max_events is not None:
-            return f"--max-events {self.settings.max_events}"
-        return f"half of the {ACTIVITY_LIMIT} events that the GPU tracer can hold"
+    def _limit(self, one: CallEvents, source: Literal["probe", "graph"], count: int) -> int | None:
+        window = self.settings.window
+        wanted = -(-(window.last - window.first) // count) + 2
+        self.sidecar.add("events", self._limits.describe(one, source, wanted=wanted))
+        warning = self._limits.warning(one, source, wanted=wanted)
+        if warning is not None:
+            self._say(f"note: {warning}")
+        allowed = self._limits.allowed_calls(one)
+        return None if allowed is None else max(allowed, FEWEST_CALLS)
 
     def _synchronise(self, edge: str) -> None:
         if not self.settings.is_synchronised:
@@ -222,7 +215,7 @@ class Capture:
         trace = self._destination.written(self._destination.private / "profile")
         contents = read_contents(trace)
         self._describe_recording(contents)
-        if contents.fullest_ratio > _MAX_BUFFER_RATIO:
+        if contents.fullest_ratio > MAX_BUFFER_RATIO:
             self._say(
                 f"note: the GPU tracer's buffers were {contents.fullest_ratio:.0%} full; ask for fewer steps"
             )
@@ -251,7 +244,6 @@ class Capture:
 
     def _describe_recording(self, contents: TraceContents) -> None:
         recorder = self.recorder
-        times = recorder.times()
         calls = recorder.calls
         self.sidecar.add(
             "window",
@@ -271,11 +263,11 @@ class Capture:
                 "calls": [asdict(call) for call in calls],
             },
         )
-        self.sidecar.add("overhead", {**asdict(times), "ratio": times.overhead_ratio})
+        self.sidecar.add("overhead", recorder.times().as_json())
         self.sidecar.add("sync", {"is_asked": self.settings.is_synchronised, "ns": self._sync_ns})
         version = str(self.sidecar.groups.get("versions", {}).get("tensorflow", ""))
         self.sidecar.add("options", describe_options(version, contents.options))
-        self.sidecar.add("events", {"recorded": _event_counts(contents)})
+        self.sidecar.add("events", {"recorded": CallEvents.counted(contents).times(1)})
         if contents.warnings:
             self._notes.setdefault("trace", []).extend(contents.warnings)
         for group, values in self.describe().items():
@@ -304,14 +296,6 @@ class Capture:
             raise CaptureError(
                 f"--out {self._destination.out}: {error.strerror or error}"
             ) from error
-
-
-def _event_counts(contents: TraceContents) -> dict[str, int]:
-    return {
-        "host": contents.host_events,
-        "callbacks": contents.callbacks,
-        "device": contents.device_events,
-    }
 
 
 def _bounds(window: StepWindow) -> list[int]:

@@ -41,8 +41,10 @@ class ScriptEnd:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the exception was Ctrl-C."""
-        return self.is_failure and self.code == _INTERRUPTED
+        """Whether it was Ctrl-C, or one of the signals that are turned into `SystemExit`."""
+        if self.is_failure:
+            return self.code == _INTERRUPTED
+        return self.code in {_SIGNALLED + number for number in _ENDINGS}
 
 
 @dataclass(frozen=True)

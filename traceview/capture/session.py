@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from traceview.capture.environment import EnvironmentListener
-from traceview.capture.hooks import INPUT_PLACES, Hooks
+from traceview.capture.event_limits import ops_per_call
+from traceview.capture.hooks import INPUT_PLACES, KERAS_EPOCHS, Hooks, Place
+from traceview.capture.keras_calls import CallSizes
 from traceview.capture.observer import Observer
 from traceview.capture.outcome import coarse_steps, nothing_captured, shortcomings
 from traceview.capture.outside_view import OutsideViewListener
@@ -23,12 +25,9 @@ from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.serve import ProfilerServer
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_objects import StepObjects
-from traceview.capture.stop_risk import RISK, is_stop_risky
+from traceview.capture.stop_risk import StopRiskListener
 from traceview.capture.window import StepWindow
 from traceview.errors import CaptureError
-
-_FEWEST_TIMES: Final = 3
-"""A median of fewer steps is not worth a sentence."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -71,14 +70,18 @@ def capture_script(
     for server in servers:
         server.check()
     steps = StepObjects()
-    capture = Capture(settings, say, [*_default_listeners(settings, steps), *servers, *listeners])
+    stop_risk = StopRiskListener(say)
+    own_listeners = [*_default_listeners(settings, steps), stop_risk, *servers]
+    capture = Capture(settings, say, [*own_listeners, *listeners])
     observer = Observer(capture.recorder, step_functions, steps)
     hooks = Hooks(observer)
     capture.is_done = hooks.remove
     capture.describe = lambda: _seen(observer, hooks)
+    capture.ops_per_call = lambda count: ops_per_call(
+        [callee.name for callee in observer.step_functions], steps, count
+    )
     capture.prepare()
-    if is_stop_risky(os.environ):
-        say(f"note: {RISK}")
+    stop_risk.check()
     hooks.install()
     for server in servers:
         server.install()
@@ -100,7 +103,7 @@ def capture_script(
         run = capture.kept.run
         for line in (*shortcomings(capture.recorder, observer), *coarse_steps(capture.sidecar)):
             say(f"note: {line}")
-        _say_overhead(capture, say)
+        say(str(capture.recorder.times()))
 
     try:
         end = script.run(before_exit=finish)
@@ -118,19 +121,6 @@ def _default_listeners(settings: Settings, steps: StepObjects) -> list[WindowLis
     # First the one that has to stop when the profile has.
     outside_view = OutsideViewListener(is_asked=settings.is_nvml_sampled)
     return [outside_view, EnvironmentListener(), PlacementListener(steps)]
-
-
-def _say_overhead(capture: Capture, say: Callable[[str], None]) -> None:
-    times = capture.recorder.times()
-    ratio = times.overhead_ratio
-    fewest = min(times.unprofiled_count, times.profiled_count)
-    if fewest < _FEWEST_TIMES or ratio is None or not times.unprofiled_ns or not times.profiled_ns:
-        say("note: too few steps to compare their time with and without the profiler")
-        return
-    say(
-        f"overhead: {ratio:+.0%} per step ({times.unprofiled_ns / 1e6:.2f} ms without the profiler, median of "
-        f"{times.unprofiled_count}; {times.profiled_ns / 1e6:.2f} ms with it, of {times.profiled_count})"
-    )
 
 
 def _seen(observer: Observer, hooks: Hooks) -> dict[str, dict[str, Any]]:
@@ -208,6 +198,22 @@ class Session:
         """The steps called `name` train a Keras model."""
         self._steps.add(name, model)
 
+    @contextmanager
+    def keras_calls(self) -> Iterator[CallSizes]:
+        """How many steps the calls of a Keras `fit` in this thread make; followed until the window has closed."""
+        with self._watching(KERAS_EPOCHS) as hooks:
+            yield hooks.call_sizes
+
+    @contextmanager
+    def _watching(self, places: Sequence[Place]) -> Iterator[Hooks]:
+        hooks = Hooks(Observer(self._recorder), places)
+        self._capture.is_done = hooks.remove
+        hooks.install()
+        try:
+            yield hooks
+        finally:
+            hooks.remove()
+
     def begin(self, count: int) -> None:
         """A call of `count` steps begins; for callbacks, which cannot wrap it."""
         self._recorder.begin(count)
@@ -247,14 +253,11 @@ def capture_steps(
     Raises `UsageError` for a range that is no window or a name that is no folder's, `CaptureError` if `logdir`
     cannot be written or the run has this trace already.
     """
-    with _session(logdir, steps, synchronise, max_events, run, nvml) as session:
-        hooks = Hooks(Observer(session._recorder), INPUT_PLACES)
-        session._capture.is_done = hooks.remove
-        hooks.install()
-        try:
-            yield session
-        finally:
-            hooks.remove()
+    with (
+        _session(logdir, steps, synchronise, max_events, run, nvml) as session,
+        session._watching(INPUT_PLACES),
+    ):
+        yield session
 
 
 @contextmanager
@@ -275,7 +278,9 @@ def _session(
         is_nvml_sampled=nvml,
     )
     objects = StepObjects()
-    capture = Capture(settings, _warn, _default_listeners(settings, objects))
+    listeners = [*_default_listeners(settings, objects), StopRiskListener(_warn)]
+    capture = Capture(settings, _warn, listeners)
+    capture.ops_per_call = lambda count: ops_per_call(objects.names, objects, count)
     capture.prepare()
     is_whole = False
     try:

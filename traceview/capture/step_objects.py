@@ -29,6 +29,11 @@ class StepObjects:
         with suppress(TypeError):  # what cannot be referred to weakly is no tf.function
             known.append(ref(thing))
 
+    @property
+    def names(self) -> list[str]:
+        """All names, in the order in which they were added."""
+        return list(self._by_name)
+
     def functions(self, name: str) -> list[Any]:
         """The traced `tf.function`s that the steps of this name call, each once."""
         found = []

@@ -59,6 +59,11 @@ class StepWindow:
             raise UsageError(
                 f"{steps} is not a window of steps", hint="such as range(10, 15): 10 to 14"
             )
+        if steps.start == 0:
+            raise UsageError(
+                f"{steps}: step 0 cannot be captured: {_WHY_NOT_0}",
+                hint=str(range(1, max(steps.stop, 2))),
+            )
         return cls(steps.start, steps.stop)
 
     def __str__(self) -> str:

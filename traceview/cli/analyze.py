@@ -9,22 +9,23 @@ import typer
 
 from traceview.cli.garbage import collect_no_garbage
 from traceview.cli.options import (
+    Baseline,
     Devices,
     Force,
     Logdir,
     Output,
+    Redact,
     Run,
     Salvage,
     Steps,
     Width,
     Window,
     WindowChoice,
-    codes,
     device_names,
+    finding_codes,
     step_range,
 )
 from traceview.cli.output import Target, format_of
-from traceview.errors import UsageError
 
 TERMINAL_TOP: Final = 5
 """Op rows per device on a terminal, where every row costs a line or two."""
@@ -60,6 +61,7 @@ def analyze(
         ),
     ] = None,
     device: Devices = None,
+    baseline: Baseline = None,
     select: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,6 +77,7 @@ def analyze(
         ),
     ] = None,
     salvage: Salvage = False,
+    redact: Redact = False,
     width: Width = None,
 ) -> None:
     """Say how busy every device was, with what, and what to change.
@@ -83,17 +86,13 @@ def analyze(
     """
     collect_no_garbage()
     from traceview.cli.progress import reading
-    from traceview.report.build import TOP_OPS, check_codes
+    from traceview.report.build import TOP_OPS
     from traceview.report.build import analyze as build
     from traceview.trace.load import load
 
     target = Target.of(output, force=force)
     chosen_steps = step_range(steps)
-    select_codes, ignore_codes = codes("--select", select), codes("--ignore", ignore)
-    check_codes([*select_codes, *ignore_codes])
-    both = set(select_codes) & set(ignore_codes)
-    if both:
-        raise UsageError(f"{min(both)}: both in --select and in --ignore")
+    select_codes, ignore_codes = finding_codes(select, ignore)
     format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
     as_json = format_ is Format.json
     rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
@@ -105,6 +104,7 @@ def analyze(
             top=rows,
             select_codes=select_codes or None,
             ignore_codes=ignore_codes,
+            baseline=baseline,
         )
     if device:
         from traceview.report.filtering import only_devices
@@ -112,6 +112,10 @@ def analyze(
         found = report.results.device_time
         known = [row.device for row in found.devices] if found else []
         report = only_devices(report, device_names(device, known))
+    if redact:
+        from traceview.report.redaction import redacted
+
+        report = redacted(report)
     if as_json:
         from traceview.render.json import render as render_json
 

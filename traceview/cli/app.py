@@ -6,7 +6,25 @@ from typing import Annotated
 
 import typer
 
-from traceview.cli import analyze, capture, doctor, explain, ops, runs, version
+from traceview.cli import (
+    analyze,
+    balance,
+    capture,
+    collectives,
+    devices,
+    doctor,
+    explain,
+    gaps,
+    ops,
+    render,
+    report,
+    runs,
+    schema,
+    steps,
+    transfers,
+    version,
+)
+from traceview.cli import input as input_pipeline
 from traceview.cli.errors import Command, CommandGroup
 from traceview.version import VERSION
 
@@ -20,13 +38,24 @@ app = typer.Typer(
 )
 for command in (
     analyze.analyze,
+    report.report,
+    render.render,
+    devices.devices,
+    balance.balance,
     ops.ops,
+    gaps.gaps,
+    steps.steps,
+    input_pipeline.input_,
+    transfers.transfers,
+    collectives.collectives,
     runs.runs,
     explain.explain,
+    schema.schema,
     version.version,
     doctor.doctor,
 ):
-    app.command(cls=Command)(command)
+    # One command is called as a function that Python has already.
+    app.command(command.__name__.rstrip("_"), cls=Command)(command)
 app.command(cls=Command, context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
 
 

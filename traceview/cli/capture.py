@@ -13,6 +13,7 @@ import typer
 from traceview.capture.demo.injection import Illness
 from traceview.cli.demo import check_demo
 from traceview.cli.output import abandon_stdout
+from traceview.cli.quoted import is_plain, quoted
 from traceview.cli.remote import capture_running, check_together
 from traceview.errors import CaptureError, TraceviewError, UsageError
 from traceview.render.harmless import harmless
@@ -205,6 +206,15 @@ class _Console:
         if error.hint:
             self.say(f"hint: {error.hint}")
 
+    def name(self, run: Path) -> None:
+        """The last line: the folder of a run, to be read by a person or a script."""
+        encoding = getattr(self.err, "encoding", None) or "utf-8"
+        if is_plain(run, encoding):
+            self.print(str(run))
+            return
+        self.say("note: the name of the run is quoted, as bash and zsh read it")
+        self.print(quoted(run))
+
     def print(self, line: str) -> None:
         """Print the line. Where nobody can read it the run goes on all the same."""
         with suppress(Exception):
@@ -225,7 +235,7 @@ def _end(
     if run is not None:
         if analyze:
             _print_report(console, run)
-        console.print(str(run))
+        console.name(run)
     raise typer.Exit(code)
 
 

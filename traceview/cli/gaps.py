@@ -109,10 +109,11 @@ def gaps(
     with reading(logdir, run):
         trace = load(logdir, run=run, salvage=salvage)
         selection = select(trace, window.value, chosen_steps)
+        idle = idle_time(trace, selection)
         rows, left_out = gap_table(
             trace,
             selection,
-            idle_time(trace, selection),
+            idle,
             devices=chosen_devices(trace, device),
             causes=[one.value for one in cause or ()],
             least_ps=least_ps,
@@ -135,3 +136,5 @@ def gaps(
         frame=frame,
     )
     write(target, format_, table, width)
+    if not idle.gaps:
+        typer.echo("traceview: no device recorded an event", err=True)

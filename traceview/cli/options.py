@@ -55,6 +55,13 @@ Output = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")]
+Redact = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Put stable pseudonyms for the names of hosts, paths, users, ops, layers and commands.",
+    ),
+]
 Steps = Annotated[
     str | None,
     typer.Option(
@@ -77,6 +84,16 @@ Devices = Annotated[
         "--device",
         metavar="KEY",
         help="Show only this device, as GPU:4 or 4. May be repeated.",
+        show_default=False,
+    ),
+]
+Baseline = Annotated[
+    Path | None,
+    typer.Option(
+        "--baseline",
+        metavar="LOGDIR",
+        parser=_logdir,
+        help="A run on one device, to compare the speed with.",
         show_default=False,
     ),
 ]
@@ -120,10 +137,27 @@ def codes(option: str, values: Sequence[str] | None) -> list[str]:
     return found
 
 
+def finding_codes(
+    select: Sequence[str] | None, ignore: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """The codes of `--select` and of `--ignore`; raises `UsageError` for one that is unknown or in both."""
+    from traceview.report.build import check_codes
+
+    select_codes, ignore_codes = codes("--select", select), codes("--ignore", ignore)
+    check_codes([*select_codes, *ignore_codes])
+    both = set(select_codes) & set(ignore_codes)
+    if both:
+        raise UsageError(f"{min(both)}: both in --select and in --ignore")
+    return select_codes, ignore_codes
+
+
 def device_names(values: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The values of `--device`, spelled as the keys `known` are."""
+    """The values of `--device`, spelled as the keys `known` are; raises `UsageError` if it was given without one."""
+    wanted = listed(values)
+    if values and not wanted:
+        raise UsageError("--device: no device is given", hint="GPU:4, or 4 for short")
     spelled = {name.lower(): name for key in known for name in (key, key.rpartition("/")[2])}
-    return [spelled.get(name.lower(), name) for name in listed(values)]
+    return [spelled.get(name.lower(), name) for name in wanted]
 
 
 def listed(values: Sequence[str] | None) -> list[str]:

@@ -21,7 +21,14 @@ from traceview.cli.options import (
     step_range,
 )
 from traceview.cli.output import Target
-from traceview.cli.table import FormatChoice, Table, chosen_devices, chosen_format, write
+from traceview.cli.table import (
+    Format,
+    FormatChoice,
+    Table,
+    chosen_devices,
+    chosen_format,
+    write,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,9 +56,10 @@ def steps(
     from traceview.analyses.activity import activities
     from traceview.analyses.finding import Skipped
     from traceview.analyses.selection import select
-    from traceview.analyses.step_table import StepLine, step_table
+    from traceview.analyses.step_table import StepLine, in_whole_steps, step_table
     from traceview.cli.progress import reading
-    from traceview.render.step_table import add_step_lines
+    from traceview.render.numbers import plural
+    from traceview.render.step_table import add_step_lines, ends_of
     from traceview.trace.load import load
 
     target = Target.of(output, force=force)
@@ -61,10 +69,12 @@ def steps(
         trace = load(logdir, run=run, salvage=salvage)
         selection = select(trace, window.value, chosen_steps)
         found = step_times.compute(trace, selection, tuple(activities(trace)))
-        waits = idle.compute(trace, selection, idle.idle_time(trace, selection), 0)
+        whole = in_whole_steps(selection)
+        waits = idle.compute(trace, whole, idle.idle_time(trace, whole), 0)
     keys = chosen_devices(trace, device)
     known = None if isinstance(waits, Skipped) else waits
     rows = [] if isinstance(found, Skipped) else step_table(found, known, keys)
+    shown = ends_of(rows) if format_ is Format.terminal else rows
 
     def frame() -> pd.DataFrame:
         from traceview.trace.frames import rows_frame
@@ -75,8 +85,8 @@ def steps(
         trace=trace,
         selection=selection,
         row=StepLine,
-        rows=rows,
-        left_out_count=0,
+        rows=shown,
+        left_out_count=len(rows) - len(shown),
         remarks=(),
         add_rows=lambda page: add_step_lines(page, rows),
         frame=frame,
@@ -84,3 +94,10 @@ def steps(
     write(target, format_, table, width)
     if isinstance(found, Skipped):
         typer.echo(f"traceview: {found.reason}", err=True)
+    elif not rows:
+        counted = plural(found.count, "step")
+        typer.echo(
+            f"traceview: {counted}, and no device was recorded; "
+            "traceview analyze shows how long they took",
+            err=True,
+        )

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from traceview.analyses.environment import HostEnvironment
+from traceview.analyses.environment import Environment, HostEnvironment
 from traceview.analyses.finding import listed
 from traceview.render import numbers
 from traceview.render.page import Page
@@ -29,17 +29,23 @@ def add_job(page: Page, report: Report) -> None:
     environment = report.results.environment
     if environment is None:
         return
-    hosts = environment.hosts
-    page.facts(
-        _facts(page, hosts, (_strategy, _batch, _parameters, _precision, _tensorflow)),
-    )
-    details = [
-        *_facts(page, hosts, (_command, _task, _software, _reduction, _xla, _memory, _links)),
-        *_variables(page, hosts),
-    ]
+    page.facts(job_facts(page, environment))
+    page.facts(page.styled(detail, "dim") for detail in job_details(page, environment))
+
+
+def job_facts(page: Page, environment: Environment) -> list[str]:
+    """What a job is, in a few words each: strategy, batch, size, precision, TensorFlow."""
+    facts = (_strategy, _batch, _parameters, _precision, _tensorflow)
+    return list(_facts(page, environment.hosts, facts))
+
+
+def job_details(page: Page, environment: Environment) -> list[str]:
+    """Command, task, software, settings and variables, and the hosts of which nothing is known."""
+    facts = (_command, _task, _software, _reduction, _xla, _memory, _links)
+    details = [*_facts(page, environment.hosts, facts), *_variables(page, environment.hosts)]
     if environment.unknown:
         details.append(f"no sidecar of {listed(environment.unknown, most=_SHOWN_HOSTS)}")
-    page.facts(page.styled(detail, "dim") for detail in details)
+    return details
 
 
 def _facts(page: Page, hosts: Sequence[HostEnvironment], facts: Iterable[_Fact]) -> Iterator[str]:

@@ -10,18 +10,9 @@ from rich.text import Text
 from traceview.analyses.finding import SEVERITIES, Evidence, Finding, listed
 from traceview.render import numbers
 from traceview.render.page import Page
-from traceview.report.model import UNEXAMINED, Report
+from traceview.report.model import Report
 
 SEVERITY_STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
-NOT_EXAMINED_WORDS: Final = {
-    "idle": "why devices wait",
-    "input": "the input pipeline",
-    "transfers": "single transfers",
-    "collectives": "collectives across devices",
-    "balance": "stragglers",
-    "launches": "launches",
-    "precision": "precision",
-}
 _INDENT: Final = 11
 _SHOWN_EVIDENCE: Final = 6
 
@@ -35,7 +26,6 @@ def add_findings(page: Page, report: Report) -> None:
         page.heading(
             "Findings", f"none shown{rest}" if rest else "none: nothing passed its threshold"
         )
-        _add_not_examined(page, report)
         return
     counts = [
         f"{count} {severity}"
@@ -47,18 +37,6 @@ def add_findings(page: Page, report: Report) -> None:
         if place:
             page.gap()
         _add(page, finding, report.results.steps is not None)
-    _add_not_examined(page, report)
-
-
-def _add_not_examined(page: Page, report: Report) -> None:
-    """What silence does not mean: analyses that this version does not make."""
-    names = [
-        words
-        for name, words in NOT_EXAMINED_WORDS.items()
-        if report.skipped.get(name) == UNEXAMINED
-    ]
-    if names:
-        page.prose(page.styled(f"This version does not examine {listed(names)}.", "dim"))
 
 
 def _add(page: Page, finding: Finding, has_steps: bool) -> None:
@@ -68,12 +46,12 @@ def _add(page: Page, finding: Finding, has_steps: bool) -> None:
         indent=_INDENT,
         label=page.styled(finding.severity.upper(), style),
     )
-    cost = _cost(finding, has_steps)
+    cost = told_cost(finding, has_steps)
     if cost:
         _labelled(page, "cost", cost)
     page.prose(finding.explanation, indent=_INDENT)
     sure = f"Confidence {finding.confidence}: {finding.confidence_reason}."
-    _labelled(page, "evidence", f"{_evidence(finding.evidence)}. {sure}")
+    _labelled(page, "evidence", f"{told_evidence(finding.evidence)}. {sure}")
     _labelled(page, "advice", finding.advice)
     _labelled(page, "more", f"traceview explain {finding.code}")
 
@@ -83,7 +61,8 @@ def _labelled(page: Page, label: str, text: str) -> None:
         page.prose(text, indent=_INDENT, label=Text(f"  {label}", "dim"))
 
 
-def _cost(finding: Finding, has_steps: bool) -> str:
+def told_cost(finding: Finding, has_steps: bool) -> str:
+    """`16.0 ms per step, 66.7% of the median step`; empty if the cost is not known."""
     whole = "the median step" if has_steps else "the window"
     ratio = (
         None if finding.cost_ratio is None else f"{numbers.share(finding.cost_ratio)} of {whole}"
@@ -94,7 +73,7 @@ def _cost(finding: Finding, has_steps: bool) -> str:
     return f"{cost}, {ratio}" if ratio else cost
 
 
-def _evidence(evidence: Sequence[Evidence]) -> str:
+def told_evidence(evidence: Sequence[Evidence]) -> str:
     """`GPU:0 and GPU:2: status = empty`: equal values of one metric together, by its key in the JSON."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for one in evidence:

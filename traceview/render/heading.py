@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.text import Text
@@ -73,14 +73,25 @@ def _captured(report: Report) -> Iterator[Text | str]:
     starts = [one.profile_start_ns for one in hosts if one.profile_start_ns is not None]
     date = numbers.date(min(starts, default=None))
     yield f"profiled {date}" if date else "date not recorded"
-    overheads = [one.overhead_ratio for one in hosts if one.overhead_ratio is not None]
+    recorded = report.results.environment.hosts if report.results.environment else ()
+    overheads = [
+        (one.overhead.ratio, one.overhead.spread_ratio)
+        for one in recorded
+        if one.overhead.ratio is not None
+    ]
     if overheads:
-        yield f"profiler overhead {_overhead(max(overheads))}"
+        yield f"profiler overhead {_overhead(overheads)}"
 
 
-def _overhead(ratio: float) -> str:
-    # Steps vary; the profiler cannot make them shorter.
-    return f"{numbers.share(ratio)} of a step" if ratio > 0 else "too small to measure"
+def _overhead(ratios: Sequence[tuple[float, float | None]]) -> str:
+    """The largest one that exceeds how far steps vary; the profiler cannot make them shorter."""
+    measured = [ratio for ratio, spread in ratios if ratio > (spread or 0)]
+    if measured:
+        return f"{numbers.share(max(measured))} of a step"
+    spreads = [spread for _, spread in ratios if spread is not None]
+    if not spreads:
+        return "too small to measure"
+    return f"too small to measure: steps vary by ±{max(spreads):.0%}"
 
 
 def found_steps(steps: Steps) -> str:
@@ -114,6 +125,8 @@ def add_verdict(page: Page, report: Report) -> None:
     """The headline and the numbers to remember, aligned."""
     page.gap()
     page.prose(page.styled(report.verdict.headline, "bold"))
+    if report.verdict.largest_cost is not None:
+        page.prose(f"Largest cost: {report.verdict.largest_cost}.")
     values = [numbers.measured(one.key, one.value) for one in report.verdict.numbers]
     width = max(map(len, values), default=0) + 2
     for one, value in zip(report.verdict.numbers, values, strict=True):

@@ -20,7 +20,7 @@ SHOWN: Final = 5
 SHOWN_REPLICAS: Final = 8
 
 _NARROWEST_NAME: Final = 24
-_MISSING_WORDS: Final = {
+MISSING_WORDS: Final = {
     "prefetch": "a stage at the root that works ahead (prefetch)",
     "parallel_map": "a parallel map",
     "parallel_interleave": "a parallel interleave",
@@ -52,7 +52,7 @@ def add_input_summary(page: Page, found: Input) -> None:
             + page.styled(f", {numbers.share(neck.share_ratio)} of all stages'")
         )
     if found.missing:
-        words = ", ".join(_MISSING_WORDS[one] for one in found.missing)
+        words = ", ".join(MISSING_WORDS[one] for one in found.missing)
         page.prose(page.styled(f"The pipeline has not: {words}.", "dim"))
     if found.replicas:
         _add_replicas(page, found.replicas)

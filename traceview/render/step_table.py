@@ -9,50 +9,98 @@ from rich.text import Text
 
 from traceview.analyses.step_table import StepLine
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting
+from traceview.render.columns import Column, add_columns, fitting, room_beside
 from traceview.render.idle import LOOKS
 from traceview.render.page import Page
 
+SHOWN: Final = 40
+"""So many steps of a host have a row each; of more the first and the last are shown."""
+
 BAR_WIDTH: Final = 30
-WIDEST_NAME: Final = 24
+LONGEST_BAR: Final = 4
+"""A bar ends at so many medians, so that one very long step leaves the others something to see."""
+
+
+def ends_of(rows: Sequence[StepLine]) -> list[StepLine]:
+    """The rows of the first and the last steps of each host, `SHOWN` in all of each."""
+    kept: list[StepLine] = []
+    for host in _hosts(rows):
+        of_host = [row for row in rows if row.host == host]
+        steps = list(dict.fromkeys(row.number for row in of_host))
+        if len(steps) > SHOWN:
+            shown = {*steps[: SHOWN // 2], *steps[-SHOWN // 2 :]}
+            of_host = [row for row in of_host if row.number in shown]
+        kept += of_host
+    return kept
 
 
 def add_step_lines(page: Page, rows: Sequence[StepLine]) -> None:
     """Step times over steps, then the parts of each step by device."""
-    for host in dict.fromkeys(row.host for row in rows):
-        of_host = [row for row in rows if row.host == host]
+    shown = ends_of(rows)
+    for host in _hosts(rows):
+        of_host = [row for row in shown if row.host == host]
+        left_out = len(
+            {row.number for row in rows if row.host == host} - {r.number for r in of_host}
+        )
         page.heading(f"Step times of {host}")
-        _add_times(page, of_host)
+        _add_times(page, of_host, bool(left_out))
+        if left_out:
+            page.prose(
+                page.styled(
+                    f"{numbers.plural(left_out, 'step')} in the middle are not shown: --steps A:B "
+                    "shows some, -o steps.csv has all.",
+                    "dim",
+                )
+            )
         for device in dict.fromkeys(row.device for row in of_host):
             page.heading(device)
-            _add_parts(page, [row for row in of_host if row.device == device])
+            _add_parts(page, [row for row in of_host if row.device == device], bool(left_out))
 
 
-def _add_times(page: Page, rows: Sequence[StepLine]) -> None:
+def _hosts(rows: Sequence[StepLine]) -> list[str]:
+    return list(dict.fromkeys(row.host for row in rows))
+
+
+def _add_times(page: Page, rows: Sequence[StepLine], is_cut: bool) -> None:
     steps = list({row.number: row for row in rows}.values())
-    longest = max(step.duration_ps for step in steps) or 1
-    full = "█" if page.unicode else "#"
-    remarks = [step.excluded or (step.kind if step.kind != "train" else "") for step in steps]
+    durations = sorted(step.duration_ps for step in steps)
+    full_ps = min(durations[-1], LONGEST_BAR * durations[len(durations) // 2]) or 1
+    remarks = [_remark(step) for step in steps]
     columns = [
         Column("step", [page.styled(str(step.number)) for step in steps], right=True),
         Column("time", [page.styled(numbers.time(step.duration_ps)) for step in steps], right=True),
-        Column(
-            "",
-            [
-                Text(full * max(round(BAR_WIDTH * step.duration_ps / longest), 1), _style(step))
-                for step in steps
-            ],
-        ),
+    ]
+    width = min(BAR_WIDTH, room_beside(page, columns) - len(page.ellipsis))
+    columns += [
+        Column("", [_bar(page, step, full_ps, width) for step in steps]),
         Column("", [Text(page.middle(remark, 40), "dim") for remark in remarks], droppable=1),
     ]
-    add_columns(page, fitting(page, columns))
+    _add_columns(page, fitting(page, columns), is_cut)
 
 
-def _style(step: StepLine) -> str:
-    return "green" if step.used else "dim"
+def _remark(step: StepLine) -> str:
+    kind = "" if step.kind == "train" else step.kind
+    excluded = f"left out: {step.excluded}" if step.excluded else ""
+    return "; ".join(part for part in (kind, excluded) if part)
 
 
-def _add_parts(page: Page, rows: Sequence[StepLine]) -> None:
+def _bar(page: Page, step: StepLine, full_ps: int, longest: int) -> Text:
+    full = "█" if page.unicode else "#"
+    width = max(min(round(longest * step.duration_ps / full_ps), longest), 1)
+    end = page.ellipsis if step.duration_ps > full_ps else ""
+    return Text(full * width + end, "green" if step.used else "dim")
+
+
+def _add_columns(page: Page, columns: list[Column], is_cut: bool) -> None:
+    """The table, with a row of its own for the steps in the middle that are left out."""
+    if is_cut:
+        for place, column in enumerate(columns):
+            mark = page.text("…") if place == 0 else ""
+            column.cells.insert(SHOWN // 2, page.styled(mark, "dim"))
+    add_columns(page, columns)
+
+
+def _add_parts(page: Page, rows: Sequence[StepLine], is_cut: bool) -> None:
     def shares(heading: str, values: Sequence[int | None], droppable: int = 0) -> Column:
         cells = [
             page.styled(numbers.part(value, row.duration_ps))
@@ -76,6 +124,6 @@ def _add_parts(page: Page, rows: Sequence[StepLine]) -> None:
     for place, cause in enumerate(ranked, start=2):
         columns.append(shares(cause, [getattr(row, f"{cause}_ps") for row in rows], place))
     kept = fitting(page, columns)
-    add_columns(page, kept)
+    _add_columns(page, kept, is_cut)
     if len(kept) < len(columns):
         page.prose(page.styled("A wider terminal shows more columns.", "dim"))

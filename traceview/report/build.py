@@ -6,16 +6,40 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, TypeVar
 
-from traceview.analyses import capture, device_time, ops, roster, timeline
+from traceview.analyses import (
+    balance,
+    balance_findings,
+    capture,
+    collective_findings,
+    collectives,
+    device_time,
+    environment,
+    idle,
+    idle_findings,
+    input_findings,
+    launches,
+    ops,
+    outside_findings,
+    outside_view,
+    placement,
+    precision,
+    roster,
+    scaling,
+    timeline,
+    transfer_findings,
+    transfers,
+)
+from traceview.analyses import input as input_pipeline
 from traceview.analyses import steps as step_times
+from traceview.analyses.absorption import absorbed
 from traceview.analyses.activity import activities
 from traceview.analyses.catalogue import FINDINGS
 from traceview.analyses.finding import Finding, Skipped, ordered
 from traceview.analyses.selection import Selection, select
 from traceview.errors import UsageError
+from traceview.report.command import reproducing
 from traceview.report.model import (
     SCHEMA_VERSION,
-    UNEXAMINED,
     Report,
     ReportFile,
     ReportWindow,
@@ -23,6 +47,8 @@ from traceview.report.model import (
     Source,
 )
 from traceview.report.verdict import verdict_of
+from traceview.trace.cause import Cause
+from traceview.trace.collectives import collectives_of
 from traceview.trace.load import load
 from traceview.trace.model import Trace
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -30,11 +56,6 @@ from traceview.version import VERSION
 
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
-
-NOT_EXAMINED: Final = dict.fromkeys(
-    ("idle", "input", "transfers", "collectives", "balance", "launches", "precision"), UNEXAMINED
-)
-"""Analyses that the report's definitions name and that are not made yet: silence on them says nothing."""
 
 _Result = TypeVar("_Result")
 
@@ -47,12 +68,13 @@ def analyze(
     top: int | None = TOP_OPS,
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
+    baseline: Trace | str | Path | None = None,
 ) -> Report:
     """Answer, for every device: how busy was it, with what, and what is wrong?
 
     `trace`: a loaded trace, or a path for `load`. `window`: the span that numbers speak of. `steps`: only
     these, by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
-    choose findings by code.
+    choose findings by code. `baseline`: a run on one device to compare the speed with.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind, steps that are not there and
     codes that do not exist.
@@ -76,19 +98,76 @@ def analyze(
     of_capture = capture.compute(loaded)
     of_devices = device_time.compute(loaded, selection, unions)
     of_steps = step_times.compute(loaded, selection, unions)
+    idle_time = idle.idle_time(loaded, selection)
+    of_idle = idle.compute(loaded, selection, idle_time)
+    seen = outside_view.compute(loaded, unions)
+    of_transfers = transfers.compute(loaded, selection, unions)
+    of_launches = launches.compute(loaded, selection, unions)
+    of_precision = precision.compute(loaded, selection, unions)
+    matched = collectives_of(loaded)
+    of_collectives = collectives.compute(loaded, selection, unions, matched)
+    input_idle = {
+        device: causes[Cause.INPUT] for device, causes in idle_time.causes_of_steps.items()
+    }
+    of_input = input_pipeline.compute(loaded, selection, input_idle)
+    of_placement = placement.compute(loaded, of_steps)
+    of_balance = balance.compute(
+        loaded,
+        selection,
+        unions,
+        balance.BalanceInput(of_devices, input_idle, matched, seen, of_placement),
+    )
+    of_scaling = scaling.compare(
+        loaded, selection, unions, idle_time.causes_of_steps, _loaded(baseline)
+    )
     results = Results(
         device_time=of_devices,
         steps=kept("steps", of_steps),
         timeline=kept("timeline", timeline.compute(loaded, selection, unions)),
+        idle=kept("idle", of_idle),
         ops=kept("ops", ops.compute(loaded, selection, top)),
+        transfers=kept("transfers", of_transfers),
+        input=kept("input", of_input),
+        launches=kept("launches", of_launches),
+        precision=kept("precision", of_precision),
+        collectives=kept("collectives", of_collectives),
+        environment=kept("environment", environment.compute(loaded)),
+        placement=kept("placement", of_placement),
+        outside_view=kept("outside_view", seen),
+        balance=kept("balance", of_balance),
+        scaling=kept("scaling", of_scaling),
     )
-    found = ordered(
+    waiting = idle_findings.diagnose(loaded, of_idle, idle_time, selection)
+    is_bound = None
+    if idle_time.gaps:
+        is_bound = any(one.code == "input-bound" for one in waiting)
+    of_capture_findings = capture.diagnose(loaded, of_capture)
+    # Where GPUs were lost they may have worked while the host waited.
+    are_gpus_lost = any(
+        one.code == "no-gpu-plane" and one.severity == "critical" for one in of_capture_findings
+    )
+    of_input_findings = (
+        [] if are_gpus_lost else input_findings.diagnose(of_input, selection, is_bound=is_bound)
+    )
+    outside = outside_findings.diagnose(seen)
+    explained = (*waiting, *of_input_findings, *outside)
+    told = absorbed(
         [
-            *capture.diagnose(loaded, of_capture),
+            *of_capture_findings,
             *roster.diagnose(loaded, of_devices, selection, unions),
             *step_times.diagnose(of_steps, selection),
+            *waiting,
+            *of_input_findings,
+            *transfer_findings.diagnose(of_transfers, of_devices, selection),
+            *launches.diagnose(of_launches),
+            *precision.diagnose(loaded, of_precision),
+            *collective_findings.diagnose(of_collectives, of_devices, of_steps, selection),
+            *balance_findings.diagnose(of_balance, selection),
+            *outside,
+            *step_times.diagnose_unsteady(of_steps, [one.code for one in explained]),
         ]
     )
+    found = ordered([*told, *balance_findings.diagnose_scaling(of_balance, selection, told)])
     chosen = [one for one in found if _is_chosen(one, select_codes, ignore_codes)]
     return Report(
         schema_version=SCHEMA_VERSION,
@@ -96,12 +175,25 @@ def analyze(
         source=_source(loaded),
         capture=of_capture,
         windows=_windows(loaded, selection),
-        verdict=verdict_of(loaded, of_capture, of_devices, results.steps),
+        verdict=verdict_of(loaded, of_capture, of_devices, results.steps, found),
         results=results,
-        skipped=skipped | NOT_EXAMINED,
+        skipped=skipped,
         findings=tuple(chosen),
         left_out_findings=tuple(one.code for one in found if one not in chosen),
+        command=reproducing(
+            str(loaded.logdir),
+            loaded.run,
+            window=window,
+            steps=_step_range(steps),
+            select_codes=select_codes,
+            ignore_codes=ignore_codes,
+            baseline=str(baseline.logdir if isinstance(baseline, Trace) else baseline or ""),
+        ),
     )
+
+
+def _loaded(baseline: Trace | str | Path | None) -> Trace | None:
+    return baseline if baseline is None or isinstance(baseline, Trace) else load(baseline)
 
 
 def _step_range(steps: StepRange | slice | range | None) -> StepRange | None:

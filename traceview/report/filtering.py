@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from traceview.errors import UsageError
 from traceview.report.model import Report
@@ -33,39 +34,36 @@ def only_devices(report: Report, wanted: Collection[str]) -> Report:
     results = report.results
     rows = results.device_time.devices if results.device_time else ()
     kept = chosen_devices([row.device for row in rows], wanted)
-    device_time, steps, timeline, ops = (
-        results.device_time,
-        results.steps,
-        results.timeline,
-        results.ops,
-    )
-    if device_time:
-        device_time = replace(device_time, devices=tuple(r for r in rows if r.device in kept))
-    if steps:
-        steps = replace(
-            steps,
-            steps=tuple(
-                replace(step, devices=tuple(d for d in step.devices if d.device in kept))
-                for step in steps.steps
-            ),
-        )
-    if timeline:
-        timeline = replace(timeline, devices=tuple(d for d in timeline.devices if d.device in kept))
-    if ops:
-        op_rows = tuple(row for row in ops.rows if row.device in kept)
-        ops = replace(ops, rows=op_rows, left_out_count=ops.row_count - len(op_rows))
+    found = {
+        field.name: _of_devices(getattr(results, field.name), kept) for field in fields(results)
+    }
+    if results.ops:
+        op_rows = tuple(row for row in results.ops.rows if row.device in kept)
+        left_out = results.ops.row_count - len(op_rows)
+        found["ops"] = replace(results.ops, rows=op_rows, left_out_count=left_out)
+    if results.steps:
+        steps = tuple(_of_devices(step, kept) for step in results.steps.steps)
+        found["steps"] = replace(results.steps, steps=steps)
     findings = tuple(
         finding
         for finding in report.findings
         if not finding.devices or not set(finding.devices).isdisjoint(kept)
     )
-    left_out = tuple(one.code for one in report.findings if one not in findings)
+    unshown = tuple(one.code for one in report.findings if one not in findings)
     return replace(
         report,
-        results=replace(results, device_time=device_time, steps=steps, timeline=timeline, ops=ops),
+        results=replace(results, **found),
         findings=findings,
-        left_out_findings=report.left_out_findings + left_out,
+        left_out_findings=report.left_out_findings + unshown,
     )
+
+
+def _of_devices(result: Any, kept: Collection[str]) -> Any:
+    """A result with the rows of `devices` that are about one of these; others have none."""
+    rows = getattr(result, "devices", None)
+    if not isinstance(rows, tuple) or not all(hasattr(row, "device") for row in rows):
+        return result
+    return replace(result, devices=tuple(row for row in rows if row.device in kept))
 
 
 def _names_of(key: str) -> tuple[str, ...]:

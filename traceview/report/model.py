@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from traceview.analyses.balance import Balance
 from traceview.analyses.capture import Capture
+from traceview.analyses.collectives import CollectiveResult
 from traceview.analyses.device_time import DeviceTime
+from traceview.analyses.environment import Environment
 from traceview.analyses.finding import Finding, Skipped
+from traceview.analyses.idle import Idle
+from traceview.analyses.input import Input
+from traceview.analyses.launches import Launches
 from traceview.analyses.ops import Ops
+from traceview.analyses.outside_view import OutsideView
+from traceview.analyses.placement import Placement
+from traceview.analyses.precision import Precision
+from traceview.analyses.scaling import Scaling
 from traceview.analyses.steps import Steps
 from traceview.analyses.timeline import Timeline
+from traceview.analyses.transfers import Transfers
 
 SCHEMA_VERSION: Final = 1
-
-UNEXAMINED: Final = "not examined by this version"
-"""Why an analysis that the report's definitions name is in `skipped`, if it is not made at all yet."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +69,15 @@ class VerdictNumber:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer in one sentence, and the numbers to remember."""
+    """The answer in one sentence, and the numbers to remember.
+
+    `largest_cost`: the title of the finding that costs most, of those that are more than information; None
+    if there is none.
+    """
 
     headline: str
     numbers: tuple[VerdictNumber, ...]
+    largest_cost: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,18 @@ class Results:
     device_time: DeviceTime | None
     steps: Steps | None
     timeline: Timeline | None
+    idle: Idle | None
     ops: Ops | None
+    environment: Environment | None = None
+    placement: Placement | None = None
+    outside_view: OutsideView | None = None
+    transfers: Transfers | None = None
+    input: Input | None = None
+    launches: Launches | None = None
+    precision: Precision | None = None
+    collectives: CollectiveResult | None = None
+    balance: Balance | None = None
+    scaling: Scaling | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,7 +106,7 @@ class Report:
     """Everything said about one run. Times are picoseconds since the origin of the run.
 
     `skipped`: analyses that were not made, and why. `left_out_findings`: codes of findings that were made
-    and not asked for.
+    and not asked for. `command`: the command line that makes this report again; empty where none does.
     """
 
     schema_version: int
@@ -95,6 +119,7 @@ class Report:
     skipped: dict[str, str]
     findings: tuple[Finding, ...]
     left_out_findings: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Report on run {self.source.run!r}: {self.verdict.headline}>"

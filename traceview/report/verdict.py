@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceview.analyses.capture import Capture
 from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
-from traceview.analyses.finding import counted, listed
+from traceview.analyses.finding import Finding, counted, listed
 from traceview.analyses.steps import Steps
 from traceview.report.model import Verdict, VerdictNumber
 from traceview.trace.model import Trace
@@ -26,10 +28,23 @@ _WORDS = {
 
 
 def verdict_of(
-    trace: Trace, capture: Capture, device_time: DeviceTime, steps: Steps | None
+    trace: Trace,
+    capture: Capture,
+    device_time: DeviceTime,
+    steps: Steps | None,
+    findings: Sequence[Finding],
 ) -> Verdict:
-    """The headline and its numbers."""
-    return Verdict(_headline(trace, capture, device_time), _numbers(device_time, steps))
+    """The headline, its numbers, and what costs most of `findings`."""
+    return Verdict(
+        _headline(trace, capture, device_time),
+        _numbers(device_time, steps),
+        _largest_cost(findings),
+    )
+
+
+def _largest_cost(findings: Sequence[Finding]) -> str | None:
+    costing = [one for one in findings if one.severity != "info" and one.cost_ratio]
+    return max(costing, key=lambda one: one.cost_ratio or 0.0).title if costing else None
 
 
 def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:

@@ -17,11 +17,13 @@ from traceview.trace.model import NONE, UNKNOWN_BYTES, Names
 from traceview.xplane.planes import (
     XLA_OPS_LINE,
     ActivityClass,
+    HostMemory,
     NameKind,
     PlaneKind,
     copy_direction,
     details_bytes,
     details_direction,
+    details_host_memory,
     is_collective_op,
     is_derived_line,
     is_never_busy_line,
@@ -43,10 +45,12 @@ class Activity:
     duration_ps: Int64Array
     name: Int32Array
     op: Int32Array
+    module: Int32Array
     kind: npt.NDArray[np.uint8]
     correlation_id: Int64Array
     has_correlation: BoolArray
     bytes: Int64Array
+    host_memory: npt.NDArray[np.uint8]
     group: Int64Array
     position: Int64Array
 
@@ -84,11 +88,14 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
         & (speaks_for_itself | has_correlation | has_kernel_details)
     )
     size = np.full(table.count, UNKNOWN_BYTES, dtype=np.int64)
+    host_memory = np.full(table.count, HostMemory.UNKNOWN, dtype=np.uint8)
     for texts in (memcpy, memset):
         details = [parse_details(text) for text in texts.texts]
         sizes = [details_bytes(d) for d in details]
         of_text = np.array([UNKNOWN_BYTES if s is None else s for s in sizes], dtype=np.int64)
         size[texts.event] = of_text[texts.index] if of_text.size else UNKNOWN_BYTES
+        memories = np.array([details_host_memory(d) for d in details], dtype=np.uint8)
+        host_memory[texts.event] = memories[texts.index] if memories.size else HostMemory.UNKNOWN
         directions = np.array([details_direction(d) for d in details], dtype=np.uint8)
         neutral = kind[texts.event] == NameKind.COPY
         if neutral.any():
@@ -102,10 +109,12 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
         duration_ps=table.duration_ps[rows],
         name=names.add_all(table.names)[table.name[rows]],
         op=_ops(table, names)[rows],
+        module=_modules(table, names)[rows],
         kind=kind[rows],
         correlation_id=correlation.dense(table.count, 0)[rows],
         has_correlation=has_correlation[rows],
         bytes=size[rows],
+        host_memory=host_memory[rows],
         group=table.ints("group_id").dense(table.count, NONE)[rows],
         position=table.position[rows],
     )
@@ -128,10 +137,12 @@ def _tpu_activity(table: PlaneTable, names: Names) -> Activity:
         duration_ps=duration[rows],
         name=names.add_all(table.names)[table.name[rows]],
         op=_ops(table, names)[rows],
+        module=_modules(table, names)[rows],
         kind=kind.astype(np.uint8),
         correlation_id=np.zeros(count, dtype=np.int64),
         has_correlation=np.zeros(count, dtype=np.bool_),
         bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
+        host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
         group=table.ints("group_id").dense(table.count, NONE)[rows],
         position=table.position[rows],
     )
@@ -158,6 +169,18 @@ def _ops(table: PlaneTable, names: Names) -> Int32Array:
             found = ids[texts.index]
             op[texts.event[found != NONE]] = found[found != NONE]
     return op
+
+
+def _modules(table: PlaneTable, names: Names) -> Int32Array:
+    """The XLA program of each event; the empty name where only its op is recorded."""
+    module = np.full(table.count, NONE, dtype=np.int32)
+    ops = table.texts("hlo_op").event
+    if ops.size:
+        module[ops] = names.add(b"")
+    texts = table.texts("hlo_module")
+    if texts.texts:
+        module[texts.event] = names.add_all(texts.texts)[texts.index]
+    return module
 
 
 def _op_text(text: bytes) -> bytes:

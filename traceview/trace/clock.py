@@ -1,4 +1,4 @@
-"""On which clock do the events of several hosts stand? On that of the host whose profile began first."""
+"""On which clock do the events of several hosts stand? By the start of their profiles, until collectives tell more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from traceview.intervals import Int64Array
-from traceview.trace.model import Host, Problem
+from traceview.trace.model import Host, HostClock, Problem
 from traceview.units import PS_PER_NS
 from traceview.xplane.read import MAX_PS
 
@@ -32,6 +32,7 @@ def align(hosts: Sequence[Host]) -> AlignedClocks:
     aligned, offsets, problems = [], [], []
     for host in hosts:
         offset = 0
+        method = "none" if host.profile_start_ns is None else "profile_start"
         if host.profile_start_ns is not None:
             offset = (host.profile_start_ns - origin) * PS_PER_NS
         elif len(hosts) > 1:
@@ -39,9 +40,12 @@ def align(hosts: Sequence[Host]) -> AlignedClocks:
         if offset > MAX_PS:
             text = "its profile started months after that of another host; clocks not aligned"
             problems.append(Problem("unaligned-clock", text, host.name))
-            offset = 0
+            offset, method = 0, "none"
         offsets.append(offset)
-        aligned.append(replace(host, start_ps=offset, stop_ps=_stop_ps(host, offset)))
+        clock = HostClock(method) if len(hosts) > 1 else None
+        aligned.append(
+            replace(host, start_ps=offset, stop_ps=_stop_ps(host, offset), clock=clock)
+        )
     return AlignedClocks(tuple(aligned), np.array(offsets, dtype=np.int64), tuple(problems))
 
 

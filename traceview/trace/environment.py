@@ -187,13 +187,17 @@ class GpuLinks:
 
 @dataclass(frozen=True)
 class ProfilerOverhead:
-    """Median step times, nanoseconds, before the window and in it; `ratio`: longer by, over the former."""
+    """Median step times, nanoseconds, before the window and in it; `ratio`: longer by, over the former.
+
+    `spread_ratio`: how far steps vary by themselves, over the same; a smaller `ratio` may be chance.
+    """
 
     unprofiled_ns: int | None
     unprofiled_count: int | None
     profiled_ns: int | None
     profiled_count: int | None
     ratio: float | None
+    spread_ratio: float | None
 
 
 @dataclass(frozen=True)

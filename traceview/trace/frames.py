@@ -6,15 +6,27 @@ Text columns that are not categories have the type `string`, so that they are te
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from traceview.trace.active_devices import active_steps
+from traceview.trace.cause import Cause
+from traceview.trace.collectives import CollectiveKind, collectives_of
+from traceview.trace.copies import copies_of
+from traceview.trace.gaps import gaps_of_device
+from traceview.trace.host_states import HostStates
+from traceview.trace.input_waits import recorded_stages
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names, Trace
 from traceview.trace.ops import OpTable, op_table
-from traceview.xplane.planes import ActivityClass
+from traceview.trace.pipeline import InputStage
+from traceview.trace.windows import windows_of
+from traceview.xplane.columns import joined
+from traceview.xplane.planes import ActivityClass, HostMemory
 
 
 def devices_frame(trace: Trace) -> pd.DataFrame:
@@ -68,6 +80,71 @@ def device_events_frame(trace: Trace) -> pd.DataFrame:
             "step": _step_numbers(trace, host, columns.start_ps),
             "p2p": columns.p2p,
             "opaque": columns.opaque,
+        }
+    )
+
+
+def copies_frame(trace: Trace) -> pd.DataFrame:
+    """One row per copy between host and device or among devices, sorted by device and start.
+
+    Columns: `device`, `direction` (h2d, d2h, d2d), `stream` (categories); `start_ps`, `duration_ps` (int64,
+    picoseconds since the origin of the run); `bytes` (Int64); `host_memory` (category: pageable, pinned,
+    missing where not recorded); `p2p` (bool: to another GPU); `op` (category: the op that issued it, as
+    recorded or around its launch), `thread` (category: the thread that did), `step` (Int64: the number of the step in which it starts).
+    """
+    columns, copies = trace.device_columns, copies_of(trace)
+    row = copies.row
+    host = np.array([d.host for d in trace.roster], dtype=np.int64)[columns.device[row]]
+    memory = columns.host_memory[row].astype(np.int64)
+    kinds = [one.name.lower() for one in (HostMemory.PAGEABLE, HostMemory.PINNED)]
+    return pd.DataFrame(
+        {
+            "device": _category(
+                columns.device[row], [trace.device_key(i) for i in range(len(trace.roster))]
+            ),
+            "direction": _category(columns.class_[row], [c.name.lower() for c in ActivityClass]),
+            "stream": _category(columns.line[row], [line.name for line in trace.lines]),
+            "start_ps": columns.start_ps[row],
+            "duration_ps": columns.duration_ps[row],
+            "bytes": _optional(columns.bytes[row], columns.bytes[row] == UNKNOWN_BYTES),
+            # The kinds count from 1 on; 0 is unknown, which is -1 among the codes of a category.
+            "host_memory": pd.Categorical.from_codes(memory - 1, categories=pd.Index(kinds)),
+            "p2p": columns.p2p[row],
+            "op": _names(copies.op, trace.names),
+            "thread": _category(copies.thread, [line.name for line in trace.lines]),
+            "step": _step_numbers(trace, host, columns.start_ps[row]),
+        }
+    )
+
+
+def collectives_frame(trace: Trace) -> pd.DataFrame:
+    """One row per collective and device that took part, sorted by collective and device.
+
+    Columns: `collective` (int64, numbered in the order in which they began); `device`, `kind` (all_reduce …),
+    `name`, `op` (categories; `op` missing where not recorded); `start_ps`, `duration_ps` (int64, of a replica
+    from where it hands the op over), `wait_ps` (Int64: longer than the shortest; missing where a device is), `last`
+    (bool: started after all others), `bytes` (Int64, of the collective), `step` (Int64), `by_keys` (bool:
+    matched by recorded keys).
+    """
+    found = collectives_of(trace)
+    incomplete = ~found.is_complete[found.collective]
+    size = found.bytes_moved[found.collective]
+    return pd.DataFrame(
+        {
+            "collective": found.collective,
+            "device": _category(
+                found.device, [trace.device_key(i) for i in range(len(trace.roster))]
+            ),
+            "kind": _category(found.kind, [kind.name.lower() for kind in CollectiveKind]),
+            "name": _names(found.name, trace.names),
+            "op": _names(found.op, trace.names),
+            "start_ps": found.start_ps,
+            "duration_ps": found.duration_ps,
+            "wait_ps": _optional(found.wait_ps, incomplete),
+            "last": found.last_among(~incomplete),
+            "bytes": _optional(size, size == UNKNOWN_BYTES),
+            "step": _optional(found.step, found.step == NONE),
+            "by_keys": found.by_keys,
         }
     )
 
@@ -143,15 +220,106 @@ def ops_frame(trace: Trace, table: OpTable | None = None) -> pd.DataFrame:
     )
 
 
+def input_stages_frame(trace: Trace) -> pd.DataFrame:
+    """One row per stage of the input pipelines over the whole recording, by host and falling self time.
+
+    Columns are the fields of `traceview.trace.pipeline.InputStage`: `host`, `name`, `threads` (text);
+    `blocking`, `injected` (bool); `calls`, `total_ps`, `self_ps`, `waiting_ps`, `slow_count`, `parallelism`,
+    `buffer_limit`, `buffered_median` (Int64); `empty_ratio` (float64).
+    """
+    return rows_frame(recorded_stages(trace), InputStage)
+
+
+def active_devices_frame(trace: Trace) -> pd.DataFrame:
+    """One row per step of each host: which of its devices computed or communicated in it.
+
+    Columns: `host`, `step` (int64, its number), `start_ps` (int64), `device_count` (int64); `devices`, `joined`,
+    `left` (text: keys of devices with commas between; what changed against the step before it).
+    """
+    steps = active_steps(trace)
+    return pd.DataFrame(
+        {
+            "host": _texts([one.host for one in steps]),
+            "step": np.array([one.number for one in steps], dtype=np.int64),
+            "start_ps": np.array([one.start_ps for one in steps], dtype=np.int64),
+            "device_count": np.array([len(one.devices) for one in steps], dtype=np.int64),
+            "devices": _texts([", ".join(one.devices) for one in steps]),
+            "joined": _texts([", ".join(one.joined) for one in steps]),
+            "left": _texts([", ".join(one.left) for one in steps]),
+        }
+    )
+
+
+def gaps_frame(trace: Trace) -> pd.DataFrame:
+    """One row per span without activity of every device, in the window `auto`, by device and start.
+
+    Columns: `device`, `start_ps`, `duration_ps` (int64); `step` (Int64: the number of the step in which it
+    starts); `cause` (category: the one with the largest part); `before`, `after` (Int64: rows of
+    `device_events`); `thread` (the one that was late); one column `<cause>_ps` (int64) per cause.
+    """
+    states = {host: HostStates(trace, host) for host in range(len(trace.hosts))}
+    windows = windows_of(trace)
+    no_steps = np.empty(0, dtype=np.int64)
+    found = [
+        gaps_of_device(trace, device, windows[entry.host], (no_steps, no_steps), states[entry.host])
+        for device, entry in enumerate(trace.roster)
+        if entry.host in windows
+    ]
+    start = joined([gaps.start_ps for gaps in found], np.int64)
+    end = joined([gaps.end_ps for gaps in found], np.int64)
+    device = np.repeat([gaps.device for gaps in found], [gaps.count for gaps in found])
+    host = np.array([entry.host for entry in trace.roster], dtype=np.int64)
+    before = joined([gaps.before for gaps in found], np.int64)
+    after = joined([gaps.after for gaps in found], np.int64)
+    thread = joined([gaps.thread for gaps in found], np.int32)
+    causes = np.concatenate(
+        [np.empty((len(Cause), 0), dtype=np.int64), *(gaps.cause_ps for gaps in found)], axis=1
+    )
+    return pd.DataFrame(
+        {
+            "device": _category(
+                device.astype(np.int64), [trace.device_key(i) for i in range(len(trace.roster))]
+            ),
+            "start_ps": start,
+            "duration_ps": end - start,
+            "step": _step_numbers(trace, host[device.astype(np.int64)], start),
+            "cause": _category(causes.argmax(axis=0), [cause.key for cause in Cause]),
+            "before": _optional(before, before == NONE),
+            "after": _optional(after, after == NONE),
+            "thread": _texts([None if i == NONE else trace.lines[i].name for i in thread.tolist()]),
+            **{f"{cause.key}_ps": causes[cause] for cause in Cause},
+        }
+    )
+
+
+def rows_frame(rows: Sequence[Any], row: type) -> pd.DataFrame:
+    """One row per data class of type `row`, one column per field: text, Int64 or float64 as annotated."""
+    columns: dict[str, Any] = {}
+    for field in fields(row):
+        values = [getattr(one, field.name) for one in rows]
+        name = field.name.removesuffix("_")
+        if "str" in str(field.type):
+            columns[name] = _texts(values)
+        elif "float" in str(field.type):
+            columns[name] = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+        elif str(field.type) == "bool | None":
+            columns[name] = pd.array(values, dtype="boolean")
+        elif "bool" in str(field.type):
+            columns[name] = np.array(values, dtype=np.bool_)
+        else:
+            columns[name] = pd.array(values, dtype="Int64")
+    return pd.DataFrame(columns)
+
+
 def _texts(values: Sequence[str | None]) -> ExtensionArray:
     """Text of one type whatever is in it; left to itself pandas makes numbers of an empty column."""
     return pd.array(list(values), dtype="string")
 
 
 def _category(codes: npt.NDArray[np.integer], labels: list[str]) -> pd.Categorical[str]:
-    """Codes into labels; labels that repeat become one category."""
+    """Codes into labels, `NONE` into a missing value; labels that repeat become one category."""
     distinct = list(dict.fromkeys(labels))
-    place = np.array([distinct.index(label) for label in labels], dtype=np.int64)
+    place = np.array([*(distinct.index(label) for label in labels), NONE], dtype=np.int64)
     return pd.Categorical.from_codes(place[codes], categories=pd.Index(distinct))
 
 

@@ -154,7 +154,8 @@ class _Finder:
         columns, host = self._trace.device_columns, self._trace.host_columns
         events = events[_is_among(columns.start_ps[events], time)]
         launch = columns.launch[events]
-        launched_at = np.append(host.start_ps, -LONG_AGO_PS)[launch]
+        launched_at = np.full(launch.size, -LONG_AGO_PS, dtype=np.int64)
+        launched_at[launch != NONE] = host.start_ps[launch[launch != NONE]]
         order = np.lexsort((launched_at, columns.start_ps[events]))
         return _first_at(columns.start_ps[events], events, order, time)
 
@@ -344,12 +345,13 @@ def _pieces(
     bounds = np.unique(np.concatenate((step_start, step_end)))
     first = np.searchsorted(bounds, gap_start, side="right")
     cuts = np.searchsorted(bounds, gap_end, side="left") - first
+    after_gap = np.cumsum(cuts + 1)
     gap = np.repeat(np.arange(gap_start.size), cuts + 1)
-    is_first = np.diff(gap, prepend=-1) > 0
-    nth = np.arange(gap.size) - np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
-    begin = gap_start[gap]
-    begin[~is_first] = bounds[first[gap] + nth - 1][~is_first] if bounds.size else begin[~is_first]
-    end = np.append(begin[1:], 0)
-    is_last = np.append(is_first[1:], True)
-    end[is_last] = gap_end[gap[is_last]]
+    begin, end = gap_start[gap], gap_end[gap]
+    # Hardly any gap is cut: only what a cut begins and ends differs.
+    cut = np.flatnonzero(gap[1:] == gap[:-1]) + 1
+    of_cut = gap[cut]
+    nth = cut - (after_gap - cuts - 1)[of_cut]
+    begin[cut] = bounds[first[of_cut] + nth - 1]
+    end[cut - 1] = begin[cut]
     return _Pieces(begin, end, gap, nesting(step_start, step_end).innermost(begin))

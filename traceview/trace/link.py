@@ -97,7 +97,7 @@ def steps_of_rows(
     consumer_done = np.zeros(consumers.size, dtype=np.bool_)
     for _ in range(_LONGEST_CHAIN):
         open_ = np.flatnonzero(step_of_producer == NONE)
-        found = _innermost_step(producers[open_], carriers, carrier_step, host, thread)
+        found = innermost_value(producers[open_], carriers, carrier_step, host, thread)
         hit = found != NONE
         step_of_producer[open_[hit]] = found[hit]
         keys = producer_key[open_[hit]]
@@ -110,7 +110,7 @@ def steps_of_rows(
         consumer_done[ready] = True
         carriers = np.concatenate((carriers, consumers[ready]))
         carrier_step = np.concatenate((carrier_step, step_of_key[consumer_key[ready]]))
-    return _innermost_step(rows, carriers, carrier_step, host, thread)
+    return innermost_value(rows, carriers, carrier_step, host, thread)
 
 
 def linked_events(host: HostColumns) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
@@ -134,13 +134,17 @@ def linked_events(host: HostColumns) -> tuple[Int64Array, Int64Array, Int64Array
     return rows[:split], key[:split], rows[split:], key[split:]
 
 
-def _innermost_step(
+def innermost_value(
     rows: Int64Array,
     carriers: Int64Array,
-    carrier_step: Int64Array,
+    values: Int64Array,
     host: HostColumns,
     thread: Int32Array,
 ) -> Int64Array:
+    """For each host row the value of the innermost carrier around its start on its thread; else `NONE`.
+
+    `carriers`: host rows, with one of `values` each; `thread`: of every host row.
+    """
     result = np.full(rows.size, NONE, dtype=np.int64)
     by_thread = np.argsort(thread[rows], kind="stable")
     sorted_thread = thread[rows][by_thread]
@@ -153,5 +157,5 @@ def _innermost_step(
         targets = by_thread[first:last]
         inner = nest.innermost(host.start_ps[rows[targets]])
         hit = inner != NONE
-        result[targets[hit]] = carrier_step[mine[inner[hit]]]
+        result[targets[hit]] = values[mine[inner[hit]]]
     return result

@@ -13,6 +13,7 @@ import numpy as np
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
 from traceview.trace.classify import activity_of
 from traceview.trace.clock import align
+from traceview.trace.collective_clocks import on_one_clock
 from traceview.trace.join import DeviceParts, HostParts
 from traceview.trace.locate import RunFiles, choose_run, find_runs, host_of, profile_times
 from traceview.trace.memory import with_memory
@@ -28,6 +29,7 @@ from traceview.trace.model import (
     StoredStep,
     Trace,
 )
+from traceview.trace.options import tracer_levels
 from traceview.trace.replicas import replicas_of
 from traceview.trace.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.steps import find_steps
@@ -45,6 +47,7 @@ from traceview.xplane.table import (
 
 _DROPPED = re.compile(rb"(\d+) events? dropped")
 _DROP_NOTICE: Final = b"Detected GPU events dropped"
+_NAMED_FIELDS: Final = 5
 _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 
 
@@ -103,7 +106,7 @@ class _Loader:
         )
         trace = replicas_of(trace)
         steps: tuple[HostSteps, ...] = find_steps(trace)
-        return replace(trace, steps_by_host=steps)
+        return on_one_clock(replace(trace, steps_by_host=steps))
 
     # Files
 
@@ -200,6 +203,7 @@ class _Loader:
                 gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
                 event_count=event_count,
                 sidecar=self.sidecar(space.path, name),
+                tracer_levels=tracer_levels(environment),
             )
         )
         self.files.append(
@@ -217,10 +221,13 @@ class _Loader:
 
     def sidecar(self, path: Path, host: str) -> Sidecar | None:
         try:
-            return read_sidecar(path)
+            sidecar = read_sidecar(path)
         except SidecarError as error:
             self.problems.append(Problem("sidecar-unreadable", str(error), host))
             return None
+        if sidecar is not None and sidecar.wrong_fields:
+            self.problems.append(Problem("sidecar-fields", _wrong(sidecar.wrong_fields), host))
+        return sidecar
 
     def add_plane(self, host: int, space: Space, plane: Plane, table: PlaneTable) -> None:
         if table.negative_duration_count:
@@ -308,6 +315,16 @@ def _dropped(warnings: tuple[bytes, ...]) -> int:
     """How many events the tracer says it dropped; two stages may report the same text."""
     notices = {w[w.find(_DROP_NOTICE) :] for w in warnings if _DROP_NOTICE in w}
     return sum(int(n[:18]) for notice in notices for n in _DROPPED.findall(notice))
+
+
+def _wrong(fields: tuple[str, ...]) -> str:
+    named = ", ".join(fields[:_NAMED_FIELDS])
+    more = len(fields) - _NAMED_FIELDS
+    return (
+        f"the sidecar holds something else than it should in {named}"
+        + (f" and {more} more" if more > 0 else "")
+        + "; that was left out"
+    )
 
 
 def _text(name: bytes) -> str:

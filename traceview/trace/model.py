@@ -93,11 +93,33 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class HostClock:
+    """How the clock of a host was set beside those of the other hosts.
+
+    `method`: collectives (by the ends of those it shares with `reference`), profile_start (by the recorded start
+    of the profile) or none (by neither: its times cannot be compared with those of other hosts). `offset_ps`:
+    what collectives added to its times on top of the profile start. `collective_count`: those compared, whether
+    or not they moved the clock; 0 without a common one. `residual_ps`: robust spread of the differences of their
+    ends. `drift_ps_per_s`: how much the clock gained on that of the reference, not corrected, None where it
+    cannot be told from the spread.
+    """
+
+    method: str
+    reference: str | None = None
+    offset_ps: int = 0
+    collective_count: int = 0
+    residual_ps: int | None = None
+    drift_ps_per_s: int | None = None
+
+
+@dataclass(frozen=True)
 class Host:
     """One profiled process. `profile_start_ns`, `profile_stop_ns`: Unix nanoseconds, None if not recorded.
 
     `start_ps`, `stop_ps`: the same relative to the origin of the run; without recorded times 0 and None.
-    `sidecar`: what `traceview capture` wrote beside the trace. `gpus_expected`: TensorFlow named threads after GPUs, so a missing GPU plane is a failed GPU trace.
+    `sidecar`: what `traceview capture` wrote beside the trace. `tracer_levels`: those in force by name,
+    None where the trace does not hold them. `gpus_expected`: TensorFlow named threads after GPUs, so a missing GPU plane is a failed GPU trace.
+    `clock`: how its times were set beside those of other hosts, None in a run of one host.
     """
 
     name: str
@@ -111,7 +133,9 @@ class Host:
     dropped_event_count: int
     gpus_expected: bool
     event_count: int
-    sidecar: Sidecar | None = None
+    sidecar: Sidecar | None = field(default=None, hash=False)
+    tracer_levels: dict[str, int] | None = field(default=None, hash=False)
+    clock: HostClock | None = None
 
 
 @dataclass(frozen=True)
@@ -150,9 +174,10 @@ class LineInfo:
 class DeviceColumns:
     """What the devices did: one row per event that counts as activity, in order of device and start.
 
-    int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`); int64
+    int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `module` (of XLA, empty
+    where not named; `NONE` for what XLA did not make); int64
     `start_ps`, `duration_ps`, `correlation_id`, `launch` (row in the host columns), `bytes`, `position`;
-    uint8 `class_` (`ActivityClass`); bool `has_correlation`, `p2p`, `opaque` (a CUDA graph as one event),
+    uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory`, of a copy's side on the host); bool `has_correlation`, `p2p`, `opaque` (a CUDA graph as one event),
     `unknown_direction`. `group`: `group_id` as recorded, -1 without.
     """
 
@@ -162,11 +187,13 @@ class DeviceColumns:
     duration_ps: Int64Array
     name: Int32Array
     op: Int32Array
+    module: Int32Array
     class_: npt.NDArray[np.uint8]
     correlation_id: Int64Array
     has_correlation: BoolArray
     launch: Int64Array
     bytes: Int64Array
+    host_memory: npt.NDArray[np.uint8]
     group: Int64Array
     p2p: BoolArray
     opaque: BoolArray
@@ -231,6 +258,11 @@ class HostColumns:
         """Exclusive end of each event, int64 picoseconds."""
         return self.start_ps + self.duration_ps
 
+    def rows_of(self, line: int) -> slice:
+        """The rows of one line; they are contiguous."""
+        first, last = np.searchsorted(self.line, [line, line + 1])
+        return slice(int(first), int(last))
+
     def stat(self, key: str) -> HostStat:
         """A stat by its key; empty where no event has it."""
         empty = np.empty(0, dtype=np.int64)
@@ -278,13 +310,16 @@ class HostSteps:
     """The steps of one host in time order.
 
     `method` names how they were found: marker, keras, group, function or none; `basis` whether they are
-    cut at the markers or at the first device event of each.
+    cut at the markers or at the first device event of each. `marker_line`: the line of the markers, `NONE`
+    without; `marker_spans`: start and end of each, which is what the host did in the step.
     """
 
     host: int
     method: str
     basis: str
     steps: tuple[Step, ...]
+    marker_line: int = NONE
+    marker_spans: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -353,6 +388,20 @@ class Trace:
         return frames.device_events_frame(self)
 
     @cached_property
+    def copies(self) -> pd.DataFrame:
+        """One row per copy; see `traceview.trace.frames.copies_frame`."""
+        from traceview.trace import frames
+
+        return frames.copies_frame(self)
+
+    @cached_property
+    def collectives(self) -> pd.DataFrame:
+        """One row per collective and device; see `traceview.trace.frames.collectives_frame`."""
+        from traceview.trace import frames
+
+        return frames.collectives_frame(self)
+
+    @cached_property
     def host_events(self) -> pd.DataFrame:
         """One row per host event; see `traceview.trace.frames.host_events_frame`."""
         from traceview.trace import frames
@@ -367,8 +416,29 @@ class Trace:
         return frames.steps_frame(self)
 
     @cached_property
+    def gaps(self) -> pd.DataFrame:
+        """One row per gap of every device; see `traceview.trace.frames.gaps_frame`."""
+        from traceview.trace import frames
+
+        return frames.gaps_frame(self)
+
+    @cached_property
     def ops(self) -> pd.DataFrame:
         """One row per device, op and kernel; see `traceview.trace.frames.ops_frame`."""
         from traceview.trace import frames
 
         return frames.ops_frame(self)
+
+    @cached_property
+    def active_devices(self) -> pd.DataFrame:
+        """One row per step; see `traceview.trace.frames.active_devices_frame`."""
+        from traceview.trace import frames
+
+        return frames.active_devices_frame(self)
+
+    @cached_property
+    def input_stages(self) -> pd.DataFrame:
+        """One row per stage of the input pipelines; see `traceview.trace.frames.input_stages_frame`."""
+        from traceview.trace import frames
+
+        return frames.input_stages_frame(self)

@@ -21,12 +21,14 @@ class Sidecar:
     """What the analysis takes from it.
 
     `asked_steps`: first and last (exclusive) step of the window asked for. `edge_steps`: steps recorded on
-    either side of it, which are in the trace and were not asked for. `wrong_fields`: dotted names of fields
+    either side of it, which are in the trace and were not asked for. `steps_per_call`: how many training steps
+    the calls made that each have one marker; empty where it was not recorded. `wrong_fields`: dotted names of fields
     of another type than they are written with, which were left out.
     """
 
     asked_steps: tuple[int, int] | None
     edge_steps: frozenset[int]
+    steps_per_call: tuple[int, ...]
     environment: RecordedEnvironment
     placement: RecordedPlacement
     outside_view: RecordedOutsideView
@@ -42,6 +44,7 @@ class Sidecar:
 class _Window:
     asked: tuple[int, ...]
     edge_steps: tuple[int, ...]
+    steps_per_call: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def read_sidecar(trace: Path) -> Sidecar | None:
     return Sidecar(
         asked_steps=(asked[0], asked[1]) if len(asked) == 2 else None,
         edge_steps=frozenset(file.window.edge_steps),
+        steps_per_call=file.window.steps_per_call,
         environment=RecordedEnvironment(
             **{field.name: getattr(file, field.name) for field in fields(RecordedEnvironment)}
         ),

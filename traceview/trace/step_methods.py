@@ -17,7 +17,7 @@ import numpy as np
 from traceview.ids import occurring
 from traceview.intervals import Int64Array
 from traceview.trace.model import Step, Trace
-from traceview.xplane.host_names import HostNameKind, host_name_kind
+from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
 FEWEST_REPEATS: Final = 3
@@ -32,6 +32,8 @@ _FEWEST_KERNELS: Final = 2
 """One kernel over and over is no period: it may be a part of a step, or many of them."""
 _MOST_ANCHORS: Final = 200
 """So many names are tried; what occurs more often than all of them occurs many times in a step."""
+_ASKING: Final = b"IteratorGetNext"
+"""What the model calls; the iterators of a distributed dataset ask each other in other ways, ahead of it."""
 _DATA_THREAD: Final = "tf_data"
 
 
@@ -41,11 +43,10 @@ def iterator_steps(trace: Trace, host: int) -> tuple[Step, ...]:
     Empty where fewer than `FEWEST_REPEATS` are found.
     """
     columns = trace.host_columns
-    kinds = {HostNameKind.INPUT, HostNameKind.ASYNC_INPUT}
     asking = [
         name
         for name in occurring(columns.name[columns.host == host]).tolist()
-        if host_name_kind(trace.names[name]) in kinds and b"Iterator::" not in trace.names[name]
+        if (op_type(trace.names[name]) or trace.names[name]).startswith(_ASKING)
     ]
     rows = np.flatnonzero(np.isin(columns.name, asking) & (columns.host == host))
     of_model = np.array(

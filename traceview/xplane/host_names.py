@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from traceview.xplane.planes import NameKind, is_compilation, name_kind
@@ -97,6 +98,7 @@ def host_name_kind(name: bytes) -> HostNameKind:
     return _of_driver_call(name)
 
 
+@lru_cache(maxsize=1024)
 def _of_type(type_: bytes, otherwise: HostNameKind) -> HostNameKind:
     if _INPUT_TYPE.fullmatch(type_):
         return HostNameKind.INPUT

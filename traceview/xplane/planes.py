@@ -185,6 +185,14 @@ def copy_direction(call: bytes) -> NameKind:
     return NameKind.COPY
 
 
+class HostMemory(IntEnum):
+    """The kind of memory on the host's side of a copy; only from pinned memory can a GPU read by itself."""
+
+    UNKNOWN = 0
+    PAGEABLE = 1
+    PINNED = 2
+
+
 _HOST_MEMORY = frozenset((b"pageable", b"pinned", b"host"))
 _DEVICE_MEMORY = frozenset((b"device", b"array", b"device_static"))
 
@@ -206,6 +214,14 @@ def details_direction(details: dict[bytes, bytes]) -> NameKind:
         return NameKind.D2D
     kind = details.get(b"kind", b"").lower()
     return _COPY_KINDS.get(kind, NameKind.COPY)
+
+
+def details_host_memory(details: dict[bytes, bytes]) -> HostMemory:
+    """The memory on the host's side of a copy; UNKNOWN where there is none or the details do not tell."""
+    kinds = {details.get(b"kind_src"), details.get(b"kind_dst")}
+    if b"pageable" in kinds:
+        return HostMemory.PAGEABLE
+    return HostMemory.PINNED if b"pinned" in kinds else HostMemory.UNKNOWN
 
 
 def details_bytes(details: dict[bytes, bytes]) -> int | None:
@@ -238,6 +254,7 @@ DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     ),
     "tf_op": (b"tf_op",),
     "hlo_op": (b"hlo_op",),
+    "hlo_module": (b"hlo_module",),
     "framework_name": (b"name",),
     "annotation": (b"annotation",),
     "level_0": (b"level 0",),
@@ -258,12 +275,20 @@ HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "iter_num": (b"iter_num",),
     "group_id": (b"group_id",),
     "tf_function_call": (b"tf_function_call",),
+    "tracing_count": (b"tracing_count",),
     "allocator_name": (b"allocator_name",),
     "bytes_allocated": (b"bytes_allocated",),
     "bytes_available": (b"bytes_available",),
     "peak_bytes_in_use": (b"peak_bytes_in_use",),
     "group_key": (b"group_key",),
     "instance_key": (b"instance_key",),
+    "buffer_size": (b"buffer_size",),
+    "parent_id": (b"parent_id",),
+    "buffer_limit": (b"buffer_limit",),
+    "buffered_elements": (b"buffered_elements",),
+    "parallelism": (b"parallelism",),
+    "shard_num": (b"shard_num",),
+    "dataset_name": (b"name",),
 }
 TEXT_STATS: Final = frozenset(
     (
@@ -272,10 +297,12 @@ TEXT_STATS: Final = frozenset(
         "memset_details",
         "tf_op",
         "hlo_op",
+        "hlo_module",
         "framework_name",
         "annotation",
         "level_0",
         "tf_function_call",
         "allocator_name",
+        "dataset_name",
     )
 )

@@ -25,7 +25,13 @@ from traceview.capture.preflight.checks_profiler import (
     check_permission,
 )
 from traceview.capture.preflight.checks_script import check_scripts, read_scripts
-from traceview.capture.preflight.checks_surroundings import check_config, check_output, check_ports
+from traceview.capture.preflight.checks_surroundings import (
+    CONFIG,
+    check_config,
+    check_output,
+    check_ports,
+    check_stop,
+)
 from traceview.capture.preflight.checks_tensorflow import (
     check_cuda_build,
     check_options,
@@ -98,9 +104,14 @@ def _examine(
     yield check_other_profiler(environment, proc)
     yield check_nccl(machine, gpu_count=visible.count, cuda=cuda)
     yield check_output(out)
-    config, cluster = check_config(environment.get("TF_CONFIG"))
+    config, cluster = check_config(environment.get(CONFIG))
     yield config
     yield check_ports(cluster, machine.network)
+    # Understood and no more: nobody is asked for what a script says.
+    cluster_of_script = {
+        k: v for one in readings for k, v in one.environment.items() if k == CONFIG
+    }
+    yield check_stop({**environment, **cluster_of_script})
     yield from unreadable
     yield from check_scripts(readings, visible_count=visible.count, version=version)
 
@@ -128,7 +139,7 @@ def cheap_failures(scripts: Sequence[Path] = (), *, machine: Machine | None = No
             {k: v for k, v in environment.items() if k != DISABLED or k in setting},
             machine.root / "proc",
         ),
-        check_config(environment.get("TF_CONFIG"))[0],
+        check_config(environment.get(CONFIG))[0],
         *check_scripts(readings, visible_count=count, version=installed.version),
     ]
     return [check for check in checks if check.status == "failed"]

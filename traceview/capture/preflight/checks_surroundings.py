@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from traceview.capture.cluster import place_of
 from traceview.capture.destination import Destination
 from traceview.capture.preflight.check import Check, failed, listed, not_applicable, ok, warning
 from traceview.capture.preflight.network import Network
+from traceview.capture.stop_risk import is_stop_risky
 from traceview.errors import CaptureError
 
 COMFORTABLE_BYTES: Final = 1 << 30
 """Room for several captures: a trace at the tracer's limits has about 100 MB."""
+CONFIG: Final = "TF_CONFIG"
 MOST_ADDRESSES: Final = 64
 _CLUSTER_ONLY: Final = ("evaluator",)
 """Tasks that are in no cluster."""
@@ -115,6 +118,20 @@ def _addresses(roles: dict[str, Any]) -> Iterator[tuple[tuple[str, int], tuple[s
             if not 0 < int(port) < 65536:
                 raise ValueError(f"{address}: there is no such port")
             yield (role, index), (host.strip("[]"), int(port))
+
+
+def check_stop(environment: Mapping[str, str]) -> Check:
+    """Whether the end of a profile can crash this process."""
+    name = "profile-end"
+    if place_of(environment) is None:
+        return not_applicable(name, "no cluster")
+    if not is_stop_risky(environment):
+        return ok(name, "a profile can end here")
+    return warning(
+        name,
+        "TF_CONFIG names several workers: TensorFlow 2.21 can crash one when its profile ends",
+        "save a checkpoint before the window, or preload jemalloc: LD_PRELOAD=libjemalloc.so.2",
+    )
 
 
 def check_ports(cluster: Cluster | None, network: Network) -> Check:

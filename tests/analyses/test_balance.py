@@ -1,0 +1,582 @@
+"""Is the right device blamed, for the right reason, and only past the thresholds?"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.sidecars import graph, mirrored, write_sidecar
+from traceview.analyses.absorption import absorbed
+from traceview.analyses.balance import Balance
+from traceview.analyses.finding import Evidence, Finding
+from traceview.analyses.straggler import Straggler
+from traceview.report.model import Report
+from traceview.trace.op_phase import Phase, phase_of
+
+ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
+BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
+
+
+def analyzed(folder: Path, *traces: CudaTrace, **options: Any) -> Report:
+    for trace in traces:
+        trace.write(folder)
+    return traceview.analyze(folder, **options)
+
+
+def balance(report: Report) -> Balance:
+    assert report.results.balance is not None
+    return report.results.balance
+
+
+def codes(report: Report) -> dict[str, str]:
+    return {one.code: one.severity for one in report.findings}
+
+
+def straggler(report: Report) -> Straggler:
+    found = balance(report).straggler
+    assert found is not None
+    return found
+
+
+def with_lengths(*steps: tuple[float, ...], count: int = 1) -> CudaTrace:
+    """A step for each of `steps`: how long every GPU computes in it, in `count` kernels."""
+    trace = new_trace(length_ms=60 * len(steps))
+    for step, lengths in zip(marked_steps(trace, count=len(steps)), steps, strict=True):
+        for ordinal, length in enumerate(lengths):
+            for part in range(count):
+                begin = 2 + part * length / count
+                step.kernel(ordinal, begin, begin + length / count)
+    return trace
+
+
+# Who computes longest
+
+
+@pytest.mark.parametrize(("length", "is_late"), [(31.5, True), (31.4, False)])
+def test_a_straggler_computes_five_percent_longer(
+    length: float, is_late: bool, tmp_path: Path
+) -> None:
+    report = analyzed(tmp_path, with_lengths(*[(30, length, 30)] * 5))
+    assert (balance(report).straggler is not None) == is_late
+    assert ("straggler-gpu" in codes(report)) == is_late
+
+
+@pytest.mark.parametrize(("often", "is_late"), [(3, True), (2, False)])
+def test_a_straggler_is_longest_in_most_steps(often: int, is_late: bool, tmp_path: Path) -> None:
+    """In the other steps GPU 0 is a little longer still; in two devices the spread says nothing."""
+    steps = [(20.0, 30.0) if index < often else (30.1, 30.0) for index in range(5)]
+    found = balance(analyzed(tmp_path, with_lengths(*steps))).straggler
+    assert (found is not None and found.device == "GPU:1") == is_late
+
+
+def test_far_out_is_late_even_if_not_always_longest(tmp_path: Path) -> None:
+    """GPU 1 takes 33 ms of 30 and in two of four steps another took longer: it is still far out of the rest."""
+    steps = [(30, 33, 30.1, 29.9), (30, 33, 30.1, 29.9), (34, 33, 30.1, 29.9), (30, 33, 34, 29.9)]
+    found = straggler(analyzed(tmp_path, with_lengths(*steps)))
+    assert (found.device, found.step_count, found.of_count) == ("GPU:1", 2, 4)
+
+
+@pytest.mark.parametrize(("longer", "severity"), [(10.0, "critical"), (9.8, "warning")])
+def test_what_it_costs_decides(longer: float, severity: str, tmp_path: Path) -> None:
+    """10 of 50 ms are a fifth of the step."""
+    report = analyzed(tmp_path, with_lengths(*[(20, 20 + longer)] * 5))
+    assert codes(report)["straggler-gpu"] == severity
+    assert straggler(report).cost_ps_per_step == ms(longer)
+
+
+@pytest.mark.parametrize(("longer", "is_told"), [(0.5, True), (0.49, False)])
+def test_what_costs_next_to_nothing_is_no_finding(
+    longer: float, is_told: bool, tmp_path: Path
+) -> None:
+    """A hundredth of the step; the result names it all the same."""
+    report = analyzed(tmp_path, with_lengths(*[(5, 5 + longer)] * 5))
+    assert straggler(report).device == "GPU:1"
+    assert ("straggler-gpu" in codes(report)) == is_told
+
+
+def test_one_step_shows_no_straggler(tmp_path: Path) -> None:
+    assert balance(analyzed(tmp_path, with_lengths((20, 40)))).straggler is None
+
+
+def test_slower_at_the_same_kernels_or_more_of_them(tmp_path: Path) -> None:
+    slower = straggler(analyzed(tmp_path / "a", with_lengths(*[(20, 30)] * 4, count=5)))
+    assert (slower.cause, slower.launches_ratio) == ("slower_device", 1.0)
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for part in range(3):
+            step.kernel(1, 2 + 10 * part, 12 + 10 * part)
+            if part < 2:
+                step.kernel(0, 2 + 10 * part, 12 + 10 * part)
+    more = straggler(analyzed(tmp_path / "b", trace))
+    assert (more.cause, more.launches_ratio) == ("more_work", 1.5)
+
+
+def test_longer_in_one_kernel_of_many_is_more_work(tmp_path: Path) -> None:
+    """As often and mostly as fast: one kernel has longer sequences to work on."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 22)
+            step.kernel(ordinal, 22, 26 + 6 * ordinal, name="void flash::attention_64")
+    found = straggler(analyzed(tmp_path, trace))
+    assert (found.device, found.cause) == ("GPU:1", "more_work")
+    assert found.top_kernels == ("void flash::attention_64",)
+
+
+# Who comes last
+
+
+def late_by(*delays: float, period: float = 50) -> CudaTrace:
+    """Two GPUs compute 20 ms and meet in an all-reduce; GPU 1 begins later by the delay of each step."""
+    trace = new_trace(length_ms=300)
+    steps = marked_steps(trace, count=len(delays), period_ms=period, marker_ms=period)
+    for step, delay in zip(steps, delays, strict=True):
+        for ordinal in range(2):
+            begin = 2 + delay * ordinal
+            step.kernel(ordinal, begin, begin + 20)
+            step.kernel(ordinal, begin + 20, 40, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
+    return trace
+
+
+@pytest.mark.parametrize(("delay", "is_late"), [(2.5, True), (2.4, False)])
+def test_peers_have_to_wait_five_percent_of_the_step(
+    delay: float, is_late: bool, tmp_path: Path
+) -> None:
+    found = balance(analyzed(tmp_path, late_by(*[delay] * 5))).straggler
+    assert (found is not None) == is_late
+
+
+@pytest.mark.parametrize(("often", "is_late"), [(3, True), (2, False)])
+def test_last_to_most_collectives(often: int, is_late: bool, tmp_path: Path) -> None:
+    """In the others GPU 0 comes 5 ms after GPU 1."""
+    delays = [5.0 if index < often else -1.5 for index in range(5)]
+    found = balance(analyzed(tmp_path, late_by(*delays))).straggler
+    assert (found is not None) == is_late
+    if found is not None:
+        assert (found.cause, found.step_count, found.of_count) == ("late_start", 3, 5)
+
+
+def test_without_collectives_the_end_counts_if_it_began_late(tmp_path: Path) -> None:
+    """GPU 1 is later by 4 ms throughout; GPU 0 sums something up in the end, which is no delay."""
+    late, sums = new_trace(), new_trace()
+    for step in marked_steps(late):
+        step.kernel(0, 2, 32)
+        step.kernel(1, 6, 36)
+    for step in marked_steps(sums):
+        step.kernel(0, 2, 40)
+        step.kernel(1, 2, 40)
+        step.kernel(0, 44, 44.2)
+    found = straggler(analyzed(tmp_path / "a", late))
+    assert (found.device, found.cause, found.wait_ps_per_step) == ("GPU:1", "late_start", ms(4))
+    assert balance(analyzed(tmp_path / "b", sums)).straggler is None
+
+
+# Taking turns
+
+
+@pytest.mark.parametrize(("overlap", "is_serial"), [(4.1, True), (4.4, False)])
+def test_taking_turns_is_less_than_half_of_chance(
+    overlap: float, is_serial: bool, tmp_path: Path
+) -> None:
+    """20 ms each: chance is 80 ms over the time from 2 ms in the first step to the last end in the fourth."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 22)
+        step.kernel(1, 22 - overlap, 42 - overlap)
+    report = analyzed(tmp_path, trace)
+    found = balance(report)
+    assert found.concurrency_ratio == pytest.approx(overlap / 20)
+    assert found.chance_ratio == pytest.approx(80 / (190 - overlap))
+    assert ("serial-gpus" in codes(report)) == is_serial
+    if is_serial:
+        (finding,) = (one for one in report.findings if one.code == "serial-gpus")
+        assert (finding.severity, finding.cost_ps_per_step) == ("critical", ms(20))
+
+
+def test_kernels_too_rare_to_meet_show_nothing(tmp_path: Path) -> None:
+    """1 ms of each step of 50: that they do not meet is no wonder."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 3)
+        step.kernel(1, 22, 23)
+    report = analyzed(tmp_path, trace)
+    assert balance(report).concurrency_ratio == 0
+    assert "serial-gpus" not in codes(report)
+
+
+def test_from_one_step_it_is_only_told(tmp_path: Path) -> None:
+    trace = new_trace()
+    (step,) = marked_steps(trace, count=1)
+    step.kernel(0, 2, 22)
+    step.kernel(1, 22, 42)
+    report = analyzed(tmp_path, trace)
+    (finding,) = (one for one in report.findings if one.code == "serial-gpus")
+    assert (finding.severity, finding.confidence) == ("info", "low")
+
+
+# Scaling
+
+
+@pytest.mark.parametrize(("length", "is_poor"), [(24.9, True), (25.1, False)])
+def test_poor_scaling_is_less_than_half(length: float, is_poor: bool, tmp_path: Path) -> None:
+    report = analyzed(tmp_path, with_lengths(*[(length, length)] * 4))
+    assert ("poor-scaling" in codes(report)) == is_poor
+
+
+def test_what_is_explained_is_no_poor_scaling(tmp_path: Path) -> None:
+    SCENARIOS["G"]().write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert balance(report).in_use_efficiency_ratio < 0.5
+    assert "input-bound" in codes(report)
+    assert "poor-scaling" not in codes(report)
+
+
+def with_batch(folder: Path, trace: CudaTrace, batch: int | None) -> Path:
+    path = trace.write(folder)
+    if batch is not None:
+        write_sidecar(path, {"state": "saved", "batch": {"global": batch, "found_by": "dataset"}})
+    return folder
+
+
+def test_speed_beside_one_device(tmp_path: Path) -> None:
+    """One GPU: 20 of 40 ms. Two: 25 and 27 of 50 ms, of which the later one sends 5 ms uncovered."""
+    one = new_trace()
+    for step in marked_steps(one, period_ms=40, marker_ms=40):
+        step.kernel(0, 2, 22)
+    two = new_trace()
+    for step in marked_steps(two, marker_ms=50):
+        for ordinal in range(2):
+            end = 27 + 2 * ordinal
+            step.kernel(ordinal, 2, end)
+            step.kernel(ordinal, end, 34, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
+    report = traceview.analyze(
+        with_batch(tmp_path / "two", two, 128), baseline=with_batch(tmp_path / "one", one, 64)
+    )
+    found = report.results.scaling
+    assert found is not None
+    assert (found.this.device_count, found.baseline.device_count) == (2, 1)
+    assert found.speedup == pytest.approx(2 * 40 / 50)
+    assert found.scaling_efficiency_ratio == pytest.approx(0.8)
+    assert found.difference_ps == ms(10) == sum(astuple(found.parts))
+    assert found.this.step_ps == sum(astuple(found.this.parts))
+    assert found.baseline.step_ps == sum(astuple(found.baseline.parts))
+    assert (found.parts.compute_ps, found.parts.imbalance_ps) == (ms(6), ms(1))
+    assert found.parts.communication_ps == ms(5)
+    throughput = balance(report).throughput
+    assert (throughput.examples_per_second, throughput.per_gpu_per_second) == (2560, 1280)
+
+
+def test_speed_without_batch_sizes_is_by_step_time(tmp_path: Path) -> None:
+    one, two = with_lengths(*[(20,)] * 4), with_lengths(*[(20, 20)] * 4)
+    two.write(tmp_path / "two")
+    found = traceview.analyze(
+        tmp_path / "two", baseline=with_batch(tmp_path / "one", one, 64)
+    ).results.scaling
+    assert found is not None
+    assert found.speedup is None
+    assert found.speedup_by_step == found.scaling_efficiency_ratio * 2 == 2
+    assert found.reason is not None
+    assert found.reason.startswith("the batch size of this run is not known")
+
+
+def test_a_baseline_without_steps_is_said(tmp_path: Path) -> None:
+    with_lengths(*[(20, 20)] * 4).write(tmp_path / "two")
+    SCENARIOS["gpu_planes_empty"]().write(tmp_path / "none")
+    report = traceview.analyze(tmp_path / "two", baseline=tmp_path / "none")
+    assert report.results.scaling is None
+    assert report.skipped["scaling"] == (
+        "the baseline cannot be compared: no device computed in run run1"
+    )
+
+
+def test_twice_the_devices_is_a_bound(tmp_path: Path) -> None:
+    """Two GPUs send 10 ms uncovered; a ring of four sends half as much again."""
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=50):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 30)
+            step.kernel(ordinal, 30, 40, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
+    found = balance(analyzed(tmp_path, trace)).prediction
+    assert found is not None
+    assert (found.device_count, found.step_bound_ps) == (4, ms(55))
+    assert found.speedup_bound == pytest.approx(100 / 55)
+    assert len(found.assumptions) == 3
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_no_bound_is_above_the_step(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    found, steps = report.results.balance, report.results.steps
+    if found is None or steps is None or steps.median_ps is None:
+        assert found is None or found.what_if == ()
+        return
+    assert found.what_if
+    for one in found.what_if:
+        assert 0 <= one.step_bound_ps <= steps.median_ps
+        assert one.saved_ps == steps.median_ps - one.step_bound_ps
+
+
+# What differs
+
+
+def test_devices_alike_are_one_group(tmp_path: Path) -> None:
+    trace = with_lengths(*[(20, 20)] * 4)
+    report = analyzed(tmp_path, trace)
+    (group,) = balance(report).hardware
+    assert (group.core_count, group.clock_max_hz) == (80, 1_530_000_000)
+    assert "mixed-gpus" not in codes(report)
+
+
+@pytest.mark.parametrize("key", ["gpu_device_name", "core_count", "clock_rate"])
+def test_any_difference_is_told(key: str, tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.gpu(0)
+    other: Any = "Tesla T4" if key == "gpu_device_name" else 40
+    trace.gpu(1, stats={**V100_STATS, key: other})
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+        step.kernel(1, 2, 42)
+    assert codes(analyzed(tmp_path, trace))["mixed-gpus"] == "info"
+
+
+@pytest.mark.parametrize(("length", "is_uneven"), [(23.9, True), (24.1, False)])
+def test_an_uneven_step_has_a_fifth_less_on_one_device(
+    length: float, is_uneven: bool, tmp_path: Path
+) -> None:
+    found = balance(analyzed(tmp_path, with_lengths(*[(30, 30)] * 3, (30, length))))
+    assert bool(found.uneven_steps) == is_uneven
+    if is_uneven:
+        (one,) = found.uneven_steps
+        assert (one.device, one.number, one.is_last, one.usual_ps) == ("GPU:1", 3, True, ms(30))
+
+
+def test_a_batch_short_for_all_is_not_uneven(tmp_path: Path) -> None:
+    found = balance(analyzed(tmp_path, with_lengths(*[(30, 30)] * 3, (10, 10))))
+    assert found.uneven_steps == ()
+
+
+# Gradients
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        (b"model/dense/MatMul:MatMul", Phase.FORWARD),
+        (b"gradient_tape/replica_1/model/dense/MatMul:MatMul", Phase.BACKWARD),
+        (b"gradients/model/dense/MatMul_grad/MatMul:MatMul", Phase.BACKWARD),
+        (b"model/relu:ReluGrad", Phase.BACKWARD),
+        (b"x/conv:Conv2DBackpropFilter", Phase.BACKWARD),
+        (b"x/norm:FusedBatchNormGradV3", Phase.BACKWARD),
+        (b"x/jit(step)/transpose(jvp(dense))/dot_general", Phase.BACKWARD),
+        (b"Adam/Adam/update_1/ResourceApplyAdam:ResourceApplyAdam", Phase.OPTIMIZER),
+        (b"sgd/update_0_3/mul:Mul", Phase.OPTIMIZER),
+        (b"StatefulPartitionedCall/adam_1/mul:Mul", Phase.OPTIMIZER),
+        (b"sgd/CollectiveReduceV2:CollectiveReduceV2", Phase.REDUCTION),
+        (b"x/NcclAllReduce:NcclAllReduce", Phase.REDUCTION),
+        (b"adamant/MatMul:MatMul", Phase.FORWARD),
+        (b"fusion_3", Phase.UNKNOWN),
+        (b"", Phase.UNKNOWN),
+    ],
+)
+def test_names_tell_the_phase(name: bytes, phase: Phase) -> None:
+    assert phase_of(name) is phase
+
+
+@pytest.mark.parametrize(("length", "is_reached"), [(1.1, True), (0.9, False)])
+def test_constants_of_the_backward_pass_are_not_it(
+    length: float, is_reached: bool, tmp_path: Path
+) -> None:
+    """20 ms in all: 5 % are 1 ms."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 22 - length)
+            if ordinal == 0:
+                step.kernel(ordinal, 22 - length, 22, op=BACKWARD)
+    report = analyzed(tmp_path, trace)
+    found = balance(report).gradients
+    assert found.computed == (("GPU:0",) if is_reached else ())
+    assert (found.remark is None) == is_reached
+    assert ("single-gpu-gradients" in codes(report)) == is_reached
+
+
+def one_gpu_trains(folder: Path, sidecar: dict[str, Any] | None) -> Report:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 22)
+        step.kernel(0, 22, 42, op=BACKWARD)
+    path = trace.write(folder)
+    if sidecar is not None:
+        write_sidecar(path, {"state": "saved", **sidecar})
+    return traceview.analyze(folder)
+
+
+GPU_0 = {"name": "/physical_device:GPU:0", "type": "GPU", "logical_devices": 1}
+
+
+@pytest.mark.parametrize(
+    ("reason", "sidecar"),
+    [
+        ("unused_strategy", {"strategy": mirrored("GPU:0", "GPU:1", found_by="memory")}),
+        ("one_replica", {"strategy": mirrored("GPU:0")}),
+        (
+            "outside_scope",
+            {
+                "strategy": mirrored("GPU:0", "GPU:1"),
+                "placement": {
+                    "functions": [graph({"GPU:0": 4, "GPU:1": 4}, {"GPU:0": (2, 0)})],
+                },
+            },
+        ),
+        (
+            "pinned_ops",
+            {
+                "strategy": mirrored("GPU:0", "GPU:1"),
+                "placement": {"functions": [graph({"GPU:0": 8}, without_device=1)]},
+            },
+        ),
+        (
+            "small_batch",
+            {"strategy": mirrored("GPU:0", "GPU:1"), "batch": {"global": 1}},
+        ),
+        (
+            "visible_devices",
+            {
+                "variables": {"CUDA_VISIBLE_DEVICES": "0"},
+                "devices": {"physical": [GPU_0]},
+                "links": {"gpus": [{"name": "a"}, {"name": "b"}]},
+            },
+        ),
+    ],
+)
+def test_the_reason_that_evidence_shows(
+    reason: str, sidecar: dict[str, Any], tmp_path: Path
+) -> None:
+    report = one_gpu_trains(tmp_path, sidecar)
+    found = balance(report).gradients
+    assert [one.code for one in found.reasons] == [reason]
+    (finding,) = (one for one in report.findings if one.code == "single-gpu-gradients")
+    assert finding.severity == "critical"
+    assert found.reasons[0].text in finding.explanation
+    assert found.reasons[0].advice in finding.advice
+
+
+def test_without_evidence_the_reason_is_not_known(tmp_path: Path) -> None:
+    report = one_gpu_trains(tmp_path, None)
+    (finding,) = (one for one in report.findings if one.code == "single-gpu-gradients")
+    assert "Why is not known" in finding.explanation
+    assert finding.confidence == "medium"
+
+
+def test_a_healthy_strategy_gives_no_reason(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 22)
+            step.kernel(ordinal, 22, 42, op=BACKWARD)
+    write_sidecar(trace.write(tmp_path), {"strategy": mirrored("GPU:0"), "batch": {"global": 1}})
+    found = balance(traceview.analyze(tmp_path)).gradients
+    assert (found.is_single, found.reasons) == (False, ())
+
+
+def test_another_process_is_named(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.gpu(1)
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 22)
+        step.kernel(0, 22, 42, op=BACKWARD)
+    other = {"pid": 7, "memory_bytes": 8 * 10**9, "utilization_percent": 90}
+    samples = {"t_ns": [0], "memory_total_bytes": [16 * 10**9]}
+    outside = {
+        "devices": [
+            {
+                "ordinal": 1,
+                "memory_total_bytes": 16 * 10**9,
+                "other_processes": [other],
+                "samples": samples,
+            }
+        ]
+    }
+    write_sidecar(trace.write(tmp_path), {"outside_view": outside})
+    report = traceview.analyze(tmp_path)
+    found = balance(report).gradients
+    assert [one.code for one in found.reasons] == ["gpu_shared"]
+    assert "unused-gpu" in codes(report)
+    assert "single-gpu-gradients" not in codes(report)
+
+
+# Real traces
+
+
+@pytest.mark.shared
+def test_bert_on_eight_gpus(shared_traces: Path) -> None:
+    report = traceview.analyze(shared_traces / "bert-8xV100")
+    found = balance(report).gradients
+    assert {row.device: row.replicas for row in found.devices} == {"GPU:4": (4,), "GPU:6": (6,)}
+    assert (found.computed, found.is_single) == ((), False)
+    assert found.remark is not None
+    assert found.remark.startswith("gradients were not reached in the recording")
+    assert not set(codes(report)) & {"single-gpu-gradients", "serial-gpus", "straggler-gpu"}
+
+
+@pytest.mark.shared
+def test_jax_is_not_told_about_tensorflow(shared_traces: Path) -> None:
+    report = traceview.analyze(shared_traces / "jax-8xMI300X")
+    found = balance(report)
+    assert found.gradients.remark == (
+        "the names of the kernels do not tell which part of a training step they are"
+    )
+    alarms = {code for code, severity in codes(report).items() if severity != "info"}
+    assert not alarms & {"straggler-gpu", "serial-gpus", "single-gpu-gradients", "mixed-gpus"}
+
+
+# One cause, one finding
+
+
+def finding(code: str, *devices: str) -> Finding:
+    return Finding(code, "warning", f"title of {code}", "e", "a", "high", "r", (), devices)
+
+
+def test_what_is_explained_stands_inside() -> None:
+    late, waits = finding("straggler-gpu", "GPU:1"), finding("collective-wait", "GPU:0")
+    told = Evidence("explains", "title of collective-wait", None, "collective-wait")
+    assert absorbed([waits, late]) == [replace(late, evidence=(told,))]
+    assert absorbed([waits]) == [waits]
+
+
+def test_a_late_shard_explains_only_its_own_device() -> None:
+    shard, other = finding("replica-starved", "GPU:1"), finding("straggler-gpu", "GPU:2")
+    assert absorbed([shard, other]) == [shard, other]
+    (one,) = absorbed([shard, finding("straggler-gpu", "GPU:1"), finding("collective-wait")])
+    assert [evidence.where for evidence in one.evidence] == ["straggler-gpu", "collective-wait"]
+
+
+def test_nothing_gets_lost_in_a_chain() -> None:
+    chain = [finding("collective-wait"), finding("straggler-gpu"), finding("marginal-gpu")]
+    (one,) = absorbed(chain)
+    assert one.code == "marginal-gpu"
+    assert {evidence.where for evidence in one.evidence} == {"straggler-gpu", "collective-wait"}
+
+
+def test_steps_of_two_hosts_are_joined_by_number(tmp_path: Path) -> None:
+    """host1 recorded two steps of host0's four; only these compare the devices."""
+    hosts = [new_trace("host0"), new_trace("host1")]
+    for step in marked_steps(hosts[0]):
+        step.kernel(0, 2, 22)
+    for index in (1, 2):
+        hosts[1].marker(index, ms(50 * index), ms(50 * index + 49.9))
+        Step(hosts[1], 50 * index).kernel(0, 2, 32)
+    found = balance(analyzed(tmp_path, *hosts))
+    assert found.step_count == 2
+    assert [row.compute_ps_per_step for row in found.devices] == [ms(20), ms(30)]
+    assert found.straggler is not None
+    assert (found.straggler.host, found.straggler.device) == ("host1", "host1/GPU:0")

@@ -1,0 +1,186 @@
+"""Does a saved report come back as it was, and is anything else refused in one clear line?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.reports import bare_report, full_report, op
+from traceview.analyses.ops import Ops
+from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.render.json import render
+from traceview.report.model import Report
+from traceview.report.saved import load_report, schema_text
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FIXTURES = sorted(path.name for path in (ROOT / "fixtures").iterdir() if path.is_dir())
+
+
+def returned(report: Report, folder: Path) -> Report:
+    path = folder / "report.json"
+    path.write_text(render(report), encoding="utf-8")
+    return load_report(path)
+
+
+def refused(text: str | bytes, folder: Path) -> TraceFormatError:
+    path = folder / "report.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(TraceFormatError) as caught:
+        load_report(path)
+    assert caught.value.message.startswith(f"{path}: ")
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+def changed(change: Callable[[Any], None]) -> str:
+    data = json.loads(render(full_report()))
+    change(data)
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize("report", [full_report(), bare_report()], ids=["full", "bare"])
+def test_hand_made_reports_come_back(report: Report, tmp_path: Path) -> None:
+    assert returned(report, tmp_path) == report
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_reports_of_scenarios_come_back(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert returned(report, tmp_path) == report
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_reports_of_fixtures_come_back(name: str, fixtures: Path, tmp_path: Path) -> None:
+    report = traceview.analyze(fixtures / name)
+    assert returned(report, tmp_path) == report
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X"])
+def test_reports_of_real_traces_come_back(name: str, shared_traces: Path, tmp_path: Path) -> None:
+    report = traceview.analyze(shared_traces / name)
+    assert returned(report, tmp_path) == report
+
+
+def test_what_json_cannot_hold_is_absent(tmp_path: Path) -> None:
+    rows = (op("a", "b", 10**9, share_ratio=float("nan")),)
+    report = full_report()
+    report = replace(report, results=replace(report.results, ops=Ops(rows, 1, 0)))
+    ops = returned(report, tmp_path).results.ops
+    assert ops is not None
+    assert ops.rows[0].share_ratio is None
+
+
+def test_added_keys_are_passed_over_and_later_ones_are_absent(tmp_path: Path) -> None:
+    def change(data: Any) -> None:
+        data["later"] = {"a": 1}
+        data["findings"][0]["mood"] = "good"
+        data["results"]["device_time"]["devices"][0]["later_ps"] = 1
+        del data["results"]["collectives"]
+        del data["command"]
+        del data["results"]["ops"]["rows"][0]["bytes"]
+
+    (tmp_path / "report.json").write_text(changed(change), encoding="utf-8")
+    results = replace(full_report().results, collectives=None)
+    expected = replace(full_report(), results=results, command=())
+    assert load_report(tmp_path / "report.json") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "not JSON"),
+        ("[]", "not a saved report"),
+        ("{}", "not a saved report"),
+        ("null", "not a saved report"),
+        ("[" * 100_000, "not a saved report"),
+        ('{"schema_version": ' + "1" * 5000 + "}", "not a saved report"),
+        ('{"schema_version": NaN}', "NaN is no number"),
+        ('{"schema_version": true}', "schema_version is true"),
+        (b"\xff\xfe", "byte 0: not UTF-8"),
+        ("<!DOCTYPE html>", "byte 0: not JSON"),
+    ],
+)
+def test_what_is_no_report_is_refused(text: str | bytes, problem: str, tmp_path: Path) -> None:
+    assert problem in refused(text, tmp_path).message
+
+
+def test_a_truncated_file_is_refused_with_the_byte(tmp_path: Path) -> None:
+    whole = render(full_report())
+    for length in range(1, len(whole) - 2, 997):
+        error = refused(whole[:length], tmp_path)
+        assert error.offset is not None
+        assert error.offset <= len(whole[:length].encode())
+
+
+def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    def change(data: Any) -> None:
+        data["schema_version"], data["traceview_version"] = 2, "9.0"
+
+    error = refused(changed(change), tmp_path)
+    assert error.reason == "schema_version is 2; this version reads 1"
+    assert error.hint == "it was written by traceview 9.0"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [
+        (("findings", 0, "cost_ps_per_step"), 1.5, "expected a whole number, found a number"),
+        (("findings", 0, "title"), None, "expected a text, found null"),
+        (("findings", 0, "severity"), "fatal", '"fatal" is not known to this version'),
+        (("findings", 0, "evidence"), {}, "expected a list, found an object"),
+        (("results", "device_time", "devices", 1, "status"), "asleep", "is not known"),
+        (("results", "steps", "steps", 2, "used"), 1, "expected true or false"),
+        (("results", "steps", "count"), True, "expected a whole number, found true or false"),
+        (("results", "device_time"), [], "expected an object, found a list"),
+        (("skipped",), [], "expected an object, found a list"),
+        (("verdict", "numbers", 0, "value"), "24", "found a text"),
+        (("results", "steps", "median_ps"), 1 << 63, "too large"),
+        (("results", "idle", "devices", 0, "gaps", 0, "cause"), "moon", "is not known"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_by_its_place(
+    place: tuple[str | int, ...], value: Any, problem: str, tmp_path: Path
+) -> None:
+    def change(data: Any) -> None:
+        for key in place[:-1]:
+            data = data[key]
+        data[place[-1]] = value
+
+    error = refused(changed(change), tmp_path)
+    path = "$" + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
+    assert error.reason.startswith(f"{path}: ")
+    assert problem in error.reason
+
+
+def test_a_timeline_has_all_of_its_slices(tmp_path: Path) -> None:
+    def change(data: Any) -> None:
+        data["results"]["timeline"]["devices"][1]["idle_ps"].pop()
+
+    reason = refused(changed(change), tmp_path).reason
+    assert reason == "$.results.timeline.devices[1]: expected 240 slices"
+
+
+def test_a_missing_key_is_refused_by_its_place(tmp_path: Path) -> None:
+    def change(data: Any) -> None:
+        del data["results"]["steps"]["method"]
+
+    assert refused(changed(change), tmp_path).reason == "$.results.steps.method: is missing"
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    for path in (tmp_path / "no.json", tmp_path):
+        with pytest.raises(TraceNotFoundError, match=str(path)):
+            load_report(path)
+
+
+def test_the_schema_is_the_one_beside_the_code() -> None:
+    assert schema_text() == (ROOT / "traceview/report/schema.json").read_text(encoding="utf-8")

@@ -1,0 +1,130 @@
+"""Do `traceview devices` and `traceview balance` list every device, in every format?"""
+
+from __future__ import annotations
+
+import csv
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.command import Command
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> str:
+    """Two GPUs; GPU 1 has more to do in each of four steps."""
+    SCENARIOS["more_work"]().write(tmp_path / "logs")
+    return str(tmp_path / "logs")
+
+
+@pytest.fixture
+def one_gpu(tmp_path: Path) -> str:
+    SCENARIOS["plain"]().write(tmp_path / "one")
+    return str(tmp_path / "one")
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(text)))
+
+
+@pytest.mark.parametrize("name", ["devices", "balance"])
+def test_every_format_has_the_same_rows(command: Command, logs: str, name: str) -> None:
+    rows = table(command(name, logs, "--format", "csv").out)
+    data = json.loads(command(name, logs, "--format", "json").out)
+    assert [row["device"] for row in rows] == ["GPU:0", "GPU:1"]
+    assert [list(row) for row in data["rows"]] == [list(row) for row in rows]
+    for row, line in zip(data["rows"], rows, strict=True):
+        assert {key: "" if value is None else str(value) for key, value in row.items()} == line
+
+
+def test_devices_hold_all_of_device_time(command: Command, logs: str) -> None:
+    rows = json.loads(command("devices", logs, "--format", "json").out)["rows"]
+    results = traceview.analyze(logs).results
+    assert results.device_time is not None
+    for row, known in zip(rows, results.device_time.devices, strict=True):
+        for key, value in vars(known).items():
+            if key == "total_ps":
+                assert {name: row[f"{name}_total_ps"] for name in value} == value
+            elif key != "model":
+                assert row[key] == value, key
+    assert [row["straggler_cause"] for row in rows] == [None, "more_work"]
+    assert [row["longer_ratio"] for row in rows] == pytest.approx([-0.25, 1 / 3])
+
+
+def test_devices_that_did_nothing_have_a_row(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["two_of_eight"]().write(tmp_path)
+    rows = table(command("devices", str(tmp_path), "--format", "csv").out)
+    assert [row["status"] for row in rows] == ["active"] * 2 + ["empty"] * 6
+    assert [row["longer_ratio"] for row in rows] == ["0.0"] * 2 + [""] * 6
+    assert [
+        row["device"] for row in table(command("balance", str(tmp_path), "--format", "csv").out)
+    ] == ["GPU:0", "GPU:1"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("name", ["devices", "balance"])
+def test_a_terminal_shows_what_fits(command: Command, logs: str, name: str, width: int) -> None:
+    lines = command(name, logs, "--width", str(width)).out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("run run1")
+    assert [line.split()[0] for line in lines if line.startswith("GPU:")] == ["GPU:0", "GPU:1"]
+
+
+def test_balance_says_who_and_why(command: Command, logs: str) -> None:
+    shown = command("balance", logs, "--width", "120").out
+    assert "Balance  2 GPUs do the work of 1.40 that compute all the time (70.0%)" in shown
+    assert "  - the others wait for GPU:1: it has more to do; that costs 10.0 ms per step" in shown
+    words = " ".join(shown.split())
+    assert "45.0 ms 10.0% work shared evenly" in words
+    assert "4 GPUs could do at most 1.92 times as much" in words
+
+
+def test_one_device_may_be_chosen(command: Command, logs: str) -> None:
+    for name in ("devices", "balance"):
+        rows = table(command(name, logs, "--format", "csv", "--device", "1").out)
+        assert [row["device"] for row in rows] == ["GPU:1"]
+    shown = command("balance", logs, "--device", "1", "--width", "120").out
+    assert "2 GPUs do the work of 1.40" in shown
+    assert "\nGPU:0 " not in shown
+
+
+def test_the_report_has_the_section_only_where_it_says_something(
+    command: Command, logs: str, one_gpu: str
+) -> None:
+    assert "\nBalance  2 GPUs" in command("analyze", logs, "--width", "100").out
+    assert "\nBalance" not in command("analyze", one_gpu, "--width", "100").out
+
+
+@pytest.mark.parametrize("name", ["analyze", "balance"])
+def test_a_baseline_shows_where_the_time_goes(
+    command: Command, logs: str, one_gpu: str, name: str
+) -> None:
+    """One GPU computes 40 of 50 ms, two 35 in the mean: the step is as long."""
+    shown = command(name, logs, "--baseline", one_gpu, "--width", "100").out
+    assert "Scaling  2.00 times the baseline by step time, on 2 times the devices (100%)" in shown
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["compute", "40.0", "ms", "35.0", "ms", "-5.00", "ms"] in rows
+    assert ["imbalance", "0", "ps", "5.00", "ms", "5.00", "ms"] in rows
+    assert "The batch size of this run is not known" in shown
+
+
+def test_a_baseline_that_is_not_there_is_an_error(command: Command, logs: str) -> None:
+    done = command("balance", logs, "--baseline", "nowhere")
+    assert (done.code, done.out) == (3, "")
+    assert "nowhere: no such file or directory" in done.err
+    assert command("analyze", logs, "--baseline", "").code == 2
+
+
+def test_without_compute_there_is_nothing_to_compare(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["gpu_planes_empty"]().write(tmp_path)
+    done = command("balance", str(tmp_path), "--format", "csv")
+    assert done.code == 0
+    assert table(done.out) == []
+    assert done.err == "traceview: no device computed in the window\n"
+    assert len(table(command("devices", str(tmp_path), "--format", "csv").out)) == 2

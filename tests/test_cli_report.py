@@ -1,0 +1,253 @@
+"""Do `report`, `render` and `schema` write what they say: everything, or nothing?"""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from jsonschema import Draft202012Validator
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.command import Command
+from traceview.cli import report as command_module
+from traceview.cli.window_tables import NAMES, file_name
+from traceview.render.formats import DOCUMENTS, DocumentFormat
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+FILES = {one.file_name for one in DOCUMENTS}
+
+
+@pytest.fixture
+def loop(fixtures: Path) -> str:
+    """A run of two replicas with steps 3 to 8."""
+    return str(fixtures / "custom-loop-2")
+
+
+def written(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_with_every_document(command: Command, loop: str, tmp_path: Path) -> None:
+    done = command("report", loop, "-o", str(tmp_path / "out"))
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("traceview: wrote report.md, report.json")
+    assert written(tmp_path / "out") == FILES
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    data = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
+    assert data["command"][:3] == ["traceview", "report", loop]
+    for one in DOCUMENTS:
+        alone = one.render(traceview.analyze(loop))
+        content = alone.encode() if isinstance(alone, str) else alone
+        assert (tmp_path / "out" / one.file_name).read_bytes() == content
+
+
+def test_the_command_on_the_page_makes_the_page_again(
+    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--steps", "4:7", "--window", "steps", "--ignore", "few-steps", "--baseline", loop]
+    assert command("report", loop, *options, "-o", str(tmp_path / "first")).code == 0
+    saved = json.loads((tmp_path / "first" / "report.json").read_text("utf-8"))
+    monkeypatch.chdir(tmp_path)
+    assert command(*saved["command"][1:]).code == 0
+    for name in FILES:
+        again = (tmp_path / "report" / name).read_bytes()
+        assert again == (tmp_path / "first" / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", [one.name for one in DOCUMENTS])
+def test_one_document(command: Command, loop: str, tmp_path: Path, name: str) -> None:
+    (document,) = (one for one in DOCUMENTS if one.name == name)
+    shown = command("report", loop, "--format", name)
+    by_name = tmp_path / "any-name"
+    by_ending = tmp_path / f"x{document.suffix}"
+    assert command("report", loop, "--format", name, "-o", str(by_name)).code == 0
+    assert command("report", loop, "-o", str(by_ending)).code == 0
+    assert by_name.read_bytes() == by_ending.read_bytes() == shown.out.encode()
+    assert by_name.stat().st_size > 1000
+
+
+def test_data_are_the_tables_of_the_window(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    logs, out = str(tmp_path / "logs"), tmp_path / "out"
+    done = command("report", logs, "--steps", "1:3", "--with-data", "-o", str(out))
+    assert done.code == 0
+    assert written(out) == FILES | {file_name(name) for name in NAMES}
+    frames = {
+        name: pd.read_parquet(BytesIO((out / file_name(name)).read_bytes())) for name in NAMES
+    }
+    data = json.loads((out / "report.json").read_text("utf-8"))
+    (window,) = data["windows"]
+    for name in ("device_events", "copies", "gaps"):
+        frame = frames[name]
+        assert len(frame)
+        assert (frame["start_ps"] < window["end_ps"]).all()
+        assert (frame["start_ps"] + frame["duration_ps"] >= window["start_ps"]).all()
+    every = traceview.load(logs).device_events
+    assert 0 < len(frames["device_events"]) < len(every)
+    assert sorted(set(frames["steps"]["number"])) == [1, 2]
+    devices = data["results"]["device_time"]["devices"]
+    assert frames["gaps"]["duration_ps"].sum() == sum(row["idle_ps"] for row in devices)
+    assert len(frames["ops"]) == data["results"]["ops"]["row_count"]
+    assert len(frames["collectives"]) == 2 * data["results"]["collectives"]["count"]
+
+
+def test_nothing_is_replaced_unless_asked(command: Command, loop: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    assert command("report", loop, "--with-data", "-o", str(out)).code == 0
+    before = {name: (out / name).read_bytes() for name in written(out)}
+    done = command("report", loop, "--steps", "4:6", "-o", str(out))
+    assert done.code == 6
+    assert done.err == f"traceview: error: {out / 'report.md'} exists\nhint: --force replaces it\n"
+    assert {name: (out / name).read_bytes() for name in written(out)} == before
+    assert command("report", loop, "--steps", "4:6", "--force", "-o", str(out)).code == 0
+    # The tables were those of the other report.
+    assert written(out) == FILES | {"notes.txt"}
+    assert (out / "report.md").read_bytes() != before["report.md"]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_failure_leaves_nothing_half_written(
+    command: Command, loop: str, tmp_path: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    if is_there:
+        assert command("report", loop, "-o", str(out)).code == 0
+    before = {name: (out / name).read_bytes() for name in written(out)}
+
+    def fails(report: traceview.Report) -> str:
+        raise MemoryError
+
+    broken = (*DOCUMENTS, DocumentFormat("broken", "broken.md", fails))
+    monkeypatch.setattr(command_module, "DOCUMENTS", broken)
+    done = command("report", loop, "--force", "--steps", "4:6", "-o", str(out))
+    assert done.code == 4
+    assert out.exists() == is_there
+    assert {name: (out / name).read_bytes() for name in written(out)} == before
+    assert [path for path in tmp_path.iterdir() if path != out] == []
+
+
+def test_a_full_disk_leaves_what_was_there(
+    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    assert command("report", loop, "-o", str(out)).code == 0
+    before = {name: (out / name).read_bytes() for name in written(out)}
+    whole = Path.write_bytes
+
+    def fills_up(path: Path, content: bytes) -> int:
+        if path.name == DOCUMENTS[-1].file_name:
+            raise OSError(28, "No space left on device")
+        return whole(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", fills_up)
+    done = command("report", loop, "--force", "--steps", "4:6", "-o", str(out))
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"traceview: error: cannot write {out}: No space left on device\n"
+    monkeypatch.undo()
+    assert {name: (out / name).read_bytes() for name in written(out)} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "nothing says where to write"),
+        (("--format", "yaml"), "--format yaml: no such format"),
+        (("--format", "markdwon"), "did you mean markdown?"),
+        (("-o", "no/such/folder/out"), "there is no directory no/such/folder"),
+        (("--with-data", "--format", "json"), "--with-data needs a folder"),
+        (("--with-data", "--redact", "-o", "out"), "do not go together"),
+        (("--select", "no-such-code", "-o", "out"), "no finding is called"),
+        (("--select", "few-steps", "--ignore", "few-steps", "-o", "out"), "both in"),
+        (("--steps", "100:", "-o", "out"), "step"),
+    ],
+)
+def test_wrong_usage_is_said_before_anything_is_written(
+    command: Command,
+    loop: str,
+    arguments: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("report", loop, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_where_the_folder_should_be(command: Command, loop: str, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    done = command("report", loop, "-o", str(tmp_path / "out"))
+    assert done.code == 2
+    assert "is a file" in done.err
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_parquet_without_pyarrow_is_said(
+    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.cli.window_tables.find_spec", lambda _: None)
+    done = command("report", loop, "--with-data", "-o", str(tmp_path / "out"))
+    assert done.code == 2
+    assert "traceview[parquet]" in done.err
+
+
+@pytest.mark.parametrize("name", [one.name for one in DOCUMENTS])
+def test_a_saved_report_is_rendered_as_it_was(
+    command: Command, loop: str, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "out"
+    assert command("report", loop, "-o", str(out)).code == 0
+    (document,) = (one for one in DOCUMENTS if one.name == name)
+    again = tmp_path / "again"
+    saved = str(out / "report.json")
+    assert command("render", saved, "--format", name, "-o", str(again)).code == 0
+    assert again.read_bytes() == (out / document.file_name).read_bytes()
+
+
+def test_a_saved_report_on_a_terminal(command: Command, loop: str, tmp_path: Path) -> None:
+    saved = tmp_path / "report.json"
+    assert command("analyze", loop, "--top", "10", "-o", str(saved)).code == 0
+    assert command("render", str(saved)).out == command("analyze", loop).out
+    assert command("render", str(saved), "--format", "terminal").out == command("analyze", loop).out
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("no.json", 3), ("page.json", 4), ("trace.xplane.pb", 4)]
+)
+def test_what_is_not_a_saved_report(
+    command: Command, tmp_path: Path, name: str, code: int, loop: str
+) -> None:
+    (tmp_path / "page.json").write_text("<!DOCTYPE html>")
+    (trace,) = Path(loop).rglob("*.xplane.pb")
+    (tmp_path / "trace.xplane.pb").write_bytes(trace.read_bytes())
+    done = command("render", str(tmp_path / name))
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(f"traceview: error: {tmp_path / name}: ")
+
+
+def test_render_knows_the_ending(command: Command, loop: str, tmp_path: Path) -> None:
+    saved = str(tmp_path / "report.json")
+    assert command("analyze", loop, "-o", saved).code == 0
+    assert command("render", saved, "-o", str(tmp_path / "a.md")).code == 0
+    assert (tmp_path / "a.md").read_text("utf-8").startswith("# traceview: run")
+    done = command("render", saved, "-o", str(tmp_path / "a.pdf"))
+    assert done.code == 2
+    assert "no format is known by .pdf" in done.err
+
+
+def test_the_schema_describes_the_report(command: Command, loop: str, tmp_path: Path) -> None:
+    schema = json.loads(command("schema").out)
+    report = json.loads(command("report", loop, "--format", "json").out)
+    Draft202012Validator(schema).validate(report)
+    assert command("schema", "-o", str(tmp_path / "schema.json")).code == 0
+    assert json.loads((tmp_path / "schema.json").read_text("utf-8")) == schema
+    assert command("schema", "-o", str(tmp_path / "schema.json")).code == 6

@@ -1,0 +1,338 @@
+"""How evenly do the devices work, which one is late, and what would a better balance be worth?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.analyses import gradients
+from traceview.analyses.activity import DeviceActivity
+from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
+from traceview.analyses.finding import Skipped
+from traceview.analyses.gradients import Gradients
+from traceview.analyses.hardware import DeviceHardware, HardwareGroup, hardware_groups, hardware_of
+from traceview.analyses.joined_steps import NEVER, JoinedSteps, joined_steps, median_ps
+from traceview.analyses.outside_view import OutsideView
+from traceview.analyses.placement import Placement
+from traceview.analyses.selection import Selection
+from traceview.analyses.straggler import (
+    Straggler,
+    came_last,
+    find_straggler,
+    longer_ratios,
+    longest_counts,
+)
+from traceview.analyses.throughput import Prediction, Throughput, prediction_of, throughput_of
+from traceview.analyses.what_if import WhatIf, what_ifs
+from traceview.ids import distinct
+from traceview.intervals import Int64Array, Union, union
+from traceview.trace.collectives import Collectives
+from traceview.trace.model import Trace
+from traceview.xplane.planes import ActivityClass
+
+_KINDS: Final = ("gpu", "tpu", "other", "replica")
+"""Devices of one kind are compared with each other: the first of these that computed."""
+
+UNEVEN_RATIO: Final = 0.80
+UNEVEN_REPLICA_RATIO: Final = 0.50
+"""A device got less of a batch if it computes less than this share of its usual step (replicas share cores, and vary)."""
+
+_USUAL_RATIO: Final = 0.90
+"""… while another computes as much as usual: the batch was uneven, not short for all."""
+
+MOST_UNEVEN_STEPS: Final = 20
+"""Uneven steps that a report holds."""
+
+
+@dataclass(frozen=True)
+class DeviceBalance:
+    """One device that takes part in the work, beside the others of its kind.
+
+    `compute_ps_per_step`: median over the used steps that all hosts have; `longer_ratio`: median over them of its
+    compute over the median of the others', less 1; None without steps, and for marginal devices, which are not
+    compared. `longest_count`: steps in which it computed longest. `start_lag_ps`: median of how much later its
+    first kernel of a step starts than the earliest of all devices; `end_lead_ps`: how much before the last one its
+    compute ends. `last_count`: collectives in which it started last, of `collective_count` in the window that all
+    recorded; None without collectives.
+    """
+
+    host: str
+    device: str
+    ordinal: int
+    status: str
+    compute_ps_per_step: int | None
+    longer_ratio: float | None
+    longest_count: int | None
+    step_count: int
+    start_lag_ps: int | None
+    end_lead_ps: int | None
+    last_count: int | None
+    collective_count: int | None
+    hardware: DeviceHardware
+
+
+@dataclass(frozen=True)
+class UnevenStep:
+    """A step in which one device computed less than it usually does while another did not: an uneven batch."""
+
+    host: str
+    device: str
+    number: int
+    is_last: bool
+    compute_ps: int
+    usual_ps: int
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The devices of one kind that computed in the window.
+
+    `skew_ratio`: median over the steps of the longest compute over the median of the devices', less 1.
+    `concurrency_ratio`: of what could run at once, what did; 1 if the shorter ran wholly inside the longest, 0
+    one after the other; None with fewer than two devices. `chance_ratio`: what it would be if they had nothing
+    to do with each other. `effective_gpus`: sum of compute over the window: as many devices that compute
+    all the time do the same. `efficiency_ratio`: over `visible_count` devices; `in_use_efficiency_ratio`: over
+    the `in_use_count` in `devices`. `stagger_ps`: median over the steps from the earliest first kernel of a device to the latest.
+    `hardware`: more than one entry if the devices differ.
+    """
+
+    kind: str
+    visible_count: int
+    in_use_count: int
+    step_count: int
+    skew_ratio: float | None
+    straggler: Straggler | None
+    concurrency_ratio: float | None
+    chance_ratio: float | None
+    effective_gpus: float
+    efficiency_ratio: float
+    in_use_efficiency_ratio: float
+    stagger_ps: int | None
+    throughput: Throughput
+    prediction: Prediction | None
+    gradients: Gradients
+    hardware: tuple[HardwareGroup, ...]
+    uneven_steps: tuple[UnevenStep, ...]
+    uneven_step_count: int
+    what_if: tuple[WhatIf, ...]
+    devices: tuple[DeviceBalance, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BalanceInput:
+    """What other analyses know already. `input_idle`: by roster index the idle time for input of each step."""
+
+    device_time: DeviceTime
+    input_idle: Mapping[int, Int64Array]
+    collectives: Collectives | None
+    outside_view: OutsideView | Skipped
+    placement: Placement | Skipped
+
+
+def devices_in_use(
+    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
+) -> tuple[int, ...]:
+    """The devices (roster indices, by host and number) of one kind that computed in the window."""
+    computing = [
+        device
+        for device, entry in enumerate(trace.roster)
+        if (window := selection.window_of_device(trace, device)) is not None
+        and int(_compute(activities[device]).within(window.start_ps, window.end_ps)) > 0
+        and entry.kind in _KINDS
+    ]
+    kinds = {trace.roster[device].kind for device in computing}
+    kind = next((one for one in _KINDS if one in kinds), None)
+    return tuple(
+        sorted(
+            (device for device in computing if trace.roster[device].kind == kind),
+            key=lambda device: (trace.roster[device].host, trace.roster[device].ordinal),
+        )
+    )
+
+
+def compute(
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    known: BalanceInput,
+) -> Balance | Skipped:
+    """Compare the devices that computed in the window; `activities` by roster index."""
+    in_use = devices_in_use(trace, selection, activities)
+    if not in_use:
+        return Skipped("no device computed in the window")
+    kind = trace.roster[in_use[0]].kind
+    rows = {row.device: row for row in known.device_time.devices}
+    status = {device: rows[trace.device_key(device)].status for device in in_use}
+    joined = joined_steps(trace, selection, activities, sorted(in_use))
+    compared = joined.of([d for d in joined.devices if status[d] != "marginal"])
+    lengths = _lengths(trace, selection, activities, in_use)
+    effective = sum(covered / window for covered, window in lengths.values())
+    visible = sum(device.kind == kind for device in trace.roster)
+    concurrency, chance = _concurrency(trace, selection, activities, in_use)
+    uneven = _uneven(trace, compared)
+    throughput = throughput_of(trace, selection, len(in_use))
+    return Balance(
+        kind=kind,
+        visible_count=visible,
+        in_use_count=len(in_use),
+        step_count=joined.count,
+        skew_ratio=_skew(joined),
+        straggler=find_straggler(trace, selection, compared, known.collectives, known.input_idle),
+        concurrency_ratio=concurrency,
+        chance_ratio=chance,
+        effective_gpus=effective,
+        efficiency_ratio=effective / visible,
+        in_use_efficiency_ratio=effective / len(in_use),
+        stagger_ps=_stagger(joined),
+        throughput=throughput,
+        prediction=prediction_of(trace, selection, activities, joined, throughput),
+        gradients=gradients.compute(trace, in_use, known.placement, known.outside_view),
+        hardware=hardware_groups(trace, in_use),
+        uneven_steps=tuple(uneven[:MOST_UNEVEN_STEPS]),
+        uneven_step_count=len(uneven),
+        what_if=what_ifs(trace, selection, activities, joined, known.input_idle),
+        devices=tuple(_devices(trace, in_use, rows, joined, compared, known)),
+    )
+
+
+def _compute(activity: DeviceActivity) -> Union:
+    return activity.by_class[ActivityClass.COMPUTE]
+
+
+def _lengths(
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    devices: Sequence[int],
+) -> dict[int, tuple[int, int]]:
+    """By device how long it computes in its window, and how long that is."""
+    found = {}
+    for device in devices:
+        window = selection.windows[trace.roster[device].host]
+        inside = int(_compute(activities[device]).within(window.start_ps, window.end_ps))
+        found[device] = (inside, window.length_ps)
+    return found
+
+
+def _concurrency(
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    devices: Sequence[int],
+) -> tuple[float | None, float | None]:
+    """The share of what can run at once that does, and what chance would make of it."""
+    if len(devices) < 2:
+        return None, None
+    starts, ends, lengths = [], [], []
+    for device in devices:
+        window = selection.windows[trace.roster[device].host]
+        covered = _compute(activities[device])
+        inside = (covered.end > window.start_ps) & (covered.start < window.end_ps)
+        starts.append(np.maximum(covered.start[inside], window.start_ps))
+        ends.append(np.minimum(covered.end[inside], window.end_ps))
+        lengths.append(int((ends[-1] - starts[-1]).sum()))
+    start, end = np.concatenate(starts), np.concatenate(ends)
+    together, total, longest = union(start, end).length, sum(lengths), max(lengths)
+    return (total - together) / (total - longest), longest / int(end.max() - start.min())
+
+
+def _skew(joined: JoinedSteps) -> float | None:
+    if len(joined.devices) < 2 or not joined.count:
+        return None
+    middle = np.median(joined.compute_ps, axis=0)
+    known = middle > 0
+    if not known.any():
+        return None
+    longest = joined.compute_ps.max(axis=0)
+    return float(np.median(longest[known] / middle[known])) - 1
+
+
+def _stagger(joined: JoinedSteps) -> int | None:
+    whole = (joined.first_ps != NEVER).all(axis=0)
+    if len(joined.devices) < 2 or not whole.any():
+        return None
+    first = joined.first_ps[:, whole]
+    return median_ps(first.max(axis=0) - first.min(axis=0))
+
+
+def _uneven(trace: Trace, compared: JoinedSteps) -> list[UnevenStep]:
+    """Steps in which one device got less than its share."""
+    if len(compared.devices) < 2 or compared.count < 3:
+        return []
+    usual = np.median(compared.compute_ps, axis=1)
+    share = compared.compute_ps / np.maximum(usual, 1)[:, np.newaxis]
+    kind = trace.roster[compared.devices[0]].kind
+    least = UNEVEN_REPLICA_RATIO if kind == "replica" else UNEVEN_RATIO
+    is_less = (share < least) & (share.max(axis=0) >= _USUAL_RATIO)
+    return [
+        UnevenStep(
+            host=trace.hosts[trace.roster[device].host].name,
+            device=trace.device_key(device),
+            number=compared.numbers[place],
+            is_last=place == compared.count - 1,
+            compute_ps=int(compared.compute_ps[row, place]),
+            usual_ps=int(usual[row]),
+        )
+        for place in np.flatnonzero(is_less.any(axis=0)).tolist()
+        for row, device in enumerate(compared.devices)
+        if is_less[row, place]
+    ]
+
+
+def _devices(
+    trace: Trace,
+    in_use: Sequence[int],
+    rows: Mapping[str, DeviceTimeRow],
+    joined: JoinedSteps,
+    compared: JoinedSteps,
+    known: BalanceInput,
+) -> list[DeviceBalance]:
+    last, count = _last_counts(trace, known.collectives, joined)
+    is_compared = len(compared.devices) > 1 and compared.count > 0
+    ratios = longer_ratios(compared) if is_compared else None
+    counts = longest_counts(compared) if is_compared else None
+    whole = (joined.first_ps != NEVER).all(axis=0)
+    found = []
+    for device in in_use:
+        place = joined.devices.index(device)
+        row = compared.devices.index(device) if device in compared.devices else None
+        key, entry = trace.device_key(device), trace.roster[device]
+        lag = joined.first_ps[place, whole] - joined.first_ps[:, whole].min(axis=0, initial=2**62)
+        lead = joined.last_ps[:, whole].max(axis=0, initial=0) - joined.last_ps[place, whole]
+        found.append(
+            DeviceBalance(
+                host=trace.hosts[entry.host].name,
+                device=key,
+                ordinal=entry.ordinal,
+                status=rows[key].status,
+                compute_ps_per_step=median_ps(joined.compute_ps[place]),
+                longer_ratio=None if ratios is None or row is None else float(ratios[row]),
+                longest_count=None if counts is None or row is None else int(counts[row]),
+                step_count=joined.count,
+                start_lag_ps=median_ps(lag),
+                end_lead_ps=median_ps(lead),
+                last_count=last.get(device, 0) if count else None,
+                collective_count=count or None,
+                hardware=hardware_of(trace, device, known.outside_view),
+            )
+        )
+    return found
+
+
+def _last_counts(
+    trace: Trace, collectives: Collectives | None, joined: JoinedSteps
+) -> tuple[dict[int, int], int]:
+    """How often each device was last, of how many collectives in the steps that all recorded."""
+    if collectives is None or not joined.count:
+        return {}, 0
+    first_step = collectives.first_step[collectives.collective]
+    counts = collectives.is_complete[collectives.collective]
+    counts = counts & np.isin(first_step, joined.numbers)
+    counts &= collectives.device_count[collectives.collective] > 1
+    devices, index = distinct(collectives.device[came_last(trace, collectives, counts)])
+    times = np.bincount(index, minlength=devices.size)
+    number = distinct(collectives.collective[counts])[0].size
+    return dict(zip(devices.tolist(), times.tolist(), strict=True)), int(number)

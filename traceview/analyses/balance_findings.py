@@ -1,0 +1,376 @@
+"""Which unevenness between the devices costs enough to be changed?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from traceview.analyses.balance import Balance, DeviceBalance
+from traceview.analyses.finding import (
+    Confidence,
+    Evidence,
+    Finding,
+    Skipped,
+    counted,
+    listed,
+    timed,
+)
+from traceview.analyses.gradients import BACKWARD_RATIO, Gradients
+from traceview.analyses.hardware import HardwareGroup
+from traceview.analyses.selection import Selection
+from traceview.analyses.straggler import (
+    LONGER_RATIO,
+    MOST_STEPS_RATIO,
+    WAIT_RATIO,
+    Straggler,
+)
+
+STRAGGLER_CRITICAL_RATIO: Final = 0.20
+"""A straggler is critical if it costs this share of the step (METRICS: straggler-gpu)."""
+
+STRAGGLER_LEAST_RATIO: Final = 0.01
+"""A straggler that costs less of the step is not worth a finding, however regularly it is last."""
+
+SERIAL_RATIO: Final = 0.5
+"""Devices run one after the other below this share of the concurrency that chance would give (METRICS: serial-gpus)."""
+
+LEAST_CHANCE_RATIO: Final = 0.05
+"""Where devices compute so little that chance would hardly let them meet, that they do not shows nothing."""
+
+POOR_EFFICIENCY_RATIO: Final = 0.5
+"""Devices in use that compute less of the time than this scale poorly (METRICS: poor-scaling)."""
+
+THROTTLED_RATIO: Final = 0.10
+"""Share of samples with a reason for lower clocks from which it is named as evidence (METRICS: gpu-throttled)."""
+
+FEWEST_STEPS: Final = 2
+"""Findings about speed from fewer used steps are information only (METRICS: findings)."""
+
+_SEVERAL: Final = 2
+_LONGEST_NAME: Final = 60
+_EXPLAINING: Final = ("marginal-gpu", "single-gpu-gradients")
+"""Findings without a cost that say why devices in use have little to do."""
+
+_CAUSES: Final = {
+    "slower_device": (
+        (
+            "It runs the same kernels as the others and takes longer for them, so it is the device that is slower: "
+            "its clocks, its cooling, its model, or another job on it."
+        ),
+        (
+            "Compare its clocks and its neighbours while the job runs: nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE; "
+            "traceview capture samples them. Exchange it, or give each replica a share of the batch that fits it."
+        ),
+    ),
+    "more_work": (
+        "It launches more than the others, or spends longer in some of its kernels only: it has more to do.",
+        (
+            "Give all replicas the same work: batches of one size (drop_remainder=True), sequences padded or bucketed "
+            "by length, and nothing that only one replica does inside the step, such as metrics or summaries."
+        ),
+    ),
+    "input": (
+        "It computes no longer than the others, but begins later because its part of the batch came late.",
+        (
+            "traceview input LOGDIR shows the shards. Let the pipeline work ahead: dataset.prefetch(tf.data.AUTOTUNE), "
+            "one file set per worker with tf.data.experimental.AutoShardPolicy.FILE, no slow disk under one of them."
+        ),
+    ),
+    "late_start": (
+        "It computes no longer than the others, but the host starts its kernels later.",
+        (
+            "traceview gaps LOGDIR --device {device} shows what the host did before. Let threads launch side by side "
+            "(TF_GPU_THREAD_MODE=gpu_private), launch fewer kernels (jit_compile=True), and keep Python out of "
+            "the step."
+        ),
+    ),
+}
+
+
+def diagnose(result: Balance | Skipped, selection: Selection) -> list[Finding]:
+    """Stragglers, mixed devices, devices that take turns, and gradients on one device only."""
+    if isinstance(result, Skipped):
+        return []
+    found = [
+        _straggler(result, result.straggler, selection)
+        if result.straggler and _costs(result.straggler, selection)
+        else None,
+        _mixed(result),
+        _serial(result, selection),
+        _single(result.gradients, selection),
+    ]
+    return [one for one in found if one is not None]
+
+
+def diagnose_scaling(
+    result: Balance | Skipped, selection: Selection, told: Sequence[Finding]
+) -> list[Finding]:
+    """Devices in use that mostly idle, unless a finding of `told` says why."""
+    if isinstance(result, Skipped) or len(result.devices) < _SEVERAL:
+        return []
+    ratio = result.in_use_efficiency_ratio
+    explained = any(
+        one.severity != "info" and (one.cost_ratio is not None or one.code in _EXPLAINING)
+        for one in told
+    )
+    if ratio >= POOR_EFFICIENCY_RATIO or explained:
+        return []
+    is_enough = _is_enough(selection)
+    return [
+        Finding(
+            code="poor-scaling",
+            severity="info",
+            title=(
+                f"{len(result.devices)} {_noun(result)} do the work of {result.effective_gpus:.1f} that compute "
+                "all the time"
+            ),
+            explanation=(
+                f"The devices in use compute {ratio:.1%} of the time, and no other finding explains where the rest "
+                "goes. What the GPUs wait for is in the section Idle."
+            ),
+            advice=(
+                "Compare with a run on one GPU: traceview analyze LOGDIR --baseline LOGDIR_OF_ONE; try a larger "
+                "batch per replica, and traceview gaps LOGDIR."
+            ),
+            confidence="medium" if is_enough else "low",
+            confidence_reason=(
+                "that it is low is measured, and why is not known"
+                if is_enough
+                else _few_steps(selection)
+            ),
+            evidence=(
+                Evidence("in_use_efficiency_ratio", ratio, POOR_EFFICIENCY_RATIO, "devices in use"),
+            ),
+            devices=_keys(result),
+        )
+    ]
+
+
+def _noun(result: Balance) -> str:
+    return {"gpu": "GPUs", "tpu": "TPUs", "replica": "replicas"}.get(result.kind, "devices")
+
+
+def _keys(result: Balance) -> tuple[str, ...]:
+    return tuple(row.device for row in result.devices)
+
+
+def _is_enough(selection: Selection) -> bool:
+    return len(selection.used_steps) >= FEWEST_STEPS
+
+
+def _few_steps(selection: Selection) -> str:
+    used = len(selection.used_steps)
+    return f"only {counted(used, 'used step')}" if used else "no used step"
+
+
+def _costs(one: Straggler, selection: Selection) -> bool:
+    step_ps = selection.median_step_ps
+    return step_ps is None or one.cost_ps_per_step >= STRAGGLER_LEAST_RATIO * step_ps
+
+
+def _straggler(result: Balance, one: Straggler, selection: Selection) -> Finding:
+    step_ps = selection.median_step_ps or 0
+    ratio = one.cost_ps_per_step / step_ps if step_ps else None
+    is_critical = ratio is not None and ratio >= STRAGGLER_CRITICAL_RATIO
+    explanation, advice = _CAUSES[one.cause]
+    is_longer = one.cause in ("slower_device", "more_work")
+    row = next(row for row in result.devices if row.device == one.device)
+    held_back = (row.hardware.throttled_ratio or 0) >= THROTTLED_RATIO
+    if one.cause == "more_work" and one.top_kernels:
+        named = listed([name[:_LONGEST_NAME] for name in one.top_kernels])
+        explanation += f" Most of the difference is in {named}."
+    if held_back:
+        explanation += " Its driver held its clocks back meanwhile."
+    title = (
+        f"{one.device} computes {one.longer_ratio:.1%} longer than the others in every step"
+        if is_longer and one.step_count == one.of_count
+        else f"{one.device} usually computes {one.longer_ratio:.1%} longer than the others"
+        if is_longer
+        else f"the others wait {timed(one.cost_ps_per_step)} of each step for {one.device}"
+    )
+    confidence, reason = _trust(result, one)
+    return Finding(
+        code="straggler-gpu",
+        severity="critical" if is_critical else "warning",
+        title=title,
+        explanation=(
+            f"{explanation} The cost is a bound: what {one.device} "
+            + (
+                "computes longer than the others (median)."
+                if is_longer
+                else "lets the others wait."
+            )
+        ),
+        advice=advice.format(device=one.device),
+        confidence=confidence,
+        confidence_reason=reason,
+        evidence=tuple(_evidence(one, row, step_ps, held_back=held_back)),
+        devices=(one.device,),
+        cost_ps_per_step=one.cost_ps_per_step,
+        cost_ratio=ratio,
+    )
+
+
+def _trust(result: Balance, one: Straggler) -> tuple[Confidence, str]:
+    steps = f"{one.step_count} of {one.of_count}"
+    if one.cause in ("slower_device", "more_work"):
+        seen = f"it computes longest in {steps} steps"
+    elif result.devices[0].collective_count:
+        seen = f"it comes last to {steps} collectives"
+    else:
+        seen = f"its compute ends last in {steps} steps"
+    if result.kind == "replica":
+        return "medium", f"{seen}; replicas on a host share its cores"
+    return ("high" if one.of_count > FEWEST_STEPS else "medium"), seen
+
+
+def _evidence(
+    one: Straggler, row: DeviceBalance, step_ps: int, *, held_back: bool
+) -> list[Evidence]:
+    where = one.device
+    share = one.step_count / one.of_count
+    found = [
+        Evidence("cause", one.cause, None, where),
+        Evidence("steps_ratio", share, MOST_STEPS_RATIO, where),
+    ]
+    if one.wait_ps_per_step is None:
+        found.append(Evidence("longer_ratio", one.longer_ratio, LONGER_RATIO, where))
+        if one.launches_ratio is not None:
+            found.append(Evidence("launches_ratio", one.launches_ratio, None, where))
+    elif step_ps:
+        found.append(Evidence("wait_ratio", one.wait_ps_per_step / step_ps, WAIT_RATIO, where))
+    if one.input_ps_per_step:
+        found.append(Evidence("input_ps_per_step", one.input_ps_per_step, None, where))
+    if held_back:
+        ratio = row.hardware.throttled_ratio or 0
+        found.append(Evidence("throttled_ratio", ratio, THROTTLED_RATIO, where))
+    return found
+
+
+def _mixed(result: Balance) -> Finding | None:
+    if len(result.hardware) < _SEVERAL:
+        return None
+    late = result.straggler
+    is_slower = late is not None and late.cause == "slower_device"
+    told = [f"{_hardware(group)} ({listed(group.devices)})" for group in result.hardware]
+    return Finding(
+        code="mixed-gpus",
+        severity="warning" if late is not None else "info",
+        title=f"the devices in use are of {len(result.hardware)} kinds: {listed(told, most=4)}",
+        explanation=(
+            "Replicas of a mirrored step get equal parts of a batch and wait for each other, so all of them are "
+            "as slow as the slowest kind."
+            + (f" {late.device} is the one that they wait for." if late and is_slower else "")
+        ),
+        advice=(
+            "Train on one kind at a time: choose with CUDA_VISIBLE_DEVICES, or set the clocks alike with "
+            "nvidia-smi -ac."
+        ),
+        confidence="high",
+        confidence_reason="the tracer wrote down what each device is",
+        evidence=tuple(
+            Evidence("hardware", _hardware(group), None, device)
+            for group in result.hardware
+            for device in group.devices
+        ),
+        devices=_keys(result),
+        cost_ps_per_step=None,
+    )
+
+
+def _hardware(group: HardwareGroup) -> str:
+    clock = group.clock_max_hz
+    parts = [
+        group.model,
+        None if group.core_count is None else f"{group.core_count} cores",
+        None if clock is None else f"{clock / 1e6:.0f} MHz",
+    ]
+    return ", ".join(part for part in parts if part) or "not recorded"
+
+
+def _serial(result: Balance, selection: Selection) -> Finding | None:
+    ratio, chance = result.concurrency_ratio, result.chance_ratio
+    if ratio is None or chance is None or chance < LEAST_CHANCE_RATIO:
+        return None
+    if ratio >= SERIAL_RATIO * chance:
+        return None
+    is_enough = _is_enough(selection)
+    longest = [row.compute_ps_per_step or 0 for row in result.devices]
+    saved = sum(longest) - max(longest)
+    step_ps = selection.median_step_ps
+    return Finding(
+        code="serial-gpus",
+        severity="critical" if is_enough else "info",
+        title=(
+            f"the {len(result.devices)} {_noun(result)} in use compute one after the other: {ratio:.1%} of what "
+            "could run at once does"
+        ),
+        explanation=(
+            f"If they had nothing to do with each other, {chance:.1%} would. So something makes them wait for one "
+            "another. The cost is a bound: what all but the longest compute in a step."
+        ),
+        advice=(
+            "Run the step on all replicas at once: strategy.run(step, args=(batch,)) inside one tf.function, "
+            "not a Python loop over tf.device scopes. In model parallelism split the batch into micro-batches, so "
+            "that the stages overlap."
+        ),
+        confidence="high" if is_enough else "low",
+        confidence_reason=(
+            f"over {counted(len(selection.used_steps), 'used step')}"
+            if is_enough
+            else _few_steps(selection)
+        ),
+        evidence=(
+            Evidence("concurrency_ratio", ratio, SERIAL_RATIO * chance, listed(_keys(result))),
+            Evidence("chance_ratio", chance, LEAST_CHANCE_RATIO, listed(_keys(result))),
+        ),
+        devices=_keys(result),
+        cost_ps_per_step=saved if step_ps else None,
+        cost_ratio=saved / step_ps if step_ps else None,
+    )
+
+
+def _single(gradients: Gradients, selection: Selection) -> Finding | None:
+    if not gradients.is_single:
+        return None
+    (device,) = gradients.computed
+    is_enough = _is_enough(selection)
+    reasons = gradients.reasons
+    others = f" {listed(gradients.not_computed)} ran other ops." if gradients.not_computed else ""
+    told = "; ".join(reason.text for reason in reasons)
+    row = next(row for row in gradients.devices if row.device == device)
+    named = row.forward_ps + row.backward_ps + row.optimizer_ps
+    return Finding(
+        code="single-gpu-gradients",
+        severity="critical" if is_enough else "info",
+        title=f"only {device} computes gradients",
+        explanation=(
+            f"Every replica of a mirrored step computes gradients of its own part of the batch.{others} "
+            + (f"Why: {told}." if reasons else "Why is not known: nothing recorded shows it.")
+        ),
+        advice=(
+            " ".join(dict.fromkeys(reason.advice for reason in reasons))
+            if reasons
+            else "Build model and optimizer in with strategy.scope(): and call strategy.run(step, args=(batch,)); "
+            "print strategy.num_replicas_in_sync. Captures by traceview capture hold what shows the reason."
+        ),
+        confidence="high" if is_enough and reasons else "medium" if is_enough else "low",
+        confidence_reason=(
+            _few_steps(selection)
+            if not is_enough
+            else "the names of its kernels say so"
+            + ("" if reasons else ", and the reason is not recorded")
+        ),
+        evidence=(
+            Evidence(
+                "backward_ratio", row.backward_ps / named if named else 0.0, BACKWARD_RATIO, device
+            ),
+            *(
+                Evidence("backward_count", one.backward_count, None, one.device)
+                for one in gradients.devices
+                if one.device != device
+            ),
+            *(Evidence("reason", reason.code, None, device) for reason in reasons),
+        ),
+        devices=(device,),
+    )

@@ -1,0 +1,436 @@
+"""What do collectives cost: how much of them is transfer, how much waiting for other devices, how much is hidden?
+
+All devices leave a collective together, so the one that came last was in it for the shortest time: that is the
+transfer, and what the others were in it longer they waited. On a device the waiting comes first:
+
+    GPU:0   ▕ compute ▏▕ wait   ▕ transfer ▏
+    GPU:1   ▕ compute          ▏▕ transfer ▏      last
+
+Only what no kernel covers costs anything; of that, too, the part in the transfer and the part in the waiting are
+told apart. Where parts of several collectives overlap on a device, transfer goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from traceview.analyses.activity import DeviceActivity
+from traceview.analyses.finding import Skipped
+from traceview.analyses.reduction_path import Path, ReductionPath, reduction_paths
+from traceview.analyses.selection import Selection, rows_in
+from traceview.ids import occurring
+from traceview.intervals import BoolArray, Int64Array, uncovered, union
+from traceview.trace.collectives import CollectiveKind, Collectives
+from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.nvlink import nvlink_bytes_per_second
+from traceview.trace.pcie import pcie_bytes_per_second
+from traceview.trace.sidecar import Sidecar
+from traceview.units import PS_PER_S
+from traceview.xplane.planes import ActivityClass
+
+Matched: TypeAlias = Literal["keys", "order", "mixed"]
+BytesSource: TypeAlias = Literal["recorded", "sidecar"]
+Link: TypeAlias = Literal["nvlink", "pcie"]
+
+_SCATTERED: Final = (
+    CollectiveKind.ALL_GATHER,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.ALL_TO_ALL,
+)
+
+
+@dataclass(frozen=True)
+class CollectiveTimes:
+    """The collectives of some devices that overlap the window.
+
+    `count`: collectives; `incomplete_count`: those of them that not all devices recorded, in which transfer and
+    waiting cannot be told apart and are left out. `matched_by`: keys (recorded ones), order, mixed; None without
+    any. `transfer_ps`: sum of the shortest durations over devices; `wait_ps`: what each device was in them longer;
+    on CPU replicas from where the op is handed over. `exposed_ps`: as `exposed_collective_ps` in `device_time`,
+    of it `exposed_transfer_ps` in transfers, the rest in waiting. `…_per_step_ps`, `count_per_step`: medians over the
+    used steps, rounded down, None without any; a collective belongs to the step in which its first device starts.
+    `overlap_ratio`: share of the time in collectives that compute covers, over all devices. `last_count`: how often
+    each device started after all others.
+
+    `bytes`: of all of them (`bytes_source` recorded), or of one step's gradients (sidecar).
+    `algorithm_bytes_per_second`: over the transfers; `bus_bytes_per_second`: times what an algorithm that uses each link
+    evenly sends over it (NCCL tests). `link_bytes_per_second`: what the links of one GPU carry, from the sidecar.
+    `expected_ps`: what reducing one step's gradients takes at that speed. `packs`: into how many calls the
+    strategy was told to pack them.
+
+    `path`: how the devices reduce, with the `path_ops` that show it and the reason where it shows.
+    """
+
+    device_count: int
+    count: int
+    incomplete_count: int
+    count_per_step: int | None
+    matched_by: Matched | None
+    transfer_ps: int
+    transfer_per_step_ps: int | None
+    wait_ps: dict[str, int]
+    wait_per_step_ps: dict[str, int] | None
+    exposed_ps: dict[str, int]
+    exposed_per_step_ps: dict[str, int] | None
+    exposed_transfer_ps: dict[str, int]
+    exposed_transfer_per_step_ps: dict[str, int] | None
+    exposed_wait_per_step_ps: dict[str, int] | None
+    overlap_ratio: float | None
+    last_count: dict[str, int]
+    bytes: int | None
+    bytes_source: BytesSource | None
+    algorithm_bytes_per_second: int | None
+    bus_bytes_per_second: int | None
+    link: Link | None
+    link_bytes_per_second: int | None
+    expected_ps: int | None
+    packs: int | None
+    path: Path | None
+    path_ops: tuple[str, ...]
+    path_reason: str | None
+
+
+@dataclass(frozen=True)
+class HostCollectives(CollectiveTimes):
+    """The part of one host: its devices only. Transfers are those of the whole collectives."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class CollectiveResult(CollectiveTimes):
+    """All devices together, and the part of each host."""
+
+    hosts: tuple[HostCollectives, ...]
+
+
+def compute(
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    found: Collectives,
+) -> CollectiveResult | Skipped:
+    """Sum up the collectives `found`; `activities` by roster index."""
+    traced = {trace.roster[i].host for i in occurring(trace.device_columns.device)}
+    hosts = sorted(traced & set(selection.windows))
+    devices = sum(device.host in hosts for device in trace.roster)
+    if devices < 2 and not found.count:
+        return Skipped("not applicable: fewer than two devices, and no collective")
+    sums = _Sums(trace, selection, activities, found)
+    paths = reduction_paths(trace, found, selection)
+    parts = tuple(
+        HostCollectives(**vars(sums.times([host], paths[host])), host=trace.hosts[host].name)
+        for host in hosts
+    )
+    whole = sums.times(hosts, _common([paths[host] for host in hosts]))
+    return CollectiveResult(**vars(whole), hosts=parts)
+
+
+def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
+    """The path of the hosts that reduce, if it is the same; the first host's evidence stands for all."""
+    told = [one for one in paths if one.path != "none"] or list(paths)
+    if len({one.path for one in told}) > 1:
+        return ReductionPath(None, (), "hosts reduce in different ways")
+    return told[0]
+
+
+class _Sums:
+    """Everything that the parts of the result are summed from, once."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        selection: Selection,
+        activities: Sequence[DeviceActivity],
+        found: Collectives,
+    ) -> None:
+        self._trace, self._selection, self._activities = trace, selection, activities
+        self._found = found
+        columns = trace.device_columns
+        self._host_of = np.array([device.host for device in trace.roster], dtype=np.int64)
+        self._row_host = self._host_of[found.device]
+        inside = np.zeros(found.row.size, dtype=np.bool_)
+        for host, window in selection.windows.items():
+            mine = np.flatnonzero(self._row_host == host)
+            rows = found.row[mine]
+            inside[mine[rows_in(columns.start_ps[rows], columns.end_ps[rows], window)]] = True
+        self._in_window = np.zeros(found.count, dtype=np.bool_)
+        self._in_window[found.collective[inside]] = True
+        # What an incomplete collective transferred is not known: its time counts as exposed transfer.
+        transfer = np.where(found.is_complete, found.transfer_ps, np.iinfo(np.int64).max)
+        end = columns.end_ps[found.row]
+        earliest = end - np.minimum(transfer[found.collective], columns.duration_ps[found.row])
+        self._transfers = [
+            union(earliest[found.device == device], end[found.device == device])
+            for device in range(len(trace.roster))
+        ]
+
+    def times(self, hosts: Sequence[int], path: ReductionPath) -> CollectiveTimes:
+        """What the devices of `hosts` were in together."""
+        found, trace = self._found, self._trace
+        rows = np.isin(self._row_host, hosts) & self._in_window[found.collective]
+        here = np.zeros(found.count, dtype=np.bool_)
+        here[found.collective[rows]] = True
+        complete = here & found.is_complete
+        told = rows & complete[found.collective]
+        numbers = self._used_numbers(hosts)
+        devices = [i for i in range(len(trace.roster)) if self._host_of[i] in hosts]
+        keys = [trace.device_key(device) for device in devices]
+        exposed = [self._exposed(device) for device in devices]
+        by_device = dict(zip(keys, devices, strict=True))
+        waited = {key: told & (found.device == device) for key, device in by_device.items()}
+        last = found.last_among(told)
+        took_part = np.unique(found.device[rows])
+        speeds = self._speeds(hosts, here, complete, numbers)
+        return CollectiveTimes(
+            device_count=int(took_part.size),
+            count=int(here.sum()),
+            incomplete_count=int((here & ~complete).sum()),
+            count_per_step=_median(self._per_step(here, np.ones_like(found.first), numbers)),
+            matched_by=_matched_by(found.by_keys[rows]),
+            transfer_ps=int(found.transfer_ps[complete].sum()),
+            transfer_per_step_ps=_median(self._per_step(complete, found.transfer_ps, numbers)),
+            wait_ps={key: int(found.wait_ps[mine].sum()) for key, mine in waited.items()},
+            wait_per_step_ps=_medians(
+                {key: self._waits_per_step(mine, numbers) for key, mine in waited.items()}
+            ),
+            exposed_ps={key: one.whole for key, one in zip(keys, exposed, strict=True)},
+            exposed_per_step_ps=_medians(
+                {key: one.per_step for key, one in zip(keys, exposed, strict=True)}
+            ),
+            exposed_transfer_ps={key: one.transfer for key, one in zip(keys, exposed, strict=True)},
+            exposed_transfer_per_step_ps=_medians(
+                {key: one.transfer_per_step for key, one in zip(keys, exposed, strict=True)}
+            ),
+            exposed_wait_per_step_ps=_medians(
+                {
+                    key: one.per_step - one.transfer_per_step
+                    for key, one in zip(keys, exposed, strict=True)
+                }
+            ),
+            overlap_ratio=_overlap_ratio(exposed),
+            last_count={
+                key: int(np.count_nonzero(last & (found.device == device)))
+                for key, device in by_device.items()
+            },
+            **vars(speeds),
+            packs=self._packs(hosts),
+            path=path.path,
+            path_ops=path.ops,
+            path_reason=path.reason,
+        )
+
+    # Steps
+
+    def _used_numbers(self, hosts: Sequence[int]) -> Int64Array:
+        numbers = [
+            step.number
+            for host in hosts
+            for step in self._selection.steps.get(host, ())
+            if step.excluded is None
+        ]
+        return np.unique(np.array(numbers, dtype=np.int64))
+
+    def _per_step(self, chosen: BoolArray, values: Int64Array, numbers: Int64Array) -> Int64Array:
+        """The sum of `values` of the chosen collectives in each of the steps `numbers`."""
+        return _summed(self._found.first_step[chosen], values[chosen], numbers)
+
+    def _waits_per_step(self, rows: BoolArray, numbers: Int64Array) -> Int64Array:
+        steps = self._found.first_step[self._found.collective[rows]]
+        return _summed(steps, self._found.wait_ps[rows], numbers)
+
+    # Exposure
+
+    def _exposed(self, device: int) -> _Exposed:
+        window = self._selection.window_of_device(self._trace, device)
+        activity, transfers = self._activities[device], self._transfers[device]
+        steps = self._selection.steps.get(int(self._host_of[device]), ())
+        used = [step for step in steps if step.excluded is None]
+        start = np.array([step.start_ps for step in used], dtype=np.int64)
+        end = np.array([step.end_ps for step in used], dtype=np.int64)
+        if window is not None:
+            start, end = np.append(start, window.start_ps), np.append(end, window.end_ps)
+        collective = ActivityClass.COLLECTIVE
+        whole = activity.parts(start, end)[collective]
+        compute_ = activity.by_class[ActivityClass.COMPUTE]
+        transfer = uncovered(transfers, compute_, start, end)
+        busy = activity.by_class[collective].within(start, end)
+        if window is None:
+            return _Exposed(0, 0, 0, whole, transfer)
+        return _Exposed(int(whole[-1]), int(transfer[-1]), int(busy[-1]), whole[:-1], transfer[:-1])
+
+    # Bytes and links
+
+    def _speeds(
+        self, hosts: Sequence[int], here: BoolArray, complete: BoolArray, numbers: Int64Array
+    ) -> _Speeds:
+        found = self._found
+        moved = found.bytes_moved
+        devices = int(found.device_count[complete].max(initial=0))
+        transfer = int(found.transfer_ps[complete].sum())
+        gradients = self._gradient_bytes(hosts)
+        link, speed = self._link(hosts) if self._is_within_host(here) else (None, None)
+        expected = None
+        if gradients is not None and speed and devices > 1:
+            sent = _bus_factor(CollectiveKind.ALL_REDUCE, devices) * gradients
+            expected = int(sent * PS_PER_S / speed)
+        if complete.any() and not (moved[complete] == UNKNOWN_BYTES).any():
+            total = int(moved[complete].sum())
+            on_bus = sum(
+                (
+                    int(size) * _bus_factor(CollectiveKind(int(kind)), int(count))
+                    for kind, count, size in self._sizes(complete)
+                ),
+                start=Fraction(0),
+            )
+            return _Speeds(
+                total,
+                "recorded",
+                _per_second(Fraction(total), transfer),
+                _per_second(on_bus, transfer),
+                link,
+                speed,
+                expected,
+            )
+        reduces = complete & np.isin(
+            found.kind[found.first], (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
+        )
+        per_step = _median(self._per_step(reduces, found.transfer_ps, numbers))
+        if gradients is None or not per_step:
+            return _Speeds(None, None, None, None, link, speed, expected)
+        on_bus = gradients * _bus_factor(CollectiveKind.ALL_REDUCE, devices)
+        return _Speeds(
+            gradients,
+            "sidecar",
+            _per_second(Fraction(gradients), per_step),
+            _per_second(on_bus, per_step),
+            link,
+            speed,
+            expected,
+        )
+
+    def _sizes(self, complete: BoolArray) -> list[tuple[int, int, int]]:
+        """Kind, devices and bytes of the collectives, those alike summed."""
+        found = self._found
+        keys = np.stack((found.kind[found.first], found.device_count), axis=1)[complete]
+        kinds, index = np.unique(keys, axis=0, return_inverse=True)
+        total = np.zeros(kinds.shape[0], dtype=np.int64)
+        np.add.at(total, index.reshape(-1), found.bytes_moved[complete])
+        return [
+            (int(kind), int(count), size)
+            for (kind, count), size in zip(kinds.tolist(), total.tolist(), strict=True)
+        ]
+
+    def _is_within_host(self, here: BoolArray) -> bool:
+        """Whether none of the collectives goes over a network."""
+        rows = here[self._found.collective]
+        pairs = np.stack((self._found.collective[rows], self._row_host[rows]), axis=1)
+        return bool(np.unique(pairs, axis=0).shape[0] == here.sum())
+
+    def _sidecars(self, hosts: Sequence[int]) -> list[Sidecar]:
+        return [one for host in hosts if (one := self._trace.hosts[host].sidecar) is not None]
+
+    def _gradient_bytes(self, hosts: Sequence[int]) -> int | None:
+        """All workers train the same model: what one sidecar says of it holds for all."""
+        sizes = {one.environment.training.gradient_bytes for one in self._sidecars(hosts)}
+        known = sizes - {None, 0}
+        return known.pop() if len(known) == 1 else None
+
+    def _packs(self, hosts: Sequence[int]) -> int | None:
+        packs = {one.environment.strategy.packs for one in self._sidecars(hosts)} - {None}
+        return packs.pop() if len(packs) == 1 else None
+
+    def _link(self, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
+        """What the GPUs of these hosts are linked by, if all are alike: NVLink, else PCIe."""
+        found: set[tuple[Link | None, int | None]] = set()
+        capabilities = {
+            (device.stats.get("compute_cap_major"), device.stats.get("compute_cap_minor"))
+            for device in self._trace.roster
+            if device.host in hosts and device.kind == "gpu"
+        }
+        for sidecar in self._sidecars(hosts):
+            for gpu in sidecar.environment.links.gpus or ():
+                links = gpu.nvlinks.active if gpu.nvlinks else None
+                over_nvlink = {nvlink_bytes_per_second(one, links) for one in capabilities}
+                if links:
+                    known = over_nvlink.pop() if len(over_nvlink) == 1 else None
+                    found.add(("nvlink", known))
+                    continue
+                generation = gpu.pcie_generation_max or gpu.pcie_generation
+                speed = pcie_bytes_per_second(generation, gpu.pcie_width or gpu.pcie_width_max)
+                found.add(("pcie" if speed else None, speed))
+        return found.pop() if len(found) == 1 else (None, None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Exposed:
+    """One device: exposed time, the part of it in transfers and time in collectives in the window; per step."""
+
+    whole: int
+    transfer: int
+    busy: int
+    per_step: Int64Array
+    transfer_per_step: Int64Array
+
+
+@dataclass(frozen=True)
+class _Speeds:
+    bytes: int | None
+    bytes_source: BytesSource | None
+    algorithm_bytes_per_second: int | None
+    bus_bytes_per_second: int | None
+    link: Link | None
+    link_bytes_per_second: int | None
+    expected_ps: int | None
+
+
+def _overlap_ratio(exposed: Sequence[_Exposed]) -> float | None:
+    busy = sum(one.busy for one in exposed)
+    return None if busy == 0 else (busy - sum(one.whole for one in exposed)) / busy
+
+
+def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64Array:
+    total = np.zeros(numbers.size, dtype=np.int64)
+    place = np.searchsorted(numbers, steps)
+    inside = np.append(numbers, np.iinfo(np.int64).min)[place] == steps
+    np.add.at(total, place[inside], values[inside])
+    return total
+
+
+def _median(values: Int64Array) -> int | None:
+    """Rounded down; None of nothing."""
+    if values.size == 0:
+        return None
+    ordered = np.sort(values)
+    return int(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) // 2
+
+
+def _medians(values: dict[str, Int64Array]) -> dict[str, int] | None:
+    medians = {key: _median(one) for key, one in values.items()}
+    return {key: one for key, one in medians.items() if one is not None} or None
+
+
+def _matched_by(by_keys: BoolArray) -> Matched | None:
+    if not by_keys.size:
+        return None
+    return "mixed" if by_keys.any() and not by_keys.all() else "keys" if by_keys[0] else "order"
+
+
+def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
+    """What each link carries per byte reduced (NCCL tests, PERFORMANCE.md); 1 for what goes one way."""
+    if devices < 1:
+        return Fraction(0)
+    if kind in _SCATTERED:
+        return Fraction(devices - 1, devices)
+    if kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN):
+        return Fraction(2 * (devices - 1), devices)
+    return Fraction(1)
+
+
+def _per_second(size: Fraction, lasted_ps: int) -> int | None:
+    return None if lasted_ps <= 0 else int(size * PS_PER_S / lasted_ps)

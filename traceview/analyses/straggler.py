@@ -1,0 +1,388 @@
+"""Which device do the others wait for, why, and what does it cost them?
+
+A device that computes longer than the others is late wherever it started. One that computes no longer can only
+be late because it began late: then its batch came late, or the host got round to it late. The two are told apart
+by how long it waited for input itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.analyses.joined_steps import NEVER, JoinedSteps, median_ps
+from traceview.analyses.selection import Selection
+from traceview.ids import distinct
+from traceview.intervals import BoolArray, Int64Array
+from traceview.trace.collectives import Collectives
+from traceview.trace.model import NONE, Trace
+from traceview.trace.ops import split_op
+from traceview.xplane.planes import ActivityClass
+
+Cause: TypeAlias = Literal["slower_device", "more_work", "input", "late_start"]
+
+LONGER_RATIO: Final = 0.05
+"""A straggler computes longer than the median of the others by this share (METRICS: balance)."""
+
+MOST_STEPS_RATIO: Final = 0.60
+"""… and longest, or is last, in this share of the steps or collectives (METRICS: balance)."""
+
+ROBUST_Z: Final = 3.5
+"""… or lies so many robust standard deviations above the median (METRICS: balance)."""
+
+WAIT_RATIO: Final = 0.05
+"""Peers wait this share of the step for a device that starts late (METRICS: balance)."""
+
+FEWEST_STEPS: Final = 2
+"""One step shows no habit: a straggler is one in most of several steps."""
+
+TOP_KERNELS: Final = 3
+"""So many kernels are named that take longer in sum than elsewhere."""
+
+_WORTH_NAMING: Final = 0.1
+"""… if each is this share of all that do."""
+
+_FEWEST_FOR_Z: Final = 4
+"""Of fewer devices the spread is no measure of what is usual."""
+
+_MAD_TO_SIGMA: Final = 1.4826
+_NUMBER: Final = re.compile(r"_\d+$")
+_EXPLAINING: Final = 0.5
+"""A cause explains a delay from half of it on."""
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """The device that the others wait for.
+
+    `cause`: slower_device (the same kernels, longer), more_work (more launches), input (its batch came late) or
+    late_start. `cost_ps_per_step`: what it computes longer than the median of the others, or what its peers wait
+    for it, median over the used steps. `longer_ratio`: median over the steps of what it computes longer, over
+    the median of the others. `step_count`: steps in which it computed longest, or collectives (steps, without
+    any) in which it was last, of `of_count`. `wait_ps_per_step`: what its peers wait, for the last two causes.
+    `launches_ratio`: its kernels over the mean of the others'; `top_kernels`: (of replicas:
+    ops) whose durations in sum exceed those of the others most. `input_ps_per_step`: how much longer than its
+    peers it waited for input.
+    """
+
+    host: str
+    device: str
+    ordinal: int
+    cause: Cause
+    cost_ps_per_step: int
+    longer_ratio: float
+    step_count: int
+    of_count: int
+    wait_ps_per_step: int | None
+    launches_ratio: float | None
+    top_kernels: tuple[str, ...]
+    input_ps_per_step: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Late:
+    """A device that is last: how often, of how many, and what its peers wait for it in a step (median).
+
+    `begins_late_ps`: how much later than theirs its compute begins; None where a collective shows it.
+    """
+
+    row: int
+    count: int
+    of_count: int
+    wait_ps: int
+    begins_late_ps: int | None
+
+
+def find_straggler(
+    trace: Trace,
+    selection: Selection,
+    steps: JoinedSteps,
+    collectives: Collectives | None,
+    input_idle: Mapping[int, Int64Array],
+) -> Straggler | None:
+    """The straggler among the devices of `steps`, which take full part in the work; None without one.
+
+    `input_idle`: by roster index the idle picoseconds of cause input in each step of `selection.steps`.
+    """
+    if len(steps.devices) < 2 or steps.count < FEWEST_STEPS:
+        return None
+    longest = _computes_longest(steps)
+    if longest is not None:
+        return _slow(trace, steps, longest)
+    late = _starts_last(trace, steps, collectives) if collectives is not None else None
+    if collectives is None or not collectives.count:
+        late = _ends_last(steps)
+    step_ps = selection.median_step_ps
+    if late is None or not step_ps or late.wait_ps < WAIT_RATIO * step_ps:
+        return None
+    return _tardy(trace, selection, steps, late, input_idle)
+
+
+def longer_ratios(steps: JoinedSteps) -> npt.NDArray[np.float64]:
+    """For each device the median over the steps of its compute over the median of the others', less 1."""
+    result = np.zeros(len(steps.devices))
+    for row in range(len(steps.devices)):
+        others = np.median(np.delete(steps.compute_ps, row, axis=0), axis=0)
+        known = others > 0
+        if known.any():
+            result[row] = np.median(steps.compute_ps[row, known] / others[known]) - 1
+    return result
+
+
+def longest_counts(steps: JoinedSteps) -> Int64Array:
+    """In how many steps each device computed longer than every other."""
+    ordered = np.sort(steps.compute_ps, axis=0)
+    alone = ordered[-1] > ordered[-2] if len(steps.devices) > 1 else np.zeros(steps.count, np.bool_)
+    is_longest = (steps.compute_ps == ordered[-1]) & alone
+    result: Int64Array = is_longest.sum(axis=1).astype(np.int64)
+    return result
+
+
+def _computes_longest(steps: JoinedSteps) -> int | None:
+    ratios, counts = longer_ratios(steps), longest_counts(steps)
+    row = int(ratios.argmax())
+    if ratios[row] < LONGER_RATIO:
+        return None
+    usually = counts[row] >= MOST_STEPS_RATIO * steps.count
+    return row if usually or _robust_z(steps, row) >= ROBUST_Z else None
+
+
+def _robust_z(steps: JoinedSteps, row: int) -> float:
+    if len(steps.devices) < _FEWEST_FOR_Z:
+        return 0.0
+    typical = np.median(steps.compute_ps, axis=1)
+    deviation = np.abs(typical - np.median(typical))
+    sigma = _MAD_TO_SIGMA * float(np.median(deviation))
+    above = float(typical[row] - np.median(typical))
+    return above / sigma if sigma else float("inf") if above > 0 else 0.0
+
+
+def _slow(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
+    device = steps.devices[row]
+    others = np.delete(steps.compute_ps, row, axis=0)
+    longer = steps.compute_ps[row] - np.median(others, axis=0).astype(np.int64)
+    work = _work(trace, steps, row)
+    entry = trace.roster[device]
+    return Straggler(
+        host=trace.hosts[entry.host].name,
+        device=trace.device_key(device),
+        ordinal=entry.ordinal,
+        cause="more_work" if work.is_more else "slower_device",
+        cost_ps_per_step=max(median_ps(longer) or 0, 0),
+        longer_ratio=float(longer_ratios(steps)[row]),
+        step_count=int(longest_counts(steps)[row]),
+        of_count=steps.count,
+        wait_ps_per_step=None,
+        launches_ratio=work.launches_ratio,
+        top_kernels=work.top_kernels,
+        input_ps_per_step=None,
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    is_more: bool
+    launches_ratio: float | None
+    top_kernels: tuple[str, ...]
+
+
+def _work(trace: Trace, steps: JoinedSteps, row: int) -> _Work:
+    """Whether one device computes longer because it launches more.
+
+    Over the kernels by name, with counts c and mean durations m, the sums of durations differ by
+    Σ (c - c')·m, which is work, and Σ c'·(m - m'), which is speed, where c' and m' are those of the others.
+    """
+    key, mine, duration = _kernels(trace, steps, row)
+    if key.size == 0:
+        return _Work(is_more=False, launches_ratio=None, top_kernels=())
+    size = int(key.max()) + 1
+    others = len(steps.devices) - 1
+    count, total = (
+        np.stack(
+            [
+                np.bincount(key[chosen], weights=weights, minlength=size)
+                for chosen, weights in (
+                    (mine, None if of is None else of[mine]),
+                    (~mine, None if of is None else of[~mine]),
+                )
+            ]
+        ).astype(np.float64)
+        for of in (None, duration)
+    )
+    count[1] /= others
+    total[1] /= others
+    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    mean[0] = np.where(count[0] > 0, mean[0], mean[1])
+    mean[1] = np.where(count[1] > 0, mean[1], mean[0])
+    more = total[0] - total[1]
+    is_replica = trace.roster[steps.devices[row]].kind == "replica"
+    top = [
+        _alike(trace, int(place)) if is_replica else trace.names.text(int(place)) or ""
+        for place in np.argsort(-more, kind="stable")[:TOP_KERNELS]
+        if more[place] >= _WORTH_NAMING * more[more > 0].sum() > 0
+    ]
+    more_work = float(((count[0] - count[1]) * mean[0]).sum())
+    slower = float((count[1] * (mean[0] - mean[1])).sum())
+    # Half of the time in kernels that are no longer than elsewhere: that is no slow device.
+    is_longer = mean[0] > mean[1]
+    is_uniform = total[1][is_longer].sum() >= _EXPLAINING * total[1].sum()
+    launches = float(count[0].sum() / count[1].sum()) if count[1].sum() else None
+    return _Work(more_work > slower or not bool(is_uniform), launches, tuple(top))
+
+
+def _kernels(
+    trace: Trace, steps: JoinedSteps, row: int
+) -> tuple[Int64Array, BoolArray, Int64Array]:
+    """The kernels of all devices in the steps: what they are alike by, whether of `row`, and their durations."""
+    columns = trace.device_columns
+    keys, mine, durations = [], [], []
+    for place, device in enumerate(steps.devices):
+        rows = columns.rows_of(device)
+        start = columns.start_ps[rows]
+        begin, end = steps.start_ps[place], steps.end_ps[place]
+        step = np.searchsorted(begin, start, side="right") - 1
+        inside = (step >= 0) & (start < end[np.maximum(step, 0)])
+        chosen = np.flatnonzero(inside & (columns.class_[rows] == ActivityClass.COMPUTE))
+        chosen += rows.start
+        names = columns.name[chosen].astype(np.int64)
+        if trace.roster[device].kind == "replica":
+            names = _replica_free(trace, names)
+        keys.append(names)
+        mine.append(np.full(chosen.size, place == row, dtype=np.bool_))
+        durations.append(columns.duration_ps[chosen])
+    return np.concatenate(keys), np.concatenate(mine), np.concatenate(durations)
+
+
+def _alike(trace: Trace, name: int) -> str:
+    return _NUMBER.sub("", split_op(trace.names.text(name) or "")[0])
+
+
+def _replica_free(trace: Trace, names: Int64Array) -> Int64Array:
+    """Equal numbers for ops of replicas that differ in numbers only: the replica's, and that of a second `MatMul`."""
+    values, index = distinct(names)
+    known: dict[str, int] = {}
+    first = [known.setdefault(_alike(trace, int(value)), int(value)) for value in values]
+    return np.array(first, dtype=np.int64)[index] if first else names
+
+
+def _starts_last(trace: Trace, steps: JoinedSteps, collectives: Collectives) -> _Late | None:
+    """The device that started last in most of the collectives in the steps."""
+    place = _places(steps.devices, collectives.device)
+    step = _places(steps.numbers, collectives.first_step[collectives.collective])
+    counts = collectives.is_complete[collectives.collective] & (place != NONE) & (step != NONE)
+    last = came_last(trace, collectives, counts)
+    if not last.any():
+        return None
+    of_device = np.bincount(place[last], minlength=len(steps.devices))
+    row = int(of_device.argmax())
+    known = np.zeros(collectives.count, dtype=np.bool_)
+    known[collectives.collective[counts]] = True
+    of_count = int(known.sum())
+    if of_device[row] < MOST_STEPS_RATIO * of_count:
+        return None
+    was_last = np.zeros(collectives.count, dtype=np.bool_)
+    was_last[collectives.collective[last & (place == row)]] = True
+    waited = counts & (place != row) & was_last[collectives.collective]
+    wait = np.zeros((len(steps.devices), steps.count), dtype=np.int64)
+    np.add.at(wait, (place[waited], step[waited]), collectives.wait_ps[waited])
+    peers = np.median(np.delete(wait, row, axis=0), axis=0).astype(np.int64)
+    return _Late(row, int(of_device[row]), of_count, median_ps(peers) or 0, None)
+
+
+def came_last(trace: Trace, collectives: Collectives, rows: BoolArray) -> BoolArray:
+    """Which of `rows`, bool `[n]`, came to its collective after all others of them; of a tie none.
+
+    On one host by the start. All leave together, so the last one is in it for the shortest time: that holds
+    on several hosts, too, whatever their clocks say.
+    """
+    if len({trace.roster[device].host for device in np.unique(collectives.device[rows])}) < 2:
+        return collectives.last_among(rows)
+    shortest = rows & (collectives.wait_ps == 0)
+    number = collectives.collective
+    ties = np.bincount(number[shortest], minlength=collectives.count)
+    result: BoolArray = shortest & ((ties == 1) & (collectives.device_count > 1))[number]
+    return result
+
+
+def _places(known: tuple[int, ...], asked: npt.NDArray[np.integer]) -> Int64Array:
+    """The place of each number among those that are known, which are sorted; `NONE` for others."""
+    numbers = np.array(known, dtype=np.int64)
+    place = np.minimum(np.searchsorted(numbers, asked), numbers.size - 1)
+    result: Int64Array = np.where(numbers[place] == asked, place, NONE)
+    return result
+
+
+def _ends_last(steps: JoinedSteps) -> _Late | None:
+    """Without collectives: the device whose compute ends last in most steps."""
+    whole = (steps.last_ps != NEVER).all(axis=0)
+    ends = steps.last_ps[:, whole]
+    if ends.shape[1] < FEWEST_STEPS:
+        return None
+    ordered = np.sort(ends, axis=0)
+    is_last = (ends == ordered[-1]) & (ordered[-1] > ordered[-2])
+    counts = is_last.sum(axis=1)
+    row = int(counts.argmax())
+    if counts[row] < MOST_STEPS_RATIO * ends.shape[1]:
+        return None
+    wait = np.where(is_last[row], ends[row] - np.delete(ends, row, axis=0), 0)
+    peers = np.median(wait, axis=0).astype(np.int64)
+    begins = steps.first_ps[:, whole]
+    earlier = np.median(np.delete(begins, row, axis=0), axis=0).astype(np.int64)
+    later = median_ps(begins[row] - earlier) or 0
+    return _Late(row, int(counts[row]), int(ends.shape[1]), median_ps(peers) or 0, later)
+
+
+def _tardy(
+    trace: Trace,
+    selection: Selection,
+    steps: JoinedSteps,
+    late: _Late,
+    input_idle: Mapping[int, Int64Array],
+) -> Straggler | None:
+    device = steps.devices[late.row]
+    entry = trace.roster[device]
+    waited = np.stack(
+        [_input_of(trace, selection, steps.numbers, input_idle, one) for one in steps.devices]
+    )
+    peers = np.median(np.delete(waited, late.row, axis=0), axis=0).astype(np.int64)
+    longer = max(median_ps(waited[late.row] - peers) or 0, 0)
+    is_input = longer >= _EXPLAINING * late.wait_ps
+    begins_late = late.begins_late_ps is None or late.begins_late_ps >= _EXPLAINING * late.wait_ps
+    if not is_input and not begins_late:
+        # It ends last because it does something after the others, which is no delay.
+        return None
+    return Straggler(
+        host=trace.hosts[entry.host].name,
+        device=trace.device_key(device),
+        ordinal=entry.ordinal,
+        cause="input" if is_input else "late_start",
+        cost_ps_per_step=late.wait_ps,
+        longer_ratio=float(longer_ratios(steps)[late.row]),
+        step_count=late.count,
+        of_count=late.of_count,
+        wait_ps_per_step=late.wait_ps,
+        launches_ratio=None,
+        top_kernels=(),
+        input_ps_per_step=longer,
+    )
+
+
+def _input_of(
+    trace: Trace,
+    selection: Selection,
+    numbers: tuple[int, ...],
+    input_idle: Mapping[int, Int64Array],
+    device: int,
+) -> Int64Array:
+    """What one device waited for input in each of the steps; none where it is not known."""
+    if device not in input_idle:
+        return np.zeros(len(numbers), dtype=np.int64)
+    of_number = {
+        step.number: place for place, step in enumerate(selection.steps[trace.roster[device].host])
+    }
+    return input_idle[device][[of_number[number] for number in numbers]]

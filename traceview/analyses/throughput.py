@@ -1,0 +1,119 @@
+"""How many examples per second is that, and what could twice as many devices do at best?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.analyses.activity import DeviceActivity
+from traceview.analyses.joined_steps import JoinedSteps, median_ps
+from traceview.analyses.selection import Selection
+from traceview.trace.model import Trace
+from traceview.units import PS_PER_S
+from traceview.xplane.planes import ActivityClass
+
+FEWEST_STEPS: Final = 2
+"""From one step nothing is predicted."""
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Examples per second over the median step, in all and per device in use.
+
+    `batch_size`: examples of one step of all replicas, as the capture found it (`found_by`: arguments or
+    dataset); all None with a `reason` where it is not known.
+    """
+
+    examples_per_second: float | None
+    per_gpu_per_second: float | None
+    batch_size: int | None
+    found_by: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A bound on `device_count` devices, twice as many as now, each with as much work as now.
+
+    `step_bound_ps`: the step is not shorter; `speedup_bound`: and so many times the examples per second is the most.
+    """
+
+    device_count: int
+    step_bound_ps: int
+    speedup_bound: float
+    examples_per_second_bound: float | None
+    assumptions: tuple[str, ...]
+
+
+def throughput_of(trace: Trace, selection: Selection, device_count: int) -> Throughput:
+    """From the batch size in the sidecars and the median step."""
+    step_ps = selection.median_step_ps
+    size, found_by, reason = _batch_size(trace)
+    if size is None or not step_ps:
+        return Throughput(None, None, size, found_by, reason or "no step was measured")
+    per_second = size * PS_PER_S / step_ps
+    return Throughput(per_second, per_second / device_count, size, found_by, None)
+
+
+def _batch_size(trace: Trace) -> tuple[int | None, str | None, str | None]:
+    """Examples of one step over all hosts, what showed them, or why they are not known."""
+    sidecars = [host.sidecar for host in trace.hosts]
+    first = sidecars[0] if sidecars else None
+    if first is None or None in sidecars:
+        return None, None, "the batch size is in the sidecar of traceview capture only"
+    batch, strategy = first.environment.batch, first.environment.strategy
+    if any(graph.training_loop for graph in first.placement.functions):
+        return None, None, "a step of this trace is several training steps in one call"
+    if len(sidecars) == 1:
+        reason = batch.missing.get("global", "the sidecar does not say")
+        return batch.global_, batch.found_by, None if batch.global_ is not None else reason
+    if batch.per_replica is None or not strategy.replicas:
+        reason = batch.missing.get("per_replica", "the sidecars do not say")
+        return None, None, reason
+    return batch.per_replica * strategy.replicas, batch.found_by, None
+
+
+def prediction_of(
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    joined: JoinedSteps,
+    throughput: Throughput,
+) -> Prediction | None:
+    """What twice the devices of `joined` could do at best.
+
+    None with fewer than two steps, and for replicas on a host, which share its cores however many there are.
+    """
+    step_ps, count = selection.median_step_ps, len(joined.devices)
+    is_replica = any(trace.roster[device].kind == "replica" for device in joined.devices)
+    if not step_ps or joined.count < FEWEST_STEPS or is_replica:
+        return None
+    exposed = [
+        activities[device].parts(joined.start_ps[row], joined.end_ps[row])[ActivityClass.COLLECTIVE]
+        for row, device in enumerate(joined.devices)
+    ]
+    # The device that waits least in its collectives shows best what sending takes.
+    sending = median_ps(np.min(exposed, axis=0)) or 0
+    # A ring sends 2(n - 1)/n of the data over every link.
+    longer = sending * (2 * count - 1) // (2 * (count - 1)) - sending if count > 1 else 0
+    bound = step_ps + longer
+    speedup = 2 * step_ps / bound
+    rate = throughput.examples_per_second
+    return Prediction(
+        device_count=2 * count,
+        step_bound_ps=bound,
+        speedup_bound=speedup,
+        examples_per_second_bound=None if rate is None else rate * speedup,
+        assumptions=(
+            "every device gets as many examples as now, so the batch of a step doubles",
+            "computing, input and launches take as long as now, and no device is slower",
+            "what is exposed of collectives grows as in a ring, by (2n - 1)/(2n - 2), over links as fast as now"
+            if sending
+            else "communication stays hidden"
+            if count > 1
+            else "communication costs nothing",
+        ),
+    )

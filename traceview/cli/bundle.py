@@ -1,0 +1,63 @@
+"""How do several files come to be in one folder: all of them or none?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceview.errors import OutputExistsError, UsageError
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A folder to write, and the names, relative to it, that files of such a folder may have.
+
+    Files of those names that are not written again are removed with `force`: they would belong to another
+    report. All other files in the folder stay.
+    """
+
+    folder: Path
+    names: Collection[str]
+    force: bool
+
+    def check(self) -> None:
+        """Raise `OutputExistsError` if a file would be lost, `UsageError` if there is no such place."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise UsageError(f"{self.folder} is a file", hint="-o DIR names a folder")
+        there = [name for name in self.names if (self.folder / name).exists()]
+        if there and not self.force:
+            raise OutputExistsError(f"{self.folder / there[0]} exists", hint="--force replaces it")
+        if not self.folder.parent.is_dir():
+            raise UsageError(
+                f"cannot write {self.folder}: there is no directory {self.folder.parent}"
+            )
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Write everything beside the folder, then put it in place."""
+        self.check()
+        partial = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.partial")
+        try:
+            try:
+                for name, content in files.items():
+                    path = partial / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
+                self._put_in_place(partial, files)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+        except OSError as error:
+            raise UsageError(f"cannot write {self.folder}: {error.strerror or error}") from error
+
+    def _put_in_place(self, partial: Path, files: Mapping[str, bytes]) -> None:
+        if not self.folder.exists():
+            partial.rename(self.folder)
+            return
+        for name in files:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).replace(path)
+        for name in set(self.names) - set(files):
+            (self.folder / name).unlink(missing_ok=True)

@@ -1,0 +1,324 @@
+"""How evenly did the devices work, which one is late, and what would a better balance be worth?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from rich.text import Text
+
+from traceview.analyses.balance import Balance, DeviceBalance
+from traceview.analyses.finding import listed
+from traceview.analyses.gradients import DevicePhases, Gradients
+from traceview.analyses.scaling import Scaling
+from traceview.analyses.throughput import Prediction, Throughput
+from traceview.render import numbers
+from traceview.render.columns import Column, add_columns, fitting
+from traceview.render.device_names import joined
+from traceview.render.page import Page
+from traceview.report.model import Report
+
+SHOWN_DEVICES: Final = 16
+"""So many devices have a row each in the report; `traceview balance` shows all."""
+
+SHOWN_UNEVEN: Final = 3
+WORTH_RATIO: Final = 0.01
+"""What costs less than this share of the step, or saves less, is not shown in the report."""
+
+_WIDEST_NAME: Final = 24
+_CAUSE_WORDS: Final = {
+    "slower_device": "it is slower at the same kernels",
+    "more_work": "it has more to do",
+    "input": "its part of the batch comes late",
+    "late_start": "its kernels are started later",
+}
+_WHAT_IF_WORDS: Final = {
+    "no_input_wait": "no waiting for input",
+    "no_exposed_collectives": "communication hidden",
+    "no_exposed_copies": "copies hidden",
+    "balanced_devices": "work shared evenly",
+}
+_PART_WORDS: Final = {
+    "compute_ps": "compute",
+    "imbalance_ps": "imbalance",
+    "communication_ps": "communication",
+    "input_ps": "input",
+    "launch_ps": "launches",
+    "other_ps": "other",
+}
+_CODES: Final = (
+    "straggler-gpu",
+    "mixed-gpus",
+    "serial-gpus",
+    "poor-scaling",
+    "single-gpu-gradients",
+)
+_NOUNS: Final = {"gpu": "GPU", "tpu": "TPU", "replica": "replica", "other": "device"}
+
+
+def add_balance(page: Page, report: Report) -> None:
+    """The section of the report: with several devices in use, or a finding on balance; and the baseline."""
+    found = report.results.balance
+    if found is not None:
+        is_told = any(one.code in _CODES for one in report.findings)
+        if found.in_use_count > 1 or is_told or found.gradients.is_single:
+            add_comparison(page, found, most=SHOWN_DEVICES, is_brief=True)
+    if report.results.scaling is not None:
+        add_scaling(page, report.results.scaling)
+
+
+def add_comparison(
+    page: Page,
+    found: Balance,
+    *,
+    chosen: Collection[str] | None = None,
+    most: int | None = None,
+    is_brief: bool = False,
+) -> None:
+    """Numbers, a row per device, and what better balance would be worth.
+
+    `chosen`: devices to show, None for all. `most`: rows, None for all. `is_brief`: without the
+    prediction and without bounds that save next to nothing.
+    """
+    noun = _NOUNS.get(found.kind, found.kind)
+    page.heading("Balance", _summary(found, noun))
+    facts = list(_facts(found))
+    if facts:
+        page.facts(facts)
+    known = [row for row in found.devices if chosen is None or row.device in chosen]
+    shown = known[:most]
+    if found.in_use_count > 1:
+        add_columns(page, fitting(page, _columns(page, shown, found.gradients)))
+        left = len(known) - len(shown)
+        if left:
+            page.prose(
+                page.styled(f"{numbers.plural(left, 'more device')}: traceview balance", "dim")
+            )
+    for sentence in _sentences(found, WORTH_RATIO if is_brief else 0.0):
+        page.prose(sentence, indent=4, label=Text("  - "))
+    _add_bounds(page, found, WORTH_RATIO if is_brief else 0.0)
+    if found.prediction is not None and not is_brief:
+        page.prose(_predicted(found.prediction, noun))
+
+
+def _summary(found: Balance, noun: str) -> str:
+    count = found.in_use_count
+    of = f" of {found.visible_count}" if found.visible_count > count else ""
+    used = f"{count}{of} {noun if count == 1 and not of else noun + 's'}"
+    verb = "does" if count == 1 else "do"
+    return (
+        f"{used} {verb} the work of {found.effective_gpus:.2f} that compute all the time "
+        f"({numbers.share(found.efficiency_ratio)})"
+    )
+
+
+def _facts(found: Balance) -> Iterator[str]:
+    if found.skew_ratio is not None:
+        yield f"longest compute {numbers.share(found.skew_ratio)} over the median"
+    if found.concurrency_ratio is not None:
+        yield (
+            f"{numbers.share(found.concurrency_ratio)} of what could run at once does "
+            f"(by chance {numbers.share(found.chance_ratio)})"
+        )
+    if found.stagger_ps is not None:
+        yield f"first kernels {numbers.time(found.stagger_ps)} apart"
+    if found.throughput.examples_per_second is not None:
+        yield throughput_words(found.throughput, found.kind)
+
+
+def throughput_words(throughput: Throughput, kind: str) -> str:
+    """`1,487 examples per second, 743 per GPU, 128 per step`."""
+    whole = throughput.examples_per_second or 0.0
+    each = throughput.per_gpu_per_second or 0.0
+    return (
+        f"{_rate(whole)} examples per second, {_rate(each)} per {_NOUNS.get(kind, kind)}, "
+        f"{numbers.count(throughput.batch_size)} per step"
+    )
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _columns(page: Page, rows: Sequence[DeviceBalance], gradients: Gradients) -> list[Column]:
+    def numeric(heading: str, texts: list[str], droppable: int = 0) -> Column:
+        return Column(heading, [page.styled(text) for text in texts], True, droppable)
+
+    names = [Text(page.middle(row.device, _WIDEST_NAME), "bold") for row in rows]
+    phases = {row.device: row for row in gradients.devices}
+    columns = [
+        Column("device", names),
+        numeric("compute per step", [numbers.time(row.compute_ps_per_step) for row in rows]),
+        numeric("vs others", [signed_share(row.longer_ratio) for row in rows]),
+        numeric("longest in", [_of(row.longest_count, row.step_count) for row in rows], 3),
+        numeric("starts later by", [numbers.time(row.start_lag_ps) for row in rows], 4),
+        numeric("ends earlier by", [numbers.time(row.end_lead_ps) for row in rows], 5),
+    ]
+    if any(row.collective_count for row in rows):
+        texts = [_of(row.last_count, row.collective_count) for row in rows]
+        columns.append(numeric("last in", texts, 1))
+    if any(one.backward is not None for one in phases.values()):
+        told = [_ran(phases.get(row.device)) for row in rows]
+        columns.append(Column("ran", [page.styled(text) for text in told], droppable=2))
+    return columns
+
+
+def signed_share(ratio: float | None) -> str:
+    """A ratio that says more or less: `+20.0%`, `-3.1%`."""
+    if ratio is None:
+        return numbers.ABSENT
+    return f"{ratio:+.1%}" if abs(ratio) >= 0.0005 else "0%"
+
+
+def _of(count: int | None, whole: int | None) -> str:
+    if count is None or whole is None:
+        return numbers.ABSENT
+    return f"{numbers.count(count)} of {numbers.count(whole)}"
+
+
+def _ran(phases: DevicePhases | None) -> str:
+    if phases is None or phases.backward is None:
+        return numbers.ABSENT
+    ran = [
+        word
+        for word, has in (
+            ("forward", phases.forward_count > 0),
+            ("backward", phases.backward),
+            ("optimizer", phases.optimizer_count > 0),
+            ("reduction", phases.reduction_count > 0),
+        )
+        if has
+    ]
+    return " ".join(ran) or numbers.ABSENT
+
+
+def _sentences(found: Balance, least: float) -> Iterator[str]:
+    late = found.straggler
+    step_ps = max((one.step_bound_ps + one.saved_ps for one in found.what_if), default=0)
+    if late is not None and late.cost_ps_per_step >= least * step_ps:
+        yield (
+            f"the others wait for {late.device}: {_CAUSE_WORDS[late.cause]}; that costs "
+            f"{numbers.time(late.cost_ps_per_step)} per step"
+        )
+    if len(found.hardware) > 1:
+        groups = [
+            f"{group.model or 'model not recorded'} ({joined(group.devices)})"
+            for group in found.hardware
+        ]
+        yield f"the devices differ: {listed(groups)}"
+    yield from _of_gradients(found.gradients)
+    yield from _of_uneven_steps(found)
+
+
+def _of_uneven_steps(found: Balance) -> Iterator[str]:
+    told = {
+        number: [one for one in found.uneven_steps if one.number == number]
+        for number in dict.fromkeys(one.number for one in found.uneven_steps)
+    }
+    for number, cases in list(told.items())[:SHOWN_UNEVEN]:
+        least = min(cases, key=lambda one: one.compute_ps / one.usual_ps)
+        where = f"step {number}" + (", the last," if least.is_last else "")
+        devices = joined([one.device for one in cases])
+        yield (
+            f"in {where} {devices} computed less than usual ({least.device} {numbers.time(least.compute_ps)}, "
+            f"usually {numbers.time(least.usual_ps)}), and others did not"
+        )
+    if len(told) > SHOWN_UNEVEN or found.uneven_step_count > len(found.uneven_steps):
+        yield f"{found.uneven_step_count} such cases in all: results.balance.uneven_steps in the JSON report"
+
+
+def _of_gradients(gradients: Gradients) -> Iterator[str]:
+    replicas = [
+        f"{row.device} runs replica {listed([str(number) for number in row.replicas])}"
+        for row in gradients.devices
+        if row.replicas and row.replicas != (row.ordinal,)
+    ]
+    if replicas:
+        yield listed(replicas)
+    if gradients.is_single:
+        yield f"only {gradients.computed[0]} computes gradients" + (
+            ": " + "; ".join(one.text for one in gradients.reasons)
+            if gradients.reasons
+            else "; nothing recorded shows why"
+        )
+    elif gradients.computed and gradients.not_computed:
+        yield f"no gradients on {joined(gradients.not_computed)}"
+    elif gradients.remark is not None and any(
+        row.forward_count + row.backward_count for row in gradients.devices
+    ):
+        yield gradients.remark
+
+
+def _predicted(prediction: Prediction, noun: str) -> str:
+    rate = prediction.examples_per_second_bound
+    speed = f" ({_rate(rate)} examples per second)" if rate is not None else ""
+    return (
+        f"{numbers.plural(prediction.device_count, noun)} could do at most {prediction.speedup_bound:.2f} times as "
+        f"much{speed}, if {listed(prediction.assumptions)}"
+    )
+
+
+def _add_bounds(page: Page, found: Balance, least_saved: float) -> None:
+    rows = [
+        one
+        for one in found.what_if
+        if one.saved_ps and one.saved_ps >= least_saved * (one.saved_ps + one.step_bound_ps)
+    ]
+    if not rows:
+        return
+    page.gap()
+    bounds = [numbers.time(one.step_bound_ps) for one in rows]
+    saved = [numbers.part(one.saved_ps, one.saved_ps + one.step_bound_ps) for one in rows]
+    columns = [
+        Column("step at least", [page.styled(text) for text in bounds], right=True),
+        Column("saves at most", [page.styled(text) for text in saved], right=True, droppable=1),
+        Column("with", [page.styled(_WHAT_IF_WORDS.get(one.name, one.name)) for one in rows]),
+    ]
+    add_columns(page, fitting(page, columns))
+
+
+def add_scaling(page: Page, found: Scaling) -> None:
+    """This run beside its baseline, and what makes the step longer."""
+    this, base = found.this, found.baseline
+    page.heading("Scaling", _scaling_summary(found))
+    page.facts(
+        [
+            f"step {numbers.time(this.step_ps)} on {numbers.plural(this.device_count, 'device')}",
+            f"{numbers.time(base.step_ps)} on {base.device_count} in run {page.text(base.run)}",
+        ]
+    )
+    ours, theirs, parts = vars(this.parts), vars(base.parts), vars(found.parts)
+    keys = list(_PART_WORDS)
+    columns = [
+        Column("part of step", [page.styled(_PART_WORDS[key]) for key in keys]),
+        Column(
+            "baseline",
+            [page.styled(numbers.time(theirs[key])) for key in keys],
+            right=True,
+            droppable=1,
+        ),
+        Column(
+            "this run",
+            [page.styled(numbers.time(ours[key])) for key in keys],
+            right=True,
+            droppable=2,
+        ),
+        Column("more", [page.styled(numbers.time(parts[key])) for key in keys], right=True),
+    ]
+    add_columns(page, fitting(page, columns))
+    if found.reason is not None:
+        page.prose(page.styled(f"{found.reason[:1].upper()}{found.reason[1:]}.", "dim"))
+
+
+def _scaling_summary(found: Scaling) -> str:
+    times = found.this.device_count / found.baseline.device_count
+    efficiency = numbers.share(found.scaling_efficiency_ratio)
+    if found.speedup is None:
+        return (
+            f"{found.speedup_by_step:.2f} times the baseline by step time, on {times:g} times the devices "
+            f"({efficiency})"
+        )
+    return (
+        f"{found.speedup:.2f} times the examples per second of the baseline, on {times:g} times the devices "
+        f"({efficiency})"
+    )

@@ -1,0 +1,168 @@
+"""How do the devices sum their gradients, what does it cost, and who waits for whom?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.text import Text
+
+from traceview.analyses.collective_table import CollectiveRow
+from traceview.analyses.collectives import CollectiveResult
+from traceview.render import numbers
+from traceview.render.columns import Column, add_columns, fitting, room_beside
+from traceview.render.ops import told_apart
+from traceview.render.page import Page
+from traceview.report.model import Report
+
+SHOWN_DEVICES: Final = 16
+"""So many devices have a row; of more those that lose most."""
+
+_PATH_WORDS: Final = {
+    "collective_nccl": "NCCL, asked for by collective ops",
+    "collective_ring": "collective ops without NCCL",
+    "nccl": "NCCL",
+    "hierarchical_copy": "copies between devices, summed on several of them",
+    "one_device": "copies to one device, summed there",
+    "cpu_bounce": "copies to the host, summed on the CPU",
+}
+_LINK_WORDS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
+_NARROWEST_OP: Final = 20
+
+
+def add_collectives(page: Page, report: Report) -> None:
+    """The collectives of a run that has any, or reduces in another way; nothing of others."""
+    found = report.results.collectives
+    if found is not None and (found.count or found.path not in (None, "none")):
+        add_summary(page, found, has_steps=report.results.steps is not None)
+
+
+def add_summary(page: Page, found: CollectiveResult, *, has_steps: bool) -> None:
+    """How the devices reduce in a sentence, the times in another, and a row per device."""
+    page.heading("Collectives", _way(found))
+    if not found.count:
+        return
+    per_step = found.transfer_per_step_ps is not None and has_steps
+    transfer = found.transfer_per_step_ps if per_step else found.transfer_ps
+    each = " per step" if per_step else ""
+    facts: list[Text | str] = [
+        f"{numbers.plural(found.count, 'collective')}"
+        + (f", {numbers.count(found.count_per_step)} per step" if found.count_per_step else ""),
+        Text.assemble("transfer ", (page.text(numbers.time(transfer)), "bold"), each),
+        f"{numbers.share(found.overlap_ratio)} hidden by compute",
+    ]
+    if found.expected_ps is not None:
+        facts.append(f"{numbers.time(found.expected_ps)} expected of the link")
+    if found.bus_bytes_per_second is not None:
+        facts.append(_speed(found))
+    if found.incomplete_count:
+        facts.append(f"{numbers.count(found.incomplete_count)} not recorded on all devices")
+    page.facts(facts)
+    _add_devices(page, found, per_step=per_step)
+
+
+def _way(found: CollectiveResult) -> str:
+    words = _PATH_WORDS.get(found.path or "", "")
+    way = f"through {words}" if words else ""
+    return (
+        f"{way}: {found.path_reason}"
+        if way and found.path_reason
+        else way or found.path_reason or ""
+    )
+
+
+def _speed(found: CollectiveResult) -> str:
+    speed = f"{numbers.size(found.bus_bytes_per_second)}/s over each link"
+    if found.link_bytes_per_second is None:
+        return speed
+    link = _LINK_WORDS.get(found.link or "", "")
+    return f"{speed}, {link} carries {numbers.size(found.link_bytes_per_second)}/s"
+
+
+def _add_devices(page: Page, found: CollectiveResult, *, per_step: bool) -> None:
+    exposed = (found.exposed_per_step_ps or {}) if per_step else found.exposed_ps
+    transfer = (found.exposed_transfer_per_step_ps or {}) if per_step else found.exposed_transfer_ps
+    wait = (found.wait_per_step_ps or {}) if per_step else found.wait_ps
+    devices = [
+        key
+        for key in found.exposed_ps
+        if found.exposed_ps[key] or found.wait_ps[key] or found.last_count[key]
+    ]
+    shown = devices
+    if len(devices) > SHOWN_DEVICES:
+        costly = set(sorted(devices, key=lambda key: -exposed.get(key, 0))[:SHOWN_DEVICES])
+        shown = [key for key in devices if key in costly]
+    if not shown:
+        return
+    each = "/step" if per_step else ""
+    add_columns(
+        page,
+        fitting(
+            page,
+            [
+                Column("device", [page.styled(key, "bold") for key in shown]),
+                _times(page, f"exposed{each}", [exposed.get(key) for key in shown]),
+                _times(page, "in transfer", [transfer.get(key) for key in shown], 2),
+                _times(page, f"waited{each}", [wait.get(key) for key in shown]),
+                Column(
+                    "came last",
+                    [page.styled(numbers.count(found.last_count[key])) for key in shown],
+                    right=True,
+                    droppable=1,
+                ),
+            ],
+        ),
+    )
+    if len(devices) > len(shown):
+        page.prose(page.styled(f"{len(devices) - len(shown)} more devices lose less", "dim"))
+
+
+def _times(page: Page, heading: str, times: list[int | None], droppable: int = 0) -> Column:
+    cells = [page.styled(numbers.time(one)) for one in times]
+    return Column(heading, cells, right=True, droppable=droppable)
+
+
+def add_rows(page: Page, rows: Sequence[CollectiveRow]) -> None:
+    """One line per collective and device, a line apart from that of the next collective."""
+    if not rows:
+        return
+    page.gap()
+    repeated = [
+        place > 0 and rows[place - 1].collective == one.collective for place, one in enumerate(rows)
+    ]
+    columns = [
+        Column(
+            "number",
+            [
+                page.styled("" if again else numbers.count(one.collective))
+                for one, again in zip(rows, repeated, strict=True)
+            ],
+            right=True,
+            droppable=5,
+        ),
+        Column(
+            "step",
+            [page.styled("" if one.step is None else str(one.step), "dim") for one in rows],
+            right=True,
+            droppable=3,
+        ),
+        Column("device", [page.styled(one.device, "bold") for one in rows]),
+        _times(page, "start", [one.start_ps for one in rows], 2),
+        _times(page, "lasted", [one.duration_ps for one in rows]),
+        _times(page, "waited", [one.wait_ps for one in rows]),
+        Column("", [page.styled("last" if one.is_last else "", "yellow") for one in rows]),
+        Column(
+            "size", [page.styled(numbers.size(one.bytes)) for one in rows], right=True, droppable=4
+        ),
+    ]
+    op = Column("x" * _NARROWEST_OP, droppable=1)
+    if all(one.bytes is None for one in rows):
+        columns.pop()
+    kept = fitting(page, [*columns, op])
+    if kept[-1] is op:
+        room = room_beside(page, kept[:-1])
+        names = [one.op or one.name for one in rows]
+        ops = told_apart(page, set(names), room)
+        named = zip(names, repeated, strict=True)
+        kept[-1] = Column("op", [Text("" if again else ops[name]) for name, again in named])
+    add_columns(page, kept)

@@ -1,0 +1,255 @@
+"""What stands for a name that must not be shown? A word and a number, the same for the same name.
+
+Numbers count in the order in which names appear in a report. They are no hashes: those of likely names could be
+looked up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from traceview.report.library_kernels import is_of_library
+from traceview.report.public_words import AROUND, is_op_name, is_stage_name, own_words
+
+_TIMESTAMP: Final = re.compile(r"\d{4}_\d\d_\d\d(?:_\d\d)*")
+_RUN_FOLDERS: Final = frozenset(("train", "validation", "plugins", "profile"))
+_DEVICE_PART: Final = re.compile(
+    r"|job:(?:localhost|worker|chief|ps|evaluator)|(?:replica|task):\d+"
+    r"|(?:device:|physical_device:|logical_device:)?(?:XLA_)?(?:CPU|GPU|TPU):\d+"
+)
+_OP: Final = re.compile(r"(?P<name>.*?)(?P<colon>:(?P<type>[A-Za-z_][\w>-]*))?", re.DOTALL)
+_OP_PARTS: Final = re.compile(
+    r"(?:gradient_tape|while|cond|body|then|else|branch|replica|update|StatefulPartitionedCall"
+    r"|PartitionedCall)?(?:_\d+)?"
+)
+_THREAD: Final = re.compile(
+    r"(?P<name>(?:main|python\d*|Host Threads|tf_(?:Compute|data|gpu|xla|XLA|device|pool|compile|grpc|inter|intra"
+    r"|numa|Eigen|collective|nccl)\w*)(?:\.\d+)?)(?:/-?\d+)?"
+)
+_KERNEL_WORD: Final = re.compile(r"[A-Za-z_~]\w*(?:::~?[A-Za-z_]\w*)*")
+_NUMBER: Final = re.compile(
+    r"[-+±~≥≤×x]*\d[\d.,:%/×x–-]*(?:[pnµum]?s|[kMGT]?i?B|[kMG]?Hz|W|th|st|nd|rd)?(?:/s)?"
+)
+_ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}.*")
+_ERROR_CODE: Final = re.compile(r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR_[A-Z_]+|ERR_NVGPUCTRPERM")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_VERSION: Final = re.compile(r"v?\d+(?:\.\d+)*(?:[-.]?(?:rc|dev|post|a|b)\d*)*(?:-\d+-g[0-9a-f]+)?")
+_PLAIN_VALUE: Final = re.compile(r"[-\d.,:]*|true|false|on|off|yes|no", re.IGNORECASE)
+_HELD: Final = re.compile("\ue000(\\d+)\ue001")
+_HOLDERS: Final = re.compile("[\ue000\ue001]")
+_SHORTEST_PHRASE: Final = 3
+
+
+class Pseudonyms:
+    """The names of one report so far, and what is shown instead of each."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+        self._shown: dict[str, str] = {}
+        self._phrases: list[str] | None = None
+
+    def _numbered(self, kind: str, name: str) -> str:
+        if (kind, name) not in self._numbers:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._numbers[kind, name] = f"{kind}_{self._counts[kind]}"
+        return self._numbers[kind, name]
+
+    def _known(self, name: str, shown: str) -> str:
+        """Remember what stands for a name, so that sentences with it agree."""
+        if name not in self._shown:
+            self._shown[name] = shown
+            self._phrases = None
+        return shown
+
+    # Names of one kind
+
+    def kept(self, name: str) -> str:
+        """A name that identifies nothing: of hardware, or of ours."""
+        return self._known(name, name)
+
+    def host(self, name: str) -> str:
+        """`host_1`."""
+        return self._known(name, self._numbered("host", name)) if name else name
+
+    def device(self, key: str) -> str:
+        """`host_1/GPU:0`: the number of the device stays."""
+        parts = key.split("/")
+        hidden = [p if _DEVICE_PART.fullmatch(p) else self._numbered("host", p) for p in parts]
+        if len(parts) > 1 and not _DEVICE_PART.fullmatch(key.rpartition("/")[0]):
+            prefix, _, last = key.rpartition("/")
+            if prefix in self._shown and _DEVICE_PART.fullmatch(last):
+                return self._known(key, f"{self._shown[prefix]}/{last}")
+        return self._known(key, "/".join(hidden))
+
+    def path(self, name: str) -> str:
+        """`path_1`, whatever it is."""
+        return self._known(name, self._numbered("path", name)) if name else name
+
+    def file(self, name: str) -> str:
+        """`host_1.xplane.pb`: the file of a host is called after it."""
+        stem, dot, rest = name.partition(".xplane.pb")
+        if dot and not rest:
+            return self._known(name, f"{self.host(stem)}{dot}")
+        return self._known(name, self._numbered("file", name))
+
+    def run(self, name: str) -> str:
+        """`run_1`, unless it is called after its time, as runs are."""
+        parts = [
+            part
+            if part in _RUN_FOLDERS or _TIMESTAMP.fullmatch(part)
+            else self._numbered("run", part)
+            for part in name.split("/")
+        ]
+        return self._known(name, "/".join(parts))
+
+    def op(self, name: str) -> str:
+        """`op_1/op_2/MatMul:MatMul`: scopes and layers go, names of TensorFlow's own ops stay."""
+        match = _OP.fullmatch(name)
+        bare, type_ = (match["name"], match["type"]) if match else (name, None)
+        parts = [
+            part if _OP_PARTS.fullmatch(part) or is_op_name(part) else self._numbered("op", part)
+            for part in bare.split("/")
+        ]
+        return self._known(name, "/".join(parts) + (f":{self.type(type_)}" if type_ else ""))
+
+    def type(self, name: str) -> str:
+        """The type of an op stays if TensorFlow registers it."""
+        return self._known(name, name if is_op_name(name) else self._numbered("type", name))
+
+    def kernel(self, name: str) -> str:
+        """Words of a kernel's name stay if a known library uses them: cuBLAS, cuDNN, CUTLASS, Eigen, NCCL …"""
+
+        def shown(match: re.Match[str]) -> str:
+            word = match[0]
+            return word if is_of_library(word) else self._numbered("kernel", word)
+
+        words = _KERNEL_WORD.sub(shown, _HOLDERS.sub("?", name))
+        outside = _KERNEL_WORD.sub("", name)
+        # A name of other letters than those of C++ is no kernel's: hidden as a whole.
+        return self._known(name, words if outside.isascii() else self._numbered("kernel", name))
+
+    def activity(self, name: str) -> str:
+        """The op or, without one, the kernel of a device event."""
+        is_op = "/" in name or (":" in name and "::" not in name and " " not in name)
+        return self.op(name) if is_op else self.kernel(name)
+
+    def thread(self, name: str) -> str:
+        """`thread_1`, unless TensorFlow or Python named it."""
+        match = _THREAD.fullmatch(name)
+        return self._known(name, name if match else self._numbered("thread", name))
+
+    def threads(self, names: str) -> str:
+        """Several threads, with commas between them."""
+        return ", ".join(self.thread(name) for name in names.split(", "))
+
+    def stage(self, name: str) -> str:
+        """`Iterator::Root::Prefetch::stage_1`: kinds of iterators stay."""
+        parts = [
+            part if is_stage_name(part) else self._numbered("stage", part)
+            for part in name.split("::")
+        ]
+        return self._known(name, "::".join(parts))
+
+    def function(self, name: str) -> str:
+        """`function_1`."""
+        return self._known(name, self._numbered("function", name))
+
+    def module(self, name: str) -> str:
+        """`module_1`."""
+        return self._known(name, self._numbered("module", name))
+
+    def argument(self, name: str) -> str:
+        """`argument_1`: of a command line nothing stays."""
+        return self._known(name, self._numbered("argument", name))
+
+    def value(self, name: str) -> str:
+        """The value of a setting stays if it is a number, a list of numbers or a switch."""
+        return name if _PLAIN_VALUE.fullmatch(name) else self._numbered("value", name)
+
+    def version(self, name: str) -> str:
+        """A version stays if it is written as versions are."""
+        return name if _VERSION.fullmatch(name) else self._numbered("version", name)
+
+    # Sentences
+
+    def text(self, sentence: str) -> str:
+        """A sentence: names that are known, then every word that is not one of ours."""
+        held: list[str] = []
+
+        def hold(shown: str) -> str:
+            held.append(shown)
+            return f"\ue000{len(held) - 1}\ue001"
+
+        text = _HOLDERS.sub("?", sentence)
+        for phrase in self._known_phrases():
+            if phrase in text:
+                text = text.replace(phrase, hold(self._shown[phrase]))
+        pieces = re.split("(\ue000\\d+\ue001)", text)
+        shown = [
+            piece if _HELD.fullmatch(piece) else re.sub(r"\S+", lambda m: self._word(m[0]), piece)
+            for piece in pieces
+        ]
+        return _HELD.sub(lambda match: held[int(match[1])], "".join(shown))
+
+    def _known_phrases(self) -> list[str]:
+        """Known names that are not one word of a sentence, the longest first."""
+        if self._phrases is None:
+            found = [
+                name
+                for name in self._shown
+                if len(name) >= _SHORTEST_PHRASE
+                and (len(name.split()) != 1 or name.strip(AROUND) != name)
+            ]
+            self._phrases = sorted(found, key=lambda name: (-len(name), name))
+        return self._phrases
+
+    def _word(self, word: str) -> str:
+        core = word.strip(AROUND)
+        if not core:
+            return word
+        begin = word.index(core)
+        return word[:begin] + self._core(core) + word[begin + len(core) :]
+
+    def _core(self, core: str) -> str:
+        words = own_words()
+        is_ours = core.lower() in words
+        if core in self._shown and not (
+            is_ours and core.isascii() and core.islower() and core.isalpha()
+        ):
+            return self._shown[core]
+        if is_ours or _is_plain(core) or is_op_name(core):
+            return core
+        possessive = re.fullmatch(r"(.+)(['’]s?)", core)
+        if possessive:
+            return self._core(possessive[1]) + possessive[2]
+        for mark in ("–", ",", "=", "("):
+            left, found, right = core.partition(mark)
+            if found and left and right and all(map(self._is_public, (left, right))):
+                return core
+        if _DEVICE_PART.fullmatch(core.rpartition("/")[2]) and "/" in core:
+            return self.device(core)
+        if core.startswith(("/", "~", ".")) or "\\" in core:
+            return self._numbered("path", core)
+        if core.startswith("Iterator::"):
+            return self.stage(core)
+        if "/" in core or re.fullmatch(r"[\w.-]+:[A-Z_]\w*", core):
+            return self.op(core)
+        return self._numbered("name", core)
+
+    def _is_public(self, core: str) -> bool:
+        if core in self._shown:
+            return self._shown[core] == core
+        return core.strip(AROUND).lower() in own_words() or _is_plain(core) or is_op_name(core)
+
+
+def _is_plain(core: str) -> bool:
+    is_number = _NUMBER.fullmatch(core) is not None and not _ADDRESS.fullmatch(core)
+    return (
+        is_number
+        or any(
+            pattern.fullmatch(core) for pattern in (_DEVICE_PART, _DIGEST, _ERROR_CODE, _TIMESTAMP)
+        )
+        or not any(c.isalnum() for c in core)
+    )

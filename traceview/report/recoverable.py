@@ -1,0 +1,46 @@
+"""How much of a step could one change win back, at the most?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceview.report.model import Report
+
+RECOVERABLE_MEANING = (
+    "The largest single cost among the findings (warnings and critical ones) and the bounds of the step time: "
+    "what a step would lose if that one cause went away and nothing took its place. It is an upper bound. "
+    "Costs overlap, so they are not added up."
+)
+"""What the number means, for every page that shows it."""
+
+
+@dataclass(frozen=True)
+class Recoverable:
+    """The most that one change can save.
+
+    `ps_per_step`: None where there are no steps, and `ratio` is of the window then; else of the median step.
+    `source`: the code of the finding, or the name of the bound (`no_input_wait` and so on).
+    """
+
+    ps_per_step: int | None
+    ratio: float | None
+    source: str
+
+
+def recoverable(report: Report) -> Recoverable | None:
+    """The largest of the costs; None if nothing is known to cost anything."""
+    findings = [one for one in report.findings if one.severity != "info"]
+    balance = report.results.balance
+    found = [
+        Recoverable(one.cost_ps_per_step, one.cost_ratio, one.code)
+        for one in findings
+        if one.cost_ps_per_step or one.cost_ratio
+    ]
+    steps = report.results.steps
+    median = steps.median_ps if steps else None
+    found += [
+        Recoverable(bound.saved_ps, bound.saved_ps / median if median else None, bound.name)
+        for bound in (balance.what_if if balance else ())
+        if bound.saved_ps > 0
+    ]
+    return max(found, key=lambda one: (one.ps_per_step or 0, one.ratio or 0.0), default=None)

@@ -1,0 +1,343 @@
+"""Which collectives ran, and which events on different devices are one collective?
+
+One collective is one event on each device that takes part. Those of one op carry the same group and instance
+key; the same keys may come back in every step. Where the keys are not recorded, the events of one name belong
+together in their order. Either way the n-th on one device is the n-th on another, unless one of them was cut:
+the profile may begin or end between the devices. So the rows of two devices are shifted against each other until
+the first and the last of as many steps as possible agree:
+
+    GPU:0   a0 a1 │ b0 b1 │ c0 c1        step a was recorded on GPU:0 alone:
+    GPU:1         │ b0 b1 │ c0 c1        GPU:1 is shifted by 2
+
+Counting on the whole recording rather than step by step keeps a pair together that a late device carries over
+the bound of a step. Durations do not depend on the clocks of several hosts; which device was last does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.trace.collective_calls import CollectiveCalls, collective_calls
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.xplane.planes import ActivityClass
+
+
+class CollectiveKind(IntEnum):
+    """What a collective does with the data."""
+
+    UNKNOWN = 0
+    ALL_REDUCE = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+    ALL_TO_ALL = 4
+    BROADCAST = 5
+    REDUCE = 6
+    SEND_RECV = 7
+
+
+_KINDS: Final = (
+    (re.compile(rb"all_?-?reduce|collectivereducev|collectivereduce\b", re.I), "ALL_REDUCE"),
+    (re.compile(rb"all_?-?gather|collectivegather", re.I), "ALL_GATHER"),
+    (re.compile(rb"reduce_?-?scatter", re.I), "REDUCE_SCATTER"),
+    (re.compile(rb"all_?-?to_?-?all", re.I), "ALL_TO_ALL"),
+    (re.compile(rb"broadcast|bcast", re.I), "BROADCAST"),
+    (re.compile(rb"send_?recv|collective-?permute", re.I), "SEND_RECV"),
+    (re.compile(rb"reduce", re.I), "REDUCE"),
+)
+
+
+def collective_kind(name: bytes) -> CollectiveKind:
+    """What the name of a kernel, an op or a call of NCCL says."""
+    return next(
+        (CollectiveKind[kind] for pattern, kind in _KINDS if pattern.search(name)),
+        CollectiveKind.UNKNOWN,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Collectives:
+    """One row per collective and device that took part, by collective and device; all arrays `[n]`.
+
+    `collective`: int64, numbers from 0 in the order in which they began. `row`: int64, in the device columns;
+    `device`: int16, in the roster. `start_ps`, `duration_ps`: int64; a replica of a CPU-only run takes part from
+    where it hands the op over, before a thread takes it up. `step`: int64, number of the step of its host in
+    which it starts, `NONE` outside. `bytes`: int64, of the buffer, or `UNKNOWN_BYTES`. `name`: int32, kernel
+    or op; `op`: int32, the op that asked, `NONE` where not recorded. `kind`: uint8 `CollectiveKind`.
+    `by_keys`: bool, matched by recorded keys. `group`: int64, equal for collectives among the same devices.
+    """
+
+    collective: Int64Array
+    row: Int64Array
+    device: npt.NDArray[np.int16]
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    step: Int64Array
+    bytes: Int64Array
+    name: Int32Array
+    op: Int32Array
+    kind: npt.NDArray[np.uint8]
+    by_keys: BoolArray
+    group: Int64Array
+
+    @property
+    def end_ps(self) -> Int64Array:
+        """Exclusive end of each row, int64 picoseconds."""
+        return self.start_ps + self.duration_ps
+
+    @cached_property
+    def first(self) -> Int64Array:
+        """The first row of each collective, int64 `[collectives]`."""
+        return np.flatnonzero(np.diff(self.collective, prepend=-1))
+
+    @property
+    def count(self) -> int:
+        """Number of collectives."""
+        return int(self.first.size)
+
+    @cached_property
+    def device_count(self) -> Int64Array:
+        """Devices recorded in each collective, int64 `[collectives]`."""
+        return np.diff(np.append(self.first, self.row.size))
+
+    @cached_property
+    def is_complete(self) -> BoolArray:
+        """Whether all devices are recorded that take part in others of the group; bool `[collectives]`.
+
+        What an incomplete one transferred and waited cannot be told: the last device may be the missing one.
+        Of one that a single device recorded all others are missing.
+        """
+        groups, index = np.unique(self.group[self.first], return_inverse=True)
+        most = np.zeros(groups.size, dtype=np.int64)
+        np.maximum.at(most, index, self.device_count)
+        result: BoolArray = (self.device_count == most[index]) & (self.device_count > 1)
+        return result
+
+    @cached_property
+    def transfer_ps(self) -> Int64Array:
+        """The shortest duration over the devices, int64 `[collectives]`: the last one waits for nobody."""
+        if not self.first.size:
+            return np.empty(0, dtype=np.int64)
+        return np.minimum.reduceat(self.duration_ps, self.first)
+
+    @cached_property
+    def wait_ps(self) -> Int64Array:
+        """How much longer each device took than the transfer, int64 `[n]`."""
+        return self.duration_ps - self.transfer_ps[self.collective]
+
+    def last_among(self, rows: BoolArray) -> BoolArray:
+        """Which of `rows`, bool `[n]`, started after all others of them in their collective; of a tie none."""
+        latest = np.full(self.count, np.iinfo(np.int64).min, dtype=np.int64)
+        np.maximum.at(latest, self.collective[rows], self.start_ps[rows])
+        at_end = rows & (self.start_ps == latest[self.collective])
+        ties = np.bincount(self.collective[at_end], minlength=self.count)
+        among = np.bincount(self.collective[rows], minlength=self.count)
+        result: BoolArray = at_end & ((ties == 1) & (among > 1))[self.collective]
+        return result
+
+    @cached_property
+    def first_step(self) -> Int64Array:
+        """The step of the device that started first, int64 `[collectives]`; `NONE` outside of all."""
+        order = np.lexsort((self.start_ps, self.collective))
+        return self.step[order[self.first]]
+
+    @cached_property
+    def bytes_moved(self) -> Int64Array:
+        """Bytes that each collective is about, int64 `[collectives]`; `UNKNOWN_BYTES` where not recorded.
+
+        Of an all-gather NCCL is called with the part of one device; what it is about is all of them.
+        """
+        known = np.full(self.count, UNKNOWN_BYTES, dtype=np.int64)
+        np.maximum.at(known, self.collective, self.bytes)
+        gathers = (self.kind[self.first] == CollectiveKind.ALL_GATHER) & (known != UNKNOWN_BYTES)
+        return np.where(gathers, known * self.device_count, known)
+
+
+def collectives_of(trace: Trace) -> Collectives:
+    """The collectives of the whole recording."""
+    columns = trace.device_columns
+    rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
+    calls = collective_calls(trace, rows)
+    host = np.array([device.host for device in trace.roster], dtype=np.int64)[columns.device[rows]]
+    start = columns.start_ps[rows]
+    handed_over = calls.arrival != NONE
+    start[handed_over] = trace.host_columns.start_ps[calls.arrival[handed_over]]
+    end = columns.end_ps[rows]
+    step = _steps(trace, host, start)
+    label, group, by_keys = _labels(trace, rows, calls)
+    collective = _matched(label, columns.device[rows].astype(np.int64), start, end, step)
+    order = np.lexsort((columns.device[rows], collective))
+    op = np.where(
+        calls.op == NONE, columns.op[rows], np.append(trace.host_columns.name, NONE)[calls.op]
+    )
+    return Collectives(
+        collective=collective[order],
+        row=rows[order],
+        device=columns.device[rows][order],
+        start_ps=start[order],
+        duration_ps=(end - start)[order],
+        step=step[order],
+        bytes=calls.bytes[order],
+        name=columns.name[rows][order],
+        op=op[order].astype(np.int32),
+        kind=_kinds(trace, rows, calls, op)[order],
+        by_keys=by_keys[order],
+        group=group[order],
+    )
+
+
+def _steps(trace: Trace, host: Int64Array, start: Int64Array) -> Int64Array:
+    """The number of the step in which each instant lies on its host, else `NONE`."""
+    number = np.full(start.size, NONE, dtype=np.int64)
+    for found in trace.steps_by_host:
+        if not found.steps:
+            continue
+        begins = np.array([step.start_ps for step in found.steps], dtype=np.int64)
+        ends = np.array([step.end_ps for step in found.steps], dtype=np.int64)
+        numbers = np.array([step.number for step in found.steps], dtype=np.int64)
+        place = np.searchsorted(begins, start, side="right") - 1
+        inside = (host == found.host) & (place >= 0) & (start < ends[np.maximum(place, 0)])
+        number[inside] = numbers[place[inside]]
+    return number
+
+
+def _labels(
+    trace: Trace, rows: Int64Array, calls: CollectiveCalls
+) -> tuple[Int64Array, Int64Array, BoolArray]:
+    """What events share that may be one collective: their keys, or their name; the group; which it was.
+
+    Keys count where every event of a name has them. Ops of replicas have a name each; one name stands for all.
+    """
+    columns = trace.device_columns
+    is_replica = np.array([device.kind == "replica" for device in trace.roster], dtype=np.bool_)
+    name = np.where(
+        is_replica[columns.device[rows]] if rows.size else False, NONE, columns.name[rows]
+    ).astype(np.int64)
+    _, of_name = np.unique(name, return_inverse=True)
+    lacking = np.zeros(of_name.max(initial=-1) + 1, dtype=np.bool_)
+    lacking[of_name[calls.instance == NONE]] = True
+    by_keys = ~lacking[of_name]
+    keys = [
+        np.where(by_keys, NONE, name),
+        np.where(by_keys, calls.group, NONE),
+        np.where(by_keys, calls.instance, NONE),
+    ]
+    _, label = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)
+    _, group = np.unique(np.stack(keys[:2], axis=1), axis=0, return_inverse=True)
+    return label.reshape(-1).astype(np.int64), group.reshape(-1).astype(np.int64), by_keys
+
+
+def _matched(
+    label: Int64Array, device: Int64Array, start: Int64Array, end: Int64Array, step: Int64Array
+) -> Int64Array:
+    """The number of the collective of each event, counted from 0 in the order in which they begin."""
+    order = np.lexsort((end, start, device, label))
+    of_label, of_device = label[order], device[order]
+    opens = np.ones(order.size, dtype=np.bool_)
+    opens[1:] = (of_label[1:] != of_label[:-1]) | (of_device[1:] != of_device[:-1])
+    begin = np.flatnonzero(opens)
+    count = np.diff(np.append(begin, order.size))
+    place = np.arange(order.size) - np.repeat(begin, count)
+    shift = np.zeros(begin.size, dtype=np.int64)
+    for first, last in _unlike(of_label[begin], count, place, step[order], begin):
+        parts = [order[begin[i] : begin[i] + count[i]] for i in range(first, last)]
+        longest = max(parts, key=len)
+        shift[first:last] = [
+            _shift(step[longest], end[longest], step[part], end[part]) for part in parts
+        ]
+    slot = place + np.repeat(shift, count)
+    pairs = np.stack((of_label, slot), axis=1)
+    _, found = np.unique(pairs, axis=0, return_inverse=True)
+    found = found.reshape(-1)
+    began = np.full(found.max(initial=-1) + 1, np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(began, found, start[order])
+    rank = np.empty(began.size, dtype=np.int64)
+    rank[np.argsort(began, kind="stable")] = np.arange(began.size)
+    result = np.empty(order.size, dtype=np.int64)
+    result[order] = rank[found]
+    return result
+
+
+def _unlike(
+    label: Int64Array, count: Int64Array, place: Int64Array, step: Int64Array, begin: Int64Array
+) -> list[tuple[int, int]]:
+    """Labels whose devices do not agree place by place: first and last (exclusive) of their parts.
+
+    Parts are the events of one label on one device. They agree if they are as many, and most of them lie in
+    the same step; of a single event there is nothing to shift.
+    """
+    if label.size == 0:
+        return []
+    leads = np.ones(label.size, dtype=np.bool_)
+    leads[1:] = label[1:] != label[:-1]
+    leader = np.flatnonzero(leads)
+    leader_of_part = leader[np.cumsum(leads) - 1]
+    differs = count != count[leader_of_part]
+    leader_row = np.repeat(begin[leader_of_part], count) + place
+    known = leader_row < step.size
+    other = np.repeat(differs, count) | ~known
+    other |= step[np.where(known, leader_row, 0)] != step
+    mismatches = np.add.reduceat(other.astype(np.int64), begin) if begin.size else count
+    odd = differs | (2 * mismatches > count)
+    last = np.append(leader[1:], label.size)
+    return [
+        (low, high)
+        for low, high in zip(leader.tolist(), last.tolist(), strict=True)
+        if odd[low:high].any() and count[low:high].max() > 1
+    ]
+
+
+def _shift(
+    longest_step: Int64Array, longest_end: Int64Array, step: Int64Array, end: Int64Array
+) -> int:
+    """How far the events of one device are to be shifted to lie beside those of another.
+
+    The first and the last event of every common step vote; without common steps each event votes for the one
+    that ends nearest. A tie is decided by the ends.
+    """
+    votes = [_firsts(longest_step, step)]
+    votes.append(longest_step.size - step.size - _firsts(longest_step[::-1], step[::-1]))
+    cast = np.concatenate(votes)
+    if cast.size == 0:
+        after = np.minimum(np.searchsorted(longest_end, end), longest_end.size - 1)
+        before = np.maximum(after - 1, 0)
+        nearer = np.abs(longest_end[before] - end) < np.abs(longest_end[after] - end)
+        cast = np.where(nearer, before, after) - np.arange(end.size)
+    values, count = np.unique(cast, return_counts=True)
+    best = values[count == count.max()].tolist()
+    return int(min(best, key=lambda shift: _distance(longest_end, end, shift)))
+
+
+def _firsts(longest_step: Int64Array, step: Int64Array) -> Int64Array:
+    common, there, here = np.intersect1d(longest_step, step, return_indices=True)
+    votes: Int64Array = (there - here)[common != NONE]
+    return votes
+
+
+def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:
+    """Median distance between the ends of events that lie beside each other after a shift."""
+    low, high = max(0, -shift), min(end.size, longest_end.size - shift)
+    if low >= high:
+        return float("inf")
+    return float(np.median(np.abs(longest_end[low + shift : high + shift] - end[low:high])))
+
+
+def _kinds(
+    trace: Trace, rows: Int64Array, calls: CollectiveCalls, op: Int64Array
+) -> npt.NDArray[np.uint8]:
+    """By the kernel; where its name does not say, by what NCCL was called with, then by the op."""
+    called = np.append(trace.host_columns.name, NONE)[calls.call]
+    kind = np.zeros(rows.size, dtype=np.uint8)
+    for name in (trace.device_columns.name[rows], called, op):
+        asked = np.flatnonzero((kind == CollectiveKind.UNKNOWN) & (name != NONE))
+        names, index = np.unique(name[asked], return_inverse=True)
+        kinds = [collective_kind(trace.names[int(one)]) for one in names]
+        kind[asked] = np.array(kinds, dtype=np.uint8)[index] if kinds else kind[asked]
+    return kind

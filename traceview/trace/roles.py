@@ -1,0 +1,76 @@
+"""What is each host of a run there for, and which of them make their steps together?
+
+TF_CONFIG gives every process a role and an index. Workers and their chief make the same steps at the same time.
+An evaluator does not; and beside parameter servers no two processes do: each works at its own pace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from traceview.trace.model import Host
+
+_SERVER: Final = "ps"
+_OUTSIDE: Final = "evaluator"
+_LABEL: Final = re.compile(r".+_(w|worker|chief|master|ps|evaluator)(\d{1,6})")
+"""What `traceview capture` adds to the name of a host of which several processes are recorded."""
+_MOST_TASKS: Final = 10_000
+"""A damaged sidecar may hold any number."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """One task of a cluster, as TF_CONFIG names it; `index` None where it is not recorded."""
+
+    name: str
+    index: int | None
+
+    def __str__(self) -> str:
+        return self.name if self.index is None else f"{self.name} {self.index}"
+
+
+def role_of(host: Host) -> Role | None:
+    """What the sidecar says; without one the end of the file's name; None where neither tells."""
+    task = None if host.sidecar is None else host.sidecar.environment.cluster
+    if task is not None and task.role is not None:
+        return Role(task.role, task.index)
+    label = _LABEL.fullmatch(host.name)
+    if label is None:
+        return None
+    return Role("worker" if label[1] == "w" else label[1], int(label[2]))
+
+
+def step_groups(hosts: Sequence[Host]) -> tuple[tuple[int, ...], ...]:
+    """The hosts (by index) in groups that make their steps together; one that works alone is its own group."""
+    names = [None if role is None else role.name for role in map(role_of, hosts)]
+    sizes = [host.sidecar.environment.cluster.sizes or {} for host in hosts if host.sidecar]
+    if _SERVER in names or any(_SERVER in size for size in sizes):
+        return tuple((index,) for index in range(len(hosts)))
+    together = tuple(index for index, name in enumerate(names) if name != _OUTSIDE)
+    alone = tuple((index,) for index, name in enumerate(names) if name == _OUTSIDE)
+    return ((together,) if together else ()) + alone
+
+
+def missing_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
+    """Tasks that make steps with recorded ones, and that no host of the run is.
+
+    Told by the sizes of the cluster in the sidecars; empty where none of them holds sizes.
+    """
+    clusters = [host.sidecar.environment.cluster for host in hosts if host.sidecar]
+    sizes: dict[str, int] = {}
+    for cluster in clusters:
+        for name, count in (cluster.sizes or {}).items():
+            sizes[name] = max(sizes.get(name, 0), count)
+    if _SERVER in sizes:
+        return ()
+    there = {role for role in map(role_of, hosts) if role is not None}
+    wanted = [
+        Role(name, index)
+        for name, count in sorted(sizes.items())
+        if name != _OUTSIDE
+        for index in range(min(count, _MOST_TASKS))
+    ]
+    return tuple(role for role in wanted if role not in there)
