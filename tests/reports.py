@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from traceview.analyses.balance import Balance, DeviceBalance, UnevenStep
+from traceview.analyses.between_steps import BetweenAllSteps, BetweenSteps
 from traceview.analyses.capture import Capture, HostCapture
 from traceview.analyses.collectives import CollectiveResult, HostCollectives
 from traceview.analyses.device_time import DeviceTime, DeviceTimeRow, SharedTime
@@ -551,6 +552,17 @@ def full_report() -> Report:
             ),
             timeline=Timeline(240, tuple(map(timeline_of, working))),
             idle=Idle(tuple(map(idle_of, working))),
+            between_steps=BetweenAllSteps(
+                (
+                    BetweenSteps(
+                        HOST,
+                        3,
+                        9 * MS,
+                        {"checkpoint": 5 * MS, "python": 4 * MS},
+                        {"checkpoint": ("EagerLocalExecute: SaveV2",)},
+                    ),
+                )
+            ),
             ops=Ops(ops, 40, 34),
             environment=Environment((environment(),), ()),
             placement=placement(),
@@ -616,6 +628,7 @@ def bare_report() -> Report:
             steps=None,
             timeline=None,
             idle=None,
+            between_steps=None,
             ops=None,
         ),
         skipped={

@@ -128,6 +128,18 @@ def test_device_limits_what_is_shown(command: Command, eight: str, name: str) ->
     assert "unused-gpu" not in [one["code"] for one in json.loads(done.out)["findings"]]
 
 
+@pytest.mark.parametrize("names", ["", " , "])
+def test_no_device_is_not_a_choice_of_none(command: Command, eight: str, names: str) -> None:
+    done = command("analyze", eight, "--device", names)
+    assert (done.code, done.out) == (2, "")
+    assert "no device is given" in done.err
+
+
+def test_where_no_device_was_recorded_the_section_says_so(command: Command, tmp_path: Path) -> None:
+    SCENARIOS["slow_map"]().write(tmp_path)
+    assert "Devices  – none was recorded" in command("analyze", str(tmp_path)).out
+
+
 def test_device_may_be_repeated_or_joined(command: Command, eight: str) -> None:
     for arguments in (("--device", "0,GPU:3"), ("--device", "3", "--device", "0")):
         report = json.loads(command("analyze", eight, "--format", "json", *arguments).out)

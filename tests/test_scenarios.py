@@ -97,6 +97,16 @@ def _load(scenario: Scenario) -> list[Any]:
     ]
 
 
+def _clock_shift(scenario: Scenario, host: str) -> int:
+    """What is added to the times of a host by the truth about its clock, and by the origin that moves with it."""
+    offset = {name: row["offset_ps"] for name, row in scenario.truth.get("clocks", {}).items()}
+    starts = {name: _start_ns(trace.space()) or 0 for name, trace in scenario.traces.items()}
+    first_ns = min(starts.values())
+    moved = [(start - first_ns) * 1000 + offset.get(name, 0) for name, start in starts.items()]
+    shift: int = offset.get(host, 0) - min(moved)
+    return shift
+
+
 def test_device_times_are_those_of_the_events(scenario: Scenario) -> None:
     spaces = _load(scenario)
     origin_ns = min(_start_ns(space) or 0 for space in spaces)
@@ -107,7 +117,7 @@ def test_device_times_are_those_of_the_events(scenario: Scenario) -> None:
         host = host or next(iter(scenario.traces))
         space = spaces[list(scenario.traces).index(host)]
         window = scenario.truth["windows"][host]
-        shift = ((_start_ns(space) or 0) - origin_ns) * 1000
+        shift = ((_start_ns(space) or 0) - origin_ns) * 1000 + _clock_shift(scenario, host)
         events = list(_stream_events(space, int(name.removeprefix("GPU:"))))
         begin = window["start_ps"] - shift
         parts = _exclusive(events, begin, begin + window["window_ps"])

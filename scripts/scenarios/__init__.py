@@ -7,6 +7,7 @@ from scripts.scenarios import (
     collectives,
     copies,
     devices,
+    hosts,
     idle,
     input_pipelines,
     peers,
@@ -24,6 +25,7 @@ SCENARIOS: dict[str, Builder] = {
     **copies.CASES,
     **collectives.CASES,
     **balance.CASES,
+    **hosts.CASES,
     **input_pipelines.CASES,
 }
 

@@ -45,7 +45,7 @@ def _for(count: int, value: float) -> Truth:
     return {f"GPU:{ordinal}": ms(value) for ordinal in range(count)}
 
 
-def _all_reduce(step: Step, spans: Sequence[Span], *, instance: int, asked_ms: float) -> None:
+def all_reduce(step: Step, spans: Sequence[Span], *, instance: int, asked_ms: float) -> None:
     """One all-reduce with everything that TensorFlow 2.21 says of it; the span of each GPU in their order.
 
     The op of the last GPU to ask schedules it, and a thread per GPU launches it there.
@@ -79,7 +79,7 @@ def exposed_collectives() -> Scenario:
     for index, step in enumerate(marked_steps(trace)):
         for ordinal in range(4):
             step.kernel(ordinal, 0.1, 28)
-        _all_reduce(step, [(28, 40)] * 4, instance=100 + index, asked_ms=0.5)
+        all_reduce(step, [(28, 40)] * 4, instance=100 + index, asked_ms=0.5)
     device = device_truth(
         WINDOW_MS, compute=111.6, collective=48, idle=40.3, kernels=4, collectives=4
     )
@@ -114,7 +114,7 @@ def overlapped_collectives() -> Scenario:
     for index, step in enumerate(marked_steps(trace)):
         for ordinal in range(4):
             step.kernel(ordinal, 0.1, 46)
-        _all_reduce(step, [(20, 32)] * 4, instance=100 + index, asked_ms=0.5)
+        all_reduce(step, [(20, 32)] * 4, instance=100 + index, asked_ms=0.5)
     device = device_truth(
         WINDOW_MS, compute=183.6, totals={"collective": 48}, idle=16.3, kernels=4, collectives=4
     )
@@ -137,8 +137,8 @@ def mixed_collectives() -> Scenario:
     for step in marked_steps(trace):
         for ordinal in range(2):
             step.kernel(ordinal, 0.1, 43)
-        _all_reduce(step, [(10, 16)] * 2, instance=7, asked_ms=0.5)
-        _all_reduce(step, [(40, 46)] * 2, instance=8, asked_ms=1.5)
+        all_reduce(step, [(10, 16)] * 2, instance=7, asked_ms=0.5)
+        all_reduce(step, [(40, 46)] * 2, instance=8, asked_ms=1.5)
     device = device_truth(
         WINDOW_MS,
         compute=171.6,
@@ -172,7 +172,7 @@ def late_by_turns() -> Scenario:
             end_ms = 38 if ordinal == index else 32
             step.kernel(ordinal, end_ms - 30, end_ms)
             spans.append((end_ms, 40.0))
-        _all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
+        all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
     # In three steps 8 ms in the collective, of which 6 are waiting; in the fourth 2.
     device = device_truth(
         WINDOW_MS, compute=120, collective=26, idle=53.9, kernels=4, collectives=4
@@ -428,7 +428,7 @@ def collective_ring() -> Scenario:
 def collectives_of_two_hosts() -> Scenario:
     """Two hosts of two GPUs sum together; the clock of the second is 7 ms ahead of what its profile says.
 
-    Its GPU 1 comes 4 ms after all others. Durations do not ask what time it is.
+    Its GPU 1 comes 4 ms after all others.
     """
     traces = {}
     for host, skew_ms in (("host0", 0.0), ("host1", 7.0)):
@@ -438,7 +438,7 @@ def collectives_of_two_hosts() -> Scenario:
             for ordinal in range(2):
                 step.kernel(ordinal, 0.1 + late_ms[ordinal], 40 + late_ms[ordinal])
             spans = [(40 + late, 46.0) for late in late_ms]
-            _all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
+            all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
         traces[host] = trace
     early = device_truth(
         WINDOW_MS, compute=159.6, collective=24, idle=16.3, kernels=4, collectives=4
@@ -450,14 +450,20 @@ def collectives_of_two_hosts() -> Scenario:
     }  # fmt: skip
     truth: Truth = {
         "windows": {
-            **window_truth(WINDOW_MS, host="host0", start_ps=ORIGIN_PS + ms(10)),
+            # Put right, host1 began to record 7 ms before host0, and its steps begin with those of host0.
+            **window_truth(WINDOW_MS, host="host0", start_ps=ORIGIN_PS + ms(17)),
             **window_truth(WINDOW_MS, host="host1", start_ps=ORIGIN_PS + ms(17)),
+        },
+        "clocks": {
+            "host0": {"method": "profile_start", "offset_ps": 0},
+            "host1": {"method": "collectives", "offset_ps": -ms(7), "residual_ps": 0},
         },
         "device_time": {key: early if wait else late for key, wait in waits.items()},
         "collectives": {
             **alike,
             "device_count": 4,
             "wait_ps": waits,
+            "last_count": {**dict.fromkeys(waits, 0), "host1/GPU:1": 4},
             "exposed_transfer_ps": dict.fromkeys(waits, ms(8)),
             "path": "collective_nccl",
             "bus_bytes_per_second": 75_000_000_000,

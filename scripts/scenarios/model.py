@@ -11,6 +11,7 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     launches     {device: {kernels_per_step, delay_p50_ps, …, and those of graphs with graphs_ in front}}
     precision    {device: {precision: ps}, tensor_core_ratio}, every precision that has any time
     collectives, balance, input, capture
+    clocks       {host: {method, reference, offset_ps, residual_ps, …, role, missing_steps}}
     findings     {"must": codes that have to be reported, "must_not": codes that would be wrong}
 
 What a truth does not mention is not decided by it. Ratios are floats to three digits; everything
@@ -19,6 +20,7 @@ else is exact.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,18 +36,23 @@ CLASSES = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
 
 @dataclass(frozen=True)
 class Scenario:
-    """The traces of one run, by the host name in their file's name, and what is true of them."""
+    """The traces of one run and any sidecars, by the host name in their file's name, and what is true of them."""
 
     name: str
     traces: Mapping[str, CudaTrace]
     truth: Truth = field(repr=False)
+    sidecars: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     def write(self, logdir: Path, run: str = "run1") -> list[Path]:
         """Store the run below `logdir` and return its files."""
-        return [
-            trace.write(logdir, run, file_host=file_host)
-            for file_host, trace in self.traces.items()
-        ]
+        paths = []
+        for file_host, trace in self.traces.items():
+            path = trace.write(logdir, run, file_host=file_host)
+            paths.append(path)
+            if file_host in self.sidecars:
+                sidecar = path.with_name(f"{file_host}.traceview.json")
+                sidecar.write_text(json.dumps(self.sidecars[file_host]), encoding="utf-8")
+        return paths
 
 
 Builder = Callable[[], Scenario]

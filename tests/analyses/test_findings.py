@@ -13,6 +13,7 @@ import traceview
 from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, CudaTrace, Ref, Stats
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
+from tests.sidecars import write_sidecar
 from traceview.analyses.catalogue import FINDINGS, FindingKind
 from traceview.analyses.finding import Finding, Severity, counted, listed, ordered
 from traceview.report.model import Report
@@ -323,6 +324,43 @@ def test_damaged_and_duplicate_files(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "missing"),
+    [
+        ({"worker": 2}, None),
+        ({"worker": 3}, "worker 2"),
+        ({"worker": 2, "chief": 1, "evaluator": 1}, "chief 0"),
+        ({"worker": 4}, "worker 2 and worker 3"),
+        ({"worker": 9, "ps": 2}, None),
+    ],
+)
+def test_missing_host(sizes: dict[str, int], missing: str | None, tmp_path: Path) -> None:
+    """Those that train together are missed; of the processes of a parameter server each works alone."""
+    for index in range(2):
+        trace = new_trace(f"host{index}")
+        for step in marked_steps(trace):
+            plain_step(step)
+        cluster = {"role": "worker", "index": index, "sizes": sizes}
+        write_sidecar(trace.write(tmp_path), {"cluster": cluster})
+    report = analyzed(tmp_path)
+    assert codes(report) == ({"missing-host": "warning"} if missing else {})
+    assert report.capture.quality == ("degraded" if missing else "ok")
+    if missing:
+        assert the(report, "missing-host").title.endswith(f"not recorded: {missing}")
+
+
+def test_a_damaged_host_is_not_a_missing_one(tmp_path: Path) -> None:
+    traces = [new_trace(f"host{index}") for index in range(2)]
+    for index, trace in enumerate(traces):
+        for step in marked_steps(trace):
+            plain_step(step)
+        cluster = {"role": "worker", "index": index, "sizes": {"worker": 2}}
+        write_sidecar(trace.write(tmp_path), {"cluster": cluster})
+    (second,) = tmp_path.rglob("host1.xplane.pb")
+    second.write_bytes(b"\x00")
+    assert codes(analyzed(tmp_path)) == {"damaged-file": "warning"}
+
+
 def test_a_file_damaged_in_three_places_is_one_finding(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace):
@@ -429,13 +467,14 @@ def test_an_example_reads_like_the_title(kind: FindingKind) -> None:
     assert [word for word in words if word not in source] == []
 
 
-def test_order_is_severity_then_cost_then_code() -> None:
+def test_order_is_what_has_no_price_then_cost_then_code() -> None:
     def finding(code: str, severity: Severity, cost: float | None = None) -> Finding:
         return Finding(code, severity, "t", "e", "a", "high", "r", (), cost_ratio=cost)
 
     expected = [
         finding("z", "critical"),
         finding("y", "warning", 0.5),
+        finding("x", "critical", 0.3),
         finding("b", "warning", 0.1),
         finding("a", "warning"),
         finding("c", "warning"),

@@ -26,6 +26,7 @@ COVERED = {
     "launches",
     "precision",
     "collectives",
+    "clocks",
 }
 STEP_LISTS = ("number", "recorded_number", "start_ps", "duration_ps")
 
@@ -157,6 +158,17 @@ def check_capture(report: Report, truth: dict[str, Any]) -> None:
     assert ours == truth
 
 
+def check_clocks(report: Report, truth: dict[str, Any]) -> None:
+    ours = {host.host: host for host in report.capture.hosts}
+    assert set(truth) == set(ours)
+    for name, expected in truth.items():
+        clock = ours[name].clock
+        assert clock is not None
+        found = {**dataclasses.asdict(clock), "missing_steps": ours[name].missing_steps}
+        found["role"] = ours[name].role
+        assert {key: found[key] for key in expected} == expected, name
+
+
 def check_balance(report: Report, truth: dict[str, Any]) -> None:
     found = report.results.balance
     assert found is not None
@@ -217,12 +229,22 @@ def test_truth(name: str, tmp_path: Path) -> None:
         check_balance(report, truth["balance"])
     if "capture" in truth:
         check_capture(report, truth["capture"])
+    if "clocks" in truth:
+        check_clocks(report, truth["clocks"])
 
 
 @pytest.mark.parametrize(
     "name",
-    ["plain", "eight_balanced", "two_hosts", "hidden_transfers", "overlapped_copies"]
-    + ["overlapped_collectives", "mixed_collectives", "rccl"],
+    [
+        "plain",
+        "eight_balanced",
+        "two_hosts",
+        "hidden_transfers",
+        "overlapped_copies",
+        "overlapped_collectives",
+        "mixed_collectives",
+        "rccl",
+    ],
 )
 def test_a_healthy_run_is_told_nothing(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)

@@ -27,6 +27,7 @@ class Log:
     events: list[str] = field(default_factory=list)
     failing: dict[str, str] = field(default_factory=dict)
     limit: int | None = None
+    estimated: int | None = None
 
     def _do(self, what: str) -> None:
         if what in self.failing:
@@ -45,6 +46,10 @@ class Log:
     def end_probe(self, count: int) -> int | None:
         self._do("end probe")
         return self.limit
+
+    def estimate(self, count: int) -> int | None:
+        self._do(f"estimate {count}")
+        return self.estimated
 
     def marker(self) -> LogMarker:
         self.events.append("[")
@@ -109,7 +114,7 @@ def test_a_window_without_a_step_before_it_covers_the_input(loop: Make) -> None:
     run = loop(1, 2)
     run.steps(1)
     run.recorder.input_begins()
-    assert run.log.events == ["open", "["]
+    assert run.log.events == ["estimate 1", "open", "["]
 
 
 def test_several_steps_per_call(loop: Make) -> None:
@@ -194,6 +199,44 @@ def test_the_limit_of_events_ends_the_window(loop: Make) -> None:
     run.steps(30)
     assert run.recorder.got == (5, 7)
     assert run.log.events[-1] == "close"
+
+
+@pytest.mark.parametrize(("first", "calls"), [(1, [1, 2, 3]), (2, [1, 2, 3])])
+def test_a_window_that_no_call_precedes_is_estimated_before_it_opens(
+    loop: Make, first: int, calls: list[int]
+) -> None:
+    run = loop(first, 20)
+    run.log.estimated = 3
+    run.steps(30)
+    assert run.log.events[:2] == ["estimate 1", "open"]
+    assert [call.number for call in run.recorder.calls] == calls
+    assert run.log.events[-1] == "close"
+
+
+def test_the_very_first_call_is_estimated_when_it_has_returned(loop: Make) -> None:
+    run = loop(1, 100)
+    run.log.estimated = 2
+    run.steps(30, count=5)
+    assert run.log.events[-7:] == ["open", "[", "0]", "estimate 5", "[", "5]", "close"]
+
+
+def test_a_probe_that_fails_is_made_up_for_by_an_estimate(loop: Make) -> None:
+    run = loop(5, 20)
+    run.log.failing["probe"] = "busy"
+    run.log.estimated = 3
+    run.steps(30)
+    assert run.recorder.got == (5, 7)
+
+
+def test_a_short_call_has_an_edge_like_any_other(loop: Make) -> None:
+    run = loop(35, 40)
+    run.steps(6, count=5)
+    run.steps(1, count=2)
+    run.steps(6, count=5)
+    assert [(call.number, call.count) for call in run.recorder.calls] == [
+        *((30, 2), (32, 5), (37, 5), (42, 5))
+    ]
+    assert run.recorder.got == (32, 42)
 
 
 def test_step_times_leave_out_tracing_and_the_start(loop: Make) -> None:

@@ -113,6 +113,19 @@ def test_however_a_script_ends_its_trace_is_kept(
     assert done.err.startswith(alone.stderr)
 
 
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_before_the_window_is_an_interruption(
+    capture: Capture, name: str, code: int
+) -> None:
+    sends = f"if number == 3: os.kill(os.getpid(), signal.{name})"
+    done = capture(STEPS.replace("if number == 12:\n        ENDS", sends))
+    assert done.code == code
+    assert done.err.splitlines()[-1] == (
+        "traceview: nothing was captured: the script was interrupted after 3 steps, and the window 10:15 opens at "
+        "step 10"
+    )
+
+
 @pytest.mark.parametrize(
     "does",
     [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -356,13 +357,57 @@ def test_the_limit_of_events_shortens_the_window(capture: Capture) -> None:
     assert done.numbers() == [9, 10, 11, 12]
     assert done.window["got"] == [10, 13]
     assert "at most 4 calls are recorded instead of 22" in done.err
+    assert done.sidecar["events"]["estimated_from"] == "probe"
     assert done.sidecar["events"]["estimated"]["host"] == 22
+
+
+GRAPH = (
+    SCRIPT_START
+    + """
+from types import SimpleNamespace
+ops = [SimpleNamespace(type="MatMul", device="", name="product")] * OPS
+graph = SimpleNamespace(get_operations=lambda: ops)
+train_step._function_cache = {0: SimpleNamespace(graph=graph)}
+tf.config.list_logical_devices = lambda kind=None: ["GPU:0"] * GPUS
+for batch in batches(30): train_step(batch)
+"""
+)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_the_limit_holds_where_no_call_can_be_probed(capture: Capture, first: int) -> None:
+    # Four events of the host per op.
+    script = GRAPH.replace("OPS", "5").replace("GPUS", "0")
+    done = capture(script, f"--steps={first}:999", "--max-events=99")
+    assert done.numbers() == [1, 2, 3, 4]
+    assert "one call records, by the ops of its graph, about 20 events; to stay under" in done.err
+    assert "--max-events 99, at most 4 calls are recorded instead of" in done.err
+    events = done.sidecar["events"]
+    assert (events["estimated_from"], events["allowed_calls"]) == ("graph", 4)
+    assert events["estimated_per_call"] == {"host": 20, "callbacks": 0, "device": 0}
+
+
+def test_the_tracer_of_gpus_is_not_filled_where_no_call_can_be_probed(capture: Capture) -> None:
+    done = capture(GRAPH.replace("OPS", "300_000").replace("GPUS", "1"), "--steps=1:999999999999")
+    assert done.numbers() == [1, 2, 3]
+    assert "half of the 2097152 events that the GPU tracer can hold, at most 3 calls" in done.err
+    assert done.sidecar["events"]["estimated_per_call"]["device"] == 300_000
+
+
+@pytest.mark.parametrize("steps", ["2:9", "10:30"])
+def test_a_limit_below_the_least_window_is_said(capture: Capture, steps: str) -> None:
+    done = capture(
+        GRAPH.replace("OPS", "5").replace("GPUS", "0"), f"--steps={steps}", "--max-events=1"
+    )
+    events = 40 if steps == "2:9" else 2
+    assert f"2 calls, about {events} events, are the least that can be recorded" in done.err
+    assert len(done.numbers()) == 2
 
 
 def test_a_limit_that_cannot_be_kept_to_is_said(capture: Capture) -> None:
     done = capture(LOOP, "--steps=1:9", "--max-events=4")
     assert done.window["got"] == [1, 9]
-    assert "--max-events is not kept to" in done.err
+    assert "no graph of it is known, so --max-events 4 is not kept to" in done.err
 
 
 def test_without_synchronising(capture: Capture) -> None:
@@ -383,6 +428,13 @@ def test_the_risk_of_a_workers_profile_is_said(capture: Capture) -> None:
     preloaded = capture(LOOP, "--run=preloaded", environment=preload)
     assert preloaded.code == 0
     assert "can crash" not in preloaded.err
+
+
+def test_the_risk_is_said_where_the_script_names_the_workers(capture: Capture) -> None:
+    workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+    sets = f"import os; os.environ['TF_CONFIG'] = {json.dumps(workers)!r}\n"
+    done = capture(sets + LOOP, "--run=set")
+    assert done.err.count("note: TensorFlow 2.21 can crash a worker when its profile") == 1
 
 
 def test_captures_never_replace_each_other(capture: Capture) -> None:
@@ -423,6 +475,29 @@ def test_a_killed_capture_is_found_by_the_next(capture: Capture, tmp_path: Path)
     assert json.loads(path.read_text("utf-8"))["state"] == "recording"
     done = capture(LOOP)
     assert f"{left} is of a capture that was killed before its end" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "is_quoted"),
+    [
+        ("a b", "utf-8", False),
+        ("ü", "utf-8", False),
+        ("ü", "ascii", True),
+        ("l\no'g\\s", "utf-8", True),
+    ],
+)
+def test_the_last_line_is_the_run_whatever_its_name(
+    capture: Capture, name: str, encoding: str, is_quoted: bool
+) -> None:
+    done = capture(LOOP, "--steps=2:4", f"--out={name}", environment={"PYTHONIOENCODING": encoding})
+    *said, last = done.err.splitlines()
+    assert last.startswith("$'") is is_quoted
+    assert ("the name of the run is quoted" in "".join(said)) is is_quoted
+    if is_quoted:
+        shell = ["bash", "-c", f"printf %s {last}"]
+        last = os.fsdecode(subprocess.run(shell, capture_output=True, check=True).stdout)
+    assert Path(last).is_dir()
+    assert Path(last).parts[-4] == name
 
 
 def test_the_report_is_printed_and_the_run_is_the_last_line(capture: Capture) -> None:
@@ -483,6 +558,37 @@ with warnings.catch_warnings(record=True) as said:
 for warning in said:
     print(warning.category.__name__, warning.message)
 """
+
+
+NESTED = """
+import warnings
+import traceview.capture.session as s
+
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    with s.capture_steps("logs", range(5, 8)) as outer, s.capture_steps("more", range(5, 8)) as inner:
+        for n in range(20):
+            with outer.step(n), inner.step(n):
+                train_step(n)
+print(outer.run is not None, inner.run)
+for warning in said:
+    print(warning.message)
+"""
+
+
+def test_a_second_capture_is_told_of_the_first(tmp_path: Path, fake: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT_START + NESTED],
+        cwd=tmp_path,
+        env=environment_with(fake),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "True None",
+        "nothing was captured: another capture of traceview is active in this process",
+    ]
 
 
 def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:

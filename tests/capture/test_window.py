@@ -38,10 +38,18 @@ def test_what_is_no_window_is_refused_with_a_reason(text: str, reason: str, hint
     assert hint in (raised.value.hint or "")
 
 
-@pytest.mark.parametrize("steps", [range(5, 5), range(7, 5), range(1, 9, 2), range(-1, 3)])
+@pytest.mark.parametrize(
+    "steps", [range(5, 5), range(7, 5), range(1, 9, 2), range(-1, 3), range(3)]
+)
 def test_a_range_that_is_no_window_is_refused(steps: range) -> None:
     with pytest.raises(UsageError):
         StepWindow.of(steps)
+
+
+def test_step_0_is_refused_as_on_the_command_line() -> None:
+    with pytest.raises(UsageError, match="step 0 cannot be captured") as raised:
+        StepWindow.of(range(3))
+    assert raised.value.hint == "range(1, 3)"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import traceview
+from scripts.xspace import XSpace
 from tests.capture.conftest import Captured, environment_with, run_command
 from tests.oracle import run_answer
 
@@ -153,6 +154,13 @@ assert code is None or "traceview/capture" not in code.co_filename
         ["net"],
         said="steps 15:25 were recorded for the 17:22 asked for",
     ),
+    "steps_per_execution, a short last call": Kind(
+        "model(steps_per_execution=5).fit(data(32), epochs=3, verbose=0)",
+        "70:80",
+        [62, 64, 69, 74, 79, 84],
+        ["net"],
+        said="steps 69:84 were recorded for the 70:80 asked for",
+    ),
     "train_on_batch": Kind(
         "made = model()\nfor x, y in data(12): made.train_on_batch(x, y)",
         "4:7",
@@ -219,6 +227,12 @@ for number, (x, y) in enumerate(data(12)):
         "import tf_keras\nmodel(tf_keras, steps_per_execution=2).fit(data(12), verbose=0)",
         "4:8",
         [2, 4, 6, 8],
+        ["net"],
+    ),
+    "legacy Keras, a short last call": Kind(
+        "import tf_keras\nmodel(tf_keras, steps_per_execution=5).fit(data(32), epochs=3, verbose=0)",
+        "70:80",
+        [62, 64, 69, 74, 79, 84],
         ["net"],
     ),
     "its own profile before the window": Kind(
@@ -321,14 +335,33 @@ def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 def steps_of(run: Path) -> list[int]:
     """The numbers of all marked steps; and that the report leaves out those at the edges, and no more."""
-    answer = run_answer(sorted(run.glob("*.xplane.pb")))
-    assert answer["steps"]["method"] == "marker"
-    recorded: list[int] = [step["number"] for step in answer["steps"]["steps"]]
+    (trace,) = run.glob("*.xplane.pb")
     (sidecar,) = run.glob("*.traceview.json")
+    marked = markers_of(trace)
     edges = json.loads(sidecar.read_text(encoding="utf-8"))["window"]["edge_steps"]
+    asked = [number for number in marked if number not in edges]
+    answer = run_answer([trace])
+    assert answer["steps"]["method"] == "marker"
+    assert [n for step in answer["steps"]["steps"] if (n := step["number"]) not in edges] == asked
     steps: Any = traceview.analyze(run).results.steps
-    assert [step.number for step in steps.steps] == [n for n in recorded if n not in edges]
-    return recorded
+    assert [step.number for step in steps.steps] == asked
+    return marked
+
+
+def markers_of(trace: Path) -> list[int]:
+    """Numbers of the markers in a trace, in time order."""
+    found = []
+    for plane in XSpace.FromString(trace.read_bytes()).planes:
+        for line in plane.lines:
+            for event in line.events:
+                stats = {
+                    plane.stat_metadata[stat.metadata_id].name: stat.int64_value
+                    for stat in event.stats
+                }
+                if b"_r" in stats and b"step_num" in stats:
+                    start_ps = line.timestamp_ns * 1000 + event.offset_ps
+                    found.append((start_ps, int(stats[b"step_num"])))
+    return [number for _, number in sorted(found)]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -402,9 +435,15 @@ with capture_steps("logs", range(4, 7)) as session:
     for batch in data(12):
         wrapped(*batch)
 print(session.run)
-for keras, compiled in ((tf.keras, {}), (tf_keras, {}), (tf.keras, {"steps_per_execution": 3})):
+for keras, batches, compiled in (
+    (tf.keras, 6, {}),
+    (tf_keras, 6, {}),
+    (tf.keras, 6, {"steps_per_execution": 3}),
+    (tf.keras, 5, {"steps_per_execution": 3}),
+    (tf_keras, 5, {"steps_per_execution": 3}),
+):
     callback = keras_callback("logs", range(6, 9), keras=keras)
-    model(keras, **compiled).fit(data(6), epochs=3, verbose=0, callbacks=[callback])
+    model(keras, **compiled).fit(data(batches), epochs=3, verbose=0, callbacks=[callback])
     print(callback.session.run)
 """
 
@@ -413,4 +452,16 @@ def test_the_api(tmp_path: Path) -> None:
     done = python(tmp_path, START + API)
     runs = [tmp_path / line for line in done.stdout.splitlines()]
     numbers = [steps_of(run) for run in runs]
-    assert numbers == [[3, 4, 5, 6, 7]] * 2 + [[5, 6, 7, 8, 9]] * 2 + [[3, 6, 9]]
+    assert (
+        numbers == [[3, 4, 5, 6, 7]] * 2 + [[5, 6, 7, 8, 9]] * 2 + [[3, 6, 9]] + [[3, 5, 8, 10]] * 2
+    )
+
+
+def test_a_window_from_the_first_step_keeps_to_the_limit_by_the_graph(tmp_path: Path) -> None:
+    script = "step = tf.function(train)\nfor x, y in data(40): step(x, y)\n"
+    done = capture(tmp_path, script, "--steps=1:999999999999", "--max-events=2000")
+    events = done.sidecar["events"]
+    assert events["estimated_from"] == "graph"
+    assert done.window["got"] == [1, 1 + events["allowed_calls"]]
+    assert events["recorded"]["host"] < 2000
+    assert "by the ops of its graph" in done.err

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import traceview
+from scripts.xspace import XSpace
 from tests.capture.conftest import environment_with
 from tests.oracle import run_answer
 from traceview.trace.locate import find_runs
@@ -189,11 +190,38 @@ def check_run(run: Path) -> None:
     ]
 
 
-def test_a_script_captured_by_each_worker(launches: tuple[Workers, Workers]) -> None:
+def check_clocks(run: Path, copy: Path) -> None:
+    """One machine has one clock. Where worker 1 claims another, its collectives with worker 0 put it right."""
+    shutil.copytree(run, copy)
+    _, path = sorted(copy.glob("*.xplane.pb"))
+    space = XSpace.FromString(path.read_bytes())
+    for plane in space.planes:
+        for stat in plane.stats:
+            name = plane.stat_metadata[stat.metadata_id].name
+            if name in (b"profile_start_time", b"profile_stop_time"):
+                stat.uint64_value += 500_000_000
+    path.write_bytes(space.SerializeToString())
+    right, wrong = traceview.load(run), traceview.load(copy)
+    clock = right.hosts[1].clock
+    assert clock is not None
+    assert (clock.method, clock.offset_ps) == ("profile_start", 0)
+    assert clock.collective_count >= 5
+    corrected = wrong.hosts[1].clock
+    assert corrected is not None
+    assert corrected.method == "collectives"
+    apart = [trace.hosts[1].start_ps - trace.hosts[0].start_ps for trace in (right, wrong)]
+    # A CPU notes the end of a collective when a thread gets round to it.
+    assert abs(apart[1] - apart[0]) <= 20_000_000_000
+
+
+def test_a_script_captured_by_each_worker(
+    launches: tuple[Workers, Workers], tmp_path: Path
+) -> None:
     workers = launches[0]
     assert workers.runs[0] == workers.runs[1]
     (run,) = workers.runs[0]
     check_run(run)
+    check_clocks(run, tmp_path / "run")
     assert "took no part" not in "".join(workers.text)
     assert "was killed before its end" not in "".join(workers.text)
 

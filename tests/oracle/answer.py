@@ -16,6 +16,7 @@ from tests.oracle.classes import (
     classify_tpu,
     line_never_counts,
 )
+from tests.oracle.clocks import find_clocks
 from tests.oracle.collectives import collective_answer
 from tests.oracle.idle import idle_rows
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
@@ -298,6 +299,17 @@ def _edges(files: list[Path], host: str) -> list[int]:
     return []
 
 
+def _have_servers(files: list[Path]) -> bool:
+    """Whether a sidecar names parameter servers in the cluster."""
+    for file in files:
+        sidecar = file.with_name(file.name.replace(".xplane.pb", ".traceview.json"))
+        if sidecar.exists():
+            cluster = json.loads(sidecar.read_text("utf-8")).get("cluster") or {}
+            if "ps" in (cluster.get("sizes") or {}):
+                return True
+    return False
+
+
 def run_answer(
     files: list[Path], window: str = "auto", steps: tuple[int, int] | None = None
 ) -> dict[str, Any]:
@@ -310,6 +322,10 @@ def run_answer(
     answers = [_read(host) for host in read_hosts(files)]
     several = len(answers) > 1
     method, basis = _find_steps(answers)
+    clocks = find_clocks(answers)
+    if any(clocks.values()):
+        answers = [_read(host) for host in read_hosts(files, clocks)]
+        method, basis = _find_steps(answers)
     for answer in answers:
         if method == "marker":
             edges = _edges(files, answer.host.name)
@@ -349,5 +365,6 @@ def run_answer(
         "collectives": collective_answer(answers, several),
         "launches": launch_rows(answers, several),
         "idle": idle_rows(answers, several),
-        "balance": balance_row(answers, several),
+        # AMBIGUITY: processes that each work at their own pace are not compared.
+        "balance": None if several and _have_servers(files) else balance_row(answers, several),
     }

@@ -117,7 +117,8 @@ def _together(parts: list[Part]) -> list[list[Part]]:
     return clusters
 
 
-def _collectives(answers: list[HostAnswer]) -> list[Collective]:
+def find_collectives(answers: list[HostAnswer]) -> list[Collective]:
+    """The parts of all devices, sorted into collectives."""
     parts = [
         _part(answer, device, activity)
         for answer in answers
@@ -145,7 +146,7 @@ def _collectives(answers: list[HostAnswer]) -> list[Collective]:
 
 def collective_answer(answers: list[HostAnswer], several: bool) -> Row:
     """The times of all devices together, and of each host below `hosts`."""
-    found = _collectives(answers)
+    found = find_collectives(answers)
     inside = [
         one
         for one in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -199,13 +200,19 @@ def _timed(host: Host, raw_planes: dict[str, RawPlane]) -> None:
                 order += 1
 
 
-def read_hosts(files: list[Path]) -> list[Host]:
-    """One host per distinct file, on a common clock: the earliest profile_start_time is time 0."""
+def read_hosts(files: list[Path], clocks: dict[str, int] | None = None) -> list[Host]:
+    """One host per distinct file, on a common clock: the earliest profile_start_time is time 0.
+
+    `clocks`: ps to add to the times of a host before that, by name.
+    """
     seen: set[bytes] = set()
     hosts: list[Host] = []
     contents: list[dict[str, RawPlane]] = []
     # AMBIGUITY: of byte-identical files the first in order of path gives the host's name.
-    for path in sorted(files):
+    for path in sorted(
+        files,
+        key=lambda path: [int(p) if p.isdecimal() else p for p in re.split(r"([0-9]+)", path.name)],
+    ):
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
@@ -221,9 +228,13 @@ def read_hosts(files: list[Path]) -> list[Host]:
         hosts.append(Host(name, {}, start_ns, stop_ns))
         contents.append(raw)
     origin_ns = min((h.start_ns for h in hosts if h.start_ns is not None), default=0)
-    for host, raw in zip(hosts, contents, strict=True):
+    for host in hosts:
         # AMBIGUITY: a host without profile_start_time cannot be aligned; it starts at the origin.
         if host.start_ns is not None:
             host.shift = (host.start_ns - origin_ns) * 1000
+        host.shift += (clocks or {}).get(host.name, 0)
+    first = min((host.shift for host in hosts if host.start_ns is not None), default=0)
+    for host, raw in zip(hosts, contents, strict=True):
+        host.shift -= first
         _timed(host, raw)
     return hosts

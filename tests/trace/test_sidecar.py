@@ -31,6 +31,23 @@ def test_edge_steps_are_left_out_and_the_overhead_is_said(tmp_path: Path) -> Non
     assert report.capture.hosts[0].overhead_ratio == 0.25
 
 
+@pytest.mark.parametrize(
+    ("overhead", "said"),
+    [
+        ({"ratio": 0.25}, "profiler overhead 25.0% of a step"),
+        ({"ratio": 0.25, "spread_ratio": 0.1}, "profiler overhead 25.0% of a step"),
+        ({"ratio": 0.25, "spread_ratio": 0.4}, "too small to measure: steps vary by ±40%"),
+        ({"ratio": -0.25, "spread_ratio": 0.1}, "too small to measure: steps vary by ±10%"),
+        ({"ratio": -0.25}, "profiler overhead too small to measure\n"),
+    ],
+)
+def test_an_overhead_that_may_be_chance_is_no_number(
+    overhead: dict[str, float], said: str, tmp_path: Path
+) -> None:
+    report = written(tmp_path, json.dumps({"overhead": overhead}))
+    assert said in as_text(report, width=200, color=False, top=0)
+
+
 @pytest.mark.parametrize("fields", [{}, None, {"window": {}, "placement": {}}, {"newer": [1]}])
 def test_every_field_may_be_missing(fields: Any, tmp_path: Path) -> None:
     report = written(tmp_path, json.dumps(fields))

@@ -31,6 +31,7 @@ from traceview.ids import distinct
 from traceview.intervals import Int64Array, Union, union
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import Trace
+from traceview.trace.roles import step_groups
 from traceview.xplane.planes import ActivityClass
 
 _KINDS: Final = ("gpu", "tpu", "other", "replica")
@@ -92,7 +93,7 @@ class Balance:
 
     `skew_ratio`: median over the steps of the longest compute over the median of the devices', less 1.
     `concurrency_ratio`: of what could run at once, what did; 1 if the shorter ran wholly inside the longest, 0
-    one after the other; None with fewer than two devices. `chance_ratio`: what it would be if they had nothing
+    one after the other; None with fewer than two devices, or with hosts whose clocks cannot be compared. `chance_ratio`: what it would be if they had nothing
     to do with each other. `effective_gpus`: sum of compute over the window: as many devices that compute
     all the time do the same. `efficiency_ratio`: over `visible_count` devices; `in_use_efficiency_ratio`: over
     the `in_use_count` in `devices`. `stagger_ps`: median over the steps from the earliest first kernel of a device to the latest.
@@ -163,6 +164,8 @@ def compute(
     in_use = devices_in_use(trace, selection, activities)
     if not in_use:
         return Skipped("no device computed in the window")
+    if not _make_steps_together(trace, in_use):
+        return Skipped("the processes make their steps apart: none waits for a slower one")
     kind = trace.roster[in_use[0]].kind
     rows = {row.device: row for row in known.device_time.devices}
     status = {device: rows[trace.device_key(device)].status for device in in_use}
@@ -171,7 +174,10 @@ def compute(
     lengths = _lengths(trace, selection, activities, in_use)
     effective = sum(covered / window for covered, window in lengths.values())
     visible = sum(device.kind == kind for device in trace.roster)
-    concurrency, chance = _concurrency(trace, selection, activities, in_use)
+    is_one_clock = _is_one_clock(trace, in_use)
+    concurrency, chance = (
+        _concurrency(trace, selection, activities, in_use) if is_one_clock else (None, None)
+    )
     uneven = _uneven(trace, compared)
     throughput = throughput_of(trace, selection, len(in_use))
     return Balance(
@@ -186,7 +192,7 @@ def compute(
         effective_gpus=effective,
         efficiency_ratio=effective / visible,
         in_use_efficiency_ratio=effective / len(in_use),
-        stagger_ps=_stagger(joined),
+        stagger_ps=_stagger(joined) if is_one_clock else None,
         throughput=throughput,
         prediction=prediction_of(trace, selection, activities, joined, throughput),
         gradients=gradients.compute(trace, in_use, known.placement, known.outside_view),
@@ -200,6 +206,19 @@ def compute(
 
 def _compute(activity: DeviceActivity) -> Union:
     return activity.by_class[ActivityClass.COMPUTE]
+
+
+def _make_steps_together(trace: Trace, devices: Sequence[int]) -> bool:
+    """Whether the hosts of the devices train together; beside parameter servers each works at its own pace."""
+    hosts = {trace.roster[device].host for device in devices}
+    return any(hosts <= set(group) for group in step_groups(trace.hosts))
+
+
+def _is_one_clock(trace: Trace, devices: Sequence[int]) -> bool:
+    """Whether what happens on one of the devices can be said to be at the same time as on another."""
+    hosts = {trace.roster[device].host for device in devices}
+    clocks = [trace.hosts[host].clock for host in hosts]
+    return len(hosts) == 1 or all(clock is None or clock.method != "none" for clock in clocks)
 
 
 def _lengths(

@@ -236,7 +236,7 @@ _KINDS: Final = (
     ),
     FindingKind(
         "h2d-exposed",
-        "exposed host-to-device copies take at least 5 % of the median step; from 20 % on",
+        "exposed host-to-device copies take at least 5 % of the median step; critical from 20 % on",
         "warning; critical",
         "A GPU at work does nothing but receive data from the host for part of each step. Copies under compute or "
         "communication do not count.",

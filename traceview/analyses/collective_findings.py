@@ -161,7 +161,8 @@ class _Judge:
         if not result.count_per_step:
             return ""
         packs = f", packed by the strategy into {result.packs}" if result.packs else ""
-        return f" There are {counted(result.count_per_step, 'call')} per step{packs}."
+        verb = "is" if result.count_per_step == 1 else "are"
+        return f" There {verb} {counted(result.count_per_step, 'call')} per step{packs}."
 
     def _speed(self) -> str:
         result = self._result

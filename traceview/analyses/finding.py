@@ -50,13 +50,23 @@ class Finding:
 
 
 def ordered(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Most severe first, then by what they cost, then by code."""
-    return tuple(
-        sorted(
-            findings,
-            key=lambda f: (SEVERITIES.index(f.severity), -(f.cost_ratio or 0.0), f.code, f.devices),
-        )
-    )
+    """By what they cost, the dearest first.
+
+    Before them what is critical and has no price, such as GPUs that were not recorded; after them other warnings,
+    and information last.
+    """
+
+    def place(finding: Finding) -> tuple[int, float, int, str, tuple[str, ...]]:
+        severity = SEVERITIES.index(finding.severity)
+        if finding.severity == "info":
+            group = 3
+        elif finding.cost_ratio:
+            group = 1
+        else:
+            group = 0 if finding.severity == "critical" else 2
+        return group, -(finding.cost_ratio or 0.0), severity, finding.code, finding.devices
+
+    return tuple(sorted(findings, key=place))
 
 
 @dataclass(frozen=True)

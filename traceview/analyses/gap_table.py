@@ -57,13 +57,13 @@ def gap_table(
     least_ps: int = 0,
     top: int | None = None,
 ) -> tuple[list[GapRow], int]:
-    """The longest gaps of the devices, longest first, and how many fit the filter but not the `top`.
+    """The longest gaps of the devices, longest first, those of unused devices last, and how many fit the filter but not the `top`.
 
     `devices`: keys as in the report. `causes`: only gaps of which one of these is the largest part.
     `least_ps`: only gaps from this length on.
     """
     wanted = {Cause[name.upper()] for name in causes} or set(Cause)
-    picked: list[tuple[int, int, int]] = []
+    picked: list[tuple[bool, int, int, int]] = []
     for device, gaps in found.gaps.items():
         if trace.device_key(device) not in devices:
             continue
@@ -72,18 +72,22 @@ def gap_table(
         is_wanted = np.isin(parts.argmax(axis=0), list(wanted)) if parts.size else start == end
         chosen = np.flatnonzero(is_wanted & (end - start >= least_ps))
         longest = chosen[np.lexsort((start[chosen], start[chosen] - end[chosen]))]
-        picked += [(int(start[i] - end[i]), device, int(i)) for i in longest.tolist()]
+        # A device that was not used waited for nothing: its one gap comes last.
+        unused = parts[Cause.UNUSED] > 0
+        picked += [
+            (bool(unused[i]), int(start[i] - end[i]), device, int(i)) for i in longest.tolist()
+        ]
     picked.sort()
     shown = picked[:top]
     rows = {
         (device, number): row
-        for device in {device for _, device, _ in shown}
-        for numbers in [[n for _, d, n in shown if d == device]]
+        for device in {device for _, _, device, _ in shown}
+        for numbers in [[n for _, _, d, n in shown if d == device]]
         for number, row in zip(
             numbers, _rows(trace, selection, found, device, numbers), strict=True
         )
     }
-    return [rows[device, number] for _, device, number in shown], len(picked) - len(shown)
+    return [rows[device, number] for _, _, device, number in shown], len(picked) - len(shown)
 
 
 def _rows(

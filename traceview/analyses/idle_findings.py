@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +35,8 @@ CPU_HEAVY_OP: Final = 0.05
 CALLBACK: Final = 0.05
 CHECKPOINT: Final = 0.05
 COMPILE: Final = 0.05
+ALIKE: Final = 0.8
+"""Another device whose waiting is this share of it waits as long."""
 FEWEST_STEPS: Final = 2
 """Findings about speed from fewer used steps are information only."""
 MOSTLY_IN_ONE: Final = 0.5
@@ -147,13 +149,14 @@ class _Waiting:
     """The device of a host whose idle time costs time: the one that is idle least.
 
     `of_steps`: its idle picoseconds by cause and used step, int64 `[causes, steps]`; without steps one column
-    for the whole window. `numbers` are those of the steps. `step_ps`: the length that shares are of.
+    for the whole window; `others`: the same of the other devices in use. `numbers` are those of the steps. `step_ps`: the length that shares are of.
     """
 
     device: int
     key: str
     is_replica: bool
     of_steps: Int64Array
+    others: Mapping[str, Int64Array]
     numbers: tuple[int, ...]
     step_ps: int
     has_steps: bool
@@ -161,6 +164,11 @@ class _Waiting:
     def cost_ps(self, cause: Cause, *, is_typical: bool) -> int:
         """What a cause costs a step."""
         return int(np.median(self.of_steps[cause]) if is_typical else self.of_steps[cause].mean())
+
+    def alike(self, cause: Cause) -> list[str]:
+        """The other devices that wait nearly as long for the same, or longer."""
+        least = ALIKE * float(self.of_steps[cause].sum())
+        return [key for key, of_steps in self.others.items() if of_steps[cause].sum() >= least]
 
     def step_of(self, cause: Cause) -> int | None:
         """The number of the one step with most of what a cause takes; None where it is spread over several."""
@@ -209,6 +217,7 @@ def _waiting(trace: Trace, found: IdleTime, selection: Selection, host: int) -> 
         key=trace.device_key(chosen),
         is_replica=trace.roster[chosen].kind == "replica",
         of_steps=of_steps[chosen],
+        others={trace.device_key(d): of_steps[d] for d in devices if d != chosen},
         numbers=tuple(s.number for s in selection.steps[host] if s.excluded is None),
         step_ps=step_ps,
         has_steps=bool(used.any()),
@@ -256,6 +265,10 @@ def _finding(
 ) -> Finding:
     ratio = cost / waiting.step_ps
     confidence, reason = _confidence(waiting)
+    alike = waiting.alike(cause)
+    if alike:
+        verb = "waits" if len(alike) == 1 else "wait"
+        explanation += f" {listed(alike)} {verb} as long or longer."
     words = {"device": waiting.key, "time": timed(cost), "share": f"{ratio:.0%}"}
     words["step"] = timed(waiting.step_ps)
     if not waiting.has_steps:
@@ -275,7 +288,7 @@ def _finding(
         confidence=confidence,
         confidence_reason=reason,
         evidence=(*evidence, *_shown_by(waiting, result, cause)),
-        devices=(waiting.key,),
+        devices=(waiting.key, *alike),
         cost_ps_per_step=cost if waiting.has_steps else None,
         cost_ratio=ratio,
     )

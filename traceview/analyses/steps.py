@@ -280,8 +280,8 @@ def diagnose_unsteady(result: Steps | Skipped, told: Collection[str]) -> list[Fi
                 Evidence("median_ps", result.median_ps, None, "steps"),
             ),
             steps=slow,
-            cost_ps_per_step=cost,
-            cost_ratio=ratio,
+            cost_ps_per_step=cost or None,
+            cost_ratio=ratio or None,
         )
     ]
 
@@ -325,7 +325,8 @@ def _no_marker(method: str, count: int) -> Finding:
         explanation=explanation,
         advice=(
             "Mark the steps: with tf.profiler.experimental.Trace('train', step_num=step, _r=1): "
-            "around next(iterator) and the call of the training step."
+            "around next(iterator) and the call of the training step; in JAX with "
+            "jax.profiler.StepTraceAnnotation('train', step_num=step): around the step."
         ),
         confidence="high",
         confidence_reason="no such event is recorded",

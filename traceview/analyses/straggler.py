@@ -115,7 +115,9 @@ def find_straggler(
     if longest is not None:
         return _slow(trace, steps, longest)
     late = _starts_last(trace, steps, collectives) if collectives is not None else None
-    if collectives is None or not collectives.count:
+    is_one_host = len({trace.roster[device].host for device in steps.devices}) == 1
+    # Hosts that share no collective do not wait for each other, nor are their clocks known to agree.
+    if is_one_host and (collectives is None or not collectives.count):
         late = _ends_last(steps)
     step_ps = selection.median_step_ps
     if late is None or not step_ps or late.wait_ps < WAIT_RATIO * step_ps:

@@ -240,10 +240,16 @@ class Recorder:
         except Exception as error:
             self._failed(error)
 
-    def _open(self) -> None:
+    def _estimate(self) -> None:
         if not self._has_limit:
-            # Before the profile starts: to count the ops of a large graph takes a while.
             self._limit(lambda: self.recording.estimate(self._largest_count))
+            # What cannot be estimated now is not asked for again in the window.
+            self._has_limit = True
+
+    def _open(self) -> None:
+        if self.next_number > 0:
+            # Before the profile starts: to count the ops of a large graph takes a while.
+            self._estimate()
         if self._attempt(self.recording.open):
             self.state = "recording"
             self._patience.prepare()
@@ -281,6 +287,8 @@ class Recorder:
         asked = self.window.is_asked(number, count)
         now = self.clock_ns()
         self.calls.append(RecordedCall(number, count, function, begun, now, not asked, is_traced))
+        # The very first call has no graph before it has returned.
+        self._estimate()
         is_full = self.limit_calls is not None and len(self.calls) >= self.limit_calls
         if is_full or number >= self.window.last:
             self._close()

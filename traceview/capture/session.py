@@ -250,8 +250,8 @@ def capture_steps(
     out short, because training matters more than its profile.
     `run` names the run; without it the workers of a cluster that TF_CONFIG tells of find one together.
 
-    Raises `UsageError` for a range that is no window or a name that is no folder's, `CaptureError` if `logdir`
-    cannot be written or the run has this trace already.
+    Raises `UsageError` for a range that is no window, or holds step 0, or a name that is no folder's, `CaptureError` if
+    `logdir` cannot be written or the run has this trace already.
     """
     with (
         _session(logdir, steps, synchronise, max_events, run, nvml) as session,

@@ -60,7 +60,8 @@ def window_tables(trace: Trace, selection: Selection) -> dict[str, bytes]:
 def _device_events(trace: Trace, selection: Selection) -> pd.DataFrame:
     from traceview.trace.frames import device_events_frame
 
-    return _inside(device_events_frame(trace), trace, selection)
+    # Gaps name the events before and after them by these numbers.
+    return _inside(device_events_frame(trace).reset_index(names="row"), trace, selection)
 
 
 def _copies(trace: Trace, selection: Selection) -> pd.DataFrame:
@@ -92,20 +93,9 @@ def _ops(trace: Trace, selection: Selection) -> pd.DataFrame:
 
 
 def _gaps(trace: Trace, selection: Selection) -> pd.DataFrame:
-    from traceview.analyses.gap_table import GapRow, gap_table
-    from traceview.analyses.idle import idle_time
-    from traceview.trace.frames import rows_frame
+    from traceview.trace.frames import gaps_frame
 
-    rows, _ = gap_table(
-        trace,
-        selection,
-        idle_time(trace, selection),
-        devices={trace.device_key(device) for device in range(len(trace.roster))},
-        causes=[],
-        least_ps=0,
-        top=None,
-    )
-    return rows_frame(rows, GapRow)
+    return gaps_frame(trace, selection.windows)
 
 
 def _steps(trace: Trace, selection: Selection) -> pd.DataFrame:

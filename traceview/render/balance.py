@@ -149,14 +149,14 @@ def _columns(page: Page, rows: Sequence[DeviceBalance], gradients: Gradients) ->
     columns = [
         Column("device", names),
         numeric("compute per step", [numbers.time(row.compute_ps_per_step) for row in rows]),
-        numeric("vs others", [signed_share(row.longer_ratio) for row in rows]),
+        numeric("vs others", [signed_share(row.longer_ratio) for row in rows], 1),
         numeric("longest in", [_of(row.longest_count, row.step_count) for row in rows], 3),
         numeric("starts later by", [numbers.time(row.start_lag_ps) for row in rows], 4),
         numeric("ends earlier by", [numbers.time(row.end_lead_ps) for row in rows], 5),
     ]
     if any(row.collective_count for row in rows):
         texts = [_of(row.last_count, row.collective_count) for row in rows]
-        columns.append(numeric("last in", texts, 1))
+        columns.append(numeric("last in", texts, 2))
     if any(one.backward is not None for one in phases.values()):
         told = [_ran(phases.get(row.device)) for row in rows]
         columns.append(Column("ran", [page.styled(text) for text in told], droppable=2))

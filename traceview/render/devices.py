@@ -46,7 +46,7 @@ def add_devices(page: Page, report: Report) -> None:
     if found is None:
         page.heading("Devices", f"{numbers.ABSENT} {report.skipped.get('device_time', '')}")
         return
-    page.heading("Devices", _roster(found.devices))
+    page.heading("Devices", _roster(found.devices) or f"{numbers.ABSENT} none was recorded")
     folded = _folded(found.devices)
     _add_table(page, report, [row for row in found.devices if row not in folded], folded)
     unknown = sum(row.unknown_direction_count or 0 for row in found.devices)

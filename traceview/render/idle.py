@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
+from traceview.analyses.between_steps import BetweenSteps
 from traceview.analyses.gap_table import GapRow
 from traceview.analyses.idle import Gap, Idle, IdleRow
 from traceview.render import numbers
@@ -18,6 +19,19 @@ from traceview.report.model import Report
 BAR_WIDTH: Final = 40
 SHOWN_GAPS: Final = 3
 WIDEST_NAME: Final = 24
+
+
+_BETWEEN_RATIO: Final = 0.05
+BETWEEN_WORDS: Final = {
+    "checkpoint": "saving or restoring",
+    "summary": "writing summaries",
+    "compile": "tracing or compiling",
+    "value_read": "reading values",
+    "input": "asking for input",
+    "graph_call": "in graph calls",
+    "eager_op": "in eager ops",
+    "python": "in Python",
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,31 @@ def add_idle(page: Page, report: Report) -> None:
     windows = _windows(report)
     page.heading("Idle", "why the devices waited")
     add_bars(page, rows, windows)
+    _add_between(page, report)
     _add_longest(page, idle)
+
+
+def _add_between(page: Page, report: Report) -> None:
+    """What ran between the steps, where that is a share of them worth a line."""
+    found, steps = report.results.between_steps, report.results.steps
+    if found is None or steps is None or not steps.median_ps:
+        return
+    for host in found.hosts:
+        mean = host.total_ps // host.count
+        if mean < _BETWEEN_RATIO * steps.median_ps:
+            continue
+        parts = [
+            f"{numbers.time(length // host.count)} {BETWEEN_WORDS.get(kind, kind)}{_named(host, kind)}"
+            for kind, length in sorted(host.parts_ps.items(), key=lambda part: -part[1])
+        ]
+        where = f" on {host.host}" if len(found.hosts) > 1 else ""
+        page.gap()
+        page.prose(f"Between steps{where}, {numbers.time(mean)} each: {', '.join(parts)}.")
+
+
+def _named(host: BetweenSteps, kind: str) -> str:
+    names = host.names.get(kind, ())
+    return f" ({names[0]})" if names and kind in ("graph_call", "checkpoint", "summary") else ""
 
 
 def _windows(report: Report) -> dict[str, int]:

@@ -13,6 +13,7 @@ from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns
 from traceview.render.device_names import bare
 from traceview.render.heading import found_steps
+from traceview.render.joined_steps import add_joined_steps, are_joined
 from traceview.render.page import Page
 from traceview.report.model import Report
 
@@ -79,7 +80,11 @@ def _bound_remarks(steps: Steps) -> Iterator[str]:
 
 
 def _add_table(page: Page, report: Report, steps: Steps) -> None:
-    rows = list(steps.steps)
+    # The same step of two hosts one below the other.
+    rows = sorted(steps.steps, key=lambda row: row.number)
+    if are_joined(rows):
+        add_joined_steps(page, rows)
+        return
     first, last = rows, list[StepRow]()
     if len(rows) > SHOWN:
         first, last = rows[: SHOWN // 2], rows[-SHOWN // 2 :]

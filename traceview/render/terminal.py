@@ -1,4 +1,4 @@
-"""The report for a terminal: what was captured, the answer, the devices, the steps, the findings, the ops."""
+"""The report for a terminal: what was captured, the answer, the hosts, the devices, the steps, the findings, the ops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from traceview.render.devices import add_devices
 from traceview.render.environment import add_job
 from traceview.render.findings import add_findings
 from traceview.render.heading import add_capture, add_heading, add_verdict
+from traceview.render.hosts import add_hosts
 from traceview.render.idle import add_idle
 from traceview.render.input import add_input
 from traceview.render.launches import add_launches
@@ -31,6 +32,7 @@ def render(report: Report, *, width: int, color: bool, unicode: bool = True, top
     add_job(page, report)
     add_verdict(page, report)
     add_capture(page, report)
+    add_hosts(page, report)
     add_devices(page, report)
     add_idle(page, report)
     add_steps(page, report)

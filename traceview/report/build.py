@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from traceview.analyses import (
     balance,
     balance_findings,
+    between_steps,
     capture,
     collective_findings,
     collectives,
@@ -125,6 +126,9 @@ def analyze(
         steps=kept("steps", of_steps),
         timeline=kept("timeline", timeline.compute(loaded, selection, unions)),
         idle=kept("idle", of_idle),
+        between_steps=kept(
+            "between_steps", between_steps.compute(loaded, selection, idle_time.states)
+        ),
         ops=kept("ops", ops.compute(loaded, selection, top)),
         transfers=kept("transfers", of_transfers),
         input=kept("input", of_input),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from traceview.analyses.balance import Balance
+from traceview.analyses.between_steps import BetweenAllSteps
 from traceview.analyses.capture import Capture
 from traceview.analyses.collectives import CollectiveResult
 from traceview.analyses.device_time import DeviceTime
@@ -88,6 +89,7 @@ class Results:
     steps: Steps | None
     timeline: Timeline | None
     idle: Idle | None
+    between_steps: BetweenAllSteps | None
     ops: Ops | None
     environment: Environment | None = None
     placement: Placement | None = None

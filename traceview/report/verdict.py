@@ -94,5 +94,9 @@ def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumbe
             steps.median_ps if steps else None,
         ),
         VerdictNumber("least_busy_ratio", "busy, least busy device in use", least),
-        VerdictNumber("mean_busy_ratio", f"busy, mean of all {len(visible)} visible", mean),
+        VerdictNumber(
+            "mean_busy_ratio",
+            f"busy, mean of all {len(visible)} visible" if len(visible) > 1 else "busy, mean",
+            mean,
+        ),
     )

@@ -43,9 +43,7 @@ def align(hosts: Sequence[Host]) -> AlignedClocks:
             offset, method = 0, "none"
         offsets.append(offset)
         clock = HostClock(method) if len(hosts) > 1 else None
-        aligned.append(
-            replace(host, start_ps=offset, stop_ps=_stop_ps(host, offset), clock=clock)
-        )
+        aligned.append(replace(host, start_ps=offset, stop_ps=_stop_ps(host, offset), clock=clock))
     return AlignedClocks(tuple(aligned), np.array(offsets, dtype=np.int64), tuple(problems))
 
 

@@ -185,9 +185,7 @@ def _moved(trace: Trace, clocks: list[HostClock], offset_ps: Int64Array) -> Trac
     host_columns, device_columns = trace.host_columns, trace.device_columns
     if by.any():
         host_of = np.array([device.host for device in trace.roster], dtype=np.int64)
-        host_columns = replace(
-            host_columns, start_ps=host_columns.start_ps + by[host_columns.host]
-        )
+        host_columns = replace(host_columns, start_ps=host_columns.start_ps + by[host_columns.host])
         device_columns = replace(
             device_columns, start_ps=device_columns.start_ps + by[host_of[device_columns.device]]
         )

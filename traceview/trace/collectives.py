@@ -27,6 +27,7 @@ import numpy.typing as npt
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.collective_calls import CollectiveCalls, collective_calls
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.roles import step_groups
 from traceview.xplane.planes import ActivityClass
 
 
@@ -214,6 +215,7 @@ def _labels(
     """What events share that may be one collective: their keys, or their name; the group; which it was.
 
     Keys count where every event of a name has them. Ops of replicas have a name each; one name stands for all.
+    Processes that make their steps apart number theirs alike, and share none.
     """
     columns = trace.device_columns
     is_replica = np.array([device.kind == "replica" for device in trace.roster], dtype=np.bool_)
@@ -224,13 +226,18 @@ def _labels(
     lacking = np.zeros(of_name.max(initial=-1) + 1, dtype=np.bool_)
     lacking[of_name[calls.instance == NONE]] = True
     by_keys = ~lacking[of_name]
+    apart = np.zeros(len(trace.hosts), dtype=np.int64)
+    for place, hosts in enumerate(step_groups(trace.hosts)):
+        apart[list(hosts)] = place
+    of_device = np.array([device.host for device in trace.roster], dtype=np.int64)
     keys = [
+        apart[of_device[columns.device[rows]]] if rows.size else name,
         np.where(by_keys, NONE, name),
         np.where(by_keys, calls.group, NONE),
         np.where(by_keys, calls.instance, NONE),
     ]
     _, label = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)
-    _, group = np.unique(np.stack(keys[:2], axis=1), axis=0, return_inverse=True)
+    _, group = np.unique(np.stack(keys[:3], axis=1), axis=0, return_inverse=True)
     return label.reshape(-1).astype(np.int64), group.reshape(-1).astype(np.int64), by_keys
 
 

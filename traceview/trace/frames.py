@@ -5,7 +5,7 @@ Text columns that are not categories have the type `string`, so that they are te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -24,7 +24,7 @@ from traceview.trace.input_waits import recorded_stages
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names, Trace
 from traceview.trace.ops import OpTable, op_table
 from traceview.trace.pipeline import InputStage
-from traceview.trace.windows import windows_of
+from traceview.trace.windows import Window, windows_of
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, HostMemory
 
@@ -250,15 +250,17 @@ def active_devices_frame(trace: Trace) -> pd.DataFrame:
     )
 
 
-def gaps_frame(trace: Trace) -> pd.DataFrame:
+def gaps_frame(trace: Trace, windows: Mapping[int, Window] | None = None) -> pd.DataFrame:
     """One row per span without activity of every device, in the window `auto`, by device and start.
+
+    `windows`: others, by host index.
 
     Columns: `device`, `start_ps`, `duration_ps` (int64); `step` (Int64: the number of the step in which it
     starts); `cause` (category: the one with the largest part); `before`, `after` (Int64: rows of
     `device_events`); `thread` (the one that was late); one column `<cause>_ps` (int64) per cause.
     """
     states = {host: HostStates(trace, host) for host in range(len(trace.hosts))}
-    windows = windows_of(trace)
+    windows = windows_of(trace) if windows is None else windows
     no_steps = np.empty(0, dtype=np.int64)
     found = [
         gaps_of_device(trace, device, windows[entry.host], (no_steps, no_steps), states[entry.host])

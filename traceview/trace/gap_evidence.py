@@ -51,9 +51,11 @@ def evidence_of(
     `thread` and the one that calls graphs are asked first, then all others of the model.
     """
     kinds = _SHOWN_BY.get(cause, _ANY)
-    for candidates in _searched(states, thread):
-        rows = _overlapping(trace, candidates, start_ps, end_ps)
-        if cause is not Cause.CALLBACK:
+    for rows in _searched(trace, states, thread, start_ps, end_ps):
+        if cause is Cause.CALLBACK:
+            # What a step did says nothing of what ran between steps.
+            rows = rows[~states.is_in_step(rows)]
+        else:
             shows = np.isin(states.kind_of(rows), kinds)
             if cause is Cause.COMPILE:
                 shows |= np.isin(rows, trace.host_columns.stat("tf_function_call").row)
@@ -71,19 +73,15 @@ def evidence_at(trace: Trace, states: HostStates, row: int) -> HostEvidence:
     return _evidence(trace, states, row, start, start + 1)
 
 
-def _searched(states: HostStates, thread: int) -> Iterator[Int64Array]:
-    own = states.rows_of_thread(thread)
-    if thread == states.caller:
-        yield own
-    else:
-        yield np.concatenate((own, states.rows_of_thread(states.caller)))
-    yield states.rows_of_model
-
-
-def _overlapping(trace: Trace, rows: Int64Array, start_ps: int, end_ps: int) -> Int64Array:
-    columns = trace.host_columns
-    inside = (columns.start_ps[rows] < end_ps) & (columns.end_ps[rows] > start_ps)
-    return rows[inside]
+def _searched(
+    trace: Trace, states: HostStates, thread: int, start_ps: int, end_ps: int
+) -> Iterator[Int64Array]:
+    own = states.open_in(thread, start_ps, end_ps)
+    if thread != states.caller:
+        own = np.concatenate((own, states.open_in(states.caller, start_ps, end_ps)))
+    yield own
+    columns, rows = trace.host_columns, states.rows_of_model
+    yield rows[(columns.start_ps[rows] < end_ps) & (columns.end_ps[rows] > start_ps)]
 
 
 def _telling(trace: Trace, rows: Int64Array, start_ps: int, end_ps: int) -> int:
@@ -100,8 +98,7 @@ def _evidence(
     columns = trace.host_columns
     line = int(columns.line[row])
     moment = max(int(columns.start_ps[row]), start_ps)
-    around = states.rows_of_thread(int(states.thread[line]))
-    around = around[(columns.start_ps[around] <= moment) & (columns.end_ps[around] > moment)]
+    around = states.open_in(int(states.thread[line]), moment, moment + 1)
     # What is open at that moment, up to the event itself.
     is_outer = (columns.start_ps[around] <= columns.start_ps[row]) & (
         columns.end_ps[around] >= columns.end_ps[row]

@@ -117,6 +117,7 @@ class HostStates:
         self._timelines: dict[int, StateTimeline] = {}
         self._evidence_of: dict[int, _Evidence] = {}
         self._rows_of: dict[int, Int64Array] = {}
+        self._by_start: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
 
     @cached_property
     def caller(self) -> int:
@@ -182,6 +183,19 @@ class HostStates:
             self._rows_of[thread] = np.concatenate([np.empty(0, dtype=np.int64), *parts])
         return self._rows_of[thread]
 
+    def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
+        """The events of a thread that overlap a span, ascending in start."""
+        if thread not in self._by_start:
+            rows = self.rows_of_thread(thread)
+            rows = rows[np.argsort(self._columns.start_ps[rows], kind="stable")]
+            reach = np.maximum.accumulate(self._columns.end_ps[rows])
+            self._by_start[thread] = rows, self._columns.start_ps[rows], reach
+        rows, start, reach = self._by_start[thread]
+        # What ended before the span does so before all that reach it: the rest is a short stretch.
+        near = rows[np.searchsorted(reach, start_ps, side="right") : np.searchsorted(start, end_ps)]
+        result: Int64Array = near[self._columns.end_ps[near] > start_ps]
+        return result
+
     @cached_property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads, and those of tf.data threads that the model waits for."""
@@ -203,6 +217,15 @@ class HostStates:
             ops = rows[self.kind_of(rows) == HostNameKind.OP]
             every.append(self._split_ops(ops, self._launches_among(rows))[1])
         return np.concatenate(every)
+
+    def is_in_step(self, rows: Int64Array) -> BoolArray:
+        """Which host rows begin inside a step marker."""
+        markers = self.markers
+        opened = np.searchsorted(markers.start, self._columns.start_ps[rows], side="right") - 1
+        result: BoolArray = opened >= 0
+        if markers.start.size:
+            result &= markers.end[np.maximum(opened, 0)] > self._columns.start_ps[rows]
+        return result
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
         """Which host rows are step markers."""
@@ -240,7 +263,7 @@ class HostStates:
         if self._has_queue:
             yield Cause.LAUNCH, own.launch
             yield Cause.LAUNCH, intersection(others.launch, called)
-        markers = self._markers
+        markers = self.markers
         if markers.start.size:
             yield Cause.CALLBACK, outside(markers)
         if not self._has_queue:
@@ -379,7 +402,7 @@ class HostStates:
         return self._spans(rows[self.thread[self._columns.line[rows]] == self.caller])
 
     @cached_property
-    def _markers(self) -> Union:
+    def markers(self) -> Union:
         """What the host did in steps, if markers say so: function calls say nothing of what lies between."""
         spans = np.array(self._steps.marker_spans, dtype=np.int64).reshape(-1, 2)
         if self._steps.method not in _EXPLICIT_METHODS:

@@ -7,6 +7,7 @@ TensorFlow writes `<logdir>/plugins/profile/<run>/<host>.xplane.pb`; Keras puts 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from traceview.xplane.table import stat_of
 SUFFIX: Final = ".xplane.pb"
 CAPTURE_FOLDER: Final = ".traceview-"
 _CACHES: Final = (".op_stats.pb", ".op_stats_v2.pb", ".overview_page.pb", ".input_pipeline.pb")
+_NUMBERED: Final = re.compile(r"([^0-9]*)([0-9]*)")
 _NO_PLANES: Final = "no planes in it"
 _OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
 
@@ -71,6 +73,12 @@ def host_of(path: Path) -> str:
     return path.name.removesuffix(SUFFIX)
 
 
+def _by_number(name: str) -> tuple[list[tuple[str, int]], str]:
+    """Sorts host2 before host10."""
+    parts = _NUMBERED.findall(name)
+    return [(text, int(digits or -1)) for text, digits in parts], name
+
+
 def find_runs(path: Path) -> tuple[RunFiles, ...]:
     """All runs below `path`, sorted by name.
 
@@ -97,7 +105,7 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
         # A capture that is still being recorded, or was killed while it was.
         folders[:] = [name for name in folders if not name.startswith(CAPTURE_FOLDER)]
         not_files += [Path(directory, name) for name in folders if name.endswith(SUFFIX)]
-        for name in sorted(names):
+        for name in sorted(names, key=_by_number):
             if name.endswith(SUFFIX):
                 file = Path(directory, name)
                 if file.exists() and not file.is_file():

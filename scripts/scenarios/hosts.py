@@ -1,0 +1,278 @@
+"""How far apart are the clocks of several hosts, and which hosts and steps are missing? Runs of workers.
+
+Each host stamps the start of its profile with its own clock, and counts its times from there: what happens at a
+moment stands at that moment plus the skew of the clock once profiles are laid side by side by their starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
+from scripts.scenarios.collectives import all_reduce
+from scripts.scenarios.model import (
+    ORIGIN_PS,
+    Builder,
+    Scenario,
+    Truth,
+    device_truth,
+    findings_truth,
+    marked_steps,
+    ms,
+    window_truth,
+)
+
+FIRST_MS = 20.0
+"""When the first step begins after the first host began to record, by a clock that is right."""
+_REDUCED_MS = 44.0
+_MS_NS = 1_000_000
+
+
+def _worker(
+    host: str,
+    *,
+    delay_ms: float = 0,
+    ahead_ms: float = 0,
+    count: int = 4,
+    period_ms: float = 50,
+    ends_us: Sequence[float] = (),
+    compute_ms: float = 45,
+) -> CudaTrace:
+    """One GPU whose all-reduce of each step hides under its compute.
+
+    It began to record `delay_ms` after the first host, on a clock that is `ahead_ms`. `ends_us`: by how much the
+    all-reduce of each step ends later than on the others.
+    """
+    start_ns = PROFILE_START_NS + round((delay_ms + ahead_ms) * _MS_NS)
+    trace = CudaTrace(host, start_ns=start_ns, stop_ns=start_ns + 700 * _MS_NS)
+    steps = marked_steps(trace, count=count, period_ms=period_ms, first_ms=FIRST_MS - delay_ms)
+    for index, step in enumerate(steps):
+        step.kernel(0, 0.1, compute_ms)
+        late_ms = ends_us[index] / 1000 if ends_us else 0
+        all_reduce(step, [(38, _REDUCED_MS + late_ms)], instance=100 + index, asked_ms=0.5)
+    return trace
+
+
+def _device(window_ms: float, count: int) -> Truth:
+    compute = round(44.9 * count, 1)
+    return device_truth(
+        window_ms,
+        compute=compute,
+        totals={"collective": 6 * count},
+        idle=round(window_ms - compute, 3),
+        kernels=count,
+        collectives=count,
+    )
+
+
+def _windows(starts_ms: Mapping[str, float], window_ms: float) -> Truth:
+    return {
+        host: window_truth(window_ms, host=host, start_ps=ORIGIN_PS + ms(start))[host]
+        for host, start in starts_ms.items()
+    }
+
+
+def _clock(offset_ms: float, residual_ps: int, count: int, **others: Any) -> Truth:
+    return {
+        "method": "collectives",
+        "reference": "host0",
+        "offset_ps": ms(offset_ms),
+        "residual_ps": residual_ps,
+        "collective_count": count,
+        "drift_ps_per_s": None,
+        "missing_steps": (),
+        **others,
+    }
+
+
+_REFERENCE: Truth = {
+    "method": "profile_start",
+    "reference": None,
+    "offset_ps": 0,
+    "residual_ps": None,
+    "collective_count": 0,
+}
+_QUIET = ["straggler-gpu", "collective-wait", "collective-exposed", "missing-host", "serial-gpus"]
+
+
+def skewed_clocks() -> Scenario:
+    """Two hosts: the second began to record 3 ms after the first, and its clock is 7 ms ahead."""
+    traces = {
+        "host0": _worker("host0"),
+        "host1": _worker("host1", delay_ms=3, ahead_ms=7),
+    }
+    devices = ("host0/GPU:0", "host1/GPU:0")
+    truth: Truth = {
+        "clocks": {"host0": _REFERENCE, "host1": _clock(-7, 0, 4)},
+        "windows": _windows({"host0": FIRST_MS, "host1": FIRST_MS}, 199.9),
+        "device_time": dict.fromkeys(devices, _device(199.9, 4)),
+        "collectives": {"count": 4, "last_count": dict.fromkeys(devices, 0)},
+        "findings": findings_truth([], _QUIET),
+    }
+    return Scenario("skewed_clocks", traces, truth)
+
+
+def sixteen_skewed_clocks() -> Scenario:
+    """Sixteen hosts with clocks up to 18.75 ms apart; ends of an all-reduce differ by 1 or 2 µs."""
+    jitter_us = (-2.0, 1.0, 0.0, 2.0, -1.0)
+    traces, clocks, skews_ms = {}, {}, {}
+    for place in range(16):
+        host = f"host{place}"
+        skews_ms[host] = 1.25 * place * (-1) ** place
+        turned = [jitter_us[(place + index) % 5] for index in range(5)]
+        traces[host] = _worker(
+            host,
+            delay_ms=0.5 * place,
+            ahead_ms=skews_ms[host],
+            count=5,
+            ends_us=turned if place else (),
+        )
+        # The differences are -2, -1, 0, 1 and 2 µs and the skew: their median deviation is 1 µs.
+        clocks[host] = _clock(-skews_ms[host], 1_482_600, 5) if place else _REFERENCE
+    # Moved as its clock says, each profile began when it did, host0's first.
+    devices = [f"{host}/GPU:0" for host in traces]
+    truth: Truth = {
+        "clocks": clocks,
+        "windows": _windows(dict.fromkeys(traces, FIRST_MS), 249.9),
+        "device_time": dict.fromkeys(devices, _device(249.9, 5)),
+        "collectives": {"count": 5, "last_count": dict.fromkeys(devices, 0)},
+        "findings": findings_truth([], _QUIET),
+    }
+    return Scenario("sixteen_skewed_clocks", traces, truth)
+
+
+def drifting_clock() -> Scenario:
+    """The clock of the second host gains 50 µs per second, and is 5 ms ahead in the middle of the recording."""
+    traces = {
+        "host0": _worker("host0", count=11),
+        # It gains 2.5 µs per step, five of them before the middle.
+        "host1": _worker("host1", ahead_ms=4.9875, count=11, period_ms=50.0025),
+    }
+    truth: Truth = {
+        "clocks": {
+            "host0": _REFERENCE,
+            "host1": _clock(-5, 0, 11, drift_ps_per_s=50_000_000),
+        },
+        # The profile of host1 began 12.5 µs before that of host0, by the clocks of the middle.
+        "windows": {
+            **_windows({"host0": FIRST_MS + 0.0125}, 549.9),
+            **_windows({"host1": FIRST_MS}, 549.925),
+        },
+        "device_time": {
+            "host0/GPU:0": _device(549.9, 11),
+            "host1/GPU:0": _device(549.925, 11),
+        },
+        "findings": findings_truth([], _QUIET),
+    }
+    return Scenario("drifting_clock", traces, truth)
+
+
+def clocks_without_collectives() -> Scenario:
+    """Two hosts that share nothing, the clock of the second 7 ms ahead: the trace cannot know, and says by what."""
+    traces = {}
+    for host, ahead_ms in (("host0", 0), ("host1", 7)):
+        start_ns = PROFILE_START_NS + ahead_ms * _MS_NS
+        trace = CudaTrace(host, start_ns=start_ns, stop_ns=start_ns + 250 * _MS_NS)
+        for step in marked_steps(trace, first_ms=FIRST_MS):
+            step.kernel(0, 2, 42)
+        traces[host] = trace
+    device = device_truth(199.9, compute=160, idle=39.9, kernels=4)
+    truth: Truth = {
+        "clocks": dict.fromkeys(traces, _REFERENCE),
+        "windows": _windows({"host0": FIRST_MS, "host1": FIRST_MS + 7}, 199.9),
+        "device_time": dict.fromkeys(("host0/GPU:0", "host1/GPU:0"), device),
+        "findings": findings_truth([], _QUIET),
+    }
+    return Scenario("clocks_without_collectives", traces, truth)
+
+
+def _task(role: str, index: int, sizes: Mapping[str, int]) -> Mapping[str, Any]:
+    cluster = {"is_configured": True, "role": role, "index": index, "sizes": dict(sizes)}
+    return {"cluster": cluster, "window": {"edge_steps": []}}
+
+
+def missing_worker() -> Scenario:
+    """Workers 0, 1 and 3 of four were recorded; worker 3 has three of the four steps of the others."""
+    counts = {"host0": 4, "host1": 4, "host3": 3}
+    traces = {host: _worker(host, count=count) for host, count in counts.items()}
+    lengths_ms = {host: 50 * count - 0.1 for host, count in counts.items()}
+    truth: Truth = {
+        "clocks": {
+            "host0": {**_REFERENCE, "role": "worker 0", "missing_steps": ()},
+            "host1": {
+                "method": "profile_start",
+                "offset_ps": 0,
+                "role": "worker 1",
+                "missing_steps": (),
+            },
+            "host3": {
+                "method": "profile_start",
+                "offset_ps": 0,
+                "role": "worker 3",
+                "missing_steps": (3,),
+            },
+        },
+        "windows": {
+            host: window_truth(length, host=host, start_ps=ORIGIN_PS + ms(FIRST_MS))[host]
+            for host, length in lengths_ms.items()
+        },
+        "device_time": {
+            f"{host}/GPU:0": _device(lengths_ms[host], count) for host, count in counts.items()
+        },
+        "collectives": {"count": 4, "incomplete_count": 1},
+        "capture": {"quality": "degraded", "dropped_count": 0},
+        "findings": findings_truth(
+            ["missing-host"], [code for code in _QUIET if code != "missing-host"]
+        ),
+    }
+    sidecars = {host: _task("worker", int(host[-1]), {"worker": 4}) for host in traces}
+    return Scenario("missing_worker", traces, truth, sidecars)
+
+
+def parameter_servers() -> Scenario:
+    """Two workers of a parameter server, each at its own pace: that one computes longer holds up nobody."""
+    traces = {}
+    for host, compute_ms in (("vm_chief0", 32), ("vm_w0", 32), ("vm_w1", 44)):
+        trace = CudaTrace(host, start_ns=PROFILE_START_NS, stop_ns=PROFILE_START_NS + 250 * _MS_NS)
+        for step in marked_steps(trace):
+            step.kernel(0, 2, compute_ms)
+        traces[host] = trace
+    rows = {
+        f"{host}/GPU:0": device_truth(
+            199.9,
+            compute=4 * length,
+            idle=199.9 - 4 * length,
+            kernels=4,
+        )
+        for host, length in (("vm_chief0", 30), ("vm_w0", 30), ("vm_w1", 42))
+    }
+    sizes = {"chief": 1, "worker": 2, "ps": 1}
+    sidecars = {
+        "vm_chief0": _task("chief", 0, sizes),
+        "vm_w0": _task("worker", 0, sizes),
+        "vm_w1": _task("worker", 1, sizes),
+    }
+    truth: Truth = {
+        "clocks": {
+            host: {**_REFERENCE, "role": role, "missing_steps": ()}
+            for host, role in zip(traces, ("chief 0", "worker 0", "worker 1"), strict=True)
+        },
+        "windows": {host: window_truth(199.9, host=host)[host] for host in traces},
+        "device_time": rows,
+        "findings": findings_truth([], [*_QUIET, "marginal-gpu", "poor-scaling"]),
+    }
+    return Scenario("parameter_servers", traces, truth, sidecars)
+
+
+CASES: dict[str, Builder] = {
+    build.__name__: build
+    for build in (
+        skewed_clocks,
+        sixteen_skewed_clocks,
+        drifting_clock,
+        clocks_without_collectives,
+        missing_worker,
+        parameter_servers,
+    )
+}

@@ -1,0 +1,61 @@
+"""What to add to the times of each host, recomputed from the ends of the collectives that hosts share.
+
+METRICS.md asks for clocks "aligned by matched collective ends, else by profile start".
+AMBIGUITY: with recorded profile starts a clock is moved only if the median difference of the ends is more than
+three times their robust spread; of fewer than three collectives none is. Parameter servers are not known here.
+"""
+
+from __future__ import annotations
+
+from tests.oracle.collectives import Collective, find_collectives
+from tests.oracle.model import HostAnswer
+
+MIN_COLLECTIVES = 3
+CLEAR = 3
+SIGMA = 1.4826
+
+
+def find_clocks(answers: list[HostAnswer]) -> dict[str, int]:
+    """Picoseconds by name of host; the first host that shares collectives with others stays."""
+    clocks = {answer.host.name: 0 for answer in answers}
+    if len(answers) < 2:
+        return clocks
+    complete = [one for one in find_collectives(answers) if one.complete]
+    ends = [_ends(one) for one in complete]
+    placed: list[HostAnswer] = []
+    for answer in answers:
+        name = answer.host.name
+        shared = [one for one in ends if name in one and len(one) > 1]
+        if len(shared) < MIN_COLLECTIVES:
+            continue
+        if not placed:
+            placed.append(answer)
+            continue
+        reference = placed[0]
+        pairs = [
+            (one[reference.host.name], one[name]) for one in shared if reference.host.name in one
+        ]
+        if len(pairs) < MIN_COLLECTIVES:
+            continue
+        ahead = [own - other for other, own in pairs]
+        middle = _middle(ahead)
+        spread = SIGMA * _middle([abs(one - middle) for one in ahead])
+        known = answer.host.start_ns is not None and reference.host.start_ns is not None
+        if not known or abs(middle) > CLEAR * spread:
+            clocks[name] = -middle
+    return clocks
+
+
+def _ends(one: Collective) -> dict[str, int]:
+    ends: dict[str, int] = {}
+    for part in one.parts:
+        name = part.answer.host.name
+        ends[name] = max(part.end, ends.get(name, part.end))
+    return ends
+
+
+def _middle(values: list[int]) -> int:
+    """The median in integers; of two in the middle the lower half of their sum."""
+    ordered = sorted(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return low + (high - low) // 2

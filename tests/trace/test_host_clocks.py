@@ -1,0 +1,185 @@
+"""Are the clocks of several hosts put right by what they share, and left alone where nothing is shown?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.collectives import all_reduce
+from scripts.scenarios.model import marked_steps
+from tests.sidecars import write_sidecar
+from traceview.trace.clock import align
+from traceview.trace.collective_clocks import clock_difference
+from traceview.trace.collectives import collectives_of
+from traceview.trace.load import load
+from traceview.trace.model import Trace
+
+US = 10**6
+MS = 10**9
+
+
+def worker(
+    host: str,
+    *,
+    ahead_ms: float = 0,
+    late_us: Sequence[float] = (0, 0, 0, 0),
+    start_ns: int | None = PROFILE_START_NS,
+    instance: int = 100,
+) -> CudaTrace:
+    """One GPU and one all-reduce per step, which ends `late_us` later than 45 ms into the step."""
+    trace = CudaTrace(host, start_ns=start_ns)
+    steps = marked_steps(trace, count=len(late_us), first_ms=20 + ahead_ms)
+    for index, (step, late) in enumerate(zip(steps, late_us, strict=True)):
+        step.kernel(0, 0.1, 30)
+        all_reduce(step, [(38, 45 + late / 1000)], instance=instance + index, asked_ms=0.5)
+    return trace
+
+
+def loaded(folder: Path, *traces: CudaTrace) -> Trace:
+    for trace in traces:
+        trace.write(folder)
+    return load(folder)
+
+
+def step_starts(trace: Trace) -> list[int]:
+    return [found.steps[0].start_ps for found in trace.steps_by_host]
+
+
+@pytest.mark.parametrize("ahead_ms", [7, -7, 4000.25])
+def test_a_clock_is_put_right(ahead_ms: float, tmp_path: Path) -> None:
+    trace = loaded(tmp_path, worker("a"), worker("b", ahead_ms=ahead_ms))
+    clock = trace.hosts[1].clock
+    assert clock is not None
+    assert (clock.method, clock.reference) == ("collectives", "a")
+    assert (clock.offset_ps, clock.residual_ps) == (-round(ahead_ms * MS), 0)
+    first, second = step_starts(trace)
+    assert first == second
+    # The origin is the earliest start of a profile by the clocks put right.
+    assert min(host.start_ps for host in trace.hosts) == 0
+    ends = [trace.device_columns.end_ps[trace.device_columns.rows_of(device)] for device in (0, 1)]
+    assert ends[0].tolist() == ends[1].tolist()
+
+
+def test_everything_of_a_host_moves_and_nothing_changes_its_length(tmp_path: Path) -> None:
+    """Beside a host that shares nothing it stays where it is: the difference is one number."""
+    moved = loaded(tmp_path / "a", worker("a"), worker("b", ahead_ms=-7))
+    alone = loaded(tmp_path / "b", worker("b", ahead_ms=-7))
+    host = moved.host_columns.host == 1
+    own = moved.device_columns.rows_of(1)
+    by = {
+        *(moved.host_columns.start_ps[host] - alone.host_columns.start_ps).tolist(),
+        *(moved.device_columns.start_ps[own] - alone.device_columns.start_ps).tolist(),
+        moved.hosts[1].start_ps - alone.hosts[0].start_ps,
+        *(
+            ours.start_ps - theirs.start_ps
+            for ours, theirs in zip(
+                moved.steps_by_host[1].steps, alone.steps_by_host[0].steps, strict=True
+            )
+        ),
+        *(
+            ours[0] - theirs[0]
+            for ours, theirs in zip(
+                moved.steps_by_host[1].marker_spans,
+                alone.steps_by_host[0].marker_spans,
+                strict=True,
+            )
+        ),
+    }
+    assert by == {7 * MS}
+    assert moved.host_columns.duration_ps[host].tolist() == alone.host_columns.duration_ps.tolist()
+    lengths = [step.duration_ps for step in moved.steps_by_host[1].steps]
+    assert lengths == [step.duration_ps for step in alone.steps_by_host[0].steps]
+    assert alone.hosts[0].clock is None
+
+
+def test_what_the_spread_does_not_exceed_moves_nothing(tmp_path: Path) -> None:
+    """Ends 200 µs apart in the middle that spread by 148 µs: noted late, not another time."""
+    trace = loaded(
+        tmp_path, worker("a", late_us=(0,) * 5), worker("b", late_us=(100, 300, 200, 100, 300))
+    )
+    clock = trace.hosts[1].clock
+    assert clock is not None
+    assert (clock.method, clock.offset_ps, clock.collective_count) == ("profile_start", 0, 5)
+    assert clock.residual_ps == 148_260_000
+    assert step_starts(trace)[0] == step_starts(trace)[1]
+
+
+def test_without_profile_starts_collectives_alone_set_the_clocks(tmp_path: Path) -> None:
+    trace = loaded(tmp_path, worker("a", start_ns=None), worker("b", ahead_ms=9, start_ns=None))
+    assert [host.clock.method for host in trace.hosts if host.clock] == ["collectives"] * 2
+    assert trace.problems == ()
+    assert step_starts(trace)[0] == step_starts(trace)[1]
+
+
+def test_other_collectives_say_nothing(tmp_path: Path) -> None:
+    """Two steps are too few, and others' keys are not shared."""
+    few = loaded(
+        tmp_path / "a", *(worker(h, ahead_ms=a, late_us=(0, 0)) for h, a in (("a", 0), ("b", 7)))
+    )
+    apart = loaded(tmp_path / "b", worker("a"), worker("b", ahead_ms=7, instance=500))
+    for trace in (few, apart):
+        assert [host.clock.method for host in trace.hosts if host.clock] == ["profile_start"] * 2
+        assert step_starts(trace)[1] - step_starts(trace)[0] == 7 * MS
+
+
+def test_processes_of_a_parameter_server_share_no_collective(tmp_path: Path) -> None:
+    for index, ahead_ms in enumerate((0, 7)):
+        path = worker(f"vm_w{index}", ahead_ms=ahead_ms).write(tmp_path)
+        write_sidecar(path, {"cluster": {"role": "worker", "index": index, "sizes": {"ps": 1}}})
+    trace = load(tmp_path)
+    assert collectives_of(trace).device_count.tolist() == [1] * 8
+    assert [host.clock.offset_ps for host in trace.hosts if host.clock] == [0, 0]
+
+
+def test_drift_is_told_from_spread() -> None:
+    """A gain of 50 µs/s over 2 s, and the same with ends that spread by more than that."""
+    reference = np.arange(0, 2000, 100, dtype=np.int64) * MS
+    gained = reference // 20_000
+    noise = np.resize(np.array([-1, 1, 2, -2, 0], dtype=np.int64), reference.size)
+    clear = clock_difference(reference, reference + gained + noise * US)
+    assert clear is not None
+    assert clear.drift_ps_per_s is not None
+    assert clear.drift_ps_per_s == pytest.approx(50 * US, rel=0.05)
+    # The middle of the recording, to within the spread.
+    assert clear.ahead_ps == pytest.approx(47.5 * US, abs=2 * US)
+    assert clear.residual_ps <= 3 * US
+    unclear = clock_difference(reference, reference + gained + noise * 100 * US)
+    assert unclear is not None
+    assert unclear.drift_ps_per_s is None
+
+
+def test_no_clock_gains_a_hundredth() -> None:
+    """Two jobs whose steps take 50.0 and 50.5 ms: what looks like one collective is not."""
+    reference = np.arange(20, dtype=np.int64) * 50 * MS
+    assert clock_difference(reference, reference + reference // 100) is None
+
+
+def test_hosts_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    SCENARIOS["sixteen_skewed_clocks"]().write(tmp_path)
+    trace = load(tmp_path)
+    assert [host.name for host in trace.hosts] == [f"host{index}" for index in range(16)]
+
+
+def test_hosts_that_are_linked_through_a_third(tmp_path: Path) -> None:
+    """Host a shares with b, and b with c."""
+    first, second = worker("a"), worker("b", ahead_ms=7)
+    third = worker("c", ahead_ms=-3, instance=300)
+    for index, step in enumerate(marked_steps(second, count=4, first_ms=27, marker_ms=0.0)):
+        all_reduce(step, [(38, 45)], instance=300 + index, asked_ms=1.5)
+    trace = loaded(tmp_path, first, second, third)
+    clocks = {host.name: host.clock for host in trace.hosts}
+    offsets = {name: clock.offset_ps for name, clock in clocks.items() if clock}
+    base = offsets["a"]
+    assert {name: offset - base for name, offset in offsets.items()} == {
+        "a": 0, "b": -7 * MS, "c": 3 * MS,
+    }  # fmt: skip
+
+
+def test_one_host_has_no_clock_to_set(tmp_path: Path) -> None:
+    (host,) = align(loaded(tmp_path, worker("a")).hosts).hosts
+    assert host.clock is None

@@ -1,0 +1,85 @@
+"""What is each host there for, which make their steps together, and which steps does one lack?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
+from scripts.scenarios.model import marked_steps
+from tests.sidecars import write_sidecar
+from traceview.trace.load import load
+from traceview.trace.model import Trace
+from traceview.trace.roles import role_of, step_groups
+from traceview.trace.step_numbers import missing_steps
+
+
+def run(folder: Path, hosts: dict[str, dict[str, Any] | None], **counts: int) -> Trace:
+    """A host per name, with the group `cluster` of its sidecar, and four steps unless `counts` says."""
+    for host, cluster in hosts.items():
+        trace = CudaTrace(host, start_ns=PROFILE_START_NS)
+        for step in marked_steps(trace, count=counts.get(host, 4)):
+            step.kernel(0, 2, 42)
+        path = trace.write(folder)
+        if cluster is not None:
+            write_sidecar(path, {"cluster": cluster})
+    return load(folder)
+
+
+@pytest.mark.parametrize(
+    ("host", "cluster", "role"),
+    [
+        ("vm", {"role": "worker", "index": 3}, "worker 3"),
+        ("vm_w1", {"role": "chief", "index": 0}, "chief 0"),
+        ("vm_w1", None, "worker 1"),
+        ("vm_ps0", None, "ps 0"),
+        ("vm_chief0", {}, "chief 0"),
+        ("vm-1", None, None),
+        ("gpu_w", None, None),
+        ("w3", None, None),
+    ],
+)
+def test_role(host: str, cluster: dict[str, Any] | None, role: str | None, tmp_path: Path) -> None:
+    found = role_of(run(tmp_path, {host: cluster}).hosts[0])
+    assert (None if found is None else str(found)) == role
+
+
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        (("a", "b"), ((0, 1),)),
+        (("vm_chief0", "vm_w0", "vm_w1"), ((0, 1, 2),)),
+        (("vm_evaluator0", "vm_w0", "vm_w1"), ((1, 2), (0,))),
+        (("vm_ps0", "vm_w0", "vm_w1"), ((0,), (1,), (2,))),
+        (("vm_evaluator0",), ((0,),)),
+    ],
+)
+def test_who_makes_steps_together(
+    names: tuple[str, ...], groups: tuple[tuple[int, ...], ...], tmp_path: Path
+) -> None:
+    assert step_groups(run(tmp_path, dict.fromkeys(names)).hosts) == groups
+
+
+def test_a_size_of_the_cluster_tells_of_servers_that_were_not_recorded(tmp_path: Path) -> None:
+    sizes = {"worker": 2, "ps": 1}
+    hosts: dict[str, dict[str, Any] | None] = {
+        f"vm_w{i}": {"role": "worker", "index": i, "sizes": sizes} for i in range(2)
+    }
+    trace = run(tmp_path, hosts, vm_w1=3)
+    assert step_groups(trace.hosts) == ((0,), (1,))
+    assert missing_steps(trace) == ((), ())
+
+
+def test_missing_steps_are_those_of_the_others(tmp_path: Path) -> None:
+    assert missing_steps(run(tmp_path, {"a": None, "b": None, "c": None}, b=2, c=3)) == (
+        (),
+        (2, 3),
+        (3,),
+    )
+
+
+def test_an_evaluator_makes_steps_of_its_own(tmp_path: Path) -> None:
+    trace = run(tmp_path, {"vm_w0": None, "vm_evaluator0": None}, vm_evaluator0=1)
+    assert missing_steps(trace) == ((), ())
