@@ -165,19 +165,19 @@ def test_hosts_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert [host.name for host in trace.hosts] == [f"host{index}" for index in range(16)]
 
 
-def test_hosts_that_are_linked_through_a_third(tmp_path: Path) -> None:
-    """Host a shares with b, and b with c."""
-    first, second = worker("a"), worker("b", ahead_ms=7)
-    third = worker("c", ahead_ms=-3, instance=300)
-    for index, step in enumerate(marked_steps(second, count=4, first_ms=27, marker_ms=0.0)):
-        all_reduce(step, [(38, 45)], instance=300 + index, asked_ms=1.5)
-    trace = loaded(tmp_path, first, second, third)
-    clocks = {host.name: host.clock for host in trace.hosts}
-    offsets = {name: clock.offset_ps for name, clock in clocks.items() if clock}
-    base = offsets["a"]
-    assert {name: offset - base for name, offset in offsets.items()} == {
-        "a": 0, "b": -7 * MS, "c": 3 * MS,
-    }  # fmt: skip
+def test_hosts_that_are_linked_through_others(tmp_path: Path) -> None:
+    """Host a shares with b, b with c, and c with d: one of the ends is set by a host that was moved itself."""
+    ahead_ms = {"a": 0, "b": 7, "c": -3, "d": 2}
+    keys = {"a": 100, "b": 100, "c": 300, "d": 500}
+    traces = {host: worker(host, ahead_ms=ahead_ms[host], instance=keys[host]) for host in keys}
+    for host, instance in (("b", 300), ("c", 500)):
+        first_ms = 20 + ahead_ms[host]
+        steps = marked_steps(traces[host], count=4, first_ms=first_ms, marker_ms=0)
+        for index, step in enumerate(steps):
+            all_reduce(step, [(38, 45)], instance=instance + index, asked_ms=1.5)
+    clocks = [host.clock for host in loaded(tmp_path, *traces.values()).hosts]
+    offsets = [clock.offset_ps for clock in clocks if clock]
+    assert [offset - offsets[0] for offset in offsets] == [0, -7 * MS, 3 * MS, -2 * MS]
 
 
 def test_one_host_has_no_clock_to_set(tmp_path: Path) -> None:

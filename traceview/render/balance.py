@@ -156,7 +156,7 @@ def _columns(page: Page, rows: Sequence[DeviceBalance], gradients: Gradients) ->
     ]
     if any(row.collective_count for row in rows):
         texts = [_of(row.last_count, row.collective_count) for row in rows]
-        columns.append(numeric("last in", texts, 2))
+        columns.append(numeric("last in", texts, 1))
     if any(one.backward is not None for one in phases.values()):
         told = [_ran(phases.get(row.device)) for row in rows]
         columns.append(Column("ran", [page.styled(text) for text in told], droppable=2))

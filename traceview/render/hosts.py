@@ -12,6 +12,7 @@ from traceview.render import numbers
 from traceview.render.columns import Column, add_columns, fitting
 from traceview.render.page import Page
 from traceview.report.model import Report
+from traceview.trace.model import HostClock
 
 SHOWN: Final = 8
 """Of more hosts those of which there is most to say are shown."""
@@ -98,11 +99,16 @@ def _method(row: HostCapture) -> str:
     return numbers.ABSENT if row.clock is None else _METHOD_WORDS[row.clock.method]
 
 
-def _offset(row: HostCapture) -> str:
-    if row.clock is None or row.clock.method == "none":
+def offset(clock: HostClock) -> str:
+    """What collectives added to the times of a host: `-7.00 ms`; nothing is known of one that stands alone."""
+    if clock.method == "none":
         return numbers.ABSENT
-    moved = numbers.time(abs(row.clock.offset_ps))
-    return f"{'-' if row.clock.offset_ps < 0 else '+' if row.clock.offset_ps else ''}{moved}"
+    sign = "-" if clock.offset_ps < 0 else "+" if clock.offset_ps else ""
+    return f"{sign}{numbers.time(abs(clock.offset_ps))}"
+
+
+def _offset(row: HostCapture) -> str:
+    return numbers.ABSENT if row.clock is None else offset(row.clock)
 
 
 def _drift(row: HostCapture) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from traceview.analyses.capture import HostCapture
 from traceview.render import numbers
+from traceview.render.hosts import offset
 from traceview.render.markdown.blocks import Column, Section, bullets, table
 from traceview.render.markdown.inline import code, plain, prose
 from traceview.report.model import Report
@@ -56,8 +59,27 @@ def _hosts(report: Report) -> str:
                 [plain(numbers.share(one.unlinked_ratio)) for one in hosts],
                 right=True,
             ),
+            *(_beside_others(hosts) if len(hosts) > 1 else ()),
         ]
     )
+
+
+def _beside_others(hosts: Sequence[HostCapture]) -> list[Column]:
+    """What each host is for, how far its clock was moved, and how many steps it lacks."""
+    columns = [
+        Column("role", [plain(one.role or numbers.ABSENT) for one in hosts]),
+        Column(
+            "clock moved by",
+            [numbers.ABSENT if one.clock is None else offset(one.clock) for one in hosts],
+            right=True,
+        ),
+        Column(
+            "steps missing",
+            [numbers.count(len(one.missing_steps)) for one in hosts],
+            right=True,
+        ),
+    ]
+    return [column for column in columns if column.heading != "role" or any(h.role for h in hosts)]
 
 
 def _files(report: Report) -> str:
