@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.xspace import XSpace
 from tests.capture.conftest import Captured, environment_with, run_command
+from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
 
 pytestmark = pytest.mark.tensorflow
@@ -346,22 +346,6 @@ def steps_of(run: Path) -> list[int]:
     steps: Any = traceview.analyze(run).results.steps
     assert [step.number for step in steps.steps] == asked
     return marked
-
-
-def markers_of(trace: Path) -> list[int]:
-    """Numbers of the markers in a trace, in time order."""
-    found = []
-    for plane in XSpace.FromString(trace.read_bytes()).planes:
-        for line in plane.lines:
-            for event in line.events:
-                stats = {
-                    plane.stat_metadata[stat.metadata_id].name: stat.int64_value
-                    for stat in event.stats
-                }
-                if b"_r" in stats and b"step_num" in stats:
-                    start_ps = line.timestamp_ns * 1000 + event.offset_ps
-                    found.append((start_ps, int(stats[b"step_num"])))
-    return [number for _, number in sorted(found)]
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -21,7 +21,9 @@ import pytest
 import traceview
 from scripts.xspace import XSpace
 from tests.capture.conftest import environment_with
+from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
+from traceview.capture.stop_risk import RISK
 from traceview.trace.locate import find_runs
 
 pytestmark = [
@@ -161,8 +163,10 @@ def check_run(run: Path) -> None:
     files = sorted(path.name for path in run.iterdir())
     assert files == [f"{name}{end}" for name in names for end in (".traceview.json", ".xplane.pb")]
     for index, name in enumerate(names):
-        answer = run_answer([run / f"{name}.xplane.pb"])
-        assert [step["number"] for step in answer["steps"]["steps"]] == STEPS
+        trace = run / f"{name}.xplane.pb"
+        assert markers_of(trace) == STEPS
+        found = run_answer([trace])["steps"]["steps"]
+        assert [step["number"] for step in found] == STEPS[1:-1]
         sidecar = json.loads((run / f"{name}.traceview.json").read_text("utf-8"))
         assert sidecar["state"] == "saved"
         assert {"before", "after"} <= set(sidecar["sync"]["ns"])
@@ -236,4 +240,6 @@ def test_captures_in_a_program_that_follow_at_once(launches: tuple[Workers, Work
     assert {run.directory for run in find_runs(logdir)} == {first, second, *earlier.runs[0]}
     hidden = [path.name for path in logdir.iterdir() if path.name != "plugins"]
     assert [name.startswith(".traceview-cluster-") for name in hidden] == [True]
-    assert "CaptureWarning" not in "".join(workers.text)
+    # That TensorFlow may crash a worker as its profile ends is said to every one; nothing else is.
+    warned = [line for line in "".join(workers.text).splitlines() if "CaptureWarning:" in line]
+    assert [line for line in warned if RISK not in line] == []

@@ -1,0 +1,23 @@
+"""Which steps does a recorded file mark, those at the edges of its window too?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.xspace import XSpace
+
+
+def markers_of(trace: Path) -> list[int]:
+    """Numbers of the markers in a trace, in time order."""
+    found = []
+    for plane in XSpace.FromString(trace.read_bytes()).planes:
+        for line in plane.lines:
+            for event in line.events:
+                stats = {
+                    plane.stat_metadata[stat.metadata_id].name: stat.int64_value
+                    for stat in event.stats
+                }
+                if b"_r" in stats and b"step_num" in stats:
+                    start_ps = line.timestamp_ns * 1000 + event.offset_ps
+                    found.append((start_ps, int(stats[b"step_num"])))
+    return [number for _, number in sorted(found)]
