@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,9 +180,9 @@ def test_the_table_picks_by_device_cause_and_length(tmp_path: Path) -> None:
     selection = select(loaded)
     times = idle_time(loaded, selection)
 
-    def lengths(**choice: object) -> tuple[list[tuple[str, int]], int]:
-        chosen: dict[str, object] = {"devices": {"GPU:0", "GPU:1"}, **choice}
-        rows, left_out = gap_table(loaded, selection, times, **chosen)  # type: ignore[arg-type]  # of tests
+    def lengths(**choice: Any) -> tuple[list[tuple[str, int]], int]:
+        chosen: dict[str, Any] = {"devices": {"GPU:0", "GPU:1"}, **choice}
+        rows, left_out = gap_table(loaded, selection, times, **chosen)
         for row in rows:
             parts = {key: value for key, value in vars(row).items() if key.endswith("_ps")}
             assert sum(parts.values()) == parts["start_ps"] + 2 * row.duration_ps

@@ -90,7 +90,7 @@ def _between(
     rows = states.rows_of_thread(states.caller)
     columns = trace.host_columns
     inside = holes.within(columns.start_ps[rows], columns.end_ps[rows]) > 0
-    rows = rows[inside & ~states.is_in_step(rows)]
+    rows = rows[inside]
     kind = _kinds(trace, states, rows)
     parts: dict[str, int] = {}
     covered = 0

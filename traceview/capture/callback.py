@@ -36,7 +36,7 @@ def keras_callback(
         keras = tf.keras
     base: Any = keras.callbacks.Callback
 
-    class StepCapture(base):  # type: ignore[misc]
+    class StepCapture(base):  # type: ignore[misc]  # known at run time only
         """Tells a session where the steps of `fit` begin and end."""
 
         def __init__(self) -> None:
