@@ -14,7 +14,7 @@ from scripts.scenarios import SCENARIOS
 from tests.reports import collective_result as result
 from traceview.analyses.collective_table import CollectiveRow
 from traceview.analyses.collectives import CollectiveResult
-from traceview.render.collectives import SHOWN_DEVICES, add_collectives, add_rows, add_summary
+from traceview.render.collectives import add_collectives, add_rows, add_summary
 from traceview.render.page import Page
 
 MS = 10**9
@@ -77,13 +77,19 @@ def test_it_fits_the_page(width: int) -> None:
     assert "waited/step" in summary(result(), width)
 
 
-def test_of_many_devices_those_that_lose_most_are_shown() -> None:
-    devices = tuple(f"GPU:{ordinal}" for ordinal in range(SHOWN_DEVICES + 2))
-    exposed = {key: (0 if key in ("GPU:3", "GPU:5") else 3 * MS) for key in devices}
-    lines = summary(result(devices, exposed_per_step_ps=exposed)).splitlines()
-    told = [line.split()[0] for line in lines if line.startswith("GPU:")]
-    assert told == [key for key in devices if key not in ("GPU:3", "GPU:5")]
-    assert lines[-1] == "2 more devices lose less"
+def test_of_many_devices_the_chosen_ones_are_shown_and_the_range_of_the_others() -> None:
+    devices = tuple(f"GPU:{ordinal}" for ordinal in range(40))
+    exposed = {key: (2 if key == "GPU:5" else 3) * MS for key in devices}
+    page = Page(100)
+    add_summary(
+        page,
+        result(devices, exposed_per_step_ps=exposed),
+        has_steps=True,
+        chosen=("GPU:0", "GPU:30"),
+    )
+    lines = page.render().splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("GPU:")] == ["GPU:0", "GPU:30"]
+    assert lines[-1] == "38 others: exposed 2.00 ms to 3.00 ms. traceview collectives lists all."
 
 
 def test_devices_that_took_no_part_are_not_told() -> None:

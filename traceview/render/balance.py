@@ -17,9 +17,7 @@ from traceview.render.columns import Column, add_columns, fitting
 from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.report.model import Report
-
-SHOWN_DEVICES: Final = 16
-"""So many devices have a row each in the report; `traceview balance` shows all."""
+from traceview.report.standing_out import standing_out
 
 SHOWN_UNEVEN: Final = 3
 WORTH_RATIO: Final = 0.01
@@ -32,13 +30,13 @@ _CAUSE_WORDS: Final = {
     "input": "its part of the batch comes late",
     "late_start": "its kernels are started later",
 }
-_WHAT_IF_WORDS: Final = {
+WHAT_IF_WORDS: Final = {
     "no_input_wait": "no waiting for input",
     "no_exposed_collectives": "communication hidden",
     "no_exposed_copies": "copies hidden",
     "balanced_devices": "work shared evenly",
 }
-_PART_WORDS: Final = {
+PART_WORDS: Final = {
     "compute_ps": "compute",
     "imbalance_ps": "imbalance",
     "communication_ps": "communication",
@@ -53,7 +51,7 @@ _CODES: Final = (
     "poor-scaling",
     "single-gpu-gradients",
 )
-_NOUNS: Final = {"gpu": "GPU", "tpu": "TPU", "replica": "replica", "other": "device"}
+NOUNS: Final = {"gpu": "GPU", "tpu": "TPU", "replica": "replica", "other": "device"}
 
 
 def add_balance(page: Page, report: Report) -> None:
@@ -62,7 +60,9 @@ def add_balance(page: Page, report: Report) -> None:
     if found is not None:
         is_told = any(one.code in _CODES for one in report.findings)
         if found.in_use_count > 1 or is_told or found.gradients.is_single:
-            add_comparison(page, found, most=SHOWN_DEVICES, is_brief=True)
+            chosen = standing_out(report)
+            shown = [row.device for row in found.devices if row.device in chosen]
+            add_comparison(page, found, chosen=shown, is_brief=True)
     if report.results.scaling is not None:
         add_scaling(page, report.results.scaling)
 
@@ -72,36 +72,35 @@ def add_comparison(
     found: Balance,
     *,
     chosen: Collection[str] | None = None,
-    most: int | None = None,
     is_brief: bool = False,
 ) -> None:
     """Numbers, a row per device, and what better balance would be worth.
 
-    `chosen`: devices to show, None for all. `most`: rows, None for all. `is_brief`: without the
-    prediction and without bounds that save next to nothing.
+    `chosen`: devices to show, None for all. `is_brief`: for a report, without the prediction and without
+    bounds that save next to nothing.
     """
-    noun = _NOUNS.get(found.kind, found.kind)
-    page.heading("Balance", _summary(found, noun))
-    facts = list(_facts(found))
+    noun = NOUNS.get(found.kind, found.kind)
+    page.heading("Balance", balance_summary(found, noun))
+    facts = list(balance_facts(found))
     if facts:
         page.facts(facts)
-    known = [row for row in found.devices if chosen is None or row.device in chosen]
-    shown = known[:most]
+    shown = [row for row in found.devices if chosen is None or row.device in chosen]
     if found.in_use_count > 1:
         add_columns(page, fitting(page, _columns(page, shown, found.gradients)))
-        left = len(known) - len(shown)
-        if left:
+        left = len(found.devices) - len(shown)
+        if left and is_brief:
             page.prose(
                 page.styled(f"{numbers.plural(left, 'more device')}: traceview balance", "dim")
             )
-    for sentence in _sentences(found, WORTH_RATIO if is_brief else 0.0):
+    for sentence in balance_sentences(found, WORTH_RATIO if is_brief else 0.0):
         page.prose(sentence, indent=4, label=Text("  - "))
     _add_bounds(page, found, WORTH_RATIO if is_brief else 0.0)
     if found.prediction is not None and not is_brief:
-        page.prose(_predicted(found.prediction, noun))
+        page.prose(predicted(found.prediction, noun))
 
 
-def _summary(found: Balance, noun: str) -> str:
+def balance_summary(found: Balance, noun: str) -> str:
+    """How many devices do how much work, in a sentence."""
     count = found.in_use_count
     of = f" of {found.visible_count}" if found.visible_count > count else ""
     used = f"{count}{of} {noun if count == 1 and not of else noun + 's'}"
@@ -112,7 +111,8 @@ def _summary(found: Balance, noun: str) -> str:
     )
 
 
-def _facts(found: Balance) -> Iterator[str]:
+def balance_facts(found: Balance) -> Iterator[str]:
+    """The numbers on balance, a few words each."""
     if found.skew_ratio is not None:
         yield f"longest compute {numbers.share(found.skew_ratio)} over the median"
     if found.concurrency_ratio is not None:
@@ -131,7 +131,7 @@ def throughput_words(throughput: Throughput, kind: str) -> str:
     whole = throughput.examples_per_second or 0.0
     each = throughput.per_gpu_per_second or 0.0
     return (
-        f"{_rate(whole)} examples per second, {_rate(each)} per {_NOUNS.get(kind, kind)}, "
+        f"{_rate(whole)} examples per second, {_rate(each)} per {NOUNS.get(kind, kind)}, "
         f"{numbers.count(throughput.batch_size)} per step"
     )
 
@@ -150,15 +150,17 @@ def _columns(page: Page, rows: Sequence[DeviceBalance], gradients: Gradients) ->
         Column("device", names),
         numeric("compute per step", [numbers.time(row.compute_ps_per_step) for row in rows]),
         numeric("vs others", [signed_share(row.longer_ratio) for row in rows], 1),
-        numeric("longest in", [_of(row.longest_count, row.step_count) for row in rows], 3),
+        numeric(
+            "longest in", [part_of_count(row.longest_count, row.step_count) for row in rows], 3
+        ),
         numeric("starts later by", [numbers.time(row.start_lag_ps) for row in rows], 4),
         numeric("ends earlier by", [numbers.time(row.end_lead_ps) for row in rows], 5),
     ]
     if any(row.collective_count for row in rows):
-        texts = [_of(row.last_count, row.collective_count) for row in rows]
+        texts = [part_of_count(row.last_count, row.collective_count) for row in rows]
         columns.append(numeric("last in", texts, 1))
     if any(one.backward is not None for one in phases.values()):
-        told = [_ran(phases.get(row.device)) for row in rows]
+        told = [phases_run(phases.get(row.device)) for row in rows]
         columns.append(Column("ran", [page.styled(text) for text in told], droppable=2))
     return columns
 
@@ -170,13 +172,15 @@ def signed_share(ratio: float | None) -> str:
     return f"{ratio:+.1%}" if abs(ratio) >= 0.0005 else "0%"
 
 
-def _of(count: int | None, whole: int | None) -> str:
+def part_of_count(count: int | None, whole: int | None) -> str:
+    """`3 of 8`."""
     if count is None or whole is None:
         return numbers.ABSENT
     return f"{numbers.count(count)} of {numbers.count(whole)}"
 
 
-def _ran(phases: DevicePhases | None) -> str:
+def phases_run(phases: DevicePhases | None) -> str:
+    """Which parts of the step a device ran: `forward backward`."""
     if phases is None or phases.backward is None:
         return numbers.ABSENT
     ran = [
@@ -192,7 +196,8 @@ def _ran(phases: DevicePhases | None) -> str:
     return " ".join(ran) or numbers.ABSENT
 
 
-def _sentences(found: Balance, least: float) -> Iterator[str]:
+def balance_sentences(found: Balance, least: float) -> Iterator[str]:
+    """What stands out; the straggler from `least` of the step on."""
     late = found.straggler
     step_ps = max((one.step_bound_ps + one.saved_ps for one in found.what_if), default=0)
     if late is not None and late.cost_ps_per_step >= least * step_ps:
@@ -249,7 +254,8 @@ def _of_gradients(gradients: Gradients) -> Iterator[str]:
         yield gradients.remark
 
 
-def _predicted(prediction: Prediction, noun: str) -> str:
+def predicted(prediction: Prediction, noun: str) -> str:
+    """What twice as many devices could do, and under which assumptions."""
     rate = prediction.examples_per_second_bound
     speed = f" ({_rate(rate)} examples per second)" if rate is not None else ""
     return (
@@ -272,7 +278,7 @@ def _add_bounds(page: Page, found: Balance, least_saved: float) -> None:
     columns = [
         Column("step at least", [page.styled(text) for text in bounds], right=True),
         Column("saves at most", [page.styled(text) for text in saved], right=True, droppable=1),
-        Column("with", [page.styled(_WHAT_IF_WORDS.get(one.name, one.name)) for one in rows]),
+        Column("with", [page.styled(WHAT_IF_WORDS.get(one.name, one.name)) for one in rows]),
     ]
     add_columns(page, fitting(page, columns))
 
@@ -280,7 +286,7 @@ def _add_bounds(page: Page, found: Balance, least_saved: float) -> None:
 def add_scaling(page: Page, found: Scaling) -> None:
     """This run beside its baseline, and what makes the step longer."""
     this, base = found.this, found.baseline
-    page.heading("Scaling", _scaling_summary(found))
+    page.heading("Scaling", scaling_summary(found))
     page.facts(
         [
             f"step {numbers.time(this.step_ps)} on {numbers.plural(this.device_count, 'device')}",
@@ -288,9 +294,9 @@ def add_scaling(page: Page, found: Scaling) -> None:
         ]
     )
     ours, theirs, parts = vars(this.parts), vars(base.parts), vars(found.parts)
-    keys = list(_PART_WORDS)
+    keys = list(PART_WORDS)
     columns = [
-        Column("part of step", [page.styled(_PART_WORDS[key]) for key in keys]),
+        Column("part of step", [page.styled(PART_WORDS[key]) for key in keys]),
         Column(
             "baseline",
             [page.styled(numbers.time(theirs[key])) for key in keys],
@@ -310,7 +316,8 @@ def add_scaling(page: Page, found: Scaling) -> None:
         page.prose(page.styled(f"{found.reason[:1].upper()}{found.reason[1:]}.", "dim"))
 
 
-def _scaling_summary(found: Scaling) -> str:
+def scaling_summary(found: Scaling) -> str:
+    """How much faster than the baseline, in a sentence."""
     times = found.this.device_count / found.baseline.device_count
     efficiency = numbers.share(found.scaling_efficiency_ratio)
     if found.speedup is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from rich.text import Text
@@ -14,9 +14,7 @@ from traceview.render.columns import Column, add_columns, fitting, room_beside
 from traceview.render.ops import told_apart
 from traceview.render.page import Page
 from traceview.report.model import Report
-
-SHOWN_DEVICES: Final = 16
-"""So many devices have a row; of more those that lose most."""
+from traceview.report.standing_out import standing_out
 
 _PATH_WORDS: Final = {
     "collective_nccl": "NCCL, asked for by collective ops",
@@ -34,12 +32,19 @@ def add_collectives(page: Page, report: Report) -> None:
     """The collectives of a run that has any, or reduces in another way; nothing of others."""
     found = report.results.collectives
     if found is not None and (found.count or found.path not in (None, "none")):
-        add_summary(page, found, has_steps=report.results.steps is not None)
+        add_summary(
+            page,
+            found,
+            has_steps=report.results.steps is not None,
+            chosen=standing_out(report).shown,
+        )
 
 
-def add_summary(page: Page, found: CollectiveResult, *, has_steps: bool) -> None:
-    """How the devices reduce in a sentence, the times in another, and a row per device."""
-    page.heading("Collectives", _way(found))
+def add_summary(
+    page: Page, found: CollectiveResult, *, has_steps: bool, chosen: Collection[str] | None = None
+) -> None:
+    """How the devices reduce in a sentence, the times in another, and a row per device of `chosen`, None for all."""
+    page.heading("Collectives", way(found))
     if not found.count:
         return
     per_step = found.transfer_per_step_ps is not None and has_steps
@@ -54,14 +59,15 @@ def add_summary(page: Page, found: CollectiveResult, *, has_steps: bool) -> None
     if found.expected_ps is not None:
         facts.append(f"{numbers.time(found.expected_ps)} expected of the link")
     if found.bus_bytes_per_second is not None:
-        facts.append(_speed(found))
+        facts.append(speed(found))
     if found.incomplete_count:
         facts.append(f"{numbers.count(found.incomplete_count)} not recorded on all devices")
     page.facts(facts)
-    _add_devices(page, found, per_step=per_step)
+    _add_devices(page, found, per_step=per_step, chosen=chosen)
 
 
-def _way(found: CollectiveResult) -> str:
+def way(found: CollectiveResult) -> str:
+    """How the devices reduce, and what shows it."""
     words = _PATH_WORDS.get(found.path or "", "")
     way = f"through {words}" if words else ""
     return (
@@ -71,7 +77,8 @@ def _way(found: CollectiveResult) -> str:
     )
 
 
-def _speed(found: CollectiveResult) -> str:
+def speed(found: CollectiveResult) -> str:
+    """How fast, beside what the link carries."""
     speed = f"{numbers.size(found.bus_bytes_per_second)}/s over each link"
     if found.link_bytes_per_second is None:
         return speed
@@ -79,7 +86,9 @@ def _speed(found: CollectiveResult) -> str:
     return f"{speed}, {link} carries {numbers.size(found.link_bytes_per_second)}/s"
 
 
-def _add_devices(page: Page, found: CollectiveResult, *, per_step: bool) -> None:
+def _add_devices(
+    page: Page, found: CollectiveResult, *, per_step: bool, chosen: Collection[str] | None
+) -> None:
     exposed = (found.exposed_per_step_ps or {}) if per_step else found.exposed_ps
     transfer = (found.exposed_transfer_per_step_ps or {}) if per_step else found.exposed_transfer_ps
     wait = (found.wait_per_step_ps or {}) if per_step else found.wait_ps
@@ -88,10 +97,7 @@ def _add_devices(page: Page, found: CollectiveResult, *, per_step: bool) -> None
         for key in found.exposed_ps
         if found.exposed_ps[key] or found.wait_ps[key] or found.last_count[key]
     ]
-    shown = devices
-    if len(devices) > SHOWN_DEVICES:
-        costly = set(sorted(devices, key=lambda key: -exposed.get(key, 0))[:SHOWN_DEVICES])
-        shown = [key for key in devices if key in costly]
+    shown = [key for key in devices if chosen is None or key in chosen]
     if not shown:
         return
     each = "/step" if per_step else ""
@@ -114,7 +120,11 @@ def _add_devices(page: Page, found: CollectiveResult, *, per_step: bool) -> None
         ),
     )
     if len(devices) > len(shown):
-        page.prose(page.styled(f"{len(devices) - len(shown)} more devices lose less", "dim"))
+        others = [exposed[key] for key in devices if key not in shown and key in exposed]
+        told = f"{numbers.plural(len(devices) - len(shown), 'other')}"
+        if others:
+            told += f": exposed {numbers.time(min(others))} to {numbers.time(max(others))}"
+        page.prose(page.styled(f"{told}. traceview collectives lists all.", "dim"))
 
 
 def _times(page: Page, heading: str, times: list[int | None], droppable: int = 0) -> Column:

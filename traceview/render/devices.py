@@ -17,6 +17,7 @@ from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.render.strip import fitting_length, legend, strip
 from traceview.report.model import Report
+from traceview.report.standing_out import StandingOut, standing_out
 
 FOLD_FROM: Final = 4
 """So many devices that recorded nothing are one line rather than a row each."""
@@ -47,8 +48,12 @@ def add_devices(page: Page, report: Report) -> None:
         page.heading("Devices", f"{numbers.ABSENT} {report.skipped.get('device_time', '')}")
         return
     page.heading("Devices", _roster(found.devices) or f"{numbers.ABSENT} none was recorded")
+    chosen = standing_out(report)
     folded = _folded(found.devices)
-    _add_table(page, report, [row for row in found.devices if row not in folded], folded)
+    rows = [row for row in found.devices if row.device in chosen and row not in folded]
+    _add_table(page, report, rows, folded)
+    if chosen.others:
+        page.prose(page.styled(_others(found.devices, chosen), "dim"))
     unknown = sum(row.unknown_direction_count or 0 for row in found.devices)
     if unknown:
         copies = numbers.plural(sum(row.copy_count or 0 for row in found.devices), "copy", "copies")
@@ -83,6 +88,23 @@ def _roster(rows: Sequence[DeviceTimeRow]) -> str:
             noun += "s"
         kinds.append(f"{len(same)} {noun}" + (f", {models}" if models else ""))
     return "; ".join(kinds)
+
+
+def _others(rows: Sequence[DeviceTimeRow], chosen: StandingOut) -> str:
+    """What the devices without a row have in common: between which shares each of their parts lies."""
+    others = [row for row in rows if row.device in chosen.others]
+    parts = {
+        "busy": [row.busy_ratio for row in others],
+        "compute": [row.compute_ratio for row in others],
+        "comm": [_ratio(row.exposed_collective_ps, row) for row in others],
+        "copies": [_ratio(_copies_ps(row), row) for row in others],
+    }
+    told = ", ".join(f"{name} {numbers.shares(ratios)}" for name, ratios in parts.items())
+    return f"{numbers.plural(len(others), 'other')}: {told}. traceview devices lists all."
+
+
+def _ratio(part_ps: int | None, row: DeviceTimeRow) -> float | None:
+    return None if part_ps is None or not row.window_ps else part_ps / row.window_ps
 
 
 def _folded(rows: Sequence[DeviceTimeRow]) -> list[DeviceTimeRow]:

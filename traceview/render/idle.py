@@ -15,6 +15,7 @@ from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, fitting
 from traceview.render.page import Page
 from traceview.report.model import Report
+from traceview.report.standing_out import standing_out
 
 BAR_WIDTH: Final = 40
 SHOWN_GAPS: Final = 3
@@ -70,7 +71,13 @@ def add_idle(page: Page, report: Report) -> None:
         return
     windows = _windows(report)
     page.heading("Idle", "why the devices waited")
-    add_bars(page, rows, windows)
+    chosen = standing_out(report)
+    add_bars(page, [row for row in rows if row.device in chosen], windows)
+    others = [row for row in rows if row.device not in chosen]
+    if others:
+        idle_ratios = [row.idle_ps / windows[row.device] for row in others if row.idle_ps]
+        told = f"{numbers.plural(len(others), 'other')}: idle {numbers.shares(idle_ratios)}"
+        page.prose(page.styled(f"{told}. traceview gaps LOGDIR --device NAME tells why.", "dim"))
     _add_between(page, report)
     _add_longest(page, idle)
 

@@ -14,9 +14,7 @@ from traceview.render.columns import Column, add_columns, fitting, room_beside
 from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.report.model import Report
-
-SHOWN: Final = 16
-"""GPUs with a row each."""
+from traceview.report.standing_out import standing_out
 
 SHOWN_ORDINARY: Final = 3
 """Products off the tensor cores that are named."""
@@ -40,12 +38,15 @@ def add_launches(page: Page, report: Report) -> None:
     if not pairs:
         return
     page.heading("Launches and precision", "delay: from a launch to its kernel, queue included")
-    add_columns(page, _columns(page, pairs[:SHOWN]))
-    if len(pairs) > SHOWN:
-        page.prose(page.styled(f"{len(pairs) - SHOWN} more GPUs: --format json", "dim"))
+    chosen = standing_out(report)
+    shown = [(row, precise) for row, precise in pairs if row.device in chosen]
+    add_columns(page, _columns(page, shown))
+    if len(shown) < len(pairs):
+        left = numbers.plural(len(pairs) - len(shown), "more GPU")
+        page.prose(page.styled(f"{left}: --format json", "dim"))
     remarks: dict[str, list[str]] = {}
-    for row, _ in pairs[:SHOWN]:
-        remarks.setdefault(_remark(row), []).append(row.device)
+    for row, _ in shown:
+        remarks.setdefault(launch_remark(row), []).append(row.device)
     for told, devices in remarks.items():
         if told:
             page.prose(page.styled(f"{joined(devices)}: {told}", "dim"))
@@ -71,7 +72,7 @@ def _columns(page: Page, pairs: Sequence[tuple[DeviceLaunches, DevicePrecision]]
             [page.styled(row.thread_mode or numbers.ABSENT) for row in rows],
             droppable=4,
         ),
-        numeric("tensor cores", [_tensor_cores(one) for one in precise], 1),
+        numeric("tensor cores", [tensor_cores(one) for one in precise], 1),
     ]
     most = Column("precision", [page.styled(_most(one)) for one in precise])
     kept = fitting(page, [*columns, most])[:-1]
@@ -79,30 +80,32 @@ def _columns(page: Page, pairs: Sequence[tuple[DeviceLaunches, DevicePrecision]]
     return [*kept, told if told.width(page) <= room_beside(page, kept) else most]
 
 
-def _tensor_cores(row: DevicePrecision) -> str:
+def tensor_cores(row: DevicePrecision) -> str:
+    """The share of compute on tensor cores; `none` where the GPU has none."""
     return "none" if row.has_tensor_cores is False else numbers.share(row.tensor_core_ratio)
 
 
 def _most(row: DevicePrecision) -> str:
     """`97.1% fp32`: where most of the compute is."""
-    return _parts(row)[0]
+    return precision_parts(row)[0]
 
 
 def _precisions(page: Page, row: DevicePrecision) -> str:
     """`97.1% fp32, 2.1% fp16 …`: the most first."""
-    parts = _parts(row)
+    parts = precision_parts(row)
     return ", ".join(parts[:SHOWN_PRECISIONS]) + (
         f" {page.ellipsis}" if len(parts) > SHOWN_PRECISIONS else ""
     )
 
 
-def _parts(row: DevicePrecision) -> list[str]:
+def precision_parts(row: DevicePrecision) -> list[str]:
+    """`97.1% fp32` for each precision, the most first."""
     spent = sorted(row.precision_ps.items(), key=lambda item: -item[1])
     told = [f"{numbers.part(ps, row.compute_ps)} {name}" for name, ps in spent if ps]
     return told or [numbers.ABSENT]
 
 
-def _remark(row: DeviceLaunches) -> str:
+def launch_remark(row: DeviceLaunches) -> str:
     """What is odd about the launches of a device, or of another kind than one kernel by one op of a graph."""
     contention, graphs, xla = row.contention, row.graphs, row.xla
     told = []

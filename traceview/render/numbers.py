@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
@@ -39,6 +40,15 @@ def part(of: int | None, whole: int | None) -> str:
     if of is None or whole is None:
         return ABSENT
     return share(of / whole if whole else 0.0)
+
+
+def shares(ratios: Iterable[float | None]) -> str:
+    """The least and the greatest of the ratios that are known: `57.7–57.9%`."""
+    known = sorted(ratio for ratio in ratios if ratio is not None)
+    if not known:
+        return ABSENT
+    least, greatest = share(known[0]), share(known[-1])
+    return least if least == greatest else f"{least.removesuffix('%')}–{greatest}"
 
 
 def count(number: int | None) -> str:

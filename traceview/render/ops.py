@@ -15,9 +15,13 @@ from traceview.render.columns import GAP, Column, add_columns, room_beside
 from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.report.model import Report, Source
+from traceview.report.standing_out import standing_out
 
 SIDE_BY_SIDE: Final = 110
 """From this width on op and kernel stand beside each other, else the kernel below the op."""
+
+SHOWN_GROUPS: Final = 8
+"""Groups of devices with the same ops that have a table each."""
 
 _NARROWEST_NAME: Final = 30
 _HEAD_OF_REST: Final = 0.8
@@ -36,26 +40,27 @@ def add_top_ops(page: Page, report: Report, top: int) -> None:
         return
     if not top:
         return
-    groups = _grouped(ops.rows, top)
+    chosen = standing_out(report)
+    groups = grouped([row for row in ops.rows if row.device in chosen], top)
     if not groups:
         page.heading("Top ops", f"{numbers.ABSENT} none in the window on the devices shown")
         return
     page.heading("Top ops", "by total time in the window; share is of the device's compute time")
     shown = 0
-    for devices, rows in groups:
+    for devices, rows in groups[:SHOWN_GROUPS]:
         shown += len(rows)
         others = f"  and the same ops on {joined(devices[1:])}, with their own times"
         page.prose(
             page.styled(devices[0], "bold") + page.styled(others if len(devices) > 1 else "", "dim")
         )
         add_op_rows(page, rows, indent=2)
-    add_overlap_note(page, [row for _, rows in groups for row in rows])
+    add_overlap_note(page, [row for _, rows in groups[:SHOWN_GROUPS] for row in rows])
     left_out = ops.row_count - shown
     if left_out:
         told = (
             f"{numbers.count(left_out)} of {numbers.plural(ops.row_count, 'row')} are not shown; "
         )
-        page.prose(page.styled(f"{told}all of them: {_ops_command(report.source)}", "dim"))
+        page.prose(page.styled(f"{told}all of them: {ops_command(report.source)}", "dim"))
 
 
 def add_overlap_note(page: Page, rows: Sequence[OpRow]) -> None:
@@ -64,13 +69,13 @@ def add_overlap_note(page: Page, rows: Sequence[OpRow]) -> None:
         page.prose(page.styled("a share may pass 100%: kernels of one op overlap", "dim"))
 
 
-def _ops_command(source: Source) -> str:
+def ops_command(source: Source) -> str:
     """What to type for the whole table of this run."""
     run = f" --run {quote(source.run.rpartition('/')[2])}" if source.other_runs else ""
     return f"traceview ops {quote(source.logdir)}{run}"
 
 
-def _grouped(rows: Sequence[OpRow], top: int) -> list[tuple[list[str], list[OpRow]]]:
+def grouped(rows: Sequence[OpRow], top: int) -> list[tuple[list[str], list[OpRow]]]:
     """The first rows of each device; devices that have the same ops there are named together."""
     groups: dict[frozenset[tuple[str | None, ...]], tuple[list[str], list[OpRow]]] = {}
     for device in dict.fromkeys(row.device for row in rows):
