@@ -13,6 +13,7 @@ from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 
 STACK_SEPARATOR = " > "
+_FIELD_OF_CAUSE = {cause.key: f"{cause.key}_ps" for cause in Cause}
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _rows(
             thread=gap.thread,
             host_event=gap.host_event,
             host_stack=STACK_SEPARATOR.join(gap.host_stack) or None,
-            **{f"{cause.key}_ps": gap.causes.get(cause.key, 0) for cause in Cause},
+            **{field: gap.causes.get(cause, 0) for cause, field in _FIELD_OF_CAUSE.items()},
         )
         for gap in gap_rows(trace, selection, found.gaps[device], states, chosen)
     ]

@@ -24,7 +24,10 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     Cause.HOST_COMPUTE: (HostNameKind.OP, HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
     Cause.PEER: (HostNameKind.OP,),
 }
-_ANY: Final = tuple(HostNameKind)
+_SHOWS: Final = np.ones((len(Cause), max(HostNameKind) + 1), dtype=np.bool_)
+"""Which kinds of names show a cause, by cause and kind; any where `_SHOWN_BY` names none."""
+for _cause, _kinds in _SHOWN_BY.items():
+    _SHOWS[_cause] = np.isin(np.arange(_SHOWS.shape[1]), _kinds)
 _NEARLY: Final = 0.8
 """An event that covers this much of what the longest covers says the same, more precisely."""
 
@@ -50,13 +53,12 @@ def evidence_of(
 
     `thread` and the one that calls graphs are asked first, then all others of the model.
     """
-    kinds = _SHOWN_BY.get(cause, _ANY)
     for rows in _searched(trace, states, thread, start_ps, end_ps):
         if cause is Cause.CALLBACK:
             # What a step did says nothing of what ran between steps.
             rows = rows[~states.is_in_step(rows)]
         else:
-            shows = np.isin(states.kind_of(rows), kinds)
+            shows = _SHOWS[cause, states.kind_of(rows)]
             if cause is Cause.COMPILE:
                 shows |= np.isin(rows, trace.host_columns.stat("tf_function_call").row)
             rows = rows[shows]

@@ -229,14 +229,19 @@ class HostStates:
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
         """Which host rows are step markers."""
+        return self._is_marker[rows]
+
+    @cached_property
+    def _is_marker(self) -> BoolArray:
+        """Of every host row."""
         columns = self._columns
+        rows = np.flatnonzero(columns.line == self._steps.marker_line)
         spans = np.array((*self._steps.marker_spans, (LONG_AGO_PS, LONG_AGO_PS)), dtype=np.int64)
         spans = spans[np.argsort(spans[:, 0])]
         place = np.searchsorted(spans[:, 0], columns.start_ps[rows], side="right") - 1
-        result: BoolArray = (
-            (columns.line[rows] == self._steps.marker_line)
-            & (spans[place, 0] == columns.start_ps[rows])
-            & (spans[place, 1] == columns.end_ps[rows])
+        result: BoolArray = np.zeros(columns.line.size, dtype=np.bool_)
+        result[rows] = (spans[place, 0] == columns.start_ps[rows]) & (
+            spans[place, 1] == columns.end_ps[rows]
         )
         return result
 
