@@ -14,6 +14,7 @@ from traceview.analyses.finding import Evidence, Finding
 from traceview.analyses.gradients import DevicePhases, Gradients
 from traceview.analyses.hardware import DeviceHardware, HardwareGroup
 from traceview.analyses.idle import Gap, Idle, IdleRow, StepCauses
+from traceview.analyses.lanes import DeviceLanes, HostLanes, Lane, Lanes
 from traceview.analyses.launches import (
     Contention,
     DeviceLaunches,
@@ -346,10 +347,25 @@ def balance_result() -> Balance:
         step_count=3,
         skew_ratio=1 / 15,
         straggler=Straggler(
-            HOST, "GPU:1", 1, "more_work", 2 * MS, 1 / 7, 3, 3, None, 1.125, ("einsum",), None
+            HOST,
+            "GPU:1",
+            1,
+            "more_work",
+            2 * MS,
+            1 / 7,
+            3,
+            3,
+            None,
+            1.125,
+            ("einsum",),
+            None,
+            0.01,
+            False,
         ),
         concurrency_ratio=0.9,
         chance_ratio=0.6,
+        is_serial=False,
+        clock_reason=None,
         effective_gpus=1.2,
         efficiency_ratio=0.2,
         in_use_efficiency_ratio=0.6,
@@ -358,14 +374,26 @@ def balance_result() -> Balance:
         prediction=Prediction(
             4, 26 * MS, 48 / 26, None, ("the batch doubles", "links stay as fast")
         ),
-        gradients=Gradients(("GPU:0", "GPU:1"), (), False, (), None, tuple(map(phases_of, (0, 1)))),
+        prediction_reason=None,
+        gradients=Gradients(
+            ("GPU:0", "GPU:1"),
+            (),
+            False,
+            (),
+            None,
+            {HOST: 3},
+            ("names of ops show at least 3 replicas, and only GPU:0 and GPU:1 ran kernels",),
+            tuple(map(phases_of, (0, 1))),
+        ),
         hardware=(HardwareGroup("Tesla V100", 80, 1_530_000_000, ("GPU:0", "GPU:1")),),
         uneven_steps=(UnevenStep(HOST, "GPU:0", 3, True, 7 * MS, 14 * MS),),
         uneven_step_count=1,
+        short_steps=(2,),
         what_if=(
             WhatIf("no_input_wait", 24 * MS, 0, "nothing to save"),
             WhatIf("balanced_devices", 23 * MS, MS, "what the longest computes more"),
         ),
+        what_if_missing={},
         devices=tuple(map(device_balance, (0, 1))),
     )
 
@@ -446,6 +474,8 @@ def collective_result(
     wait = {key: MS if key == first else 0 for key in devices}
     parts: dict[str, Any] = {
         "device_count": len(devices),
+        "member_count": len(devices),
+        "library": "nccl",
         "count": 8,
         "incomplete_count": 0,
         "count_per_step": 2,
@@ -475,6 +505,74 @@ def collective_result(
     }
     times = parts | changes
     return CollectiveResult(**times, hosts=(HostCollectives(**times, host=HOST),))
+
+
+def lane(kind: str, *slices: tuple[int, int, str], **changes: Any) -> Lane:
+    """Slices of one event each: start and end in milliseconds, and class; the names are 0, 1, 0, 1 …"""
+    ends = [0, *(end for _, end, _ in slices)]
+    classes = tuple(dict.fromkeys(class_ for _, _, class_ in slices))
+    row: dict[str, Any] = {
+        "kind": kind,
+        "thread": None,
+        "event_count": len(slices),
+        "covered_ps": sum(end - start for start, end, _ in slices) * MS,
+        "resolution_ps": 0,
+        "classes": classes,
+        "before_ps": tuple((one[0] - end) * MS for one, end in zip(slices, ends, strict=False)),
+        "length_ps": tuple((end - start) * MS for start, end, _ in slices),
+        "class_": tuple(classes.index(class_) for _, _, class_ in slices),
+        "name": tuple(place % 2 for place in range(len(slices))),
+        "merged": (),
+        "merged_count": (),
+        "merged_hole_ps": (),
+        "other_slice": (),
+        "other_class": (),
+        "other_ps": (),
+    }
+    return Lane(**row | changes)
+
+
+def lanes_of(*names: str) -> Lanes:
+    """Per device ten parts of 10 ms as in `timeline_of`; one slice stands for 12 kernels, one gap has two causes."""
+    lanes = (
+        lane(
+            "compute",
+            (0, 60, "compute"),
+            (80, 90, "compute"),
+            event_count=13,
+            resolution_ps=20 * MS,
+            covered_ps=62_500_000_000,
+            merged=(1,),
+            merged_count=(12,),
+            merged_hole_ps=(7_500_000_000,),
+        ),
+        lane("communication", (60, 70, "collective")),
+        lane("copies", (70, 73, "h2d"), (73, 74, "d2h"), (74, 80, "d2d")),
+        lane(
+            "idle",
+            (90, 100, "input"),
+            classes=("input", "launch"),
+            other_slice=(0,),
+            other_class=(1,),
+            other_ps=(4 * MS,),
+        ),
+    )
+    steps = lane(
+        "steps",
+        (0, 28, "excluded"),
+        (28, 52, "train"),
+        (52, 75, "train"),
+        (75, 100, "train"),
+        name=(0, 1, 2, 3),
+    )
+    thread = lane("thread", (0, 60, "launch"), (90, 100, "input"), thread="python3")
+    return Lanes(
+        (HostLanes(HOST, 0, 100 * MS, (steps, thread)),),
+        tuple(DeviceLanes(name, HOST, lanes) for name in names),
+        0,
+        160,
+        ("model/dense/MatMul:MatMul", "IteratorGetNext:IteratorGetNext"),
+    )
 
 
 def full_report() -> Report:
@@ -569,6 +667,7 @@ def full_report() -> Report:
             collectives=collective_result(),
             balance=balance_result(),
             scaling=scaling_result(),
+            lanes=lanes_of(*working),
             launches=Launches(tuple(map(launches_of, working))),
             precision=Precision(0.5, tuple(map(precision_of, working))),
         ),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceview.intervals import Int64Array, nesting, uncovered, union
+from traceview.intervals import Int64Array, difference, nesting, uncovered, union
 
 _SPAN = 24
 Pairs = list[tuple[int, int]]
@@ -73,6 +73,17 @@ def test_gaps_are_the_maximal_uncovered_runs(
     assert gap_start.dtype == gap_end.dtype == np.int64
     assert gap_start.tolist() == edges[::2].tolist()
     assert gap_end.tolist() == edges[1::2].tolist()
+
+
+@given(_intervals, _intervals, _far)
+def test_difference_is_the_cells_of_one_and_not_of_the_other(
+    part: Pairs, cover: Pairs, shift: int
+) -> None:
+    found = difference(union(*_columns(part, shift)), union(*_columns(cover, shift)))
+    cells = _covered(part) & ~_covered(cover)
+    edges = np.flatnonzero(np.diff(cells.astype(np.int8))) + 1 - 16 + shift
+    assert found.start.tolist() == edges[::2].tolist()
+    assert found.end.tolist() == edges[1::2].tolist()
 
 
 @given(_intervals, st.randoms(use_true_random=False))

@@ -50,8 +50,31 @@ def test_what_is_not_known_is_not_told() -> None:
     lines = summary(result(incomplete_count=3, **unknown), width=140).splitlines()
     assert lines[1] == (
         "8 collectives, 2 per step · transfer 2.00 ms per step · 25.0% hidden by compute"
-        " · 3 not recorded on all devices"
+        " · 3 not recorded on all 2 devices"
     )
+
+
+def test_workers_that_were_not_recorded_are_counted() -> None:
+    assert "recorded on 2 of 3 devices: transfer may hold waiting for the others" in summary(
+        result(member_count=3), width=200
+    )
+
+
+def test_amd_has_a_library_of_its_own() -> None:
+    assert summary(result(library="rccl")).startswith(
+        "Collectives  through RCCL, asked for by collective ops"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"path": "none", "count": 0}, "none was recorded, and no copies of gradients"),
+        ({"path": None}, "what asks for them does not show"),
+    ],
+)
+def test_the_heading_never_stands_alone(changes: dict[str, Any], words: str) -> None:
+    assert summary(result(**changes)).splitlines()[0] == f"Collectives  {words}"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +112,9 @@ def test_of_many_devices_the_chosen_ones_are_shown_and_the_range_of_the_others()
     )
     lines = page.render().splitlines()
     assert [line.split()[0] for line in lines if line.startswith("GPU:")] == ["GPU:0", "GPU:30"]
-    assert lines[-1] == "38 others: exposed 2.00 ms to 3.00 ms. traceview collectives lists all."
+    assert " ".join(lines[-2:]) == (
+        "38 others: exposed 2.00 ms to 3.00 ms, waited 0 ps. traceview collectives LOGDIR -o FILE.csv has all."
+    )
 
 
 def test_devices_that_took_no_part_are_not_told() -> None:

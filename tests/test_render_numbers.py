@@ -59,12 +59,28 @@ def test_share(ratio: float | None, text: str) -> None:
         ("compute_ratio_to_busiest", 0.125, "12.5%"),
         ("used_count", 1367, "1,367"),
         ("status", "empty", "empty"),
+        ("input_ps_per_step", 11_800_000_000, "11.8 ms"),
+        ("h2d_bytes_per_step", 1_000_000, "1.00 MB"),
+        ("bus_bytes_per_second", 22_200_000_000, "22.2 GB/s"),
         ("score", 3.14159, "3.142"),
         ("median_step_ps", None, "–"),
     ],
 )
 def test_measured_takes_the_unit_of_its_key(key: str, value: float | str | None, text: str) -> None:
     assert numbers.measured(key, value) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([], "–"),
+        ([None, 6_000_000_000], "6.00 ms"),
+        ([6_000_000_000, 6_000_000_001], "6.00 ms"),
+        ([6_000_000_000, 0], "0 ps to 6.00 ms"),
+    ],
+)
+def test_times_between_which_all_lie(values: list[int | None], text: str) -> None:
+    assert numbers.times(values) == text
 
 
 @pytest.mark.parametrize(

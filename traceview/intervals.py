@@ -96,6 +96,21 @@ def uncovered(part: Union, cover: Union, start: npt.ArrayLike, end: npt.ArrayLik
     return result
 
 
+def difference(part: Union, cover: Union) -> Union:
+    """What of `part` lies outside of `cover`."""
+    first = np.searchsorted(cover.end, part.start, side="right")
+    last = np.searchsorted(cover.start, part.end)
+    # So many intervals of the cover cut one of the part, and leave one piece more; most of those at the ends are empty.
+    cuts = last - first
+    begin = np.cumsum(cuts + 1) - (cuts + 1)
+    of_part = np.repeat(np.arange(part.start.size), cuts + 1)
+    piece = np.arange(of_part.size) - begin[of_part]
+    after = first[of_part] + piece
+    low = np.where(piece == 0, part.start[of_part], np.append(cover.end, 0)[after - 1])
+    high = np.where(piece == cuts[of_part], part.end[of_part], np.append(cover.start, 0)[after])
+    return union(low, high)
+
+
 @dataclass(frozen=True, eq=False)
 class Nesting:
     """Which interval lies inside which.

@@ -7,6 +7,7 @@ from scripts.scenarios import (
     collectives,
     copies,
     devices,
+    gradients,
     hosts,
     idle,
     input_pipelines,
@@ -25,6 +26,7 @@ SCENARIOS: dict[str, Builder] = {
     **copies.CASES,
     **collectives.CASES,
     **balance.CASES,
+    **gradients.CASES,
     **hosts.CASES,
     **input_pipelines.CASES,
 }

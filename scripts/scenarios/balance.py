@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.cuda_trace import NCCL_NAME, V100_STATS
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, V100_STATS
+from scripts.scenarios.devices import slower_gpu
 from scripts.scenarios.model import (
     Builder,
     Scenario,
@@ -66,9 +67,11 @@ def more_work() -> Scenario:
         },
         "what_if": {
             "no_input_wait": ms(50),
-            "no_exposed_collectives": ms(36),
+            # What GPU:0 is in it longer it waits for GPU:1.
+            "no_exposed_collectives": ms(46),
             "no_exposed_copies": ms(50),
             "balanced_devices": ms(45),
+            "concurrent_devices": ms(50),
         },
         "devices": {
             "GPU:0": {"last_count": 0, "collective_count": 4, "longest_count": 0},
@@ -203,6 +206,63 @@ def mixed_models() -> Scenario:
     return Scenario("mixed_models", {"host0": trace}, truth)
 
 
+def throttled_gpu() -> Scenario:
+    """GPU 2 of four is hot: its driver runs it at 900 of 1530 MHz in half of the samples, and the others wait."""
+    slower = slower_gpu()
+    times = [PROFILE_START_NS + 10_000_000 * number for number in range(20)]
+    devices = [
+        {
+            "ordinal": ordinal,
+            "sm_clock_max_hz": 1_530_000_000,
+            "other_processes": [],
+            "samples": {
+                "t_ns": times,
+                "sm_clock_hz": [900_000_000 if ordinal == 2 else 1_530_000_000] * 20,
+                # Software thermal slowdown, by nvml.h.
+                "throttle_reasons": [0x20 if ordinal == 2 and n % 2 else 0 for n in range(20)],
+            },
+        }
+        for ordinal in range(4)
+    ]
+    truth: Truth = {
+        **slower.truth,
+        "outside_view": {
+            "GPU:0": {"throttled_ratio": 0.0, "sm_clock_hz": 1_530_000_000},
+            "GPU:2": {
+                "throttled_ratio": 0.5,
+                "throttle_reasons": {"software thermal slowdown": 0.5},
+                "sm_clock_hz": 900_000_000,
+            },
+        },
+        "findings": findings_truth(["straggler-gpu", "gpu-throttled"], ["collective-wait"]),
+    }
+    view = {"source": "nvml", "devices": devices}
+    return Scenario("throttled_gpu", slower.traces, truth, {"host0": {"outside_view": view}})
+
+
+def empty_last_batch() -> Scenario:
+    """Of the last batch one example is left: GPU 0 computes 4 ms on it, and GPU 1 0.5 ms on nothing."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        step.kernel(0, 2, 42 if index < 3 else 6)
+        step.kernel(1, 2, 42 if index < 3 else 2.5)
+    devices = {
+        "GPU:0": device_truth(WINDOW_MS, compute=124, idle=75.9, kernels=4),
+        "GPU:1": device_truth(WINDOW_MS, compute=120.5, idle=79.4, kernels=4),
+    }
+    balance: Truth = {
+        "straggler": None,
+        "uneven_steps": [],
+        "short_steps": (3,),
+    }
+    truth = _truth(
+        devices,
+        balance=balance,
+        findings=findings_truth([], ["straggler-gpu", "serial-gpus", "marginal-gpu"]),
+    )
+    return Scenario("empty_last_batch", {"host0": trace}, truth)
+
+
 def uneven_last_batch() -> Scenario:
     """Of the last, short batch GPU 0 gets its whole part, and GPU 1 nothing."""
     trace = new_trace()
@@ -214,7 +274,12 @@ def uneven_last_batch() -> Scenario:
         "GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4),
         "GPU:1": device_truth(WINDOW_MS, compute=120, idle=79.9, kernels=3),
     }
-    balance: Truth = {"skew_ratio": 0.0, "straggler": None, "uneven_steps": [("GPU:1", 3)]}
+    balance: Truth = {
+        "skew_ratio": 0.0,
+        "straggler": None,
+        "uneven_steps": [("GPU:1", 3)],
+        "short_steps": (),
+    }
     truth = _truth(
         devices,
         balance=balance,
@@ -295,6 +360,8 @@ CASES: dict[str, Builder] = {
         late_batch,
         two_of_eight,
         mixed_models,
+        throttled_gpu,
+        empty_last_batch,
         uneven_last_batch,
         gradients_on_one,
         data_parallel,

@@ -21,6 +21,7 @@ from scripts.scenarios.model import (
 )
 
 WINDOW_MS = 199.9
+NCCL_GATHER_NAME = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 OLD_NCCL_NAME = "ncclAllReduceRingLLKernel_sum_f32(ncclColl)"
 RCCL_NAME = "void rcclGenericKernel<1, false>(ncclDevComm*, unsigned long, ncclWork*)"
 REDUCE_OP = "adam/CollectiveReduceV2:CollectiveReduceV2"
@@ -261,6 +262,7 @@ def rccl() -> Scenario:
         "transfer_ps": ms(24),
         "exposed_ps": _for(2, 8),
         "overlap_ratio": 0.667,
+        "library": "rccl",
         "path": "collective_nccl",
         "path_ops": (REDUCE_OP,),
     }
@@ -417,9 +419,116 @@ def collective_ring() -> Scenario:
         WINDOW_MS, compute=159.6, d2d=8, idle=32.3, kernels=4, copies=4,
         d2d_bytes=4 * GRADIENT_BYTES,
     )  # fmt: skip
-    collectives: Truth = {**_NO_TIMES, "path": "collective_ring", "path_ops": (REDUCE_OP,)}
+    collectives: Truth = {
+        **_NO_TIMES,
+        "path": "collective_ring",
+        "path_ops": (REDUCE_OP,),
+        "path_reason": "no kernel of NCCL ran and the devices copied, as with virtual GPUs or where the "
+        "strategy was told RING",
+    }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
     return Scenario("collective_ring", {"host0": trace}, truth)
+
+
+def embedding() -> Scenario:
+    """Two GPUs sum dense gradients and gather those of an embedding, which are IndexedSlices."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 46)
+            for start_ms, kind in ((20, "Reduce"), (30, "Gather"), (32, "Gather")):
+                op = f"adam/Collective{kind}V2:Collective{kind}V2"
+                name = NCCL_NAME if kind == "Reduce" else NCCL_GATHER_NAME
+                step.kernel(ordinal, start_ms, start_ms + 1, name=name, op=op, stream=22)
+    device = device_truth(
+        WINDOW_MS, compute=183.6, totals={"collective": 12}, idle=16.3, kernels=4, collectives=12
+    )
+    collectives: Truth = {
+        "count": 12,
+        "count_per_step": 3,
+        "transfer_ps": ms(12),
+        "path": "collective_nccl",
+        "path_reason": "some gradients are IndexedSlices, which are gathered",
+    }
+    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
+    return Scenario("embedding", {"host0": trace}, truth)
+
+
+def cpu_variables() -> Scenario:
+    """As `cpu_bounce`, and the sidecar says that the strategy keeps its variables on the CPU."""
+    bounced = cpu_bounce()
+    truth: Truth = {
+        **bounced.truth,
+        "collectives": {
+            **bounced.truth["collectives"],
+            "path_reason": "variables are on the CPU",
+        },
+    }
+    sidecar = {"strategy": {"parameter_devices": ["/job:localhost/device:CPU:0"]}}
+    return Scenario("cpu_variables", bounced.traces, truth, {"host0": sidecar})
+
+
+def _packed(name: str, links: Truth, link: Truth) -> Scenario:
+    """Four GPUs sum 100 MB of gradients in four calls of 2 ms each, though the strategy has one pack."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(4):
+            step.kernel(ordinal, 0.1, 30)
+            for start_ms in (30, 32, 34, 36):
+                step.kernel(
+                    ordinal, start_ms, start_ms + 2, name=NCCL_NAME, op=REDUCE_OP, stream=22
+                )
+    device = device_truth(
+        WINDOW_MS, compute=119.6, collective=32, idle=48.3, kernels=4, collectives=16
+    )
+    collectives: Truth = {
+        "count": 16,
+        "count_per_step": 4,
+        "packs": 1,
+        "transfer_per_step_ps": ms(8),
+        "bytes": BUFFER_BYTES,
+        "bytes_source": "sidecar",
+        # 100 MB in 8 ms; each link carries 2 · 3/4 of them.
+        "algorithm_bytes_per_second": 12_500_000_000,
+        "bus_bytes_per_second": 18_750_000_000,
+        **link,
+    }
+    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
+    truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-exposed"])
+    sidecar = {
+        "links": {"gpus": [{"name": device, **links} for device in devices]},
+        "training": {"gradient_bytes": BUFFER_BYTES},
+        "strategy": {"class": "MirroredStrategy", "packs": 1},
+    }
+    return Scenario(name, {"host0": trace}, truth, {"host0": sidecar})
+
+
+def packs_over_nvlink() -> Scenario:
+    """Four calls per step against one pack; six NVLinks of a V100 would carry the gradients in 1 ms, not in 8."""
+    # 150 MB over 6 links of 25 GB/s.
+    return _packed(
+        "packs_over_nvlink",
+        {"nvlinks": {"active": 6}},
+        {
+            "link": "nvlink",
+            "link_bytes_per_second": 150_000_000_000,
+            "expected_ps": ms(1),
+        },
+    )
+
+
+def packs_over_pcie() -> Scenario:
+    """The same over PCIe of generation 3 with 16 lanes, 15.75 GB/s: at least 9.52 ms, so 8 ms cannot be PCIe alone."""
+    # A lane: 8e9 · 128/130 / 8 = 984,615,384 bytes per second, 16 of them 15,753,846,144.
+    return _packed(
+        "packs_over_pcie",
+        {"pcie_generation": 3, "pcie_width": 16},
+        {
+            "link": "pcie",
+            "link_bytes_per_second": 15_753_846_144,
+            "expected_ps": 150_000_000 * 10**12 // 15_753_846_144,
+        },
+    )
 
 
 # Several hosts
@@ -511,6 +620,10 @@ CASES: dict[str, Builder] = {
         cpu_bounce,
         scalar_loss,
         collective_ring,
+        embedding,
+        cpu_variables,
+        packs_over_nvlink,
+        packs_over_pcie,
         collectives_of_two_hosts,
     )
 }

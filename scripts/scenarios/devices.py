@@ -89,8 +89,14 @@ def serial_gpus() -> Scenario:
     device = device_truth(WINDOW_MS, compute=80, idle=119.9, kernels=4)
     truth = _truth(
         {"GPU:0": device, "GPU:1": device},
-        balance={"skew_ratio": 0.0, "concurrency_ratio": 0.0, "effective_gpus": 0.800},
-        findings=findings_truth(["serial-gpus"], ["unused-gpu", "marginal-gpu"]),
+        balance={
+            "skew_ratio": 0.0,
+            "concurrency_ratio": 0.0,
+            "is_serial": True,
+            "straggler": None,
+            "effective_gpus": 0.800,
+        },
+        findings=findings_truth(["serial-gpus"], ["unused-gpu", "marginal-gpu", "straggler-gpu"]),
     )
     return Scenario("serial_gpus", {"host0": trace}, truth)
 
@@ -190,7 +196,8 @@ def two_hosts() -> Scenario:
             **window_truth(WINDOW_MS, host="host1", start_ps=start_ps),
         },
         "device_time": {"host0/GPU:0": device, "host1/GPU:0": device},
-        "balance": {"concurrency_ratio": 1.0, "skew_ratio": 0.0},
+        # They share no collective, so nothing shows that their clocks agree.
+        "balance": {"concurrency_ratio": None, "is_serial": None, "skew_ratio": 0.0},
         "findings": findings_truth([], ["duplicate-host-file", "unused-gpu", "serial-gpus"]),
     }
     return Scenario("two_hosts", traces, truth)

@@ -152,7 +152,10 @@ def drifting_clock() -> Scenario:
     truth: Truth = {
         "clocks": {
             "host0": _REFERENCE,
-            "host1": _clock(-5, 0, 11, drift_ps_per_s=50_000_000),
+            # The ends are 0, 2.5, … 12.5 µs apart, before and after the middle: half of them by 7.5 µs or more.
+            "host1": _clock(
+                -5, 11_119_500, 11, residual_max_ps=12_500_000, drift_ps_per_s=50_000_000
+            ),
         },
         # The profile of host1 began 12.5 µs before that of host0, by the clocks of the middle.
         "windows": {
@@ -163,6 +166,7 @@ def drifting_clock() -> Scenario:
             "host0/GPU:0": _device(549.9, 11),
             "host1/GPU:0": _device(549.925, 11),
         },
+        "collectives": {"count": 11, "last_count": {"host0/GPU:0": 0, "host1/GPU:0": 0}},
         "findings": findings_truth([], _QUIET),
     }
     return Scenario("drifting_clock", traces, truth)
@@ -220,7 +224,14 @@ def missing_worker() -> Scenario:
         "device_time": {
             f"{host}/GPU:0": _device(lengths_ms[host], count) for host, count in counts.items()
         },
-        "collectives": {"count": 4, "incomplete_count": 1},
+        # 100 MB in 6 ms; of four devices each link carries 2·3/4 of that, of three it would be 2·2/3.
+        "collectives": {
+            "count": 4,
+            "incomplete_count": 1,
+            "device_count": 3,
+            "member_count": 4,
+            "bus_bytes_per_second": 25_000_000_000,
+        },
         "capture": {"quality": "degraded", "dropped_count": 0},
         "findings": findings_truth(
             ["missing-host"], [code for code in _QUIET if code != "missing-host"]
@@ -265,6 +276,56 @@ def parameter_servers() -> Scenario:
     return Scenario("parameter_servers", traces, truth, sidecars)
 
 
+def sixteen_hosts_of_eight() -> Scenario:
+    """128 GPUs that train alike but two: one is a tenth slower, so that all wait for it, and one is not used."""
+    traces, clocks, rows = {}, {}, {}
+    slow, unused = ("host5", 3), ("host9", 7)
+    alike = device_truth(199.9, compute=159.6, collective=24, idle=16.3, kernels=4, collectives=4)
+    for place in range(16):
+        host = f"host{place}"
+        ahead_ms = 0.25 * place * (-1) ** place
+        start_ns = PROFILE_START_NS + round(ahead_ms * _MS_NS)
+        trace = CudaTrace(host, start_ns=start_ns, stop_ns=start_ns + 250 * _MS_NS)
+        for ordinal in range(8):
+            trace.gpu(ordinal)
+            rows[f"{host}/GPU:{ordinal}"] = alike
+        for index, step in enumerate(marked_steps(trace, first_ms=FIRST_MS)):
+            spans = []
+            for ordinal in range(8 if host != unused[0] else 7):
+                end_ms = 44 if (host, ordinal) == slow else 40
+                step.kernel(ordinal, 0.1, end_ms)
+                spans.append((end_ms, 46))
+            all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
+        traces[host] = trace
+        clocks[host] = _clock(-ahead_ms, 0, 4) if place else _REFERENCE
+    rows["host5/GPU:3"] = device_truth(
+        199.9, compute=175.6, collective=8, idle=16.3, kernels=4, collectives=4
+    )
+    rows["host9/GPU:7"] = device_truth(199.9, status="empty", idle=199.9)
+    truth: Truth = {
+        "clocks": clocks,
+        "windows": _windows(dict.fromkeys(traces, FIRST_MS), 199.9),
+        "device_time": rows,
+        "collectives": {
+            "count": 4,
+            "device_count": 127,
+            "transfer_ps": ms(8),
+            "last_count": {key: 4 * (key == "host5/GPU:3") for key in rows},
+        },
+        "balance": {
+            "visible_count": 128,
+            "in_use_count": 127,
+            "straggler": {
+                "device": "host5/GPU:3",
+                "cause": "slower_device",
+                "cost_ps_per_step": ms(4),
+            },
+        },
+        "findings": findings_truth(["straggler-gpu", "unused-gpu"], ["collective-wait"]),
+    }
+    return Scenario("sixteen_hosts_of_eight", traces, truth)
+
+
 CASES: dict[str, Builder] = {
     build.__name__: build
     for build in (
@@ -274,5 +335,6 @@ CASES: dict[str, Builder] = {
         clocks_without_collectives,
         missing_worker,
         parameter_servers,
+        sixteen_hosts_of_eight,
     )
 }

@@ -11,6 +11,8 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     launches     {device: {kernels_per_step, delay_p50_ps, …, and those of graphs with graphs_ in front}}
     precision    {device: {precision: ps}, tensor_core_ratio}, every precision that has any time
     collectives, balance, input, capture
+    placement    {host: what is said of the devices that worked and of the graph}
+    outside_view {device: what NVML said}
     clocks       {host: {method, reference, offset_ps, residual_ps, …, role, missing_steps}}
     findings     {"must": codes that have to be reported, "must_not": codes that would be wrong}
 

@@ -6,6 +6,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import traceview
@@ -16,10 +17,14 @@ from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analyses.absorption import absorbed
 from traceview.analyses.balance import Balance
 from traceview.analyses.finding import Evidence, Finding
-from traceview.analyses.straggler import Straggler
+from traceview.analyses.joined_steps import JoinedSteps
+from traceview.analyses.selection import select
+from traceview.analyses.straggler import Straggler, find_straggler
 from traceview.report.model import Report
+from traceview.trace.load import load
 from traceview.trace.op_phase import Phase, phase_of
 
+ROOT = Path(__file__).resolve().parents[2]
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
 BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
 
@@ -70,10 +75,39 @@ def test_a_straggler_computes_five_percent_longer(
 
 @pytest.mark.parametrize(("often", "is_late"), [(3, True), (2, False)])
 def test_a_straggler_is_longest_in_most_steps(often: int, is_late: bool, tmp_path: Path) -> None:
-    """In the other steps GPU 0 is a little longer still; in two devices the spread says nothing."""
-    steps = [(20.0, 30.0) if index < often else (30.1, 30.0) for index in range(5)]
+    """GPU 1 takes as much longer than the middle one in all steps; in the others GPU 2 is longer still."""
+    steps = [(20, 30, 20 if index < often else 31, 20) for index in range(5)]
+    # Middles that differ, so that GPU 1 is not far out by the spread of the devices.
+    steps = [(low - 3, length, third, last) for low, length, third, last in steps]
     found = balance(analyzed(tmp_path, with_lengths(*steps))).straggler
     assert (found is not None and found.device == "GPU:1") == is_late
+
+
+@pytest.mark.parametrize(("least", "is_late"), [(4, True), (3, False)])
+def test_a_straggler_stands_out_from_what_varies(
+    least: float, is_late: bool, tmp_path: Path
+) -> None:
+    """GPU 1 takes up to 8 ms longer; half of the 8 is where the middle three of five steps may begin."""
+    longer = (0, least, 8, 8, 8)
+    report = analyzed(tmp_path, with_lengths(*[(20, 20 + one) for one in longer]))
+    assert (balance(report).straggler is not None) == is_late
+    if is_late:
+        assert straggler(report).spread_ratio == pytest.approx((8 - least) / 20)
+
+
+def test_slower_by_a_share_of_steps_of_any_length_is_clear(tmp_path: Path) -> None:
+    """A tenth more of 5 to 40 ms: the milliseconds vary much, the share does not."""
+    lengths = (5, 10, 20, 30, 40)
+    found = straggler(analyzed(tmp_path, with_lengths(*[(one, 1.1 * one) for one in lengths])))
+    assert found.device == "GPU:1"
+    assert found.spread_ratio == pytest.approx(0, abs=1e-6)
+
+
+def test_the_next_one_is_looked_at_where_the_longest_is_unsteady(tmp_path: Path) -> None:
+    """GPU 2 is longest by far in two of five steps and short in the others, GPU 1 steadily a fifth longer."""
+    steps = [(20, 24, third, 20, 20) for third in (60, 60, 23, 10, 10)]
+    found = straggler(analyzed(tmp_path, with_lengths(*steps)))
+    assert found.device == "GPU:1"
 
 
 def test_far_out_is_late_even_if_not_always_longest(tmp_path: Path) -> None:
@@ -153,14 +187,15 @@ def test_peers_have_to_wait_five_percent_of_the_step(
     assert (found is not None) == is_late
 
 
-@pytest.mark.parametrize(("often", "is_late"), [(3, True), (2, False)])
-def test_last_to_most_collectives(often: int, is_late: bool, tmp_path: Path) -> None:
-    """In the others GPU 0 comes 5 ms after GPU 1."""
+@pytest.mark.parametrize(("often", "is_late"), [(4, True), (3, False)])
+def test_last_to_collectives_again_and_again(often: int, is_late: bool, tmp_path: Path) -> None:
+    """In the others GPU 0 comes 1.5 ms after GPU 1; from three of five that may be chance."""
     delays = [5.0 if index < often else -1.5 for index in range(5)]
     found = balance(analyzed(tmp_path, late_by(*delays))).straggler
     assert (found is not None) == is_late
     if found is not None:
-        assert (found.cause, found.step_count, found.of_count) == ("late_start", 3, 5)
+        assert (found.cause, found.step_count, found.of_count) == ("late_start", 4, 5)
+        assert found.spread_ratio == 0
 
 
 def test_without_collectives_the_end_counts_if_it_began_late(tmp_path: Path) -> None:
@@ -178,6 +213,63 @@ def test_without_collectives_the_end_counts_if_it_began_late(tmp_path: Path) -> 
     assert balance(analyzed(tmp_path / "b", sums)).straggler is None
 
 
+# Replicas on a CPU
+
+
+def of_replicas(lengths: tuple[tuple[float, float], ...], first: float = 2, **names: str) -> Any:
+    """What `find_straggler` says of two replicas that compute so long in each step (milliseconds).
+
+    `first`: how much later the second begins. `names`: of the hosts, each the host of one replica.
+    """
+    trace = load(ROOT / "fixtures" / "custom-loop-2")
+    selection = select(trace, "auto", None)
+    if names:
+        hosts = tuple(replace(trace.hosts[0], name=name) for name in names.values())
+        roster = tuple(replace(device, host=place) for place, device in enumerate(trace.roster))
+        trace = replace(trace, hosts=hosts, roster=roster)
+        selection = replace(selection, steps=dict.fromkeys((0, 1), selection.steps[0]))
+    used = [step for step in selection.steps[0] if step.excluded is None]
+    numbers = tuple(step.number for step in used)[: len(lengths)]
+    compute = np.array(lengths, dtype=np.int64).T * 10**9
+    start = np.array([[step.start_ps for step in used][: len(lengths)]] * 2)
+    begins = start + np.array([[0], [1]]) * int(first * 10**9)
+    steps = JoinedSteps((0, 1), numbers, start, start + 10**12, compute, begins, begins + compute)
+    return find_straggler(trace, selection, steps, None, {}, take_turns=False)
+
+
+def test_a_replica_is_longest_in_nearly_all_steps() -> None:
+    """Replicas take the cores of their machine from each other: four of five steps are no habit."""
+    late = of_replicas(((10, 20), (10, 20), (10, 20)))
+    assert (late.device, late.shares_cores) == ("replica:1", True)
+    once = of_replicas(((10, 20), (10, 20), (10, 20), (20.1, 20)))
+    assert once is None
+
+
+def test_replicas_of_one_machine_share_its_cores() -> None:
+    lengths = ((10, 20), (10, 20), (10, 20), (20.1, 20))
+    assert of_replicas(lengths, a="vm_w0", b="vm_w1") is None
+    found = of_replicas(lengths, a="vm1_w0", b="vm2_w1")
+    assert (found.device, found.shares_cores) == ("vm2_w1/replica:1", False)
+
+
+def test_nobody_starts_a_replica_late() -> None:
+    """The second one begins and ends 30 ms later in each step: it got its cores later."""
+    assert of_replicas(((10, 10),) * 4, first=30) is None
+
+
+@pytest.mark.parametrize("name", ["custom-loop-2", "custom-loop-4", "keras-fit-2", "keras-fit-4"])
+def test_replicas_that_do_the_same_are_no_stragglers(name: str) -> None:
+    report = traceview.analyze(ROOT / "fixtures" / name)
+    assert balance(report).straggler is None
+    assert not {"straggler-gpu", "serial-gpus"} & set(codes(report))
+
+
+def test_of_replicas_nothing_is_predicted() -> None:
+    found = balance(traceview.analyze(ROOT / "fixtures" / "custom-loop-2"))
+    assert found.prediction is None
+    assert found.prediction_reason == "replicas share the host's cores, however many there are"
+
+
 # Taking turns
 
 
@@ -185,19 +277,49 @@ def test_without_collectives_the_end_counts_if_it_began_late(tmp_path: Path) -> 
 def test_taking_turns_is_less_than_half_of_chance(
     overlap: float, is_serial: bool, tmp_path: Path
 ) -> None:
-    """20 ms each: chance is 80 ms over the time from 2 ms in the first step to the last end in the fourth."""
-    trace = new_trace()
-    for step in marked_steps(trace):
+    """20 ms each: chance is 160 ms over the time from 2 ms in the first step to the last end in the eighth."""
+    trace = new_trace(length_ms=450)
+    for step in marked_steps(trace, count=8):
         step.kernel(0, 2, 22)
         step.kernel(1, 22 - overlap, 42 - overlap)
     report = analyzed(tmp_path, trace)
     found = balance(report)
     assert found.concurrency_ratio == pytest.approx(overlap / 20)
-    assert found.chance_ratio == pytest.approx(80 / (190 - overlap))
+    assert found.chance_ratio == pytest.approx(160 / (390 - overlap))
+    assert found.is_serial == is_serial
     assert ("serial-gpus" in codes(report)) == is_serial
     if is_serial:
         (finding,) = (one for one in report.findings if one.code == "serial-gpus")
-        assert (finding.severity, finding.cost_ps_per_step) == ("critical", ms(20))
+        cost = {one.name: one.saved_ps for one in found.what_if}["concurrent_devices"]
+        assert (finding.severity, finding.cost_ps_per_step) == ("critical", cost)
+        assert cost == ms(20 - overlap)
+
+
+@pytest.mark.parametrize(("count", "is_serial"), [(12, True), (4, False)])
+def test_few_turns_may_be_chance(count: int, is_serial: bool, tmp_path: Path) -> None:
+    """10 ms each of 50, and never at once: in four steps that happens, in twelve it does not."""
+    trace = new_trace(length_ms=650)
+    for step in marked_steps(trace, count=count):
+        step.kernel(0, 2, 12)
+        step.kernel(1, 22, 32)
+    assert balance(analyzed(tmp_path, trace)).is_serial == is_serial
+
+
+def test_who_takes_turns_is_not_late(tmp_path: Path) -> None:
+    """GPU 1 begins when GPU 0 is done, and ends last in every step."""
+    SCENARIOS["serial_gpus"]().write(tmp_path)
+    found = balance(traceview.analyze(tmp_path))
+    assert (found.is_serial, found.straggler) == (True, None)
+
+
+def test_one_of_those_that_take_turns_may_be_slower(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 20)
+        step.kernel(1, 20, 44)
+    report = analyzed(tmp_path, trace)
+    assert balance(report).is_serial
+    assert straggler(report).cause == "slower_device"
 
 
 def test_kernels_too_rare_to_meet_show_nothing(tmp_path: Path) -> None:
@@ -219,6 +341,27 @@ def test_from_one_step_it_is_only_told(tmp_path: Path) -> None:
     report = analyzed(tmp_path, trace)
     (finding,) = (one for one in report.findings if one.code == "serial-gpus")
     assert (finding.severity, finding.confidence) == ("info", "low")
+
+
+# Clocks
+
+
+def test_moments_of_hosts_are_not_compared_without_common_clocks(tmp_path: Path) -> None:
+    SCENARIOS["clocks_without_collectives"]().write(tmp_path)
+    found = balance(traceview.analyze(tmp_path))
+    assert found.clock_reason == "nothing shows that the clocks of the hosts agree"
+    told = (found.concurrency_ratio, found.chance_ratio, found.is_serial, found.stagger_ps)
+    assert told == (None,) * 4
+    assert [(row.start_lag_ps, row.end_lead_ps) for row in found.devices] == [(None, None)] * 2
+    assert found.what_if_missing["concurrent_devices"] == found.clock_reason
+
+
+def test_moments_of_hosts_with_common_collectives_are(tmp_path: Path) -> None:
+    SCENARIOS["skewed_clocks"]().write(tmp_path)
+    found = balance(traceview.analyze(tmp_path))
+    assert found.clock_reason is None
+    assert None not in (found.concurrency_ratio, found.stagger_ps)
+    assert None not in [row.start_lag_ps for row in found.devices]
 
 
 # Scaling

@@ -17,6 +17,7 @@ from traceview.analyses.activity import activities
 from traceview.analyses.collectives import CollectiveResult
 from traceview.analyses.finding import Finding
 from traceview.analyses.selection import select
+from traceview.render.collectives import speed
 from traceview.report.model import Report
 from traceview.trace.collectives import collectives_of
 
@@ -155,6 +156,53 @@ def test_gpus_that_are_linked_differently_have_no_link(tmp_path: Path) -> None:
     write_sidecar(path, {"links": mixed, "training": {"gradient_bytes": 100_000_000}})
     result = result_of(traceview.analyze(tmp_path))
     assert (result.link, result.link_bytes_per_second, result.expected_ps) == (None, None, None)
+
+
+def test_more_than_the_link_carries_is_said(tmp_path: Path) -> None:
+    """100 MB in 4 ms, 25 GB/s, beside PCIe of 15.75."""
+    path = reduced(4).write(tmp_path)
+    write_sidecar(path, {"links": PCIE, "training": {"gradient_bytes": 100_000_000}})
+    result = result_of(traceview.analyze(tmp_path))
+    assert (
+        speed(result)
+        == "25.0 GB/s over each link, more than PCIe (15.8 GB/s): linked by something else"
+    )
+
+
+@pytest.mark.parametrize(
+    ("packs", "told", "advice"),
+    [
+        (None, "There are 4 calls per step.", "num_packs=1"),
+        (1, "though the strategy was told to pack all gradients into 1", "called besides"),
+        (4, "There are 4 calls per step, packed by the strategy into 4.", "num_packs=1"),
+    ],
+)
+def test_calls_are_set_against_packs(
+    packs: int | None, told: str, advice: str, tmp_path: Path
+) -> None:
+    (path,) = SCENARIOS["packs_over_nvlink"]().write(tmp_path)
+    write_sidecar(path, {"strategy": {"class": "MirroredStrategy", "packs": packs}})
+    finding = findings(traceview.analyze(tmp_path))["collective-exposed"]
+    assert told in finding.explanation
+    assert advice in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "packs_over_nvlink",
+            "of the 150.00 GB that it can; at that speed the gradients would take 1.0 ms.",
+        ),
+        (
+            "packs_over_pcie",
+            "more than the 15.75 GB of the recorded link: something else links these",
+        ),
+    ],
+)
+def test_the_speed_beside_the_link(name: str, told: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    assert told in findings(traceview.analyze(tmp_path))["collective-exposed"].explanation
 
 
 # Paths

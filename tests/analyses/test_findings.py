@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, CudaTrace, Ref, Stats
+from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.sidecars import write_sidecar
@@ -44,6 +44,7 @@ def check_finding(finding: Finding) -> None:
                 "link_use_ratio",
                 "low_precision_ratio",
                 "concurrency_ratio",
+                "spread_ratio",
                 "in_use_efficiency_ratio",
             )
             assert (
@@ -122,6 +123,25 @@ def test_marginal_gpu(tmp_path: Path, length_ms: float, marginal: bool) -> None:
         compute, ratio = finding.evidence
         assert compute.value == 4 * ms(length_ms)
         assert ratio.value == pytest.approx(length_ms / 40)
+
+
+@pytest.mark.parametrize(("role", "marginal"), [("worker", True), ("ps", False)])
+def test_marginal_is_judged_among_devices_of_one_role(
+    role: str, marginal: bool, tmp_path: Path
+) -> None:
+    """4 ms of each step beside 40 of a worker: a tenth; a parameter server has other things to do."""
+    for host, length_ms in (("vm_worker0", 40), (f"vm_{role}1", 4)):
+        trace = CudaTrace(host, start_ns=PROFILE_START_NS)
+        for step in marked_steps(trace):
+            step.kernel(0, 2, 2 + length_ms)
+        trace.write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert report.results.device_time is not None
+    assert [row.status for row in report.results.device_time.devices] == (
+        # By name of the host, the parameter server comes first.
+        ["active", "marginal"] if marginal else ["active", "active"]
+    )
+    assert ("marginal-gpu" in codes(report)) == marginal
 
 
 def test_marginal_is_judged_over_the_whole_recording(tmp_path: Path) -> None:

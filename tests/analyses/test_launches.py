@@ -108,6 +108,8 @@ def test_eager_launches_lie_in_an_eager_op_and_not_in_a_graph_inside(tmp_path: P
     launched(trace, (100, 105), (110, 120))
     assert of_gpu(analyzed(tmp_path / "nothing", trace)).eager_call_count is None
     trace.host_event("EagerKernelExecute", 90 * US, 200 * US)
+    # TensorFlow 2.21 records it below every eager op.
+    trace.host_event("KernelAndDeviceFunc::Run", 92 * US, 195 * US)
     assert of_gpu(analyzed(tmp_path / "eager", trace)).eager_call_count == 1
     trace.host_event("FunctionRun", 95 * US, 190 * US)
     assert of_gpu(analyzed(tmp_path / "graph", trace)).eager_call_count == 0

@@ -76,7 +76,7 @@ def test_devices_that_change_are_named_with_their_steps(tmp_path: Path) -> None:
     assert host.statements == (
         (
             "the devices that ran work changed once in 4 steps: steps 0 to 1 GPU:0 and GPU:1; "
-            "steps 2 to 3 GPU:0"
+            "steps 2 to 3 without GPU:1"
         ),
     )
     assert host.functions == ()

@@ -27,6 +27,8 @@ COVERED = {
     "precision",
     "collectives",
     "clocks",
+    "placement",
+    "outside_view",
 }
 STEP_LISTS = ("number", "recorded_number", "start_ps", "duration_ps")
 
@@ -180,6 +182,7 @@ def check_balance(report: Report, truth: dict[str, Any]) -> None:
         elif key == "what_if":
             assert {one["name"]: one["step_bound_ps"] for one in mine} == expected
         elif key == "gradients":
+            mine["reasons"] = tuple(reason["code"] for reason in mine["reasons"])
             assert {name: mine[name] for name in expected} == expected
         elif key == "devices":
             rows = {row["device"]: row for row in mine}
@@ -189,6 +192,19 @@ def check_balance(report: Report, truth: dict[str, Any]) -> None:
             assert [(one["device"], one["number"]) for one in mine] == expected
         else:
             assert (round(mine, 3) if isinstance(mine, float) else mine) == expected, key
+
+
+def check_placement(report: Report, truth: dict[str, Any]) -> None:
+    assert report.results.placement is not None
+    ours = {host.host: host.statements for host in report.results.placement.hosts}
+    assert ours == truth
+
+
+def check_outside_view(report: Report, truth: dict[str, Any]) -> None:
+    assert report.results.outside_view is not None
+    ours = {row.device: dataclasses.asdict(row) for row in report.results.outside_view.devices}
+    for device, expected in truth.items():
+        assert {key: ours[device][key] for key in expected} == expected, device
 
 
 def check_findings(report: Report, truth: dict[str, Any]) -> None:
@@ -229,6 +245,10 @@ def test_truth(name: str, tmp_path: Path) -> None:
         check_balance(report, truth["balance"])
     if "capture" in truth:
         check_capture(report, truth["capture"])
+    if "placement" in truth:
+        check_placement(report, truth["placement"])
+    if "outside_view" in truth:
+        check_outside_view(report, truth["outside_view"])
     if "clocks" in truth:
         check_clocks(report, truth["clocks"])
 

@@ -130,7 +130,7 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
                 answer.steps = find(answer)
                 if answer.steps:
                     first = answer.steps[0]
-                    first.used = not holds_tracing(answer.host, first.start, first.end)
+                    first.used &= not holds_tracing(answer.host, first.start, first.end)
             # AMBIGUITY: repeating kernels are device events, so their steps are cut at the devices.
             basis = "marker" if method == "iterator" else "device"
         else:
@@ -294,7 +294,8 @@ def _edges(files: list[Path], host: str) -> list[int]:
     for file in files:
         sidecar = file.with_name(f"{host}.traceview.json")
         if file.name == f"{host}.xplane.pb" and sidecar.exists():
-            found: list[int] = json.loads(sidecar.read_text("utf-8"))["window"]["edge_steps"]
+            window = json.loads(sidecar.read_text("utf-8")).get("window", {})
+            found: list[int] = window.get("edge_steps", [])
             return found
     return []
 
@@ -322,11 +323,13 @@ def run_answer(
     answers = [_read(host) for host in read_hosts(files)]
     several = len(answers) > 1
     method, basis = _find_steps(answers)
-    clocks = find_clocks(answers)
+    clocks, spreads = find_clocks(answers)
     if any(clocks.values()):
         answers = [_read(host) for host in read_hosts(files, clocks)]
         method, basis = _find_steps(answers)
     for answer in answers:
+        answer.end_spread = spreads.get(answer.host.name, 0)
+        answer.shares_ends = answer.host.name in spreads
         if method == "marker":
             edges = _edges(files, answer.host.name)
             answer.steps = [step for step in answer.steps if step.recorded_number not in edges]

@@ -38,7 +38,10 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
         for answer, device in at_work
     ]
     concurrency = chance = None
-    if len(at_work) > 1:
+    # AMBIGUITY: moments of several hosts are compared where their collectives show that the clocks agree.
+    hosts = {answer.host.name: answer for answer, _ in at_work}
+    agree = len(hosts) == 1 or sum(not one.shares_ends for one in hosts.values()) <= 1
+    if len(at_work) > 1 and agree:
         concurrency = Fraction(sum(lengths) - length(together), sum(lengths) - max(lengths))
         first, last = min(a for a, _ in together), max(b for _, b in together)
         chance = Fraction(max(lengths), last - first)

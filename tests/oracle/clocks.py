@@ -15,11 +15,12 @@ CLEAR = 3
 SIGMA = 1.4826
 
 
-def find_clocks(answers: list[HostAnswer]) -> dict[str, int]:
-    """Picoseconds by name of host; the first host that shares collectives with others stays."""
+def find_clocks(answers: list[HostAnswer]) -> tuple[dict[str, int], dict[str, int]]:
+    """Picoseconds to add by name of host, the first that shares collectives stays; and the spread of the ends."""
+    spreads: dict[str, int] = {}
     clocks = {answer.host.name: 0 for answer in answers}
     if len(answers) < 2:
-        return clocks
+        return clocks, spreads
     complete = [one for one in find_collectives(answers) if one.complete]
     ends = [_ends(one) for one in complete]
     placed: list[HostAnswer] = []
@@ -40,10 +41,11 @@ def find_clocks(answers: list[HostAnswer]) -> dict[str, int]:
         ahead = [own - other for other, own in pairs]
         middle = _middle(ahead)
         spread = SIGMA * _middle([abs(one - middle) for one in ahead])
+        spreads[name] = round(spread)
         known = answer.host.start_ns is not None and reference.host.start_ns is not None
         if not known or abs(middle) > CLEAR * spread:
             clocks[name] = -middle
-    return clocks
+    return clocks, spreads
 
 
 def _ends(one: Collective) -> dict[str, int]:

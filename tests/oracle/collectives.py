@@ -58,8 +58,16 @@ class Collective:
         return step.number if step else None
 
     def last(self, devices: list[Device]) -> Device | None:
-        """AMBIGUITY "started last": of devices that start at the same time none did, nor one alone."""
+        """AMBIGUITY "started last": of devices that start at the same time none did, nor one alone.
+
+        AMBIGUITY on several hosts: all end at once, so the last one takes the shortest time; none that is not clear.
+        """
         parts = [part for part in self.parts if part.device in devices]
+        if len({part.answer.host.name for part in parts}) > 1:
+            first, second = sorted(parts, key=lambda part: part.end - part.start)[:2]
+            lead = (second.end - second.start) - (first.end - first.start)
+            spread = max(part.answer.end_spread for part in parts)
+            return first.device if lead > 3 * spread else None
         latest = [part for part in parts if part.start == max(p.start for p in parts)]
         return latest[0].device if len(parts) > 1 and len(latest) == 1 else None
 

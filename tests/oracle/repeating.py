@@ -60,12 +60,16 @@ def first_of_bursts(starts: list[int]) -> list[int]:
 
 
 def periodic_steps(answer: HostAnswer) -> list[Step]:
-    """From one occurrence of the anchor to the next on the device with most kernels."""
+    """From one occurrence of the anchor to the next, wherever it comes first; the anchor of the busiest device."""
+    of_device: list[list[Activity]] = []
     kernels: list[Activity] = []
     for device in answer.devices:
-        own = device.of_class("compute", "collective")
-        if device.kind != "replica" and len(own) > len(kernels):
-            kernels = sorted(own, key=lambda activity: activity.event.start)
+        own = sorted(
+            device.of_class("compute", "collective"), key=lambda activity: activity.event.start
+        )
+        if device.kind != "replica":
+            of_device.append(own)
+            kernels = own if len(own) > len(kernels) else kernels
     names = [activity.event.name for activity in kernels]
     counts = Counter(names)
     repeated = [name for name in counts if counts[name] >= FEWEST]
@@ -85,8 +89,48 @@ def periodic_steps(answer: HostAnswer) -> list[Step]:
         lengths = sorted(b - a for a, b in pairwise(places))
         middle = len(lengths) // 2
         usual = (lengths[middle] + lengths[-middle - 1]) // 2
-        last = kernels[places[-1] : places[-1] + usual]
-        starts = [kernels[place].event.start for place in places]
-        steps = _steps(answer.host.name, starts, max(a.event.end for a in last))
-        return steps[:-1] if len(last) < usual else steps
+        starts, end = _over_devices(kernels, of_device, anchor, usual)
+        steps = _steps(answer.host.name, starts, end)
+        is_cut = len(kernels) - places[-1] < usual
+        steps = steps[:-1] if is_cut else steps
+        _leave_out_edges(steps, of_device, anchor, len(places))
+        return steps
     return []
+
+
+def _over_devices(
+    kernels: list[Activity], of_device: list[list[Activity]], anchor: str, usual: int
+) -> tuple[list[int], int]:
+    """AMBIGUITY "repeating kernel sequence" of several devices: the first of those that repeat as often begins it.
+
+    Unless one of them begins a repetition only when another is at the next: then the busiest device alone counts.
+    """
+    wanted = sum(one.event.name == anchor for one in kernels)
+    alike = [own for own in of_device if sum(a.event.name == anchor for a in own) == wanted]
+    while True:
+        begins = [[a.event.start for a in own if a.event.name == anchor] for own in alike]
+        starts = [min(times) for times in zip(*begins, strict=True)]
+        latest = [max(times) for times in zip(*begins, strict=True)]
+        if len(alike) == 1 or all(a < b for a, b in zip(latest, starts[1:], strict=False)):
+            break
+        alike = [kernels]
+    ends = []
+    for own in alike:
+        at = max(place for place, a in enumerate(own) if a.event.name == anchor)
+        ends += [a.event.end for a in own[at : at + usual]]
+    return starts, max(ends)
+
+
+def _leave_out_edges(
+    steps: list[Step], of_device: list[list[Activity]], anchor: str, count: int
+) -> None:
+    """A device whose repetition lies before the first step or after the last one has no part in it."""
+    for own in of_device:
+        begins = [a.event.start for a in own if a.event.name == anchor]
+        if len(begins) < 0.8 * count:
+            continue
+        first, last = steps[0], steps[-1]
+        if min(begins) < first.start and not any(first.start <= t < first.end for t in begins):
+            first.used = False
+        if max(begins) >= last.end and not any(last.start <= t < last.end for t in begins):
+            last.used = False

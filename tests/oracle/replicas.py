@@ -49,6 +49,16 @@ def replica_in_name(name: str) -> int | None:
     return None
 
 
+def uses_variable(op_type: str) -> bool:
+    """Ops on a variable, which run where it lies."""
+    if op_type.startswith(("ResourceGather", "ResourceScatter")):
+        return True
+    if op_type.startswith(("ResourceApply", "ResourceSparseApply")):
+        return True
+    known = ("ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+    return op_type in known
+
+
 def uniquifier(name: str) -> int:
     match = re.search(r"_(\d+)$", name)
     return int(match.group(1)) if match else 0
@@ -101,18 +111,17 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
 
     # What each executor is known to run; and the executors of the step function's own calls, which a
     # FunctionRun outside the tf.data threads started.
-    # A variable is read where it lies, so an executor that does more is not known by what it reads.
+    # A variable is read and written where it lies, so an executor that does more is not known by that.
     by_executor: dict[tuple[int, int, int], set[int]] = {}
-    read_by: dict[tuple[int, int, int], set[int]] = {}
+    used_by: dict[tuple[int, int, int], set[int]] = {}
     for event, name, op_type in ops:
         executor = executor_of(event, links)
         known = replica_in_name(name)
         if executor is None:
             continue
-        reads = op_type in ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
-        found = (read_by if reads else by_executor).setdefault(executor, set())
+        found = (used_by if uses_variable(op_type) else by_executor).setdefault(executor, set())
         found.update([] if known is None else [known])
-    by_executor = read_by | by_executor
+    by_executor = used_by | by_executor
     started = {
         (event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64)
         for event in host.host_events()

@@ -130,6 +130,8 @@ def test_of_devices_that_start_at_once_none_is_last(order: list[int], starts: li
         kind=zeros.astype(np.uint8),
         by_keys=zeros.astype(np.bool_),
         group=zeros,
+        host=zeros,
+        spread_ps=zeros,
     )
     last = found.last_among(np.ones(3, dtype=np.bool_))
     alone = (start == start.max()).sum() == 1

@@ -57,6 +57,7 @@ def test_a_clock_is_put_right(ahead_ms: float, tmp_path: Path) -> None:
     assert clock is not None
     assert (clock.method, clock.reference) == ("collectives", "a")
     assert (clock.offset_ps, clock.residual_ps) == (-round(ahead_ms * MS), 0)
+    assert clock.residual_max_ps == 0
     first, second = step_starts(trace)
     assert first == second
     # The origin is the earliest start of a profile by the clocks put right.
@@ -106,6 +107,7 @@ def test_what_the_spread_does_not_exceed_moves_nothing(tmp_path: Path) -> None:
     assert clock is not None
     assert (clock.method, clock.offset_ps, clock.collective_count) == ("profile_start", 0, 5)
     assert clock.residual_ps == 148_260_000
+    assert clock.residual_max_ps == 300 * US
     assert step_starts(trace)[0] == step_starts(trace)[1]
 
 
@@ -147,10 +149,29 @@ def test_drift_is_told_from_spread() -> None:
     assert clear.drift_ps_per_s == pytest.approx(50 * US, rel=0.05)
     # The middle of the recording, to within the spread.
     assert clear.ahead_ps == pytest.approx(47.5 * US, abs=2 * US)
-    assert clear.residual_ps <= 3 * US
+    assert clear.noise_ps <= 3 * US
+    # Moved by one number, the ends still differ by what the clock gains.
+    assert clear.residual_ps == pytest.approx(1.4826 * 23.75 * US, abs=3 * US)
+    assert clear.most_ps - clear.least_ps == pytest.approx(95 * US, abs=4 * US)
     unclear = clock_difference(reference, reference + gained + noise * 100 * US)
     assert unclear is not None
     assert unclear.drift_ps_per_s is None
+
+
+def test_who_came_last_is_told_by_more_than_the_ends_differ(tmp_path: Path) -> None:
+    """Of two hosts that come and go alike, one writes the ends up to 2 µs later."""
+    late_us = (0, 2, -2, 1, -1, 0)
+    alike = loaded(tmp_path / "a", worker("a", late_us=(0,) * 6), worker("b", late_us=late_us))
+    assert not alike.collectives["last"].any()
+    host_b = worker("b", late_us=late_us)
+    steps = marked_steps(host_b, count=6, first_ms=20, marker_ms=0)
+    host_a = worker("a", late_us=(0,) * 6)
+    for index, step in enumerate(steps):
+        all_reduce(step, [(46, 48 + late_us[index] / 1000)], instance=200 + index, asked_ms=1.5)
+    for index, step in enumerate(marked_steps(host_a, count=6, first_ms=20, marker_ms=0)):
+        all_reduce(step, [(47, 48)], instance=200 + index, asked_ms=1.5)
+    late = loaded(tmp_path / "b", host_a, host_b).collectives
+    assert late[late["last"]]["device"].tolist() == ["a/GPU:0"] * 6
 
 
 def test_no_clock_gains_a_hundredth() -> None:

@@ -256,6 +256,18 @@ class TestMi300x:
         events = mi300x.host_events
         assert int((events["start_ps"] + events["duration_ps"]).max()) == 164952729000
 
+    def test_every_gpu_has_its_part_in_every_step(self, mi300x: Trace) -> None:
+        """GPU:1–3 and GPU:6 ran their first repetition before GPU:0, which has most kernels, began its own."""
+        report = traceview.analyze(mi300x)
+        assert report.results.steps is not None
+        assert report.results.balance is not None
+        assert [row.start_ps for row in report.results.steps.steps][:2] == [
+            27256936000,
+            62331020000,
+        ]
+        assert set(mi300x.active_devices["devices"]) == {", ".join(f"GPU:{n}" for n in range(8))}
+        assert report.results.balance.uneven_step_count == 0
+
     def test_nothing_is_wrong_with_it(self, mi300x: Trace) -> None:
         report = traceview.analyze(mi300x)
         assert {finding.severity for finding in report.findings} == {"info"}

@@ -12,7 +12,15 @@ from scripts.scenarios.model import marked_steps
 from tests.sidecars import write_sidecar
 from traceview.trace.load import load
 from traceview.trace.model import Trace
-from traceview.trace.roles import role_of, step_groups
+from traceview.trace.roles import (
+    Role,
+    machine_of,
+    missing_tasks,
+    part_in_training,
+    role_of,
+    step_groups,
+    unrecorded_tasks,
+)
 from traceview.trace.step_numbers import missing_steps
 
 
@@ -47,6 +55,28 @@ def test_role(host: str, cluster: dict[str, Any] | None, role: str | None, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("host", "machine"),
+    [("vm_w1", "vm"), ("vm_w1_ps0", "vm_w1"), ("gpu_worker12", "gpu"), ("vm_1", "vm_1")],
+)
+def test_machine(host: str, machine: str, tmp_path: Path) -> None:
+    assert machine_of(run(tmp_path, {host: None}).hosts[0]) == machine
+
+
+@pytest.mark.parametrize(
+    ("host", "part"),
+    [
+        ("vm", "worker"),
+        ("vm_w1", "worker"),
+        ("vm_chief0", "worker"),
+        ("vm_ps0", "ps"),
+        ("vm_evaluator0", "evaluator"),
+    ],
+)
+def test_part_in_training(host: str, part: str, tmp_path: Path) -> None:
+    assert part_in_training(run(tmp_path, {host: None}).hosts[0]) == part
+
+
+@pytest.mark.parametrize(
     ("names", "groups"),
     [
         (("a", "b"), ((0, 1),)),
@@ -70,6 +100,26 @@ def test_a_size_of_the_cluster_tells_of_servers_that_were_not_recorded(tmp_path:
     trace = run(tmp_path, hosts, vm_w1=3)
     assert step_groups(trace.hosts) == ((0,), (1,))
     assert missing_steps(trace) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "missing", "unrecorded"),
+    [
+        ({"worker": 3}, [Role("worker", 2)], [Role("worker", 2)]),
+        ({"worker": 2, "ps": 1}, [], [Role("ps", 0)]),
+        ({"worker": 2, "evaluator": 1}, [], [Role("evaluator", 0)]),
+        ({"worker": 2}, [], []),
+    ],
+)
+def test_who_was_not_recorded(
+    sizes: dict[str, int], missing: list[Role], unrecorded: list[Role], tmp_path: Path
+) -> None:
+    hosts: dict[str, dict[str, Any] | None] = {
+        f"vm_w{i}": {"role": "worker", "index": i, "sizes": sizes} for i in range(2)
+    }
+    trace = run(tmp_path, hosts)
+    assert list(missing_tasks(trace.hosts)) == missing
+    assert list(unrecorded_tasks(trace.hosts)) == unrecorded
 
 
 def test_missing_steps_are_those_of_the_others(tmp_path: Path) -> None:

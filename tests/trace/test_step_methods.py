@@ -26,6 +26,7 @@ def steps_of(trace: CudaTrace, folder: Path) -> HostSteps:
     assert [(step.start_ps, step.duration_ps) for step in found.steps] == [
         (step["start_ps"], step["duration_ps"]) for step in expected["steps"]
     ]
+    assert sum(step.excluded is None for step in found.steps) == expected.get("used_count", 0)
     return found
 
 
@@ -80,11 +81,14 @@ def test_stages_of_the_pipeline_and_its_threads_do_not_ask(tmp_path: Path) -> No
 # Kernels
 
 
-def running(names: list[str], ordinal: int = 0, trace: CudaTrace | None = None) -> CudaTrace:
-    """One kernel of each name, 1 ms every 2 ms."""
+def running(
+    names: list[str], ordinal: int = 0, trace: CudaTrace | None = None, first_ms: int = 0
+) -> CudaTrace:
+    """One kernel of each name, 1 ms every 2 ms, from `first_ms` on."""
     trace = CudaTrace() if trace is None else trace
     for place, name in enumerate(names):
-        trace.kernel(ordinal, 2 * place * MS, (2 * place + 1) * MS, name=name)
+        start = first_ms + 2 * place
+        trace.kernel(ordinal, start * MS, (start + 1) * MS, name=name)
     return trace
 
 
@@ -128,3 +132,53 @@ def test_kernels_that_begin_together_are_of_one_step(tmp_path: Path) -> None:
         for name in KERNELS:
             trace.kernel(0, 0, MS, name=name)
     assert steps_of(trace, tmp_path).method == "none"
+
+
+# Several devices
+
+
+def test_a_step_begins_with_the_first_device_that_begins_it(tmp_path: Path) -> None:
+    trace = running(["z", *KERNELS * 4], first_ms=4)
+    found = steps_of(running([*KERNELS * 4], 1, trace, first_ms=3), tmp_path)
+    # GPU 0 is the busiest, and begins each repetition 3 ms later: at 6 ms and every 8 after that.
+    assert bounds(found) == [(3, 11), (11, 19), (19, 27), (27, 37)]
+    assert [step.excluded for step in found.steps] == [None] * 4
+
+
+def test_every_device_has_its_part_in_the_first_step(tmp_path: Path) -> None:
+    """As JAX runs them: the first repetition on one device after the other, the others together."""
+    trace = CudaTrace()
+    for ordinal in range(4):
+        for begin in (2 * ordinal, 20, 30, 40):
+            for place, name in enumerate(KERNELS):
+                start = begin * MS + place * US
+                trace.kernel(ordinal, start, start + US, name=name)
+    # One kernel more makes the last device the busiest, whose own first repetition is the last of all.
+    trace.kernel(3, 45 * MS, 46 * MS, name="z")
+    trace.write(tmp_path)
+    loaded = load(tmp_path)
+    assert [bound[0] for bound in bounds(loaded.steps_by_host[0])] == [0, 20, 30, 40]
+    assert list(loaded.active_devices["devices"]) == ["GPU:0, GPU:1, GPU:2, GPU:3"] * 4
+
+
+def test_devices_that_run_apart_are_cut_at_the_busiest(tmp_path: Path) -> None:
+    trace = running([*KERNELS * 4, "z"])
+    found = steps_of(running([*KERNELS * 4], 1, trace, first_ms=9), tmp_path)
+    # GPU 1 begins its first repetition when GPU 0 is at its second.
+    assert bounds(found) == [(0, 8), (8, 16), (16, 24), (24, 31)]
+
+
+def test_a_device_of_which_less_was_recorded_makes_an_edge_no_step_to_compare_by(
+    tmp_path: Path,
+) -> None:
+    trace = running([*KERNELS * 6], first_ms=10)
+    found = steps_of(running([*KERNELS * 5], 1, trace, first_ms=2), tmp_path)
+    assert [step.excluded for step in found.steps] == [None] * 6
+    late = running([*KERNELS * 6], first_ms=10)
+    for ordinal in (1, 2):
+        for begin in (1, *range(18, 50, 8)):
+            running([*KERNELS], ordinal, late, first_ms=begin)
+    found = steps_of(late, tmp_path / "late")
+    assert found.steps[0].excluded == "the part of GPU:1, GPU:2 was recorded before it"
+    assert [step.excluded for step in found.steps[1:]] == [None] * 5
+    assert list(load(tmp_path / "late").active_devices["step"]) == [1, 2, 3, 4, 5]

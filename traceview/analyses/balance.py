@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview.analyses import gradients
 from traceview.analyses.activity import DeviceActivity
+from traceview.analyses.collectives import transfer_spans
 from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
 from traceview.analyses.finding import Skipped
 from traceview.analyses.gradients import Gradients
@@ -20,16 +22,16 @@ from traceview.analyses.placement import Placement
 from traceview.analyses.selection import Selection
 from traceview.analyses.straggler import (
     Straggler,
-    came_last,
     find_straggler,
     longer_ratios,
     longest_counts,
 )
 from traceview.analyses.throughput import Prediction, Throughput, prediction_of, throughput_of
-from traceview.analyses.what_if import WhatIf, what_ifs
+from traceview.analyses.what_if import Moments, WhatIf, clocks_agree, what_ifs
 from traceview.ids import distinct
 from traceview.intervals import Int64Array, Union, union
 from traceview.trace.collectives import Collectives
+from traceview.trace.gaps import Gaps
 from traceview.trace.model import Trace
 from traceview.trace.roles import step_groups
 from traceview.xplane.planes import ActivityClass
@@ -41,8 +43,19 @@ UNEVEN_RATIO: Final = 0.80
 UNEVEN_REPLICA_RATIO: Final = 0.50
 """A device got less of a batch if it computes less than this share of its usual step (replicas share cores, and vary)."""
 
+NOT_ONE_CLOCK: Final = "nothing shows that the clocks of the hosts agree"
+
 _USUAL_RATIO: Final = 0.90
 """… while another computes as much as usual: the batch was uneven, not short for all."""
+
+SERIAL_RATIO: Final = 0.5
+"""Devices take turns below this share of the concurrency that chance would give (METRICS: serial-gpus)."""
+
+SERIAL_Z: Final = 1.64
+"""… if chance alone would bring so little in one of twenty such runs only: steps are few, and so are kernels in them."""
+
+_FEWEST_USUAL: Final = 3
+"""Steps from which on one may be said to be unusual."""
 
 MOST_UNEVEN_STEPS: Final = 20
 """Uneven steps that a report holds."""
@@ -56,7 +69,7 @@ class DeviceBalance:
     compute over the median of the others', less 1; None without steps, and for marginal devices, which are not
     compared. `longest_count`: steps in which it computed longest. `start_lag_ps`: median of how much later its
     first kernel of a step starts than the earliest of all devices; `end_lead_ps`: how much before the last one its
-    compute ends. `last_count`: collectives in which it started last, of `collective_count` in the window that all
+    compute ends; None where clocks of hosts cannot be compared (`Balance.clock_reason`). `last_count`: collectives in which it started last, of `collective_count` in the window that all
     recorded; None without collectives.
     """
 
@@ -94,10 +107,13 @@ class Balance:
     `skew_ratio`: median over the steps of the longest compute over the median of the devices', less 1.
     `concurrency_ratio`: of what could run at once, what did; 1 if the shorter ran wholly inside the longest, 0
     one after the other; None with fewer than two devices, or with hosts whose clocks cannot be compared. `chance_ratio`: what it would be if they had nothing
-    to do with each other. `effective_gpus`: sum of compute over the window: as many devices that compute
+    to do with each other. `is_serial`: the devices compute one after the other, and that is no chance; None where
+    `concurrency_ratio` is. `clock_reason`: why nothing is told that needs one clock for all of them; None where it
+    is told. `effective_gpus`: sum of compute over the window: as many devices that compute
     all the time do the same. `efficiency_ratio`: over `visible_count` devices; `in_use_efficiency_ratio`: over
     the `in_use_count` in `devices`. `stagger_ps`: median over the steps from the earliest first kernel of a device to the latest.
-    `hardware`: more than one entry if the devices differ.
+    `short_steps`: numbers of those in which every device computed less than usual, as of a short batch.
+    `hardware`: more than one entry if the devices differ. `what_if_missing`: by name why a bound cannot be given.
     """
 
     kind: str
@@ -108,27 +124,33 @@ class Balance:
     straggler: Straggler | None
     concurrency_ratio: float | None
     chance_ratio: float | None
+    is_serial: bool | None
+    clock_reason: str | None
     effective_gpus: float
     efficiency_ratio: float
     in_use_efficiency_ratio: float
     stagger_ps: int | None
     throughput: Throughput
     prediction: Prediction | None
+    prediction_reason: str | None
     gradients: Gradients
     hardware: tuple[HardwareGroup, ...]
     uneven_steps: tuple[UnevenStep, ...]
     uneven_step_count: int
+    short_steps: tuple[int, ...]
     what_if: tuple[WhatIf, ...]
+    what_if_missing: dict[str, str]
     devices: tuple[DeviceBalance, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class BalanceInput:
-    """What other analyses know already. `input_idle`: by roster index the idle time for input of each step."""
+    """What other analyses know already. By roster index `input_idle`: the idle time for input of each step; `gaps`."""
 
     device_time: DeviceTime
     input_idle: Mapping[int, Int64Array]
-    collectives: Collectives | None
+    gaps: Mapping[int, Gaps]
+    collectives: Collectives
     outside_view: OutsideView | Skipped
     placement: Placement | Skipped
 
@@ -174,33 +196,53 @@ def compute(
     lengths = _lengths(trace, selection, activities, in_use)
     effective = sum(covered / window for covered, window in lengths.values())
     visible = sum(device.kind == kind for device in trace.roster)
-    is_one_clock = _is_one_clock(trace, in_use)
-    concurrency, chance = (
-        _concurrency(trace, selection, activities, in_use) if is_one_clock else (None, None)
+    is_one_clock = clocks_agree(trace, in_use)
+    turns = (
+        _concurrency(trace, selection, activities, in_use, joined.count)
+        if is_one_clock and len(in_use) > 1
+        else None
     )
+    take_turns = turns is not None and turns.is_serial
     uneven = _uneven(trace, compared)
     throughput = throughput_of(trace, selection, len(in_use))
+    transfers = transfer_spans(trace, known.collectives)
+    bounds = what_ifs(trace, selection, activities, joined, Moments(transfers, known.gaps))
+    prediction = prediction_of(trace, selection, activities, joined, throughput, transfers)
     return Balance(
         kind=kind,
         visible_count=visible,
         in_use_count=len(in_use),
         step_count=joined.count,
         skew_ratio=_skew(joined),
-        straggler=find_straggler(trace, selection, compared, known.collectives, known.input_idle),
-        concurrency_ratio=concurrency,
-        chance_ratio=chance,
+        straggler=find_straggler(
+            trace,
+            selection,
+            compared,
+            known.collectives,
+            known.input_idle,
+            take_turns=take_turns,
+        ),
+        concurrency_ratio=turns.ratio if turns else None,
+        chance_ratio=turns.chance if turns else None,
+        is_serial=turns.is_serial if turns else None,
+        clock_reason=None if is_one_clock else NOT_ONE_CLOCK,
         effective_gpus=effective,
         efficiency_ratio=effective / visible,
         in_use_efficiency_ratio=effective / len(in_use),
         stagger_ps=_stagger(joined) if is_one_clock else None,
         throughput=throughput,
-        prediction=prediction_of(trace, selection, activities, joined, throughput),
+        prediction=None if isinstance(prediction, Skipped) else prediction,
+        prediction_reason=prediction.reason if isinstance(prediction, Skipped) else None,
         gradients=gradients.compute(trace, in_use, known.placement, known.outside_view),
         hardware=hardware_groups(trace, in_use),
         uneven_steps=tuple(uneven[:MOST_UNEVEN_STEPS]),
         uneven_step_count=len(uneven),
-        what_if=what_ifs(trace, selection, activities, joined, known.input_idle),
-        devices=tuple(_devices(trace, in_use, rows, joined, compared, known)),
+        short_steps=tuple(_short(trace, compared)),
+        what_if=bounds.rows,
+        what_if_missing=bounds.missing,
+        devices=tuple(
+            _devices(trace, in_use, rows, joined, compared, known, is_one_clock=is_one_clock)
+        ),
     )
 
 
@@ -212,13 +254,6 @@ def _make_steps_together(trace: Trace, devices: Sequence[int]) -> bool:
     """Whether the hosts of the devices train together; beside parameter servers each works at its own pace."""
     hosts = {trace.roster[device].host for device in devices}
     return any(hosts <= set(group) for group in step_groups(trace.hosts))
-
-
-def _is_one_clock(trace: Trace, devices: Sequence[int]) -> bool:
-    """Whether what happens on one of the devices can be said to be at the same time as on another."""
-    hosts = {trace.roster[device].host for device in devices}
-    clocks = [trace.hosts[host].clock for host in hosts]
-    return len(hosts) == 1 or all(clock is None or clock.method != "none" for clock in clocks)
 
 
 def _lengths(
@@ -236,15 +271,23 @@ def _lengths(
     return found
 
 
+@dataclass(frozen=True)
+class _Concurrency:
+    """The share of what can run at once that does, what chance would make of it, and whether that is turns."""
+
+    ratio: float
+    chance: float
+    is_serial: bool
+
+
 def _concurrency(
     trace: Trace,
     selection: Selection,
     activities: Sequence[DeviceActivity],
     devices: Sequence[int],
-) -> tuple[float | None, float | None]:
-    """The share of what can run at once that does, and what chance would make of it."""
-    if len(devices) < 2:
-        return None, None
+    step_count: int,
+) -> _Concurrency:
+    """For two devices or more whose clocks agree."""
     starts, ends, lengths = [], [], []
     for device in devices:
         window = selection.windows[trace.roster[device].host]
@@ -255,7 +298,31 @@ def _concurrency(
         lengths.append(int((ends[-1] - starts[-1]).sum()))
     start, end = np.concatenate(starts), np.concatenate(ends)
     together, total, longest = union(start, end).length, sum(lengths), max(lengths)
-    return (total - together) / (total - longest), longest / int(end.max() - start.min())
+    span = int(end.max() - start.min())
+    ratio, chance = (total - together) / (total - longest), longest / span
+    is_less = ratio < SERIAL_RATIO * chance
+    less = 1 - ratio / chance
+    shares = np.array(lengths) / span
+    return _Concurrency(ratio, chance, is_less and less * _certainty(shares, step_count) > SERIAL_Z)
+
+
+def _certainty(shares: npt.NDArray[np.float64], step_count: int) -> float:
+    """Of the overlap of devices that compute these shares of a step each: its mean in standard deviations.
+
+    Each is taken to compute in one piece per step, wherever chance puts that: in more pieces, chance varies less.
+    Of two pieces a >= b of a circle of length 1, ab overlap in the mean, with a mean square of (a - b)b² + 2b³/3.
+    """
+    mean = variance = 0.0
+    for place, one in enumerate(shares):
+        other = shares[place + 1 :]
+        mean += float((one * other).sum())
+        # Of pieces that cannot miss each other the overlap varies as that of what they leave free.
+        swap = one + other > 1
+        first, second = np.where(swap, 1 - one, one), np.where(swap, 1 - other, other)
+        a, b = np.maximum(first, second), np.minimum(first, second)
+        variance += float(((a - b) * b**2 + 2 * b**3 / 3 - (a * b) ** 2).sum())
+    deviation = float(np.sqrt(max(variance, 0.0) / max(step_count, 1)))
+    return mean / deviation if deviation else float("inf")
 
 
 def _skew(joined: JoinedSteps) -> float | None:
@@ -277,14 +344,33 @@ def _stagger(joined: JoinedSteps) -> int | None:
     return median_ps(first.max(axis=0) - first.min(axis=0))
 
 
+def _usual_ps(compared: JoinedSteps) -> npt.NDArray[np.float64]:
+    """What each device computes in a step, median over the steps."""
+    usual: npt.NDArray[np.float64] = np.median(compared.compute_ps, axis=1)
+    return usual
+
+
+def _least_ratio(trace: Trace, compared: JoinedSteps) -> float:
+    kind = trace.roster[compared.devices[0]].kind
+    return UNEVEN_REPLICA_RATIO if kind == "replica" else UNEVEN_RATIO
+
+
+def _short(trace: Trace, compared: JoinedSteps) -> list[int]:
+    """Steps in which all devices had less to do."""
+    if not compared.devices or compared.count < _FEWEST_USUAL:
+        return []
+    share = compared.compute_ps / np.maximum(_usual_ps(compared), 1)[:, np.newaxis]
+    is_short = (share < _least_ratio(trace, compared)).all(axis=0)
+    return [compared.numbers[place] for place in np.flatnonzero(is_short).tolist()]
+
+
 def _uneven(trace: Trace, compared: JoinedSteps) -> list[UnevenStep]:
     """Steps in which one device got less than its share."""
-    if len(compared.devices) < 2 or compared.count < 3:
+    if len(compared.devices) < 2 or compared.count < _FEWEST_USUAL:
         return []
-    usual = np.median(compared.compute_ps, axis=1)
+    usual = _usual_ps(compared)
     share = compared.compute_ps / np.maximum(usual, 1)[:, np.newaxis]
-    kind = trace.roster[compared.devices[0]].kind
-    least = UNEVEN_REPLICA_RATIO if kind == "replica" else UNEVEN_RATIO
+    least = _least_ratio(trace, compared)
     is_less = (share < least) & (share.max(axis=0) >= _USUAL_RATIO)
     return [
         UnevenStep(
@@ -308,6 +394,8 @@ def _devices(
     joined: JoinedSteps,
     compared: JoinedSteps,
     known: BalanceInput,
+    *,
+    is_one_clock: bool,
 ) -> list[DeviceBalance]:
     last, count = _last_counts(trace, known.collectives, joined)
     is_compared = len(compared.devices) > 1 and compared.count > 0
@@ -331,8 +419,8 @@ def _devices(
                 longer_ratio=None if ratios is None or row is None else float(ratios[row]),
                 longest_count=None if counts is None or row is None else int(counts[row]),
                 step_count=joined.count,
-                start_lag_ps=median_ps(lag),
-                end_lead_ps=median_ps(lead),
+                start_lag_ps=median_ps(lag) if is_one_clock else None,
+                end_lead_ps=median_ps(lead) if is_one_clock else None,
                 last_count=last.get(device, 0) if count else None,
                 collective_count=count or None,
                 hardware=hardware_of(trace, device, known.outside_view),
@@ -351,7 +439,7 @@ def _last_counts(
     counts = collectives.is_complete[collectives.collective]
     counts = counts & np.isin(first_step, joined.numbers)
     counts &= collectives.device_count[collectives.collective] > 1
-    devices, index = distinct(collectives.device[came_last(trace, collectives, counts)])
+    devices, index = distinct(collectives.device[collectives.last_among(counts)])
     times = np.bincount(index, minlength=devices.size)
     number = distinct(collectives.collective[counts])[0].size
     return dict(zip(devices.tolist(), times.tolist(), strict=True)), int(number)

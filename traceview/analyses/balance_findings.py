@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analyses.balance import Balance, DeviceBalance
+from traceview.analyses.balance import SERIAL_RATIO, Balance, DeviceBalance
 from traceview.analyses.finding import (
     Confidence,
     Evidence,
@@ -19,8 +19,10 @@ from traceview.analyses.gradients import BACKWARD_RATIO, Gradients
 from traceview.analyses.hardware import HardwareGroup
 from traceview.analyses.selection import Selection
 from traceview.analyses.straggler import (
+    CLEAR_RATIO,
     LONGER_RATIO,
     MOST_STEPS_RATIO,
+    REPLICA_STEPS_RATIO,
     WAIT_RATIO,
     Straggler,
 )
@@ -31,12 +33,6 @@ STRAGGLER_CRITICAL_RATIO: Final = 0.20
 STRAGGLER_LEAST_RATIO: Final = 0.01
 """A straggler that costs less of the step is not worth a finding, however regularly it is last."""
 
-SERIAL_RATIO: Final = 0.5
-"""Devices run one after the other below this share of the concurrency that chance would give (METRICS: serial-gpus)."""
-
-LEAST_CHANCE_RATIO: Final = 0.05
-"""Where devices compute so little that chance would hardly let them meet, that they do not shows nothing."""
-
 POOR_EFFICIENCY_RATIO: Final = 0.5
 """Devices in use that compute less of the time than this scale poorly (METRICS: poor-scaling)."""
 
@@ -46,9 +42,12 @@ THROTTLED_RATIO: Final = 0.10
 FEWEST_STEPS: Final = 2
 """Findings about speed from fewer used steps are information only (METRICS: findings)."""
 
+FIRM_STEPS: Final = 5
+"""Of fewer steps the same device may be the last one by chance."""
+
 _SEVERAL: Final = 2
 _LONGEST_NAME: Final = 60
-_EXPLAINING: Final = ("marginal-gpu", "single-gpu-gradients")
+_EXPLAINING: Final = ("marginal-gpu", "single-gpu-gradients", "unused-gpu")
 """Findings without a cost that say why devices in use have little to do."""
 
 _CAUSES: Final = {
@@ -200,6 +199,7 @@ def _straggler(result: Balance, one: Straggler, selection: Selection) -> Finding
                 if is_longer
                 else "lets the others wait."
             )
+            + _shared_evenly(result, one)
         ),
         advice=advice.format(device=one.device),
         confidence=confidence,
@@ -211,6 +211,19 @@ def _straggler(result: Balance, one: Straggler, selection: Selection) -> Finding
     )
 
 
+def _shared_evenly(result: Balance, one: Straggler) -> str:
+    """How the cost of a straggler and the bound with all work shared evenly belong together."""
+    saved = [row.saved_ps for row in result.what_if if row.name == "balanced_devices"]
+    if one.cause not in ("slower_device", "more_work") or not saved:
+        return ""
+    if not 0 < saved[0] < one.cost_ps_per_step:
+        return ""
+    return (
+        f" Sharing what there is to do saves less, at most {timed(saved[0])} of each step: the others would then "
+        "compute longer."
+    )
+
+
 def _trust(result: Balance, one: Straggler) -> tuple[Confidence, str]:
     steps = f"{one.step_count} of {one.of_count}"
     if one.cause in ("slower_device", "more_work"):
@@ -219,9 +232,12 @@ def _trust(result: Balance, one: Straggler) -> tuple[Confidence, str]:
         seen = f"it comes last to {steps} collectives"
     else:
         seen = f"its compute ends last in {steps} steps"
-    if result.kind == "replica":
-        return "medium", f"{seen}; replicas on a host share its cores"
-    return ("high" if one.of_count > FEWEST_STEPS else "medium"), seen
+    if one.shares_cores:
+        known: Confidence = "medium" if one.cause == "more_work" else "low"
+        return known, f"{seen}; replicas share the host's cores"
+    if one.of_count < FIRM_STEPS:
+        return "medium", f"{seen}, which are few"
+    return "high", seen
 
 
 def _evidence(
@@ -229,16 +245,21 @@ def _evidence(
 ) -> list[Evidence]:
     where = one.device
     share = one.step_count / one.of_count
+    often = REPLICA_STEPS_RATIO if one.shares_cores else MOST_STEPS_RATIO
     found = [
         Evidence("cause", one.cause, None, where),
-        Evidence("steps_ratio", share, MOST_STEPS_RATIO, where),
+        Evidence("steps_ratio", share, often, where),
     ]
     if one.wait_ps_per_step is None:
         found.append(Evidence("longer_ratio", one.longer_ratio, LONGER_RATIO, where))
+        varies = one.longer_ratio / CLEAR_RATIO
+        found.append(Evidence("spread_ratio", one.spread_ratio, varies, where))
         if one.launches_ratio is not None:
             found.append(Evidence("launches_ratio", one.launches_ratio, None, where))
     elif step_ps:
-        found.append(Evidence("wait_ratio", one.wait_ps_per_step / step_ps, WAIT_RATIO, where))
+        waits = one.wait_ps_per_step / step_ps
+        found.append(Evidence("wait_ratio", waits, WAIT_RATIO, where))
+        found.append(Evidence("spread_ratio", one.spread_ratio, waits / CLEAR_RATIO, where))
     if one.input_ps_per_step:
         found.append(Evidence("input_ps_per_step", one.input_ps_per_step, None, where))
     if held_back:
@@ -290,13 +311,10 @@ def _hardware(group: HardwareGroup) -> str:
 
 def _serial(result: Balance, selection: Selection) -> Finding | None:
     ratio, chance = result.concurrency_ratio, result.chance_ratio
-    if ratio is None or chance is None or chance < LEAST_CHANCE_RATIO:
+    if not result.is_serial or ratio is None or chance is None:
         return None
-    if ratio >= SERIAL_RATIO * chance:
-        return None
-    is_enough = _is_enough(selection)
-    longest = [row.compute_ps_per_step or 0 for row in result.devices]
-    saved = sum(longest) - max(longest)
+    is_enough, is_replica = _is_enough(selection), result.kind == "replica"
+    saved = next((one.saved_ps for one in result.what_if if one.name == "concurrent_devices"), None)
     step_ps = selection.median_step_ps
     return Finding(
         code="serial-gpus",
@@ -307,26 +325,28 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
         ),
         explanation=(
             f"If they had nothing to do with each other, {chance:.1%} would. So something makes them wait for one "
-            "another. The cost is a bound: what all but the longest compute in a step."
+            "another: they take turns. The cost is a bound: the time in a step in which one of them computes, "
+            "beyond what the busiest one computes."
         ),
         advice=(
             "Run the step on all replicas at once: strategy.run(step, args=(batch,)) inside one tf.function, "
             "not a Python loop over tf.device scopes. In model parallelism split the batch into micro-batches, so "
             "that the stages overlap."
         ),
-        confidence="high" if is_enough else "low",
+        confidence="low" if not is_enough else "medium" if is_replica else "high",
         confidence_reason=(
             f"over {counted(len(selection.used_steps), 'used step')}"
+            + ("; replicas share the host's cores" if is_replica else "")
             if is_enough
             else _few_steps(selection)
         ),
         evidence=(
             Evidence("concurrency_ratio", ratio, SERIAL_RATIO * chance, listed(_keys(result))),
-            Evidence("chance_ratio", chance, LEAST_CHANCE_RATIO, listed(_keys(result))),
+            Evidence("chance_ratio", chance, None, listed(_keys(result))),
         ),
         devices=_keys(result),
-        cost_ps_per_step=saved if step_ps else None,
-        cost_ratio=saved / step_ps if step_ps else None,
+        cost_ps_per_step=saved,
+        cost_ratio=saved / step_ps if step_ps and saved is not None else None,
     )
 
 
@@ -336,13 +356,17 @@ def _single(gradients: Gradients, selection: Selection) -> Finding | None:
     (device,) = gradients.computed
     is_enough = _is_enough(selection)
     reasons = gradients.reasons
-    others = f" {listed(gradients.not_computed)} ran other ops." if gradients.not_computed else ""
+    others = f" {listed(gradients.not_computed)} did not." if gradients.not_computed else ""
     told = "; ".join(reason.text for reason in reasons)
+    # Whoever hides GPUs from a process may mean it.
+    is_chosen = len(gradients.devices) == 1 and any(
+        reason.code == "visible_devices" for reason in reasons
+    )
     row = next(row for row in gradients.devices if row.device == device)
     named = row.forward_ps + row.backward_ps + row.optimizer_ps
     return Finding(
         code="single-gpu-gradients",
-        severity="critical" if is_enough else "info",
+        severity="critical" if is_enough and not is_chosen else "info",
         title=f"only {device} computes gradients",
         explanation=(
             f"Every replica of a mirrored step computes gradients of its own part of the batch.{others} "

@@ -12,7 +12,7 @@ from traceview.analyses.finding import Evidence, Finding, Severity, counted, lis
 from traceview.ids import occurring
 from traceview.intervals import BoolArray
 from traceview.trace.model import NONE, Host, HostClock, Problem, SourceFile, Trace
-from traceview.trace.roles import Role, missing_tasks, role_of
+from traceview.trace.roles import Role, missing_tasks, role_of, unrecorded_tasks
 from traceview.trace.step_numbers import missing_steps
 from traceview.xplane.planes import ActivityClass
 
@@ -62,21 +62,30 @@ class HostCapture:
 
 @dataclass(frozen=True)
 class Capture:
-    """`quality`: ok, degraded (a number may be incomplete) or unusable (nothing can be said of devices)."""
+    """`quality`: ok, degraded (a number may be incomplete) or unusable (nothing can be said of devices).
+
+    `unrecorded_tasks`: tasks of the cluster, `ps 0`, that no host of the run is.
+    """
 
     quality: Quality
     problems: tuple[Problem, ...]
     hosts: tuple[HostCapture, ...]
+    unrecorded_tasks: tuple[str, ...] = ()
 
 
 def compute(trace: Trace) -> Capture:
     """What the capture holds and lacks, host by host."""
     missing = missing_steps(trace)
     hosts = tuple(_host(trace, index, missing[index]) for index in range(len(trace.hosts)))
-    problems = [*trace.problems, *map(_missing_host, _missing_tasks(trace))]
+    missing_workers = _known_to_lack(trace, missing_tasks(trace.hosts))
+    others = [
+        task for task in unrecorded_tasks(trace.hosts) if task not in missing_tasks(trace.hosts)
+    ]
+    problems = [*trace.problems, *map(_missing_host, missing_workers), *map(_apart, others)]
     for index, host in enumerate(trace.hosts):
         problems += _host_problems(trace, index, host, hosts[index])
-    return Capture(_quality(trace, problems), tuple(problems), hosts)
+    absent = tuple(str(task) for task in (*missing_workers, *others))
+    return Capture(_quality(trace, problems), tuple(problems), hosts, absent)
 
 
 def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
@@ -154,15 +163,19 @@ def _steps(numbers: tuple[int, ...]) -> str:
     return f"{noun} {named}" + (f" and {more} more {verb}" if more > 0 else f" {verb}")
 
 
-def _missing_tasks(trace: Trace) -> tuple[Role, ...]:
+def _known_to_lack(trace: Trace, tasks: tuple[Role, ...]) -> tuple[Role, ...]:
     """Tasks without a file; one whose file cannot be read is no missing host but a damaged one."""
-    tasks = missing_tasks(trace.hosts)
     unread = sum(file.sha256 is None for file in trace.files)
     return tasks[: max(len(tasks) - unread, 0)] if unread else tasks
 
 
 def _missing_host(task: Role) -> Problem:
     return Problem("missing-host", f"{task} of the cluster was not recorded")
+
+
+def _apart(task: Role) -> Problem:
+    text = f"{task} of the cluster was not recorded; it makes no step together with the others"
+    return Problem("unrecorded-task", text)
 
 
 def _is_damaged(trace: Trace, host: Host) -> bool:
@@ -213,6 +226,7 @@ def _quality(trace: Trace, problems: list[Problem]) -> Quality:
         "missing-steps",
         "options-ignored",
         "sidecar-fields",
+        "unrecorded-task",
     }
     return "degraded" if expected_missing or codes - harmless else "ok"
 
@@ -239,7 +253,7 @@ def diagnose(trace: Trace, result: Capture) -> list[Finding]:
         _left_out(unread[host], problems) if host in unread else _damaged(problems)
         for host, problems in damage.items()
     ]
-    absent = _missing_tasks(trace)
+    absent = _known_to_lack(trace, missing_tasks(trace.hosts))
     if absent:
         found.append(_missing(absent, len(result.hosts)))
     dropped = [host for host in result.hosts if host.dropped_event_count]
@@ -280,8 +294,8 @@ def _no_gpu_plane(problem: Problem, *, expected: bool) -> Finding:
         "no-gpu-plane",
         "info",
         f"{where} recorded a CPU-only run",
-        "There is no GPU plane and no thread that serves a GPU. Its devices in this report are replicas "
-        "on the CPU.",
+        "There is no GPU plane and no thread that serves a GPU. What its CPU ran stands in this report as "
+        "replica:0, and as replica:1 and so on if a strategy has more devices there.",
         "If this job should run on GPUs, check tf.config.list_physical_devices('GPU').",
         (Evidence("device_plane_count", 0, None, where),),
     )

@@ -104,7 +104,8 @@ _KINDS: Final = (
         "host_compute cause from 10 % of the step on, no single op most of it",
         "warning",
         "Ops of the step that have no GPU kernel, or were placed on the CPU, run before the device can go on.",
-        "ops on executor threads that launch nothing and take 50 µs or more, while the device is idle",
+        "ops on executor threads that launch nothing and take 50 µs or more, while the device is idle; without a "
+        "GPU: hundreds of ops that run one by one, outside of any tf.function",
         "Look at the placement with tf.debugging.set_log_device_placement(True) and move preprocessing into "
         "dataset.map(...).",
         "GPU:0 waits 8.0 ms of each 61.3 ms step for CPU ops (13%)",
@@ -377,11 +378,13 @@ _KINDS: Final = (
     FindingKind(
         "straggler-gpu",
         "compute 5 % over the median of the others and longest in 60 % of the steps (or 3.5 robust standard deviations "
-        "over it); else last to 60 % of the collectives, while its peers wait 5 % of the step; and it costs 1 % of the step",
+        "over it); else last to 60 % of the collectives, while its peers wait 5 % of the step; either by twice what it "
+        "varies by from step to step; replicas that share cores in 90 %; and it costs 1 % of the step",
         "warning; critical if it costs 20 % of the step",
         "A mirrored step is as fast as its slowest replica: the others wait for this device. It is slower at the same "
         "kernels (slower_device), has more to do (more_work), gets its part of the batch late (input), or its kernels "
-        "are started late (late_start). Devices that compute little are marginal-gpu and not compared.",
+        "are started late (late_start). Devices that compute little are marginal-gpu and not compared; devices that "
+        "take turns are serial-gpus. Replicas on one CPU take its cores from each other, so that a late start is none.",
         "straggler and devices in results.balance; kernels by name for the first two causes, collectives and the idle "
         "time for input for the others",
         "slower_device: look at clocks and neighbours, nvidia-smi -q -d CLOCK,PERFORMANCE. more_work: equal batches, "
@@ -390,7 +393,7 @@ _KINDS: Final = (
     ),
     FindingKind(
         "serial-gpus",
-        "less than half of the concurrency that chance would give, and that at least 5 %",
+        "less than half of the concurrency that chance would give, and so that chance gives as little in one of 20 runs",
         "critical; info with fewer than 2 used steps",
         "The devices compute one after the other: each waits while another works, so that several are no faster "
         "than one.",

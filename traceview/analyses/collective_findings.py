@@ -77,6 +77,11 @@ class _Judge:
         """Whether most collectives lack devices, so that transfer and waiting cannot be told apart."""
         return 2 * self._result.incomplete_count >= max(self._result.count, 1)
 
+    @property
+    def _lacks_members(self) -> bool:
+        """Whether workers take part that were not recorded."""
+        return self._result.member_count > self._result.device_count
+
     def exposed(self) -> Finding | None:
         result = self._result
         ratios = self._ratios(result.exposed_transfer_per_step_ps, result.exposed_transfer_ps)
@@ -95,13 +100,15 @@ class _Judge:
                 (
                     "Whether this is transfer or waiting cannot be told: the other devices are not recorded."
                     if self._is_alone
+                    else "How much of this is waiting for workers that were not recorded cannot be told."
+                    if self._lacks_members
                     else "The transfer itself, without waiting for other devices, runs when no kernel hides "
                     "it."
                 )
                 + f"{self._calls()}{self._speed()}"
             ),
             advice=(
-                f"{_PACKING} Send less: mixed precision "
+                f"{self._packing()} Send less: mixed precision "
                 "(keras.mixed_precision.set_global_policy('mixed_float16')) or a larger batch per GPU makes "
                 "the same gradients serve more work."
             ),
@@ -161,8 +168,19 @@ class _Judge:
         if not result.count_per_step:
             return ""
         packs = f", packed by the strategy into {result.packs}" if result.packs else ""
+        if result.packs and result.count_per_step > result.packs:
+            packs = f", though the strategy was told to pack all gradients into {result.packs}"
         verb = "is" if result.count_per_step == 1 else "are"
         return f" There {verb} {counted(result.count_per_step, 'call')} per step{packs}."
+
+    def _packing(self) -> str:
+        packs, count = self._result.packs, self._result.count_per_step
+        if packs is None or packs > 1 or count is None or count <= packs:
+            return _PACKING
+        return (
+            "Look at what is called besides: tensors of another type, metrics, synchronised batch normalisation, "
+            "clipping by a global norm (traceview collectives LOGDIR)."
+        )
 
     def _speed(self) -> str:
         result = self._result
@@ -170,6 +188,11 @@ class _Judge:
             return ""
         told = f" Each link carries {sized(result.bus_bytes_per_second)} per second"
         if result.link_bytes_per_second:
+            if result.bus_bytes_per_second > result.link_bytes_per_second:
+                return (
+                    f"{told}, more than the {sized(result.link_bytes_per_second)} of the recorded link: something else "
+                    "links these devices."
+                )
             told += f" of the {sized(result.link_bytes_per_second)} that it can"
         if result.expected_ps is not None:
             told += f"; at that speed the gradients would take {timed(result.expected_ps)}"
@@ -198,6 +221,9 @@ class _Judge:
         elif self._is_alone:
             confidence = "low"
             reason = "other devices are not recorded, so that this may be waiting for them"
+        elif self._lacks_members:
+            confidence = "medium"
+            reason = "not all workers are recorded, so that a part of this may be waiting for them"
         elif self._result.matched_by != "keys":
             confidence, reason = "medium", "matched by their order: keys are not recorded"
         return Finding(

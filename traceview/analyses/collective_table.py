@@ -19,7 +19,7 @@ class CollectiveRow:
 
     `kind`: all_reduce, all_gather …; `op`: what asked for it, without its replica part; `name`: its kernel.
     `step`: in which the device starts. `transfer_ps`: the shortest duration over the devices, `wait_ps`: what this one
-    was in it longer; None where a device is missing. `is_last`: it started after all others. `matched_by`:
+    was in it longer; None where a device is missing. `is_last`: all are recorded, and it came last. `matched_by`:
     keys or order. `bytes`: of the whole collective, None where not recorded.
     """
 
@@ -61,7 +61,7 @@ def collective_table(
         inside[mine[rows_in(columns.start_ps[events], columns.end_ps[events], window)]] = True
     shown = np.unique(found.collective[inside])
     all_rows = np.isin(found.collective, shown)
-    last = found.last_among(all_rows)
+    last = found.last_among(all_rows & found.is_complete[found.collective])
     if top is not None and shown.size > top:
         longest = np.zeros(found.count, dtype=np.int64)
         np.maximum.at(longest, found.collective, found.wait_ps)

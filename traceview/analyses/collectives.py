@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -24,11 +25,12 @@ from traceview.analyses.finding import Skipped
 from traceview.analyses.reduction_path import Path, ReductionPath, reduction_paths
 from traceview.analyses.selection import Selection, rows_in
 from traceview.ids import occurring
-from traceview.intervals import BoolArray, Int64Array, uncovered, union
+from traceview.intervals import BoolArray, Int64Array, Union, uncovered, union
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.nvlink import nvlink_bytes_per_second
 from traceview.trace.pcie import pcie_bytes_per_second
+from traceview.trace.roles import missing_tasks, step_groups
 from traceview.trace.sidecar import Sidecar
 from traceview.units import PS_PER_S
 from traceview.xplane.planes import ActivityClass
@@ -36,6 +38,7 @@ from traceview.xplane.planes import ActivityClass
 Matched: TypeAlias = Literal["keys", "order", "mixed"]
 BytesSource: TypeAlias = Literal["recorded", "sidecar"]
 Link: TypeAlias = Literal["nvlink", "pcie"]
+Library: TypeAlias = Literal["nccl", "rccl"]
 
 _SCATTERED: Final = (
     CollectiveKind.ALL_GATHER,
@@ -48,6 +51,9 @@ _SCATTERED: Final = (
 class CollectiveTimes:
     """The collectives of some devices that overlap the window.
 
+    `device_count`: devices that took part and were recorded; `member_count`: with those of workers that the
+    sidecars name and that were not recorded, without which transfer and waiting cannot be told apart for sure.
+    `library`: the library for collectives of these GPUs, nccl, or rccl of AMD's; None without GPUs.
     `count`: collectives; `incomplete_count`: those of them that not all devices recorded, in which transfer and
     waiting cannot be told apart and are left out. `matched_by`: keys (recorded ones), order, mixed; None without
     any. `transfer_ps`: sum of the shortest durations over devices; `wait_ps`: what each device was in them longer;
@@ -55,7 +61,7 @@ class CollectiveTimes:
     of it `exposed_transfer_ps` in transfers, the rest in waiting. `…_per_step_ps`, `count_per_step`: medians over the
     used steps, rounded down, None without any; a collective belongs to the step in which its first device starts.
     `overlap_ratio`: share of the time in collectives that compute covers, over all devices. `last_count`: how often
-    each device started after all others.
+    each device came last; on several hosts only where that is clearer than their clocks agree.
 
     `bytes`: of all of them (`bytes_source` recorded), or of one step's gradients (sidecar).
     `algorithm_bytes_per_second`: over the transfers; `bus_bytes_per_second`: times what an algorithm that uses each link
@@ -67,6 +73,8 @@ class CollectiveTimes:
     """
 
     device_count: int
+    member_count: int
+    library: Library | None
     count: int
     incomplete_count: int
     count_per_step: int | None
@@ -131,6 +139,21 @@ def compute(
     return CollectiveResult(**vars(whole), hosts=parts)
 
 
+def transfer_spans(trace: Trace, found: Collectives) -> list[Union]:
+    """When each device, by roster index, transferred in a collective: the waiting comes before it.
+
+    What an incomplete collective transferred is not known: all of it counts.
+    """
+    columns = trace.device_columns
+    transfer = np.where(found.is_complete, found.transfer_ps, np.iinfo(np.int64).max)
+    end = columns.end_ps[found.row]
+    begin = end - np.minimum(transfer[found.collective], columns.duration_ps[found.row])
+    # Rows are in the order of collectives, not of devices.
+    order = np.argsort(found.device, kind="stable")
+    bounds = np.searchsorted(found.device[order], np.arange(len(trace.roster) + 1))
+    return [union(begin[order[low:high]], end[order[low:high]]) for low, high in pairwise(bounds)]
+
+
 def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
     """The path of the hosts that reduce, if it is the same; the first host's evidence stands for all."""
     told = [one for one in paths if one.path != "none"] or list(paths)
@@ -161,14 +184,10 @@ class _Sums:
             inside[mine[rows_in(columns.start_ps[rows], columns.end_ps[rows], window)]] = True
         self._in_window = np.zeros(found.count, dtype=np.bool_)
         self._in_window[found.collective[inside]] = True
-        # What an incomplete collective transferred is not known: its time counts as exposed transfer.
-        transfer = np.where(found.is_complete, found.transfer_ps, np.iinfo(np.int64).max)
-        end = columns.end_ps[found.row]
-        earliest = end - np.minimum(transfer[found.collective], columns.duration_ps[found.row])
-        self._transfers = [
-            union(earliest[found.device == device], end[found.device == device])
-            for device in range(len(trace.roster))
-        ]
+        self._transfers = transfer_spans(trace, found)
+        self._missing_count = len(missing_tasks(trace.hosts))
+        together = max(step_groups(trace.hosts), key=len, default=())
+        self._recorded_count = len(together)
 
     def times(self, hosts: Sequence[int], path: ReductionPath) -> CollectiveTimes:
         """What the devices of `hosts` were in together."""
@@ -189,6 +208,8 @@ class _Sums:
         speeds = self._speeds(hosts, here, complete, numbers)
         return CollectiveTimes(
             device_count=int(took_part.size),
+            member_count=self._members(int(took_part.size)),
+            library=self._library(hosts),
             count=int(here.sum()),
             incomplete_count=int((here & ~complete).sum()),
             count_per_step=_median(self._per_step(here, np.ones_like(found.first), numbers)),
@@ -271,7 +292,7 @@ class _Sums:
     ) -> _Speeds:
         found = self._found
         moved = found.bytes_moved
-        devices = int(found.device_count[complete].max(initial=0))
+        devices = self._members(int(found.device_count[complete].max(initial=0)))
         transfer = int(found.transfer_ps[complete].sum())
         gradients = self._gradient_bytes(hosts)
         link, speed = self._link(hosts) if self._is_within_host(here) else (None, None)
@@ -280,12 +301,13 @@ class _Sums:
             sent = _bus_factor(CollectiveKind.ALL_REDUCE, devices) * gradients
             expected = int(sent * PS_PER_S / speed)
         if complete.any() and not (moved[complete] == UNKNOWN_BYTES).any():
-            total = int(moved[complete].sum())
+            sizes = [
+                (CollectiveKind(kind), count, self._whole(CollectiveKind(kind), count, size))
+                for kind, count, size in self._sizes(complete)
+            ]
+            total = sum(size for _, _, size in sizes)
             on_bus = sum(
-                (
-                    int(size) * _bus_factor(CollectiveKind(int(kind)), int(count))
-                    for kind, count, size in self._sizes(complete)
-                ),
+                (size * _bus_factor(kind, self._members(count)) for kind, count, size in sizes),
                 start=Fraction(0),
             )
             return _Speeds(
@@ -313,6 +335,26 @@ class _Sums:
             speed,
             expected,
         )
+
+    def _members(self, devices: int) -> int:
+        """How many devices take part where `devices` were recorded: workers have equally many."""
+        if not self._missing_count:
+            return devices
+        hosts = self._recorded_count
+        return devices * (hosts + self._missing_count) // hosts
+
+    def _whole(self, kind: CollectiveKind, devices: int, size: int) -> int:
+        """Of an all-gather the parts of devices that were not recorded are to be added."""
+        gathers = kind == CollectiveKind.ALL_GATHER and devices
+        return size * self._members(devices) // devices if gathers else size
+
+    def _library(self, hosts: Sequence[int]) -> Library | None:
+        gpus = [one for one in self._trace.roster if one.host in hosts and one.kind == "gpu"]
+        names = [self._trace.names[int(name)].lower() for name in np.unique(self._found.name)]
+        if not gpus:
+            return None
+        is_amd = any(one.stats.get("device_vendor") == "AMD" for one in gpus)
+        return "rccl" if is_amd or any(b"rccl" in name for name in names) else "nccl"
 
     def _sizes(self, complete: BoolArray) -> list[tuple[int, int, int]]:
         """Kind, devices and bytes of the collectives, those alike summed."""

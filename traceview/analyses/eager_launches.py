@@ -1,8 +1,8 @@
 """Which launches were made by ops that ran one by one, outside of any graph?
 
 TensorFlow marks the run of an eagerly executed op with `EagerKernelExecute`. A call of a `tf.function` is such an op,
-too, so that what lies inside must not be a graph: `FunctionRun`, `KernelAndDeviceFunc::Run` and
-`ExecutorState::Process` are. The innermost of them around a launch tells (TensorFlow 2.21, `kernel_and_device.cc`).
+too, so that what lies inside must not be a graph: `FunctionRun` and `ExecutorState::Process` are. The innermost of
+them around a launch tells. `KernelAndDeviceFunc::Run` is in every eager op, graph or not (TensorFlow 2.21, measured).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from traceview.ids import occurring
 from traceview.intervals import Int32Array, Int64Array, nesting
 from traceview.trace.model import NONE, HostColumns, Names
 
-_EAGER: Final = b"EagerKernelExecute"
-_GRAPH: Final = (b"FunctionRun", b"KernelAndDeviceFunc::Run", b"ExecutorState::Process")
+EAGER: Final = b"EagerKernelExecute"
+GRAPH: Final = (b"FunctionRun", b"ExecutorState::Process")
 
 
 class EagerScopes:
@@ -25,11 +25,11 @@ class EagerScopes:
     def __init__(self, host: HostColumns, names: Names, thread: Int32Array) -> None:
         self._host = host
         self._thread = thread
-        wanted = [index for index, name in enumerate(names) if name == _EAGER or name in _GRAPH]
+        wanted = [index for index, name in enumerate(names) if name == EAGER or name in GRAPH]
         is_wanted = np.zeros(max(len(names), 1), dtype=np.bool_)
         is_wanted[wanted] = True
         self._rows = np.flatnonzero(is_wanted[host.name])
-        self._is_eager = names.matching(host.name[self._rows], [_EAGER])
+        self._is_eager = names.matching(host.name[self._rows], [EAGER])
         self._thread_of_row = thread[host.line[self._rows]]
 
     def count(self, calls: Int64Array) -> int | None:

@@ -96,8 +96,35 @@ def timed(picoseconds: int) -> str:
 
 
 def listed(keys: tuple[str, ...] | list[str], most: int = 8) -> str:
-    """Names in a sentence: `a`, `a and b`, `a, b and c`; cut after `most`."""
-    shown = list(keys[:most])
-    if len(keys) > most:
-        return f"{', '.join(shown)} and {len(keys) - most} more"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    """Names in a sentence: `a`, `a and b`, `a, b and c`; cut after `most`; empty without any.
+
+    Of more than that, device keys with numbers in a row are one: `a/GPU:0–7, a/GPU:9 and b/GPU:0–7`.
+    """
+    spans = _spans(keys) if len(keys) > most else [(key, 1) for key in keys]
+    shown = [span for span, _ in spans[:most]]
+    more = sum(count for _, count in spans[most:])
+    if more:
+        return f"{', '.join(shown)} and {more} more"
+    if len(shown) < 2:
+        return "".join(shown)
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _spans(keys: tuple[str, ...] | list[str]) -> list[tuple[str, int]]:
+    """Device keys whose numbers follow each other as one span, with how many there are; other names alone."""
+    runs: list[list[str]] = []
+    for key in keys:
+        device, _, number = key.rpartition(":")
+        before, _, last = runs[-1][-1].rpartition(":") if runs else ("", "", "")
+        both = device and device == before and number.isdecimal() and last.isdecimal()
+        if both and int(number) == int(last) + 1:
+            runs[-1].append(key)
+        else:
+            runs.append([key])
+    spans: list[tuple[str, int]] = []
+    for run in runs:
+        if len(run) > 2:
+            spans.append((f"{run[0]}–{run[-1].rpartition(':')[2]}", len(run)))
+        else:
+            spans += [(key, 1) for key in run]
+    return spans

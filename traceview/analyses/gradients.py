@@ -7,7 +7,7 @@ a share of the compute.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,14 @@ from traceview.analyses.outside_view import OutsideView
 from traceview.analyses.placement import Placement
 from traceview.intervals import Int64Array
 from traceview.trace.model import Host, Trace
-from traceview.trace.op_phase import Phase, phases_of, replica_numbers
+from traceview.trace.op_phase import (
+    Phase,
+    backward_replicas,
+    least_replica_counts,
+    phases_of,
+    phases_on_host,
+    replica_numbers,
+)
 from traceview.trace.placement import local_device
 from traceview.trace.sidecar import Sidecar
 from traceview.xplane.planes import ActivityClass
@@ -26,10 +33,15 @@ from traceview.xplane.planes import ActivityClass
 BACKWARD_RATIO: Final = 0.05
 """A backward pass takes about twice the forward one; below this share of the named compute only its constants ran."""
 
+FOLDED_RATIO: Final = 0.20
+"""Gradients of a replica that take less than this of those of another on the same device are its constants."""
+
 OTHER_PROCESS_RATIO: Final = 0.05
 """Memory that another process holds on a GPU, from which on it is named (METRICS: gpu-shared)."""
 
 _SEVERAL: Final = 2
+_UNTOLD: Final = "the backward pass ran before the recording, or under names that do not tell, as without a tf.function"
+_NO_DEVICE_SCOPE: Final = "Take tf.device out of the step and let strategy.run place it."
 _USE_THE_STRATEGY: Final = "Build model and optimizer in with strategy.scope(): and call strategy.run(step, args=(batch,))."
 
 
@@ -75,8 +87,12 @@ class Gradients:
     """Which devices ran gradients.
 
     `computed`, `not_computed`: devices that ran kernels, with and without a backward pass; both empty with a
-    `remark` where names tell nothing or the recording does not hold it. `is_single`: one device computed
-    gradients though several are visible, or belong to the strategy. `reasons`: those that evidence shows, only if so.
+    `remark` where names tell nothing or the recording does not hold it. A device whose replica got none of the
+    examples computed none. `is_single`: one device computed gradients though several are visible, belong to the
+    strategy, or could. `reasons`: those that evidence shows, only if so.
+
+    `least_replica_counts`: by host, how many replicas there are at least, by the names of its ops; hosts where
+    none tells are left out. `statements`: where replicas ran, in plain sentences; none where each GPU has its own.
     """
 
     computed: tuple[str, ...]
@@ -84,6 +100,8 @@ class Gradients:
     is_single: bool
     reasons: tuple[Reason, ...]
     remark: str | None
+    least_replica_counts: dict[str, int]
+    statements: tuple[str, ...]
     devices: tuple[DevicePhases, ...]
 
 
@@ -105,18 +123,63 @@ def compute(
         total = _totals(of_phase, columns.duration_ps[mine][of_work])
         rows.append(_row(trace, device, count.tolist(), total))
     told = [row for row in rows if row.backward is not None]
-    computed = tuple(row.device for row in told if row.backward)
-    if not computed:
-        return Gradients((), (), False, (), _remark(rows, told), tuple(rows))
-    several = len(computed) == 1 and _is_meant_for_several(trace, computed[0])
+    empty = _with_empty_batches(trace, told)
+    computed = tuple(row.device for row in told if row.backward and row not in empty)
+    counts = least_replica_counts(trace)
+    single = computed[0] if len(computed) == 1 else None
+    is_single = single is not None and _is_meant_for_several(trace, single)
     return Gradients(
         computed=computed,
-        not_computed=tuple(row.device for row in told if not row.backward),
-        is_single=several,
-        reasons=tuple(_reasons(trace, computed[0], placement, outside)) if several else (),
-        remark=None,
+        not_computed=tuple(row.device for row in told if row.device not in computed)
+        if computed
+        else (),
+        is_single=is_single,
+        reasons=tuple(_reasons(trace, single, placement, outside)) if single and is_single else (),
+        remark=None if computed else _remark(trace, phase, rows, told),
+        least_replica_counts={trace.hosts[host].name: count for host, count in counts.items()},
+        statements=(
+            *(
+                statement
+                for host in range(len(trace.hosts))
+                for statement in _where_replicas_ran(trace, host, counts.get(host, 1))
+            ),
+            *([] if is_single or not empty else [_of_empty(empty)]),
+        ),
         devices=tuple(rows),
     )
+
+
+def _with_empty_batches(trace: Trace, told: list[DevicePhases]) -> list[DevicePhases]:
+    """Devices of replicas that no example reached: their kernels compute gradients of nothing.
+
+    The examples of a batch go to the first replicas of a host (TensorFlow 2.21, measured).
+    """
+    examples = {
+        host.name: host.sidecar.environment.batch.global_ or 0
+        for host in trace.hosts
+        if host.sidecar is not None and _is_below_replicas(host.sidecar)
+    }
+    if len(trace.hosts) > 1:
+        return []
+    return [
+        row
+        for row in told
+        if row.host in examples
+        and (row.replicas[0] if row.replicas else row.ordinal) >= examples[row.host]
+    ]
+
+
+def _of_empty(empty: list[DevicePhases]) -> str:
+    verb = "computes" if len(empty) == 1 else "compute"
+    return (
+        f"the batch has fewer examples than there are replicas: {listed([row.device for row in empty])} {verb} "
+        "gradients of empty batches"
+    )
+
+
+def _is_below_replicas(sidecar: Sidecar) -> bool:
+    batch = sidecar.environment.batch.global_
+    return batch is not None and batch < (sidecar.environment.strategy.replicas or 0)
 
 
 def _totals(phase: Int64Array, duration: Int64Array) -> list[int]:
@@ -147,17 +210,84 @@ def _row(trace: Trace, device: int, count: list[int], total: list[int]) -> Devic
     )
 
 
-def _remark(rows: list[DevicePhases], told: list[DevicePhases]) -> str:
+def _remark(
+    trace: Trace, phase: Int64Array, rows: list[DevicePhases], told: list[DevicePhases]
+) -> str:
     if not told:
         return "the names of the kernels do not tell which part of a training step they are"
+    noun = "op" if _is_on_cpu(trace, rows) else "kernel"
+    asked = phases_on_host(trace)
+    # What the host asks of a collective may never run, and what it asks of an optimizer may run on the CPU.
+    later = [
+        word
+        for word, has in (
+            ("the optimizer", (phase == Phase.OPTIMIZER).any() or Phase.OPTIMIZER in asked),
+            ("the reduction of gradients", (phase == Phase.REDUCTION).any()),
+        )
+        if has
+    ]
     some = sum(row.backward_count for row in rows)
-    if not some:
-        return "no op of a gradient ran in the recording: it is inference, or ends before the backward pass"
-    return (
-        f"gradients were not reached in the recording: the {counted(some, 'kernel')} of "
-        f"{listed([row.device for row in rows if row.backward_count])} with such names take less than "
-        f"{BACKWARD_RATIO:.0%} of the compute, as constants of the backward pass do"
+    few = (
+        f"the {counted(some, noun)} of {listed([row.device for row in rows if row.backward_count])} with such "
+        f"names take less than {BACKWARD_RATIO:.0%} of the compute"
     )
+    if later:
+        why = (
+            f"gradients are named by few: {few}" if some else f"no {noun} is named after a gradient"
+        )
+        return f"{listed(later)} ran, and {why}; {_UNTOLD}"
+    if some:
+        return f"gradients were not reached in the recording: {few}, as constants of the backward pass do"
+    if asked:
+        return f"gradients were asked for, and no {noun} of them ran in the recording"
+    return (
+        "neither gradients nor an optimizer ran in the recording: it is inference, or ends before the backward "
+        "pass"
+    )
+
+
+def _is_on_cpu(trace: Trace, rows: list[DevicePhases]) -> bool:
+    kinds = {trace.device_key(i): one.kind for i, one in enumerate(trace.roster)}
+    return all(kinds[row.device] == "replica" for row in rows)
+
+
+def _where_replicas_ran(trace: Trace, host: int, least_count: int) -> Iterator[str]:
+    """Where the GPUs of a host do not each run the replica of their own number."""
+    columns = trace.device_columns
+    gpus = [i for i, one in enumerate(trace.roster) if (one.host, one.kind) == (host, "gpu")]
+    running = {
+        device: replica_numbers(trace, device)
+        for device in gpus
+        if (columns.class_[columns.rows_of(device)] <= ActivityClass.COLLECTIVE).any()
+    }
+    placed = {device: numbers for device, numbers in running.items() if numbers}
+    # Ops of the first replica have no number in their names.
+    count = len({one for numbers in running.values() for one in numbers or (0,)})
+    is_usual = all(numbers == (trace.roster[i].ordinal,) for i, numbers in placed.items())
+    if not running or (is_usual and count >= least_count):
+        return
+    where = listed(
+        [
+            f"{trace.device_key(device)} ran {listed([f'replica_{number}' for number in numbers])}"
+            for device, numbers in placed.items()
+        ]
+    )
+    if count >= least_count:
+        yield where
+    elif placed:
+        yield (
+            f"{where}; names of ops show at least {least_count} replicas, and no other GPU ran a kernel"
+        )
+    else:
+        only = listed([trace.device_key(device) for device in running])
+        yield f"names of ops show at least {least_count} replicas, and only {only} ran kernels"
+    holding = [
+        f"{sized(held)} on {trace.device_key(device)}"
+        for device in gpus
+        if device not in running and (held := trace.roster[device].memory_held_bytes)
+    ]
+    if holding:
+        yield f"TensorFlow holds memory where no kernel ran: {listed(holding)}"
 
 
 def _is_meant_for_several(trace: Trace, device: str) -> bool:
@@ -166,7 +296,22 @@ def _is_meant_for_several(trace: Trace, device: str) -> bool:
     same = [one for one in trace.roster if (one.host, one.kind) == (entry.host, entry.kind)]
     sidecar = trace.hosts[entry.host].sidecar
     planned = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
-    return len(same) >= _SEVERAL or planned >= _SEVERAL
+    return len(same) >= _SEVERAL or planned >= _SEVERAL or _could_be_several(sidecar)
+
+
+def _could_be_several(sidecar: Sidecar | None) -> bool:
+    """Whether a strategy that mirrors has one replica on a machine with more devices of its kind."""
+    if sidecar is None:
+        return False
+    environment = sidecar.environment
+    strategy = environment.strategy
+    if "Mirrored" not in (strategy.class_ or "") or strategy.replicas != 1:
+        return False
+    kind = "GPU" if any("GPU" in name for name in strategy.devices or ()) else "CPU"
+    logical = [name for name in environment.devices.logical or () if kind in name]
+    physical = [one for one in environment.devices.physical or () if one.type == kind]
+    machine = environment.links.gpus or () if kind == "GPU" else ()
+    return max(len(logical), len(physical), len(machine)) >= _SEVERAL
 
 
 def _reasons(
@@ -174,14 +319,36 @@ def _reasons(
 ) -> Iterator[Reason]:
     index = [trace.device_key(i) for i in range(len(trace.roster))].index(device)
     host = trace.hosts[trace.roster[index].host]
+    together = _replicas_together(trace, index)
     if host.sidecar is not None:
         yield from _of_strategy(host.sidecar)
         yield from _of_variables(host.sidecar)
-        yield from _of_pinning(host, placement, host.sidecar)
+        if not together:
+            yield from _of_pinning(host, placement, host.sidecar)
         yield from _of_batch(host.sidecar)
         yield from _of_visibility(host.sidecar)
+    if together:
+        yield Reason(
+            "pinned_ops",
+            f"{device} ran the gradients of {listed([f'replica_{number}' for number in together])}: that is "
+            "so below tf.device",
+            _NO_DEVICE_SCOPE,
+        )
     if not isinstance(outside, Skipped):
         yield from _of_others(host, device, outside)
+
+
+def _replicas_together(trace: Trace, device: int) -> list[int]:
+    """The replicas that computed gradients on one device, if several did and it is not divided."""
+    sidecar = trace.hosts[trace.roster[device].host].sidecar
+    physical = sidecar.environment.devices.physical if sidecar else None
+    if any((one.logical_devices or 1) > 1 for one in physical or () if one.type == "GPU"):
+        return []
+    length = backward_replicas(trace, device)
+    # Constants of another replica may be folded into one.
+    least = FOLDED_RATIO * max(length.values(), default=0)
+    found = sorted(replica for replica, ps in length.items() if ps >= least)
+    return found if len(found) >= _SEVERAL else []
 
 
 def _of_strategy(sidecar: Sidecar) -> Iterator[Reason]:
@@ -196,10 +363,16 @@ def _of_strategy(sidecar: Sidecar) -> Iterator[Reason]:
     elif strategy.replicas == 1 and strategy.class_ is not None:
         yield Reason(
             "one_replica",
-            f"the {strategy.class_} has one replica, {listed(strategy.devices or ('not named',))}",
+            f"the {strategy.class_} has one replica, {_local(sidecar, strategy.devices)}",
             "Give the strategy all devices: tf.distribute.MirroredStrategy() takes every visible GPU; print "
             "strategy.num_replicas_in_sync.",
         )
+
+
+def _local(sidecar: Sidecar, devices: Iterable[str] | None) -> str:
+    task = sidecar.environment.cluster
+    names = [local_device(name, task.role, task.index) for name in devices or ()]
+    return listed(names or ["not named"])
 
 
 def _of_variables(sidecar: Sidecar) -> Iterator[Reason]:
@@ -224,7 +397,10 @@ def _of_variables(sidecar: Sidecar) -> Iterator[Reason]:
 
 
 def _of_pinning(host: Host, placement: Placement | Skipped, sidecar: Sidecar) -> Iterator[Reason]:
-    task = sidecar.environment.cluster
+    strategy, task = sidecar.environment.strategy, sidecar.environment.cluster
+    if strategy.is_used and strategy.replicas == 1:
+        # It asks for its only device itself.
+        return
     functions = [
         function.graph
         for one in (() if isinstance(placement, Skipped) else placement.hosts)
@@ -243,16 +419,17 @@ def _of_pinning(host: Host, placement: Placement | Skipped, sidecar: Sidecar) ->
                 "pinned_ops",
                 f"{counted(asked[devices[0]], 'op')} of {graph.step or graph.name or 'the step'} ask for "
                 f"{devices[0]} and none for another device: that is so below tf.device",
-                "Take tf.device out of the step and let strategy.run place it.",
+                _NO_DEVICE_SCOPE,
             )
 
 
 def _of_batch(sidecar: Sidecar) -> Iterator[Reason]:
-    batch, replicas = sidecar.environment.batch, sidecar.environment.strategy.replicas or 0
-    if batch.global_ is not None and batch.global_ < replicas:
+    batch, replicas = sidecar.environment.batch, sidecar.environment.strategy.replicas
+    if batch.global_ is not None and _is_below_replicas(sidecar):
         yield Reason(
             "small_batch",
-            f"a batch of {counted(batch.global_, 'example')} does not reach {replicas} replicas",
+            f"a batch of {counted(batch.global_, 'example')} does not reach {replicas} replicas: the others "
+            "compute gradients of empty batches",
             "Batch for all replicas: dataset.batch(per_replica * strategy.num_replicas_in_sync).",
         )
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analyses.blocking_ops import BlockingOp, blocking_ops
+from traceview.analyses.eager_ops import eager_ops
 from traceview.analyses.finding import (
     Confidence,
     Evidence,
@@ -31,6 +32,8 @@ INPUT_BOUND: Final = (0.05, 0.20)
 SYNC: Final = 0.05
 LAUNCH_BOUND: Final = (0.10, 0.30)
 HOST_BOUND: Final = 0.10
+EAGER_OPS: Final = 100
+"""Ops that run one by one in a step of a CPU-only run: from so many on the step is no graph; our own choice."""
 CPU_HEAVY_OP: Final = 0.05
 CALLBACK: Final = 0.05
 CHECKPOINT: Final = 0.05
@@ -326,6 +329,7 @@ def _host_compute(
     trace: Trace, waiting: _Waiting, found: IdleTime, selection: Selection, result: Idle
 ) -> Iterator[Finding]:
     if waiting.is_replica:
+        yield from _one_by_one(trace, waiting, selection, result)
         return
     heavy = blocking_ops(trace, found, selection, waiting.device)
     steps = max(waiting.of_steps.shape[1], 1)
@@ -355,6 +359,44 @@ def _host_compute(
             ),
             cause=Cause.HOST_COMPUTE,
         )
+
+
+def _one_by_one(
+    trace: Trace, waiting: _Waiting, selection: Selection, result: Idle
+) -> Iterator[Finding]:
+    """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
+    ops = eager_ops(trace, selection, trace.roster[waiting.device].host)
+    if ops is None or not waiting.has_steps or ops.count_per_step < EAGER_OPS:
+        return
+    cost = min(ops.ps_per_step, waiting.cost_ps(Cause.HOST_COMPUTE, is_typical=True))
+    ratio = cost / waiting.step_ps
+    if ratio < HOST_BOUND:
+        return
+    yield _finding(
+        waiting,
+        result,
+        code="host-bound",
+        severity="warning",
+        cost=cost,
+        title=(
+            f"{ops.count_per_step:,} ops of each {{step}} step run one by one, outside of any tf.function: {{time}} "
+            "({share})"
+        ),
+        explanation=(
+            f"The host runs them from Python, most often {listed(ops.types)}. On CPU devices it is not recorded for "
+            "which replica, so this time is no compute in this report. The cost is a bound: a part of it is the "
+            "ops' own work."
+        ),
+        advice=(
+            "Put the step into a graph: @tf.function on the function that calls strategy.run; in Keras "
+            "run_eagerly=False."
+        ),
+        evidence=(
+            Evidence("eager_ops_ratio", ratio, HOST_BOUND, waiting.key),
+            Evidence("eager_ops_per_step", ops.count_per_step, EAGER_OPS, waiting.key),
+        ),
+        cause=Cause.HOST_COMPUTE,
+    )
 
 
 def _heavy_op(op: BlockingOp, cost: int, waiting: _Waiting, result: Idle) -> Finding:

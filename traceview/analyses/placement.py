@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final
 
 from traceview.analyses.finding import Skipped, counted, listed
 from traceview.analyses.steps import StepRow, Steps
+from traceview.trace.active_devices import changes, tells_devices
 from traceview.trace.model import Host, Trace
 from traceview.trace.placement import FunctionPlacement, VariablesOnDevice, local_device
 from traceview.trace.sidecar import Sidecar
@@ -86,7 +87,12 @@ class Placement:
 
 def compute(trace: Trace, steps: Steps | Skipped) -> Placement | Skipped:
     """Compare host by host; a host with neither sidecar nor steps has nothing to compare."""
-    rows = () if isinstance(steps, Skipped) else steps.steps
+    methods = {trace.hosts[one.host].name: one.method for one in trace.steps_by_host}
+    rows = [
+        row
+        for row in (() if isinstance(steps, Skipped) else steps.steps)
+        if tells_devices(methods[row.host], row.excluded)
+    ]
     hosts = tuple(
         _host(trace, host, [row for row in rows if row.host == host.name])
         for host in trace.hosts
@@ -148,7 +154,8 @@ def _recorded_devices(trace: Trace, host: Host, sidecar: Sidecar) -> dict[str, s
         if kind in ("gpu", "tpu") and not is_divided
     }
     strategy = sidecar.environment.strategy
-    if strategy.is_used:
+    # One that only the recording shows need not be the one found in memory.
+    if strategy.is_used and strategy.found_by != "recording":
         for replica, name in enumerate(strategy.devices or ()):
             if ("replica", replica) in keys:
                 found[_local(name, sidecar)] = keys["replica", replica]
@@ -222,7 +229,9 @@ def _told(active: tuple[ActiveDevices, ...], step_count: int) -> Iterator[str]:
             else f"no device ran work in {where}"
         )
         return
-    spans = "; ".join(f"{_span(one)} {_named(one)}" for one in active[:_MOST_SPANS])
+    told = [f"{_span(active[0])} {_named(active[0])}"]
+    told += [f"{_span(now)} {_changed(before, now)}" for before, now in pairwise(active)]
+    spans = "; ".join(told[:_MOST_SPANS])
     left = len(active) - _MOST_SPANS
     yield (
         f"the devices that ran work changed {_times(len(active) - 1)} in {counted(step_count, 'step')}: "
@@ -238,6 +247,17 @@ def _span(one: ActiveDevices) -> str:
 
 def _named(one: ActiveDevices) -> str:
     return listed(one.devices) if one.devices else "none"
+
+
+def _changed(before: ActiveDevices, now: ActiveDevices) -> str:
+    """What joined and what left, where some devices stayed; else those at work now."""
+    joined, left = changes(before.devices, now.devices)
+    if len(joined) == len(now.devices):
+        return _named(now)
+    told = [
+        f"{word} {listed(names)}" for word, names in (("with", joined), ("without", left)) if names
+    ]
+    return ", ".join(told)
 
 
 def _times(count: int) -> str:

@@ -162,7 +162,9 @@ class _Recognition:
             return ReductionPath(None, (), "collectives of XLA on TPUs")
         asked = self._named(self._names.collective, self._asked, self._op_names())
         if asked and self._is_ring():
-            return ReductionPath("collective_ring", asked, self._why_ring())
+            reasons = [self._why_ring(), self._why_gathered(self._asked, self._op_names())]
+            told = "; ".join(reason for reason in reasons if reason)
+            return ReductionPath("collective_ring", asked, told or None)
         found = self._by_copies() if "gpu" in self._kinds else self._on_replicas()
         if asked and found.path == "none":
             reason = (
@@ -199,20 +201,25 @@ class _Recognition:
             ):
                 ops = self._named(wanted, names)
                 if ops:
-                    gathers = bool(self._names.gather[np.concatenate((self._asked, names))].any())
                     return ReductionPath(
                         "collective_nccl" if path == "collective_nccl" else "nccl",
                         ops,
-                        "some gradients are IndexedSlices, which are gathered" if gathers else None,
+                        self._why_gathered(self._asked, names),
                     )
         known = self._asked[self._asked >= 0]
         ops = self._named(np.ones(len(self._trace.names) + 1, dtype=np.bool_), known)
         return ReductionPath("nccl", ops, "which op of TensorFlow asked for it is not recorded")
 
+    def _why_gathered(self, *names: Int32Array) -> str | None:
+        gathers = self._names.gather[np.concatenate(names)].any()
+        return "some gradients are IndexedSlices, which are gathered" if gathers else None
+
     def _why_ring(self) -> str | None:
         if self._kinds == {"replica"}:
             return "the replicas are CPU devices, which NCCL does not serve"
-        return self._virtual() or None
+        return self._virtual() or (
+            "no kernel of NCCL ran and the devices copied, as with virtual GPUs or where the strategy was told RING"
+        )
 
     # Copies and sums
 

@@ -9,6 +9,8 @@ from traceview.analyses.activity import DeviceActivity
 from traceview.analyses.finding import Evidence, Finding, counted, listed, sized
 from traceview.analyses.selection import Selection
 from traceview.trace.model import Trace
+from traceview.trace.op_phase import least_replica_counts
+from traceview.trace.roles import part_in_training
 from traceview.xplane.planes import ActivityClass
 
 if TYPE_CHECKING:
@@ -29,14 +31,11 @@ _WITHOUT_EVENT: Final = ("empty", "memory_only")
 def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
     """The status of each device of the roster, judged over the whole recording.
 
-    active; marginal (computes less than a fifth of the busiest device); copy_only (copies or fills, no
-    kernel); memory_only (its allocator holds bytes, no event); empty.
+    active; marginal (computes less than a fifth of the busiest device of its kind and role); copy_only (copies or
+    fills, no kernel); memory_only (its allocator holds bytes, no event); empty.
     """
     compute_ps = [a.by_class[ActivityClass.COMPUTE].length for a in activities]
-    busiest: dict[str, int] = {}
-    for device, computed_ps in zip(trace.roster, compute_ps, strict=True):
-        # By kind: a replica on a CPU is no yardstick for a GPU.
-        busiest[device.kind] = max(computed_ps, busiest.get(device.kind, 0))
+    busiest = _busiest(trace, compute_ps)
     found = []
     for index, device in enumerate(trace.roster):
         rows = trace.device_columns.rows_of(index)
@@ -45,11 +44,23 @@ def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
             found.append("memory_only" if device.memory_held_bytes else "empty")
         elif (classes >= ActivityClass.H2D).all():
             found.append("copy_only")
-        elif compute_ps[index] < MARGINAL_RATIO * busiest[device.kind]:
+        elif compute_ps[index] < MARGINAL_RATIO * compute_ps[busiest[index]]:
             found.append("marginal")
         else:
             found.append("active")
     return found
+
+
+def _busiest(trace: Trace, compute_ps: Sequence[int]) -> list[int]:
+    """For each device the one of its kind and role that computes most.
+
+    A replica on a CPU is no yardstick for a GPU, nor is a worker one for a parameter server or an evaluator.
+    """
+    peers = [(device.kind, part_in_training(trace.hosts[device.host])) for device in trace.roster]
+    first: dict[tuple[str, str], int] = {}
+    for index in sorted(range(len(peers)), key=lambda i: (-compute_ps[i], i)):
+        first.setdefault(peers[index], index)
+    return [first[one] for one in peers]
 
 
 def diagnose(
@@ -66,7 +77,9 @@ def diagnose(
     found = []
     unused = [row for row in gpus if row.status in _WITHOUT_EVENT]
     if unused:
-        found.append(_unused(unused, gpus, selection))
+        ran = [row for row in gpus if row.status not in (*_WITHOUT_EVENT, "copy_only")]
+        unseen = _replicas_unseen(trace, {row.host for row in unused}, len(ran))
+        found.append(_unused(unused, gpus, selection, unseen, len(ran)))
     holding = [
         row
         for row in unused
@@ -77,23 +90,36 @@ def diagnose(
     copying = [row for row in gpus if row.status == "copy_only"]
     if copying:
         found.append(_copy_only(copying))
-    compute_ps = {
-        trace.device_key(index): activity.by_class[ActivityClass.COMPUTE].length
-        for index, activity in enumerate(activities)
-    }
-    busiest = max(gpus, key=lambda row: compute_ps[row.device], default=None)
-    found += [
-        _marginal(row.device, busiest.device, compute_ps)
-        for row in gpus
-        if busiest is not None and row.status == "marginal"
-    ]
+    compute_ps = [activity.by_class[ActivityClass.COMPUTE].length for activity in activities]
+    busiest = _busiest(trace, compute_ps)
+    index_of = {trace.device_key(index): index for index in range(len(trace.roster))}
+    for row in gpus:
+        if row.status == "marginal":
+            index = index_of[row.device]
+            most = busiest[index]
+            found.append(
+                _marginal(row.device, trace.device_key(most), compute_ps[index], compute_ps[most])
+            )
     return found
 
 
+def _replicas_unseen(trace: Trace, hosts: set[str], ran_count: int) -> int | None:
+    """At least so many replicas the names of ops show, if more than GPUs ran kernels; None where they do not."""
+    counts = least_replica_counts(trace)
+    known = [counts.get(i, 1) for i, host in enumerate(trace.hosts) if host.name in hosts]
+    return known[0] if len(known) == 1 and known[0] > ran_count else None
+
+
 def _unused(
-    unused: list[DeviceTimeRow], gpus: list[DeviceTimeRow], selection: Selection
+    unused: list[DeviceTimeRow],
+    gpus: list[DeviceTimeRow],
+    selection: Selection,
+    replica_count: int | None,
+    ran_count: int,
 ) -> Finding:
     share = len(unused) / len(gpus)
+    if replica_count is not None:
+        return _unseen(unused, share, replica_count, ran_count)
     step = selection.median_step_ps
     # Only the time in which some GPU works can be shared out.
     saved_ratio = share * max(row.busy_ratio or 0.0 for row in gpus)
@@ -117,6 +143,35 @@ def _unused(
         devices=tuple(row.device for row in unused),
         cost_ps_per_step=None if step is None else int(step * saved_ratio),
         cost_ratio=saved_ratio,
+    )
+
+
+def _unseen(
+    unused: list[DeviceTimeRow], share: float, replica_count: int, ran_count: int
+) -> Finding:
+    """GPUs without an event, though the job has more replicas than GPUs that ran kernels."""
+    names = listed([row.device for row in unused])
+    return Finding(
+        code="unused-gpu",
+        severity="critical" if share >= CRITICAL_UNUSED_RATIO else "warning",
+        title=f"{len(unused)} of {round(len(unused) / share)} visible GPUs recorded no event",
+        explanation=(
+            f"{names} did nothing in the whole recording. The strategy does use more GPUs than worked in it: names "
+            f"of ops show at least {replica_count} replicas, and {counted(ran_count, 'GPU')} ran kernels. So the "
+            "other replicas had their turn before or after, or did not get to it; what that costs this recording "
+            "cannot show."
+        ),
+        advice=(
+            "Record several whole steps: traceview capture --steps A:B. If GPUs still have nothing to do then, look "
+            "at what their replicas wait for (traceview gaps), and whether the global batch reaches all of them."
+        ),
+        confidence="medium",
+        confidence_reason="replicas are known by the names of ops; which GPU each has is not recorded",
+        evidence=(
+            Evidence("least_replica_count", replica_count, ran_count, "names of ops"),
+            *(Evidence("status", row.status, None, row.device) for row in unused),
+        ),
+        devices=tuple(row.device for row in unused),
     )
 
 
@@ -171,8 +226,8 @@ def _copy_only(copying: list[DeviceTimeRow]) -> Finding:
     )
 
 
-def _marginal(device: str, busiest: str, compute_ps: dict[str, int]) -> Finding:
-    share = compute_ps[device] / compute_ps[busiest]
+def _marginal(device: str, busiest: str, compute_ps: int, most_ps: int) -> Finding:
+    share = compute_ps / most_ps
     return Finding(
         code="marginal-gpu",
         severity="warning",
@@ -188,7 +243,7 @@ def _marginal(device: str, busiest: str, compute_ps: dict[str, int]) -> Finding:
         confidence="high",
         confidence_reason="judged over the whole recording",
         evidence=(
-            Evidence("compute_ps", compute_ps[device], None, device),
+            Evidence("compute_ps", compute_ps, None, device),
             Evidence("compute_ratio_to_busiest", share, MARGINAL_RATIO, device),
         ),
         devices=(device,),

@@ -198,7 +198,12 @@ def compared(this: ScalingRun | Skipped, baseline: ScalingRun | Skipped) -> Scal
         speedup = this.batch_size / baseline.batch_size * baseline.step_ps / this.step_ps
     reason = None
     if speedup is None:
-        missing = "this run" if this.batch_size is None else "the baseline"
+        lacking = [
+            name
+            for name, run in (("this run", this), ("the baseline", baseline))
+            if not run.batch_size
+        ]
+        missing = " and of ".join(lacking)
         reason = (
             f"the batch size of {missing} is not known, so step times are compared as if every device had as "
             "many examples in both"

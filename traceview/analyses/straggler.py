@@ -3,6 +3,10 @@
 A device that computes longer than the others is late wherever it started. One that computes no longer can only
 be late because it began late: then its batch came late, or the host got round to it late. The two are told apart
 by how long it waited for input itself.
+
+Chance makes some device the last one in every step, and with few steps the same one in most of them. So what a
+device is later by has to stand out from what that varies by from step to step. Replicas on one CPU also take its
+cores from each other, and whichever got them later is no habit of the replica.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +26,10 @@ from traceview.intervals import BoolArray, Int64Array
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
+from traceview.trace.roles import machine_of
 from traceview.xplane.planes import ActivityClass
 
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 Cause: TypeAlias = Literal["slower_device", "more_work", "input", "late_start"]
 
 LONGER_RATIO: Final = 0.05
@@ -31,6 +37,12 @@ LONGER_RATIO: Final = 0.05
 
 MOST_STEPS_RATIO: Final = 0.60
 """… and longest, or is last, in this share of the steps or collectives (METRICS: balance)."""
+
+REPLICA_STEPS_RATIO: Final = 0.90
+"""… of replicas that share the cores of a machine in this share: they take them from each other by chance."""
+
+CLEAR_RATIO: Final = 2.0
+"""… and what it is longer or later by is so many times what that varies by (interquartile range over the steps)."""
 
 ROBUST_Z: Final = 3.5
 """… or lies so many robust standard deviations above the median (METRICS: balance)."""
@@ -67,7 +79,9 @@ class Straggler:
     any) in which it was last, of `of_count`. `wait_ps_per_step`: what its peers wait, for the last two causes.
     `launches_ratio`: its kernels over the mean of the others'; `top_kernels`: (of replicas:
     ops) whose durations in sum exceed those of the others most. `input_ps_per_step`: how much longer than its
-    peers it waited for input.
+    peers it waited for input. `spread_ratio`: interquartile range over the steps of what `longer_ratio` is the
+    median of; for the last two causes of what its peers wait, over the median step. `shares_cores`: it is a
+    replica beside others on one machine.
     """
 
     host: str
@@ -82,19 +96,23 @@ class Straggler:
     launches_ratio: float | None
     top_kernels: tuple[str, ...]
     input_ps_per_step: int | None
+    spread_ratio: float
+    shares_cores: bool
 
 
 @dataclass(frozen=True, eq=False)
 class _Late:
     """A device that is last: how often, of how many, and what its peers wait for it in a step (median).
 
-    `begins_late_ps`: how much later than theirs its compute begins; None where a collective shows it.
+    `later_ps` `[steps]`: what it is later by than its peers, below 0 where it is earlier. `begins_late_ps`: how
+    much later than theirs its compute begins; None where a collective shows it.
     """
 
     row: int
     count: int
     of_count: int
     wait_ps: int
+    later_ps: Int64Array
     begins_late_ps: int | None
 
 
@@ -104,16 +122,21 @@ def find_straggler(
     steps: JoinedSteps,
     collectives: Collectives | None,
     input_idle: Mapping[int, Int64Array],
+    *,
+    take_turns: bool,
 ) -> Straggler | None:
     """The straggler among the devices of `steps`, which take full part in the work; None without one.
 
     `input_idle`: by roster index the idle picoseconds of cause input in each step of `selection.steps`.
+    `take_turns`: the devices compute one after the other, so that one of them is last and it is not to blame.
     """
     if len(steps.devices) < 2 or steps.count < FEWEST_STEPS:
         return None
-    longest = _computes_longest(steps)
+    longest = _computes_longest(trace, steps)
     if longest is not None:
         return _slow(trace, steps, longest)
+    if take_turns:
+        return None
     late = _starts_last(trace, steps, collectives) if collectives is not None else None
     is_one_host = len({trace.roster[device].host for device in steps.devices}) == 1
     # Hosts that share no collective do not wait for each other, nor are their clocks known to agree.
@@ -122,18 +145,51 @@ def find_straggler(
     step_ps = selection.median_step_ps
     if late is None or not step_ps or late.wait_ps < WAIT_RATIO * step_ps:
         return None
-    return _tardy(trace, selection, steps, late, input_idle)
+    if late.count < _least_often(trace, steps, late.row) * late.of_count:
+        return None
+    if not _is_clear(late.later_ps):
+        return None
+    return _tardy(trace, selection, steps, late, input_idle, step_ps)
 
 
-def longer_ratios(steps: JoinedSteps) -> npt.NDArray[np.float64]:
+def longer_ratios(steps: JoinedSteps) -> FloatArray:
     """For each device the median over the steps of its compute over the median of the others', less 1."""
-    result = np.zeros(len(steps.devices))
-    for row in range(len(steps.devices)):
-        others = np.median(np.delete(steps.compute_ps, row, axis=0), axis=0)
-        known = others > 0
-        if known.any():
-            result[row] = np.median(steps.compute_ps[row, known] / others[known]) - 1
+    rows = range(len(steps.devices))
+    return np.array([_median(_longer(steps, row)) for row in rows], dtype=np.float64)
+
+
+def _longer(steps: JoinedSteps, row: int) -> FloatArray:
+    """By step what a device computes over the median of the others, less 1; steps in which they compute."""
+    others = np.median(np.delete(steps.compute_ps, row, axis=0), axis=0)
+    known = others > 0
+    result: FloatArray = steps.compute_ps[row, known] / others[known] - 1
     return result
+
+
+def _median(values: FloatArray) -> float:
+    return float(np.median(values)) if values.size else 0.0
+
+
+def _is_clear(excess: npt.NDArray[Any]) -> bool:
+    """Whether what a device is longer or later by stands out from what that varies by over the steps."""
+    return bool(np.median(excess) >= CLEAR_RATIO * _spread(excess))
+
+
+def _spread(excess: npt.NDArray[Any]) -> float:
+    low, high = np.percentile(excess, (25, 75))
+    return float(high - low)
+
+
+def _least_often(trace: Trace, steps: JoinedSteps, row: int) -> float:
+    """In which share of the steps a device has to be the last one."""
+    return REPLICA_STEPS_RATIO if _shares_cores(trace, steps, row) else MOST_STEPS_RATIO
+
+
+def _shares_cores(trace: Trace, steps: JoinedSteps, row: int) -> bool:
+    """Whether a device is a replica beside others of `steps` on one machine."""
+    entries = [trace.roster[device] for device in steps.devices]
+    machines = [machine_of(trace.hosts[entry.host]) for entry in entries]
+    return entries[row].kind == "replica" and machines.count(machines[row]) > 1
 
 
 def longest_counts(steps: JoinedSteps) -> Int64Array:
@@ -145,13 +201,17 @@ def longest_counts(steps: JoinedSteps) -> Int64Array:
     return result
 
 
-def _computes_longest(steps: JoinedSteps) -> int | None:
+def _computes_longest(trace: Trace, steps: JoinedSteps) -> int | None:
+    """The device that clearly computes longer than the others; of several the one that does so most."""
     ratios, counts = longer_ratios(steps), longest_counts(steps)
-    row = int(ratios.argmax())
-    if ratios[row] < LONGER_RATIO:
-        return None
-    usually = counts[row] >= MOST_STEPS_RATIO * steps.count
-    return row if usually or _robust_z(steps, row) >= ROBUST_Z else None
+    for row in np.argsort(-ratios, kind="stable").tolist():
+        if ratios[row] < LONGER_RATIO:
+            return None
+        usually = counts[row] >= _least_often(trace, steps, row) * steps.count
+        far_out = not _shares_cores(trace, steps, row) and _robust_z(steps, row) >= ROBUST_Z
+        if (usually or far_out) and _is_clear(_longer(steps, row)):
+            return int(row)
+    return None
 
 
 def _robust_z(steps: JoinedSteps, row: int) -> float:
@@ -183,6 +243,8 @@ def _slow(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
         launches_ratio=work.launches_ratio,
         top_kernels=work.top_kernels,
         input_ps_per_step=None,
+        spread_ratio=_spread(_longer(steps, row)),
+        shares_cores=_shares_cores(trace, steps, row),
     )
 
 
@@ -277,7 +339,7 @@ def _starts_last(trace: Trace, steps: JoinedSteps, collectives: Collectives) -> 
     place = _places(steps.devices, collectives.device)
     step = _places(steps.numbers, collectives.first_step[collectives.collective])
     counts = collectives.is_complete[collectives.collective] & (place != NONE) & (step != NONE)
-    last = came_last(trace, collectives, counts)
+    last = collectives.last_among(counts)
     if not last.any():
         return None
     of_device = np.bincount(place[last], minlength=len(steps.devices))
@@ -293,22 +355,9 @@ def _starts_last(trace: Trace, steps: JoinedSteps, collectives: Collectives) -> 
     wait = np.zeros((len(steps.devices), steps.count), dtype=np.int64)
     np.add.at(wait, (place[waited], step[waited]), collectives.wait_ps[waited])
     peers = np.median(np.delete(wait, row, axis=0), axis=0).astype(np.int64)
-    return _Late(row, int(of_device[row]), of_count, median_ps(peers) or 0, None)
-
-
-def came_last(trace: Trace, collectives: Collectives, rows: BoolArray) -> BoolArray:
-    """Which of `rows`, bool `[n]`, came to its collective after all others of them; of a tie none.
-
-    On one host by the start. All leave together, so the last one is in it for the shortest time: that holds
-    on several hosts, too, whatever their clocks say.
-    """
-    if len({trace.roster[device].host for device in np.unique(collectives.device[rows])}) < 2:
-        return collectives.last_among(rows)
-    shortest = rows & (collectives.wait_ps == 0)
-    number = collectives.collective
-    ties = np.bincount(number[shortest], minlength=collectives.count)
-    result: BoolArray = shortest & ((ties == 1) & (collectives.device_count > 1))[number]
-    return result
+    own = np.zeros(steps.count, dtype=np.int64)
+    np.add.at(own, step[counts & (place == row)], collectives.wait_ps[counts & (place == row)])
+    return _Late(row, int(of_device[row]), of_count, median_ps(peers) or 0, peers - own, None)
 
 
 def _places(known: tuple[int, ...], asked: npt.NDArray[np.integer]) -> Int64Array:
@@ -333,10 +382,13 @@ def _ends_last(steps: JoinedSteps) -> _Late | None:
         return None
     wait = np.where(is_last[row], ends[row] - np.delete(ends, row, axis=0), 0)
     peers = np.median(wait, axis=0).astype(np.int64)
+    others = np.median(np.delete(ends, row, axis=0), axis=0).astype(np.int64)
     begins = steps.first_ps[:, whole]
     earlier = np.median(np.delete(begins, row, axis=0), axis=0).astype(np.int64)
     later = median_ps(begins[row] - earlier) or 0
-    return _Late(row, int(counts[row]), int(ends.shape[1]), median_ps(peers) or 0, later)
+    return _Late(
+        row, int(counts[row]), int(ends.shape[1]), median_ps(peers) or 0, ends[row] - others, later
+    )
 
 
 def _tardy(
@@ -345,6 +397,7 @@ def _tardy(
     steps: JoinedSteps,
     late: _Late,
     input_idle: Mapping[int, Int64Array],
+    step_ps: int,
 ) -> Straggler | None:
     device = steps.devices[late.row]
     entry = trace.roster[device]
@@ -357,6 +410,10 @@ def _tardy(
     begins_late = late.begins_late_ps is None or late.begins_late_ps >= _EXPLAINING * late.wait_ps
     if not is_input and not begins_late:
         # It ends last because it does something after the others, which is no delay.
+        return None
+    shares_cores = _shares_cores(trace, steps, late.row)
+    if not is_input and shares_cores:
+        # Nobody starts the kernels of a replica: it computes when it gets a core.
         return None
     return Straggler(
         host=trace.hosts[entry.host].name,
@@ -371,6 +428,8 @@ def _tardy(
         launches_ratio=None,
         top_kernels=(),
         input_ps_per_step=longer,
+        spread_ratio=_spread(late.later_ps) / step_ps,
+        shares_cores=shares_cores,
     )
 
 

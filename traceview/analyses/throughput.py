@@ -9,8 +9,10 @@ from typing import Final
 import numpy as np
 
 from traceview.analyses.activity import DeviceActivity
+from traceview.analyses.finding import Skipped
 from traceview.analyses.joined_steps import JoinedSteps, median_ps
 from traceview.analyses.selection import Selection
+from traceview.intervals import Union, uncovered
 from traceview.trace.model import Trace
 from traceview.units import PS_PER_S
 from traceview.xplane.planes import ActivityClass
@@ -82,20 +84,28 @@ def prediction_of(
     activities: Sequence[DeviceActivity],
     joined: JoinedSteps,
     throughput: Throughput,
-) -> Prediction | None:
-    """What twice the devices of `joined` could do at best.
+    transfers: Sequence[Union],
+) -> Prediction | Skipped:
+    """What twice the devices of `joined` could do at best; `transfers` of collectives by roster index.
 
-    None with fewer than two steps, and for replicas on a host, which share its cores however many there are.
+    Nothing is said from fewer than two steps, and of replicas on a host.
     """
     step_ps, count = selection.median_step_ps, len(joined.devices)
     is_replica = any(trace.roster[device].kind == "replica" for device in joined.devices)
-    if not step_ps or joined.count < FEWEST_STEPS or is_replica:
-        return None
+    if is_replica:
+        return Skipped("replicas share the host's cores, however many there are")
+    if not step_ps or joined.count < FEWEST_STEPS:
+        return Skipped("fewer than two steps were used")
     exposed = [
-        activities[device].parts(joined.start_ps[row], joined.end_ps[row])[ActivityClass.COLLECTIVE]
+        uncovered(
+            transfers[device],
+            activities[device].by_class[ActivityClass.COMPUTE],
+            joined.start_ps[row],
+            joined.end_ps[row],
+        )
         for row, device in enumerate(joined.devices)
     ]
-    # The device that waits least in its collectives shows best what sending takes.
+    # What one device hides was sent in time: only what none hides is sure to become longer.
     sending = median_ps(np.min(exposed, axis=0)) or 0
     # A ring sends 2(n - 1)/n of the data over every link.
     longer = sending * (2 * count - 1) // (2 * (count - 1)) - sending if count > 1 else 0
@@ -108,9 +118,9 @@ def prediction_of(
         speedup_bound=speedup,
         examples_per_second_bound=None if rate is None else rate * speedup,
         assumptions=(
-            "every device gets as many examples as now, so the batch of a step doubles",
-            "computing, input and launches take as long as now, and no device is slower",
-            "what is exposed of collectives grows as in a ring, by (2n - 1)/(2n - 2), over links as fast as now"
+            "the batch doubles",
+            "computing, input and launches take as long as now",
+            "collectives grow as in a ring on links as fast as now"
             if sending
             else "communication stays hidden"
             if count > 1

@@ -55,6 +55,7 @@ def balance(
     from traceview.analyses.selection import select
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
+    from traceview.report.standing_out import standing_out
     from traceview.trace.load import load
 
     target = Target.of(output, force=force)
@@ -72,7 +73,8 @@ def balance(
         from traceview.render.balance import add_comparison, add_scaling
 
         if found is not None:
-            add_comparison(page, found, chosen=[row.device for row in rows])
+            chosen = wanted if device else set(standing_out(report).shown)
+            add_comparison(page, found, chosen=chosen)
         if scaling is not None:
             add_scaling(page, scaling)
 

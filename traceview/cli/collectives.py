@@ -62,11 +62,13 @@ def collectives(
     """
     collect_no_garbage()
     from traceview.analyses import collectives as analysis
+    from traceview.analyses import device_time
     from traceview.analyses.activity import activities
     from traceview.analyses.collective_table import CollectiveRow, collective_table
     from traceview.analyses.finding import Skipped
     from traceview.analyses.selection import select
     from traceview.cli.progress import reading
+    from traceview.report.standing_out import standing_out_of
     from traceview.trace.collectives import collectives_of
     from traceview.trace.load import load
 
@@ -79,18 +81,20 @@ def collectives(
         trace = load(logdir, run=run, salvage=salvage)
         selection = select(trace, window.value, chosen_steps)
         found = collectives_of(trace)
-        result = analysis.compute(trace, selection, tuple(activities(trace)), found)
-        rows, left_out = collective_table(
-            trace, selection, found, chosen_devices(trace, device), top
-        )
+        unions = tuple(activities(trace))
+        result = analysis.compute(trace, selection, unions, found)
+        times = device_time.compute(trace, selection, unions)
+        keys = chosen_devices(trace, device)
+        rows, left_out = collective_table(trace, selection, found, keys, top)
 
     def add_rows(page: Page) -> None:
         from traceview.render.collectives import add_rows as add
         from traceview.render.collectives import add_summary
 
+        chosen = keys if device else set(standing_out_of(times.devices).shown)
         if not isinstance(result, Skipped):
-            add_summary(page, result, has_steps=bool(selection.used_steps))
-        add(page, rows)
+            add_summary(page, result, has_steps=bool(selection.used_steps), chosen=chosen)
+        add(page, [row for row in rows if row.device in chosen or row.is_last])
 
     def frame() -> pd.DataFrame:
         from traceview.trace.frames import rows_frame

@@ -41,7 +41,7 @@ def devices(
 ) -> None:
     """List every device with the parts of its time, and how it compares with the others.
 
-    A terminal shows the columns that fit; the other formats hold all. Which devices ran work in which step
+    A terminal shows the columns that fit, and of very many devices those that stand out; the other formats hold all. Which devices ran work in which step
     is in the DataFrame traceview.load(LOGDIR).active_devices.
 
     Example: traceview devices logs/ -o devices.csv
@@ -51,6 +51,7 @@ def devices(
     from traceview.analyses.selection import select
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
+    from traceview.report.standing_out import standing_out
     from traceview.trace.load import load
 
     target = Target.of(output, force=force)
@@ -67,7 +68,7 @@ def devices(
     def add_rows(page: Page) -> None:
         from traceview.render.device_table import add_device_lines
 
-        add_device_lines(page, rows)
+        add_device_lines(page, rows, standing_out(report).others if device is None else ())
 
     def frame() -> pd.DataFrame:
         from traceview.trace.frames import rows_frame

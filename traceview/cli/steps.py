@@ -51,7 +51,7 @@ def steps(
     Example: traceview steps logs/ -o steps.csv
     """
     collect_no_garbage()
-    from traceview.analyses import idle
+    from traceview.analyses import device_time, idle
     from traceview.analyses import steps as step_times
     from traceview.analyses.activity import activities
     from traceview.analyses.finding import Skipped
@@ -60,6 +60,7 @@ def steps(
     from traceview.cli.progress import reading
     from traceview.render.numbers import plural
     from traceview.render.step_table import add_step_lines, ends_of
+    from traceview.report.standing_out import standing_out_of
     from traceview.trace.load import load
 
     target = Target.of(output, force=force)
@@ -68,7 +69,9 @@ def steps(
     with reading(logdir, run):
         trace = load(logdir, run=run, salvage=salvage)
         selection = select(trace, window.value, chosen_steps)
-        found = step_times.compute(trace, selection, tuple(activities(trace)))
+        unions = tuple(activities(trace))
+        found = step_times.compute(trace, selection, unions)
+        others = standing_out_of(device_time.compute(trace, selection, unions).devices).others
         whole = in_whole_steps(selection)
         waits = idle.compute(trace, whole, idle.idle_time(trace, whole), 0)
     keys = chosen_devices(trace, device)
@@ -88,7 +91,7 @@ def steps(
         rows=shown,
         left_out_count=len(rows) - len(shown),
         remarks=(),
-        add_rows=lambda page: add_step_lines(page, rows),
+        add_rows=lambda page: add_step_lines(page, rows, () if device else others),
         frame=frame,
     )
     write(target, format_, table, width)

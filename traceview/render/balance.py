@@ -11,9 +11,10 @@ from traceview.analyses.balance import Balance, DeviceBalance
 from traceview.analyses.finding import listed
 from traceview.analyses.gradients import DevicePhases, Gradients
 from traceview.analyses.scaling import Scaling
-from traceview.analyses.throughput import Prediction, Throughput
+from traceview.analyses.straggler import FEWEST_STEPS, LONGER_RATIO, Straggler
+from traceview.analyses.throughput import Throughput
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting
+from traceview.render.columns import ROWS_IN, Column, add_fitting
 from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.report.model import Report
@@ -35,10 +36,11 @@ WHAT_IF_WORDS: Final = {
     "no_exposed_collectives": "communication hidden",
     "no_exposed_copies": "copies hidden",
     "balanced_devices": "work shared evenly",
+    "concurrent_devices": "all computing at once",
 }
 PART_WORDS: Final = {
     "compute_ps": "compute",
-    "imbalance_ps": "imbalance",
+    "imbalance_ps": "longest above the mean",
     "communication_ps": "communication",
     "input_ps": "input",
     "launch_ps": "launches",
@@ -77,7 +79,7 @@ def add_comparison(
     """Numbers, a row per device, and what better balance would be worth.
 
     `chosen`: devices to show, None for all. `is_brief`: for a report, without the prediction and without
-    bounds that save next to nothing.
+    bounds that save next to nothing or cannot be given.
     """
     noun = NOUNS.get(found.kind, found.kind)
     page.heading("Balance", balance_summary(found, noun))
@@ -86,17 +88,28 @@ def add_comparison(
         page.facts(facts)
     shown = [row for row in found.devices if chosen is None or row.device in chosen]
     if found.in_use_count > 1:
-        add_columns(page, fitting(page, _columns(page, shown, found.gradients)))
-        left = len(found.devices) - len(shown)
-        if left and is_brief:
-            page.prose(
-                page.styled(f"{numbers.plural(left, 'more device')}: traceview balance", "dim")
-            )
+        rest = "" if is_brief else ROWS_IN
+        add_fitting(page, _columns(page, found, shown), rest=rest)
+        left = [row for row in found.devices if row not in shown]
+        if left:
+            page.prose(page.styled(others_words(left), "dim"))
     for sentence in balance_sentences(found, WORTH_RATIO if is_brief else 0.0):
         page.prose(sentence, indent=4, label=Text("  - "))
     _add_bounds(page, found, WORTH_RATIO if is_brief else 0.0)
-    if found.prediction is not None and not is_brief:
-        page.prose(predicted(found.prediction, noun))
+    if not is_brief:
+        for sentence in (*not_bounded(found), prediction_words(found)):
+            page.prose(page.styled(f"{sentence[:1].upper()}{sentence[1:]}.", "dim"))
+
+
+def others_words(rows: Sequence[DeviceBalance]) -> str:
+    """Between what the devices lie that have no row."""
+    compute = numbers.times(row.compute_ps_per_step for row in rows)
+    ratios = sorted(row.longer_ratio for row in rows if row.longer_ratio is not None)
+    told = f"{numbers.plural(len(rows), 'other')}: compute {compute} per step"
+    if ratios:
+        least, most = signed_share(ratios[0]), signed_share(ratios[-1])
+        told += f", {least if least == most else f'{least} to {most}'} beside the others"
+    return f"{told}. traceview balance LOGDIR -o FILE.csv has all."
 
 
 def balance_summary(found: Balance, noun: str) -> str:
@@ -104,6 +117,8 @@ def balance_summary(found: Balance, noun: str) -> str:
     count = found.in_use_count
     of = f" of {found.visible_count}" if found.visible_count > count else ""
     used = f"{count}{of} {noun if count == 1 and not of else noun + 's'}"
+    if found.kind == "replica" and found.visible_count == 1:
+        used = "the CPU"
     verb = "does" if count == 1 else "do"
     return (
         f"{used} {verb} the work of {found.effective_gpus:.2f} that compute all the time "
@@ -113,13 +128,14 @@ def balance_summary(found: Balance, noun: str) -> str:
 
 def balance_facts(found: Balance) -> Iterator[str]:
     """The numbers on balance, a few words each."""
-    if found.skew_ratio is not None:
-        yield f"longest compute {numbers.share(found.skew_ratio)} over the median"
     if found.concurrency_ratio is not None:
         yield (
-            f"{numbers.share(found.concurrency_ratio)} of what could run at once does "
-            f"(by chance {numbers.share(found.chance_ratio)})"
+            f"overlap {numbers.share(found.concurrency_ratio)} of possible "
+            f"(chance {numbers.share(found.chance_ratio)})"
         )
+    ran = common_phases(found)
+    if ran is not None and found.in_use_count > 1:
+        yield f"each ran {ran}"
     if found.stagger_ps is not None:
         yield f"first kernels {numbers.time(found.stagger_ps)} apart"
     if found.throughput.examples_per_second is not None:
@@ -140,12 +156,12 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _columns(page: Page, rows: Sequence[DeviceBalance], gradients: Gradients) -> list[Column]:
+def _columns(page: Page, found: Balance, rows: Sequence[DeviceBalance]) -> list[Column]:
     def numeric(heading: str, texts: list[str], droppable: int = 0) -> Column:
         return Column(heading, [page.styled(text) for text in texts], True, droppable)
 
     names = [Text(page.middle(row.device, _WIDEST_NAME), "bold") for row in rows]
-    phases = {row.device: row for row in gradients.devices}
+    phases = {row.device: row for row in found.gradients.devices}
     columns = [
         Column("device", names),
         numeric("compute per step", [numbers.time(row.compute_ps_per_step) for row in rows]),
@@ -153,14 +169,17 @@ def _columns(page: Page, rows: Sequence[DeviceBalance], gradients: Gradients) ->
         numeric(
             "longest in", [part_of_count(row.longest_count, row.step_count) for row in rows], 3
         ),
-        numeric("starts later by", [numbers.time(row.start_lag_ps) for row in rows], 4),
-        numeric("ends earlier by", [numbers.time(row.end_lead_ps) for row in rows], 5),
     ]
+    if found.clock_reason is None:
+        columns += [
+            numeric("starts later by", [numbers.time(row.start_lag_ps) for row in rows], 4),
+            numeric("ends earlier by", [numbers.time(row.end_lead_ps) for row in rows], 5),
+        ]
     if any(row.collective_count for row in rows):
         texts = [part_of_count(row.last_count, row.collective_count) for row in rows]
         columns.append(numeric("last in", texts, 1))
-    if any(one.backward is not None for one in phases.values()):
-        told = [phases_run(phases.get(row.device)) for row in rows]
+    told = [phases_run(phases.get(row.device)) for row in rows]
+    if common_phases(found) is None and any(text != numbers.ABSENT for text in told):
         columns.append(Column("ran", [page.styled(text) for text in told], droppable=2))
     return columns
 
@@ -177,6 +196,12 @@ def part_of_count(count: int | None, whole: int | None) -> str:
     if count is None or whole is None:
         return numbers.ABSENT
     return f"{numbers.count(count)} of {numbers.count(whole)}"
+
+
+def common_phases(found: Balance) -> str | None:
+    """What all devices ran, if they ran the same: `forward, backward`; None if they differ or it is not known."""
+    ran = {phases_run(row) for row in found.gradients.devices}
+    return ran.pop().replace(" ", ", ") if len(ran) == 1 and numbers.ABSENT not in ran else None
 
 
 def phases_run(phases: DevicePhases | None) -> str:
@@ -199,12 +224,16 @@ def phases_run(phases: DevicePhases | None) -> str:
 def balance_sentences(found: Balance, least: float) -> Iterator[str]:
     """What stands out; the straggler from `least` of the step on."""
     late = found.straggler
+    saved = {one.name: one.saved_ps for one in found.what_if}
     step_ps = max((one.step_bound_ps + one.saved_ps for one in found.what_if), default=0)
+    if found.is_serial:
+        yield _of_turns(found, saved.get("concurrent_devices"))
     if late is not None and late.cost_ps_per_step >= least * step_ps:
-        yield (
-            f"the others wait for {late.device}: {_CAUSE_WORDS[late.cause]}; that costs "
-            f"{numbers.time(late.cost_ps_per_step)} per step"
-        )
+        yield _of_straggler(late, saved.get("balanced_devices"))
+    if late is None and not least:
+        yield from _of_unsteady(found)
+    if found.clock_reason is not None:
+        yield f"what runs at once, and who starts later, is not told: {found.clock_reason}"
     if len(found.hardware) > 1:
         groups = [
             f"{group.model or 'model not recorded'} ({joined(group.devices)})"
@@ -213,6 +242,44 @@ def balance_sentences(found: Balance, least: float) -> Iterator[str]:
         yield f"the devices differ: {listed(groups)}"
     yield from _of_gradients(found.gradients)
     yield from _of_uneven_steps(found)
+    if found.short_steps:
+        short = [str(number) for number in found.short_steps]
+        yield (
+            f"in step{'s' if len(short) > 1 else ''} {listed(short, most=SHOWN_UNEVEN)} every device "
+            "computed less than usual, as on a short batch"
+        )
+
+
+def _of_turns(found: Balance, saved_ps: int | None) -> str:
+    nouns = f"{NOUNS.get(found.kind, found.kind)}s"
+    told = (
+        f"the {found.in_use_count} {nouns} take turns: while one computes, the others wait, though chance alone "
+        f"would let {numbers.share(found.chance_ratio)} of what could run at once do so"
+    )
+    if not saved_ps:
+        return told
+    return f"{told}; all at once would save at most {numbers.time(saved_ps)} of each step"
+
+
+def _of_straggler(late: Straggler, saved_ps: int | None) -> str:
+    cost = numbers.time(late.cost_ps_per_step)
+    told = f"the others wait for {late.device}: {_CAUSE_WORDS[late.cause]}"
+    if late.wait_ps_per_step is not None:
+        return f"{told}; they wait {cost} of each step"
+    told += f", and computes {cost} per step longer than they do (median)"
+    if not saved_ps or saved_ps >= late.cost_ps_per_step:
+        return told
+    return f"{told}; shared evenly, its work would save at most {numbers.time(saved_ps)}: they would then take longer"
+
+
+def _of_unsteady(found: Balance) -> Iterator[str]:
+    longer = [row for row in found.devices if (row.longer_ratio or 0) >= LONGER_RATIO]
+    row = max(longer, key=lambda one: one.longer_ratio or 0, default=None)
+    if row is not None and row.step_count >= FEWEST_STEPS:
+        yield (
+            f"{row.device} computed {numbers.share(row.longer_ratio)} longer than the others (median), but not "
+            "steadily enough to say that they wait for it"
+        )
 
 
 def _of_uneven_steps(found: Balance) -> Iterator[str]:
@@ -224,8 +291,12 @@ def _of_uneven_steps(found: Balance) -> Iterator[str]:
         least = min(cases, key=lambda one: one.compute_ps / one.usual_ps)
         where = f"step {number}" + (", the last," if least.is_last else "")
         devices = joined([one.device for one in cases])
+        if not any(one.compute_ps for one in cases):
+            yield f"in {where} {devices} computed nothing, and others as usual"
+            continue
+        whose = f"{least.device} " if len(cases) > 1 else ""
         yield (
-            f"in {where} {devices} computed less than usual ({least.device} {numbers.time(least.compute_ps)}, "
+            f"in {where} {devices} computed less than usual ({whose}{numbers.time(least.compute_ps)}, "
             f"usually {numbers.time(least.usual_ps)}), and others did not"
         )
     if len(told) > SHOWN_UNEVEN or found.uneven_step_count > len(found.uneven_steps):
@@ -233,13 +304,7 @@ def _of_uneven_steps(found: Balance) -> Iterator[str]:
 
 
 def _of_gradients(gradients: Gradients) -> Iterator[str]:
-    replicas = [
-        f"{row.device} runs replica {listed([str(number) for number in row.replicas])}"
-        for row in gradients.devices
-        if row.replicas and row.replicas != (row.ordinal,)
-    ]
-    if replicas:
-        yield listed(replicas)
+    yield from gradients.statements
     if gradients.is_single:
         yield f"only {gradients.computed[0]} computes gradients" + (
             ": " + "; ".join(one.text for one in gradients.reasons)
@@ -254,14 +319,26 @@ def _of_gradients(gradients: Gradients) -> Iterator[str]:
         yield gradients.remark
 
 
-def predicted(prediction: Prediction, noun: str) -> str:
-    """What twice as many devices could do, and under which assumptions."""
+def prediction_words(found: Balance) -> str:
+    """What twice as many devices could do, and under which assumptions; or why that is not told."""
+    noun, prediction = NOUNS.get(found.kind, found.kind), found.prediction
+    if prediction is None:
+        return f"nothing is predicted for more {noun}s: {found.prediction_reason}"
     rate = prediction.examples_per_second_bound
     speed = f" ({_rate(rate)} examples per second)" if rate is not None else ""
     return (
         f"{numbers.plural(prediction.device_count, noun)} could do at most {prediction.speedup_bound:.2f} times as "
         f"much{speed}, if {listed(prediction.assumptions)}"
     )
+
+
+def not_bounded(found: Balance) -> Iterator[str]:
+    """Of several devices, which bounds of the step time cannot be given, and why."""
+    if found.in_use_count < 2:
+        return
+    for reason in dict.fromkeys(found.what_if_missing.values()):
+        names = [name for name, why in found.what_if_missing.items() if why == reason]
+        yield f"no bound with {listed([WHAT_IF_WORDS.get(name, name) for name in names])}: {reason}"
 
 
 def _add_bounds(page: Page, found: Balance, least_saved: float) -> None:
@@ -280,7 +357,7 @@ def _add_bounds(page: Page, found: Balance, least_saved: float) -> None:
         Column("saves at most", [page.styled(text) for text in saved], right=True, droppable=1),
         Column("with", [page.styled(WHAT_IF_WORDS.get(one.name, one.name)) for one in rows]),
     ]
-    add_columns(page, fitting(page, columns))
+    add_fitting(page, columns)
 
 
 def add_scaling(page: Page, found: Scaling) -> None:
@@ -311,7 +388,7 @@ def add_scaling(page: Page, found: Scaling) -> None:
         ),
         Column("more", [page.styled(numbers.time(parts[key])) for key in keys], right=True),
     ]
-    add_columns(page, fitting(page, columns))
+    add_fitting(page, columns)
     if found.reason is not None:
         page.prose(page.styled(f"{found.reason[:1].upper()}{found.reason[1:]}.", "dim"))
 

@@ -10,16 +10,24 @@ from rich.text import Text
 from traceview.analyses.collective_table import CollectiveRow
 from traceview.analyses.collectives import CollectiveResult
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting, room_beside
+from traceview.render.columns import (
+    ROWS_IN,
+    Column,
+    add_columns,
+    add_fitting,
+    add_left_out,
+    fitting,
+    room_beside,
+)
 from traceview.render.ops import told_apart
 from traceview.render.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 
 _PATH_WORDS: Final = {
-    "collective_nccl": "NCCL, asked for by collective ops",
-    "collective_ring": "collective ops without NCCL",
-    "nccl": "NCCL",
+    "collective_nccl": "{library}, asked for by collective ops",
+    "collective_ring": "collective ops without {library}",
+    "nccl": "{library}",
     "hierarchical_copy": "copies between devices, summed on several of them",
     "one_device": "copies to one device, summed there",
     "cpu_bounce": "copies to the host, summed on the CPU",
@@ -60,21 +68,36 @@ def add_summary(
         facts.append(f"{numbers.time(found.expected_ps)} expected of the link")
     if found.bus_bytes_per_second is not None:
         facts.append(speed(found))
-    if found.incomplete_count:
-        facts.append(f"{numbers.count(found.incomplete_count)} not recorded on all devices")
-    page.facts(facts)
+    page.facts([*facts, *unrecorded(found)])
     _add_devices(page, found, per_step=per_step, chosen=chosen)
 
 
 def way(found: CollectiveResult) -> str:
     """How the devices reduce, and what shows it."""
-    words = _PATH_WORDS.get(found.path or "", "")
+    library = (found.library or "nccl").upper()
+    words = _PATH_WORDS.get(found.path or "", "").format(library=library)
     way = f"through {words}" if words else ""
-    return (
-        f"{way}: {found.path_reason}"
-        if way and found.path_reason
-        else way or found.path_reason or ""
-    )
+    if found.path_reason:
+        return f"{way}: {found.path_reason}" if way else found.path_reason
+    if way:
+        return way
+    if found.count:
+        return "what asks for them does not show"
+    return "none was recorded, and no copies of gradients"
+
+
+def unrecorded(found: CollectiveResult) -> list[str]:
+    """What is missing of the collectives, a few words each."""
+    told = []
+    if found.incomplete_count:
+        cut = numbers.count(found.incomplete_count)
+        told.append(f"{cut} not recorded on all {numbers.count(found.device_count)} devices")
+    if found.member_count > found.device_count:
+        devices = numbers.plural(found.member_count, "device")
+        told.append(
+            f"recorded on {numbers.count(found.device_count)} of {devices}: transfer may hold waiting for the others"
+        )
+    return told
 
 
 def speed(found: CollectiveResult) -> str:
@@ -83,6 +106,8 @@ def speed(found: CollectiveResult) -> str:
     if found.link_bytes_per_second is None:
         return speed
     link = _LINK_WORDS.get(found.link or "", "")
+    if (found.bus_bytes_per_second or 0) > found.link_bytes_per_second:
+        return f"{speed}, more than {link} ({numbers.size(found.link_bytes_per_second)}/s): linked by something else"
     return f"{speed}, {link} carries {numbers.size(found.link_bytes_per_second)}/s"
 
 
@@ -101,30 +126,29 @@ def _add_devices(
     if not shown:
         return
     each = "/step" if per_step else ""
-    add_columns(
+    add_fitting(
         page,
-        fitting(
-            page,
-            [
-                Column("device", [page.styled(key, "bold") for key in shown]),
-                _times(page, f"exposed{each}", [exposed.get(key) for key in shown]),
-                _times(page, "in transfer", [transfer.get(key) for key in shown], 2),
-                _times(page, f"waited{each}", [wait.get(key) for key in shown]),
-                Column(
-                    "came last",
-                    [page.styled(numbers.count(found.last_count[key])) for key in shown],
-                    right=True,
-                    droppable=1,
-                ),
-            ],
-        ),
+        [
+            Column("device", [page.styled(key, "bold") for key in shown]),
+            _times(page, f"exposed{each}", [exposed.get(key) for key in shown]),
+            _times(page, "in transfer", [transfer.get(key) for key in shown], 2),
+            _times(page, f"waited{each}", [wait.get(key) for key in shown]),
+            Column(
+                "came last",
+                [page.styled(numbers.count(found.last_count[key])) for key in shown],
+                right=True,
+                droppable=1,
+            ),
+        ],
     )
     if len(devices) > len(shown):
-        others = [exposed[key] for key in devices if key not in shown and key in exposed]
-        told = f"{numbers.plural(len(devices) - len(shown), 'other')}"
-        if others:
-            told += f": exposed {numbers.time(min(others))} to {numbers.time(max(others))}"
-        page.prose(page.styled(f"{told}. traceview collectives lists all.", "dim"))
+        others = [key for key in devices if key not in shown]
+        told = (
+            f"{numbers.plural(len(others), 'other')}: exposed "
+            f"{numbers.times(exposed.get(key) for key in others)}, "
+            f"waited {numbers.times(wait.get(key) for key in others)}"
+        )
+        page.prose(page.styled(f"{told}. traceview collectives LOGDIR -o FILE.csv has all.", "dim"))
 
 
 def _times(page: Page, heading: str, times: list[int | None], droppable: int = 0) -> Column:
@@ -165,14 +189,16 @@ def add_rows(page: Page, rows: Sequence[CollectiveRow]) -> None:
             "size", [page.styled(numbers.size(one.bytes)) for one in rows], right=True, droppable=4
         ),
     ]
-    op = Column("x" * _NARROWEST_OP, droppable=1)
+    op = Column("op", [Text("x" * _NARROWEST_OP)], droppable=1)
     if all(one.bytes is None for one in rows):
         columns.pop()
     kept = fitting(page, [*columns, op])
-    if kept[-1] is op:
+    names_op = kept[-1] is op
+    if names_op:
         room = room_beside(page, kept[:-1])
         names = [one.op or one.name for one in rows]
         ops = told_apart(page, set(names), room)
         named = zip(names, repeated, strict=True)
         kept[-1] = Column("op", [Text("" if again else ops[name]) for name, again in named])
     add_columns(page, kept)
+    add_left_out(page, columns if names_op else [*columns, op], kept, rest=ROWS_IN)

@@ -13,6 +13,9 @@ from traceview.render.page import Page
 
 GAP: Final = 2
 
+ROWS_IN: Final = "-o FILE.csv"
+"""The option of a command for one table that writes its rows with all columns."""
+
 
 @dataclass
 class Column:
@@ -41,6 +44,29 @@ def fitting(page: Page, columns: Sequence[Column]) -> list[Column]:
             break
         del kept[id(max(droppable, key=lambda column: column.droppable))]
     return [column for column in columns if id(column) in kept]
+
+
+def add_fitting(page: Page, columns: Sequence[Column], *, rest: str = "") -> None:
+    """Print the columns that fit, and name the others below; `rest` as in `add_left_out`."""
+    kept = fitting(page, columns)
+    add_columns(page, kept)
+    add_left_out(page, columns, kept, rest=rest)
+
+
+def add_left_out(
+    page: Page, columns: Sequence[Column], kept: Sequence[Column], *, rest: str = ""
+) -> None:
+    """Name the columns that are not among those kept; once on a page, and nothing if all are.
+
+    `rest`: what holds them, for the rows of a command that writes them to a file too; else the page that is wide
+    enough for all of them.
+    """
+    left = {id(column) for column in columns} - {id(column) for column in kept}
+    named = [column.heading for column in columns if id(column) in left and column.heading]
+    if named:
+        needed = sum(column.width(page) for column in columns) + GAP * (len(columns) - 1)
+        where = f"{rest} has all" if rest else f"--width {needed} shows all"
+        page.remark(f"Not shown at {page.width} columns: {', '.join(named)}; {where}.")
 
 
 def room_beside(page: Page, columns: Sequence[Column]) -> int:

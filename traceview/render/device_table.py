@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from rich.text import Text
@@ -10,7 +10,7 @@ from rich.text import Text
 from traceview.analyses.device_table import DeviceLine
 from traceview.render import numbers
 from traceview.render.balance import signed_share
-from traceview.render.columns import Column, add_columns, fitting
+from traceview.render.columns import ROWS_IN, Column, add_fitting
 from traceview.render.devices import STATUS_WORDS
 from traceview.render.page import Page
 
@@ -18,11 +18,30 @@ _WIDEST_NAME: Final = 24
 _WIDEST_MODEL: Final = 28
 
 
-def add_device_lines(page: Page, rows: Sequence[DeviceLine]) -> None:
-    """One row per device; columns that do not fit are left out, those that matter least first."""
+def add_device_lines(page: Page, rows: Sequence[DeviceLine], others: Collection[str] = ()) -> None:
+    """One row per device; columns that do not fit are left out, those that matter least first.
+
+    Of `others`, devices that do not stand out, only the span of their parts is told.
+    """
     page.gap()
-    if rows:
-        add_columns(page, fitting(page, _columns(page, rows)))
+    shown = [row for row in rows if row.device not in others]
+    if shown:
+        add_fitting(page, _columns(page, shown), rest=ROWS_IN)
+    left = [row for row in rows if row.device in others]
+    if left:
+        parts = {
+            "busy": [row.busy_ratio for row in left],
+            "compute": [row.compute_ratio for row in left],
+            "comm": [_part(row.exposed_collective_ps, row.window_ps) for row in left],
+            "copies": [_part(_copies_ps(row), row.window_ps) for row in left],
+        }
+        told = ", ".join(f"{name} {numbers.shares(ratios)}" for name, ratios in parts.items())
+        counted = numbers.plural(len(left), "other")
+        page.prose(page.styled(f"{counted}: {told}. -o FILE.csv has all.", "dim"))
+
+
+def _part(of: int | None, whole: int | None) -> float | None:
+    return None if of is None or not whole else of / whole
 
 
 def _columns(page: Page, rows: Sequence[DeviceLine]) -> list[Column]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from traceview.analyses.device_time import DeviceTimeRow
 from traceview.analyses.finding import listed
 from traceview.render import numbers
-from traceview.render.columns import GAP, Column, add_columns, fitting, room_beside
+from traceview.render.columns import GAP, Column, add_columns, add_left_out, fitting, room_beside
 from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.render.strip import fitting_length, legend, strip
@@ -82,6 +82,9 @@ def _roster(rows: Sequence[DeviceTimeRow]) -> str:
         same = [row for row in rows if row.kind == kind]
         models = " and ".join(dict.fromkeys(row.model for row in same if row.model))
         noun = _KIND_NOUNS.get(kind, kind)
+        if kind == "replica" and len(rows) == 1:
+            kinds.append(f"the CPU, as {rows[0].device}")
+            continue
         if kind == "replica" and len(same) > 1:
             noun = "replicas on the host"
         elif len(same) > 1:
@@ -100,7 +103,7 @@ def _others(rows: Sequence[DeviceTimeRow], chosen: StandingOut) -> str:
         "copies": [_ratio(_copies_ps(row), row) for row in others],
     }
     told = ", ".join(f"{name} {numbers.shares(ratios)}" for name, ratios in parts.items())
-    return f"{numbers.plural(len(others), 'other')}: {told}. traceview devices lists all."
+    return f"{numbers.plural(len(others), 'other')}: {told}. traceview devices LOGDIR -o FILE.csv has all."
 
 
 def _ratio(part_ps: int | None, row: DeviceTimeRow) -> float | None:
@@ -149,6 +152,7 @@ def _add_table(
         absent = page.styled(numbers.ABSENT)
         kept.append(Column(_timeline_title(known), [drawn.get(row.device, absent) for row in rows]))
     add_columns(page, kept)
+    add_left_out(page, columns, kept)
     _add_folded(page, folded)
     if drawn and not inline:
         page.gap()
@@ -161,7 +165,7 @@ def _add_table(
             ],
         )
     if rows:
-        _add_legend(page, list(drawn.values()), known, length, len(kept) < len(columns))
+        _add_legend(page, list(drawn.values()), known, length)
 
 
 def _columns(page: Page, rows: Sequence[DeviceTimeRow]) -> list[Column]:
@@ -206,7 +210,7 @@ def _timeline_title(rows: Sequence[DeviceTimeRow]) -> str:
 
 
 def _add_legend(
-    page: Page, drawn: Sequence[Text], rows: Sequence[DeviceTimeRow], length: int, cut: bool
+    page: Page, drawn: Sequence[Text], rows: Sequence[DeviceTimeRow], length: int
 ) -> None:
     lengths = {row.window_ps for row in rows}
     window = lengths.pop() if len(lengths) == 1 else None
@@ -218,8 +222,7 @@ def _add_legend(
     page.prose(
         page.styled(
             "Shares are of the window. Communication and copies count only while nothing computes; "
-            "the rest is hidden under compute."
-            + (" A wider terminal shows more columns." if cut else ""),
+            "the rest is hidden under compute.",
             "dim",
         )
     )

@@ -22,7 +22,7 @@ METHOD_WORDS: Final = {
     "period": "by a kernel sequence that repeats",
     "mixed": "by several methods",
 }
-_WINDOW_WORDS: Final = {
+WINDOW_WORDS: Final = {
     "steps": "first to last step",
     "devices": "first to last device event",
     "trace": "the whole profile",
@@ -31,7 +31,7 @@ _SHORT: Final = {"trace": "profile"}
 _LISTED_WINDOWS: Final = 3
 """Of more hosts the shortest and the longest window are shown."""
 
-_QUALITY_WORDS: Final = {
+QUALITY_WORDS: Final = {
     "ok": ("ok, with remarks", "green"),
     "degraded": ("degraded: some numbers are incomplete", "yellow"),
     "unusable": ("unusable: it says nothing about the devices", "red"),
@@ -69,7 +69,7 @@ def _captured(report: Report) -> Iterator[Text | str]:
     else:
         yield found_steps(steps)
     if report.windows:
-        yield _window(report)
+        yield window_words(report)
     starts = [one.profile_start_ns for one in hosts if one.profile_start_ns is not None]
     date = numbers.date(min(starts, default=None))
     yield f"profiled {date}" if date else "date not recorded"
@@ -107,7 +107,8 @@ def found_steps(steps: Steps) -> str:
     return f"{counted} found {METHOD_WORDS.get(steps.method, steps.method)}"
 
 
-def _window(report: Report) -> str:
+def window_words(report: Report) -> str:
+    """How long the windows are, and what they are."""
     lengths = sorted(window.end_ps - window.start_ps for window in report.windows)
     shortest, longest = numbers.time(lengths[0]), numbers.time(lengths[-1])
     length = shortest if shortest == longest else f"{shortest} to {longest}"
@@ -118,7 +119,7 @@ def _window(report: Report) -> str:
             for one in report.windows
         )
         return f"windows: {', '.join(told)}"
-    return f"window {length} ({' or '.join(_WINDOW_WORDS.get(kind, kind) for kind in kinds)})"
+    return f"window {length} ({' or '.join(WINDOW_WORDS.get(kind, kind) for kind in kinds)})"
 
 
 def add_verdict(page: Page, report: Report) -> None:
@@ -144,7 +145,7 @@ def add_capture(page: Page, report: Report) -> None:
     if not capture.problems and capture.quality == "ok":
         return
     page.gap()
-    word, style = _QUALITY_WORDS.get(capture.quality, (capture.quality, ""))
+    word, style = QUALITY_WORDS.get(capture.quality, (capture.quality, ""))
     page.prose(Text.assemble(("Capture", "bold"), "  ", (word, style)))
     several = len(capture.hosts) > 1
     for problem in capture.problems[:_SHOWN_PROBLEMS]:

@@ -8,10 +8,12 @@ from typing import Final
 from rich.text import Text
 
 from traceview.analyses.capture import HostCapture
+from traceview.analyses.finding import listed
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting
+from traceview.render.columns import Column, add_fitting
 from traceview.render.page import Page
 from traceview.report.model import Report
+from traceview.report.standing_out import NAMED
 from traceview.trace.model import HostClock
 
 SHOWN: Final = 8
@@ -19,6 +21,7 @@ SHOWN: Final = 8
 
 _WIDEST_NAME: Final = 24
 _NAMED_STEPS: Final = 4
+_NAMED_TASKS: Final = 8
 _METHOD_WORDS: Final = {
     "collectives": "by collectives",
     "profile_start": "by profile start",
@@ -31,35 +34,63 @@ def add_hosts(page: Page, report: Report) -> None:
     hosts = report.capture.hosts
     if len(hosts) < 2:
         return
-    page.heading("Hosts", _remark(hosts))
-    rows = _worth_showing(hosts)
-    add_columns(page, fitting(page, _columns(page, report, rows)))
+    page.heading("Hosts", clock_remark(hosts))
+    rows = _worth_showing(report, hosts)
+    add_fitting(page, _columns(page, report, rows))
+    if report.capture.unrecorded_tasks:
+        absent = listed(list(report.capture.unrecorded_tasks), _NAMED_TASKS)
+        page.prose(page.styled(f"Not recorded: {absent}."))
     if len(rows) < len(hosts):
-        page.prose(
-            page.styled(f"{len(hosts) - len(rows)} other hosts: --format json lists all.", "dim")
-        )
+        others = [host for host in hosts if host not in rows]
+        page.prose(page.styled(_others(report, others), "dim"))
 
 
-def _remark(hosts: Sequence[HostCapture]) -> str:
+def clock_remark(hosts: Sequence[HostCapture]) -> str:
     """How the clocks were set, and how well the ends of collectives agree then."""
     clocks = [host.clock for host in hosts if host.clock is not None]
     if any(clock.method == "none" for clock in clocks):
         return "some clocks could not be set: times of those hosts stand alone"
     spreads = [clock.residual_ps for clock in clocks if clock.residual_ps is not None]
+    most = max((clock.residual_max_ps or 0 for clock in clocks), default=0)
     if not spreads:
         return "clocks set by the start of each profile: no collective shows how far they are apart"
+    spread = f"{numbers.time(max(spreads))}, at most {numbers.time(most)}"
     if not any(clock.method == "collectives" for clock in clocks):
-        return f"clocks agree within the spread of collective ends, {numbers.time(max(spreads))}"
-    return (
-        f"clocks set by the ends of collectives, which then spread by {numbers.time(max(spreads))}"
-    )
+        return f"clocks agree within the spread of collective ends, {spread}"
+    return f"clocks set by the ends of collectives: spread {spread}"
 
 
-def _worth_showing(hosts: Sequence[HostCapture]) -> list[HostCapture]:
+def _worth_showing(report: Report, hosts: Sequence[HostCapture]) -> list[HostCapture]:
+    """Hosts that lack steps, then those of devices that differ or that a finding is about, then those moved most."""
     if len(hosts) <= SHOWN:
         return list(hosts)
-    most = sorted(hosts, key=lambda host: (not host.missing_steps, -_moved(host)))[:SHOWN]
+    found = report.results.device_time
+    devices = found.devices if found else ()
+    statuses = [row.status for row in devices]
+    usual = max(statuses, key=statuses.count, default="")
+    named = {key for one in report.findings if len(one.devices) <= NAMED for key in one.devices}
+    apart = {row.host for row in devices if row.status != usual or row.device in named}
+    most = sorted(
+        hosts, key=lambda host: (not host.missing_steps, host.host not in apart, -_moved(host))
+    )[:SHOWN]
     return [host for host in hosts if host in most]
+
+
+def _others(report: Report, hosts: Sequence[HostCapture]) -> str:
+    """Between what the hosts lie that have no row."""
+    moved = sorted(host.clock.offset_ps for host in hosts if host.clock is not None)
+    told = f"{numbers.plural(len(hosts), 'other')}: busy {_busy(report, hosts)}"
+    if moved:
+        told += f", moved by {_signed(moved[0])} to {_signed(moved[-1])}"
+    return f"{told}; --format json has all."
+
+
+def _busy(report: Report, hosts: Sequence[HostCapture]) -> str:
+    """Between which shares the devices of the hosts are busy."""
+    found = report.results.device_time
+    names = {host.host for host in hosts}
+    rows = [row for row in found.devices if row.host in names] if found else []
+    return numbers.shares(row.busy_ratio for row in rows)
 
 
 def _moved(host: HostCapture) -> int:
@@ -74,11 +105,12 @@ def _columns(page: Page, report: Report, rows: Sequence[HostCapture]) -> list[Co
     columns += [
         Column("devices", [page.styled(_devices(report, row)) for row in rows], True, 5),
         Column("steps", [page.styled(_steps(report, row)) for row in rows], True, 4),
-        Column("clock set", [page.styled(_method(row)) for row in rows], droppable=2),
+        Column("busy", [page.styled(_busy(report, [row])) for row in rows], True, 3),
+        Column("clock set", [page.styled(method(row)) for row in rows], droppable=2),
         Column("moved by", [page.styled(_offset(row)) for row in rows], True),
     ]
     if any(row.clock is not None and row.clock.drift_ps_per_s is not None for row in rows):
-        columns.append(Column("drift", [page.styled(_drift(row)) for row in rows], True, 3))
+        columns.append(Column("drift", [page.styled(drift(row)) for row in rows], True, 3))
     if any(row.missing_steps for row in rows):
         missing = [page.styled(_missing(page, row)) for row in rows]
         columns.append(Column("steps missing", missing))
@@ -95,7 +127,8 @@ def _steps(report: Report, row: HostCapture) -> str:
     return numbers.count(sum(one.host == row.host for one in found.steps) if found else 0)
 
 
-def _method(row: HostCapture) -> str:
+def method(row: HostCapture) -> str:
+    """How the clock of a host was set."""
     return numbers.ABSENT if row.clock is None else _METHOD_WORDS[row.clock.method]
 
 
@@ -103,15 +136,20 @@ def offset(clock: HostClock) -> str:
     """What collectives added to the times of a host: `-7.00 ms`; nothing is known of one that stands alone."""
     if clock.method == "none":
         return numbers.ABSENT
-    sign = "-" if clock.offset_ps < 0 else "+" if clock.offset_ps else ""
-    return f"{sign}{numbers.time(abs(clock.offset_ps))}"
+    return _signed(clock.offset_ps)
+
+
+def _signed(picoseconds: int) -> str:
+    sign = "-" if picoseconds < 0 else "+" if picoseconds else ""
+    return f"{sign}{numbers.time(abs(picoseconds))}"
 
 
 def _offset(row: HostCapture) -> str:
     return numbers.ABSENT if row.clock is None else offset(row.clock)
 
 
-def _drift(row: HostCapture) -> str:
+def drift(row: HostCapture) -> str:
+    """How much a clock gained: `+1.20 µs/s`."""
     if row.clock is None or row.clock.drift_ps_per_s is None:
         return numbers.ABSENT
     gained = row.clock.drift_ps_per_s

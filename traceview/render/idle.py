@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from traceview.analyses.between_steps import BetweenSteps
 from traceview.analyses.gap_table import GapRow
 from traceview.analyses.idle import Gap, Idle, IdleRow
 from traceview.render import numbers
-from traceview.render.columns import GAP, Column, add_columns, fitting
+from traceview.render.columns import GAP, Column, add_columns, add_left_out, fitting
 from traceview.render.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
@@ -54,7 +54,7 @@ LOOKS: Final = {
     "callback": CauseLook("B", "bright_yellow", "Python between steps"),
     "host_compute": CauseLook("C", "bright_blue", "CPU ops"),
     "peer": CauseLook("P", "bright_magenta", "waiting for another device"),
-    "dependency": CauseLook("D", "bright_cyan", "queued on another stream"),
+    "dependency": CauseLook("D", "bright_cyan", "held back by a stream or event"),
     "latency": CauseLook("l", "dim", "launch latency"),
     "unattributed": CauseLook("?", "dim", "no recorded cause"),
     "unused": CauseLook("u", "dim", "device not used"),
@@ -83,7 +83,13 @@ def add_idle(page: Page, report: Report) -> None:
 
 
 def _add_between(page: Page, report: Report) -> None:
-    """What ran between the steps, where that is a share of them worth a line."""
+    for sentence in between_steps(report):
+        page.gap()
+        page.prose(sentence)
+
+
+def between_steps(report: Report) -> Iterator[str]:
+    """What ran between the steps of each host, where that is a share of them worth a sentence."""
     found, steps = report.results.between_steps, report.results.steps
     if found is None or steps is None or not steps.median_ps:
         return
@@ -96,8 +102,7 @@ def _add_between(page: Page, report: Report) -> None:
             for kind, length in sorted(host.parts_ps.items(), key=lambda part: -part[1])
         ]
         where = f" on {host.host}" if len(found.hosts) > 1 else ""
-        page.gap()
-        page.prose(f"Between steps{where}, {numbers.time(mean)} each: {', '.join(parts)}.")
+        yield f"Between steps{where}, {numbers.time(mean)} each: {', '.join(parts)}."
 
 
 def _named(host: BetweenSteps, kind: str) -> str:
@@ -134,6 +139,7 @@ def add_bars(page: Page, rows: Sequence[IdleRow], windows: dict[str, int]) -> No
         table.append(Column(_title(cause), cells, right=True, droppable=place))
     kept = fitting(page, table)
     add_columns(page, kept)
+    add_left_out(page, table, kept)
     page.facts(
         [
             Text.assemble((LOOKS[cause].letter, LOOKS[cause].style), f" {LOOKS[cause].words}")
@@ -141,13 +147,7 @@ def add_bars(page: Page, rows: Sequence[IdleRow], windows: dict[str, int]) -> No
         ],
         between="   ",
     )
-    page.prose(
-        page.styled(
-            "Shares are of the window."
-            + (" A wider terminal shows more causes." if len(kept) < len(table) else ""),
-            "dim",
-        )
-    )
+    page.prose(page.styled("Shares are of the window.", "dim"))
 
 
 def _title(cause: str) -> str:

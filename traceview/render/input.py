@@ -9,7 +9,7 @@ from rich.text import Text
 
 from traceview.analyses.input import Input, InputReplica
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting, room_beside
+from traceview.render.columns import Column, add_columns, add_left_out, fitting, room_beside
 from traceview.render.page import Page
 from traceview.report.model import Report
 from traceview.trace.pipeline import InputStage
@@ -43,7 +43,7 @@ def add_input(page: Page, report: Report) -> None:
 
 def add_input_summary(page: Page, found: Input) -> None:
     """The section's heading, the bottleneck, what is missing, and the replicas that wait differently."""
-    page.heading("Input", _summary(found))
+    page.heading("Input", input_summary(found))
     neck = found.bottleneck
     if neck is not None:
         page.prose(
@@ -58,7 +58,8 @@ def add_input_summary(page: Page, found: Input) -> None:
         _add_replicas(page, found.replicas)
 
 
-def _summary(found: Input) -> str:
+def input_summary(found: Input) -> str:
+    """The share of the step spent waiting for input, in words."""
     if found.input_ratio is None:
         return f"{numbers.ABSENT} {found.reason}"
     of = "step" if any(step.used for step in found.steps) else "window"
@@ -94,18 +95,19 @@ def add_stages(page: Page, stages: Sequence[InputStage]) -> None:
         numeric("calls", [numbers.count(row.calls) for row in stages], 2),
         numeric("> 50 µs", [numbers.count(row.slow_count) for row in stages], 3),
         numeric("parallel", [numbers.count(row.parallelism) for row in stages], 4),
-        numeric("buffer", [_buffer(row) for row in stages], 5),
+        numeric("buffer", [buffer_use(row) for row in stages], 5),
     ]
     name = Column("x" * _NARROWEST_NAME, [])
     kept = fitting(page, [*columns, name])[:-1]
     room = max(room_beside(page, kept), _NARROWEST_NAME)
     hosts = {row.host for row in stages}
-    names = [_name(row, several=len(hosts) > 1) for row in stages]
-    kept.append(Column("stage", [Text(page.middle(text, room, head=0.3)) for text in names]))
-    add_columns(page, kept)
+    names = [stage_name(row, several=len(hosts) > 1) for row in stages]
+    shown = Column("stage", [Text(page.middle(text, room, head=0.3)) for text in names])
+    add_columns(page, [*kept, shown])
+    add_left_out(page, [*columns, name], [*kept, name])
 
 
-def _buffer(row: InputStage) -> str:
+def buffer_use(row: InputStage) -> str:
     """The typical fill of the buffer, of its size, and how often it was empty."""
     if row.buffered_median is None:
         return numbers.ABSENT
@@ -114,7 +116,8 @@ def _buffer(row: InputStage) -> str:
     return f"{row.buffered_median}{of}{empty}"
 
 
-def _name(row: InputStage, *, several: bool) -> str:
+def stage_name(row: InputStage, *, several: bool) -> str:
+    """The path of a stage, with what it is."""
     host = f"{row.host}: " if several else ""
     role = "" if row.blocking else " (background)"
     return f"{host}{row.name.removeprefix('Iterator::')}{role}{' (added by TensorFlow)' if row.injected else ''}"

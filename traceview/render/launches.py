@@ -10,7 +10,7 @@ from rich.text import Text
 from traceview.analyses.launches import DeviceLaunches
 from traceview.analyses.precision import DevicePrecision
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting, room_beside
+from traceview.render.columns import Column, add_columns, add_left_out, fitting, room_beside
 from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.report.model import Report
@@ -40,7 +40,7 @@ def add_launches(page: Page, report: Report) -> None:
     page.heading("Launches and precision", "delay: from a launch to its kernel, queue included")
     chosen = standing_out(report)
     shown = [(row, precise) for row, precise in pairs if row.device in chosen]
-    add_columns(page, _columns(page, shown))
+    _add_rows(page, shown)
     if len(shown) < len(pairs):
         left = numbers.plural(len(pairs) - len(shown), "more GPU")
         page.prose(page.styled(f"{left}: --format json", "dim"))
@@ -53,7 +53,7 @@ def add_launches(page: Page, report: Report) -> None:
     _add_ordinary(page, [precise for _, precise in pairs])
 
 
-def _columns(page: Page, pairs: Sequence[tuple[DeviceLaunches, DevicePrecision]]) -> list[Column]:
+def _add_rows(page: Page, pairs: Sequence[tuple[DeviceLaunches, DevicePrecision]]) -> None:
     rows, precise = [row for row, _ in pairs], [one for _, one in pairs]
 
     def numeric(heading: str, texts: list[str], droppable: int = 0) -> Column:
@@ -77,7 +77,8 @@ def _columns(page: Page, pairs: Sequence[tuple[DeviceLaunches, DevicePrecision]]
     most = Column("precision", [page.styled(_most(one)) for one in precise])
     kept = fitting(page, [*columns, most])[:-1]
     told = Column("precision", [page.styled(_precisions(page, one)) for one in precise])
-    return [*kept, told if told.width(page) <= room_beside(page, kept) else most]
+    add_columns(page, [*kept, told if told.width(page) <= room_beside(page, kept) else most])
+    add_left_out(page, [*columns, most], [*kept, most])
 
 
 def tensor_cores(row: DevicePrecision) -> str:

@@ -51,6 +51,15 @@ def shares(ratios: Iterable[float | None]) -> str:
     return least if least == greatest else f"{least.removesuffix('%')}–{greatest}"
 
 
+def times(picoseconds: Iterable[int | None]) -> str:
+    """The least and the greatest of the times that are known: `5.90 ms to 6.00 ms`."""
+    known = sorted(one for one in picoseconds if one is not None)
+    if not known:
+        return ABSENT
+    least, greatest = time(known[0]), time(known[-1])
+    return least if least == greatest else f"{least} to {greatest}"
+
+
 def count(number: int | None) -> str:
     """A number of things: `1,367`."""
     return ABSENT if number is None else f"{number:,}"
@@ -76,12 +85,14 @@ def measured(key: str, value: float | str | None) -> str:
     """A value in the unit that the name of its key ends with."""
     if value is None or isinstance(value, str):
         return ABSENT if value is None else value
-    if key.endswith("_ps"):
+    if key.endswith(("_ps", "_ps_per_step")):
         return time(value)
     if key.endswith("_ns"):
         return time(value * 1000)
-    if key.endswith("_bytes"):
+    if key.endswith(("_bytes", "_bytes_per_step")):
         return size(value)
+    if key.endswith("_bytes_per_second"):
+        return f"{size(value)}/s"
     if key.endswith("_ratio") or "_ratio_" in key:
         return share(value)
     return count(value) if isinstance(value, int) else f"{value:.4g}"

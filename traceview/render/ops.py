@@ -11,7 +11,7 @@ from rich.text import Text
 
 from traceview.analyses.ops import OpRow
 from traceview.render import numbers
-from traceview.render.columns import GAP, Column, add_columns, room_beside
+from traceview.render.columns import GAP, Column, add_columns, add_left_out, room_beside
 from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.report.model import Report, Source
@@ -60,7 +60,7 @@ def add_top_ops(page: Page, report: Report, top: int) -> None:
         told = (
             f"{numbers.count(left_out)} of {numbers.plural(ops.row_count, 'row')} are not shown; "
         )
-        page.prose(page.styled(f"{told}all of them: {ops_command(report.source)}", "dim"))
+        page.prose(page.styled(f"{told}all of them: {command(report.source)}", "dim"))
 
 
 def add_overlap_note(page: Page, rows: Sequence[OpRow]) -> None:
@@ -69,10 +69,10 @@ def add_overlap_note(page: Page, rows: Sequence[OpRow]) -> None:
         page.prose(page.styled("a share may pass 100%: kernels of one op overlap", "dim"))
 
 
-def ops_command(source: Source) -> str:
+def command(source: Source, name: str = "ops") -> str:
     """What to type for the whole table of this run."""
     run = f" --run {quote(source.run.rpartition('/')[2])}" if source.other_runs else ""
-    return f"traceview ops {quote(source.logdir)}{run}"
+    return f"traceview {name} {quote(source.logdir)}{run}"
 
 
 def grouped(rows: Sequence[OpRow], top: int) -> list[tuple[list[str], list[OpRow]]]:
@@ -102,8 +102,11 @@ def add_op_rows(page: Page, rows: Sequence[OpRow], *, indent: int = 0) -> None:
         Column("count", [page.styled(numbers.count(row.count)) for row in rows], right=True),
         Column("class", [page.styled(row.class_, "dim") for row in rows]),
     ]
+    names = Column("", [Text("x" * (indent + _NARROWEST_NAME))])
+    wanted = [*columns, names]
     while room_beside(page, columns) - indent < _NARROWEST_NAME and len(columns) > _ESSENTIAL:
         columns.pop()
+    kept = [*columns, names]
     room = max(room_beside(page, columns) - indent, 1)
     if page.width >= SIDE_BY_SIDE:
         half = (room - GAP) // 2
@@ -114,6 +117,7 @@ def add_op_rows(page: Page, rows: Sequence[OpRow], *, indent: int = 0) -> None:
     else:
         columns = _stacked(page, columns, rows, room)
     add_columns(page, columns, indent=indent)
+    add_left_out(page, wanted, kept)
 
 
 def _op(row: OpRow) -> str:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from traceview.analyses.outside_view import OutsideViewRow
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting
+from traceview.render.columns import Column, add_fitting
 from traceview.render.device_names import joined
 from traceview.render.page import Page
 from traceview.report.model import Report
@@ -29,7 +29,7 @@ def add_outside_view(page: Page, report: Report) -> None:
     fewest, most = min(r.sample_count for r in rows), max(r.sample_count for r in rows)
     counted = numbers.plural(most, "sample") if fewest == most else f"{fewest} to {most} samples"
     page.heading("Seen from outside", f"by NVML, in the whole recording, {counted} per GPU")
-    add_columns(page, fitting(page, _columns(page, rows[:SHOWN])))
+    add_fitting(page, _columns(page, rows[:SHOWN]))
     if len(rows) > SHOWN:
         page.prose(page.styled(f"{len(rows) - SHOWN} more GPUs: --format json", "dim"))
     _add_reasons(page, "Busy not compared", [(r.device, r.not_compared) for r in rows])
@@ -49,34 +49,38 @@ def _columns(page: Page, rows: Sequence[OutsideViewRow]) -> list[Column]:
         numeric("busy: NVML", [numbers.share(row.nvml_busy_ratio) for row in rows]),
         numeric("trace", [numbers.share(row.trace_busy_ratio) for row in rows]),
         numeric("held back", [numbers.share(row.throttled_ratio) for row in rows]),
-        numeric("SM clock", [_clock(row) for row in rows], 1),
-        numeric("power", [_power(row) for row in rows], 3),
-        numeric("memory", [_memory(row) for row in rows], 4),
-        numeric("others", [_others(row) for row in rows], 2),
+        numeric("SM clock", [sm_clock(row) for row in rows], 1),
+        numeric("power", [power(row) for row in rows], 3),
+        numeric("memory", [memory_share(row) for row in rows], 4),
+        numeric("others", [others(row) for row in rows], 2),
     ]
 
 
-def _clock(row: OutsideViewRow) -> str:
+def sm_clock(row: OutsideViewRow) -> str:
+    """The median clock, and the highest there is."""
     if row.sm_clock_hz is None:
         return numbers.ABSENT
     most = f" of {row.sm_clock_max_hz / 1e6:.0f}" if row.sm_clock_max_hz is not None else ""
     return f"{row.sm_clock_hz / 1e6:.0f}{most} MHz"
 
 
-def _power(row: OutsideViewRow) -> str:
+def power(row: OutsideViewRow) -> str:
+    """The mean power, and its limit."""
     if row.power_watts is None:
         return numbers.ABSENT
     most = f" of {row.power_limit_watts:.0f}" if row.power_limit_watts is not None else ""
     return f"{row.power_watts:.0f}{most} W"
 
 
-def _memory(row: OutsideViewRow) -> str:
+def memory_share(row: OutsideViewRow) -> str:
+    """The memory in use as a share of all, else in bytes."""
     if row.memory_used_bytes is None or row.memory_total_bytes is None:
         return numbers.size(row.memory_used_bytes)
     return numbers.part(row.memory_used_bytes, row.memory_total_bytes)
 
 
-def _others(row: OutsideViewRow) -> str:
+def others(row: OutsideViewRow) -> str:
+    """How many processes of others there were."""
     if row.other_processes is None:
         return numbers.ABSENT
     return numbers.plural(len(row.other_processes), "process", "processes")

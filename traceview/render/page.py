@@ -26,6 +26,7 @@ class Page:
     color: bool = False
     unicode: bool = True
     _lines: list[Text] = field(default_factory=list)
+    _remarks: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.width = max(self.width, NARROWEST)
@@ -80,6 +81,12 @@ class Page:
             self._lines.append(
                 Text().join([lead, Text(" " * (indent - cell_len(lead.plain))), line])
             )
+
+    def remark(self, text: str) -> None:
+        """Add a paragraph of minor weight, once on a page however many tables it is about."""
+        if text not in self._remarks:
+            self._remarks.add(text)
+            self.prose(self.styled(text, "dim"))
 
     def facts(self, facts: Iterable[Text | str], *, between: str = "") -> None:
         """Add short facts on as few lines as hold them; one too long for a line loses its middle."""

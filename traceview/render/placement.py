@@ -10,7 +10,7 @@ from rich.text import Text
 from traceview.analyses.finding import listed
 from traceview.analyses.placement import HostPlacement, PlacedDevice, PlacedFunction
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting
+from traceview.render.columns import Column, add_fitting
 from traceview.render.device_names import bare
 from traceview.render.page import Page
 from traceview.report.model import Report
@@ -37,7 +37,7 @@ def add_placement(page: Page, report: Report) -> None:
         for host in placement.hosts
         if host.functions or len(host.active) > 1 or (host.host in known and host.missing)
     ]
-    groups = _alike(told)
+    groups = alike(told)
     for group in groups[:SHOWN_GROUPS]:
         names = listed([host.host for host in group], most=_SHOWN_HOSTS)
         where = f"on {names}" if len(placement.hosts) > 1 else ""
@@ -47,7 +47,7 @@ def add_placement(page: Page, report: Report) -> None:
         page.prose(page.styled(f"{numbers.plural(left, 'more host')}: --format json", "dim"))
 
 
-def _alike(hosts: Sequence[HostPlacement]) -> list[list[HostPlacement]]:
+def alike(hosts: Sequence[HostPlacement]) -> list[list[HostPlacement]]:
     """Hosts of which the same is to be said."""
     groups: dict[str, list[HostPlacement]] = {}
     for host in hosts:
@@ -73,7 +73,7 @@ def _add_host(page: Page, host: HostPlacement, where: str, *, has_sidecar: bool)
 
 
 def _add_function(page: Page, function: PlacedFunction, step_count: int) -> None:
-    page.prose(", ".join(_about(page, function)))
+    page.prose(", ".join(about(page, function)))
     devices = function.devices[:SHOWN_DEVICES]
     widest = _WIDEST_DEVICE if page.width >= _ROOMY else _NARROW_DEVICE
     names = [Text(page.middle(one.device, widest)) for one in devices]
@@ -93,7 +93,7 @@ def _add_function(page: Page, function: PlacedFunction, step_count: int) -> None
         Column("work in", [page.styled(_steps(one, step_count)) for one in devices], droppable=1),
     ]
     if devices:
-        add_columns(page, fitting(page, columns), indent=0)
+        add_fitting(page, columns)
     left = len(function.devices) - SHOWN_DEVICES
     if left > 0:
         page.prose(page.styled(f"{numbers.plural(left, 'more device')}: --format json", "dim"))
@@ -104,7 +104,8 @@ def _numbers(page: Page, heading: str, values: Sequence[int | None], droppable: 
     return Column(heading, cells, right=True, droppable=droppable)
 
 
-def _about(page: Page, function: PlacedFunction) -> Iterator[str]:
+def about(page: Page, function: PlacedFunction) -> Iterator[str]:
+    """What a step function is, a few words each."""
     graph = function.graph
     yield page.middle(graph.step or graph.name or "a step function", _WIDEST_NAME)
     if graph.op_count is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting
+from traceview.render.columns import Column, add_fitting
 from traceview.render.json import dumped, plain
 from traceview.render.page import Page
 from traceview.trace.locate import FileSummary, RunSummary
@@ -53,7 +53,7 @@ def render(
         column("devices", [_devices(file) for _, file, _ in rows]),
         column("size", [numbers.size(file.bytes) for _, file, _ in rows], right=True, droppable=4),
     ]
-    add_columns(page, fitting(page, columns))
+    add_fitting(page, columns)
     for run, file, _ in rows:
         if file.damage is not None:
             page.prose(

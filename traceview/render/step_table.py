@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from rich.text import Text
 
 from traceview.analyses.step_table import StepLine
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting, room_beside
+from traceview.render.columns import (
+    ROWS_IN,
+    Column,
+    add_columns,
+    add_left_out,
+    fitting,
+    room_beside,
+)
 from traceview.render.idle import LOOKS
 from traceview.render.page import Page
 
@@ -34,10 +41,16 @@ def ends_of(rows: Sequence[StepLine]) -> list[StepLine]:
     return kept
 
 
-def add_step_lines(page: Page, rows: Sequence[StepLine]) -> None:
-    """Step times over steps, then the parts of each step by device."""
+def add_step_lines(page: Page, rows: Sequence[StepLine], others: Collection[str] = ()) -> None:
+    """Step times over steps, then the parts of each step by device.
+
+    Of `others`, devices that do not stand out, and of hosts that have no other device only the span is told.
+    """
     shown = ends_of(rows)
+    told = {row.host for row in rows if row.device not in others}
     for host in _hosts(rows):
+        if host not in told:
+            continue
         of_host = [row for row in shown if row.host == host]
         left_out = len(
             {row.number for row in rows if row.host == host} - {r.number for r in of_host}
@@ -52,9 +65,29 @@ def add_step_lines(page: Page, rows: Sequence[StepLine]) -> None:
                     "dim",
                 )
             )
-        for device in dict.fromkeys(row.device for row in of_host):
+        for device in dict.fromkeys(row.device for row in of_host if row.device not in others):
             page.heading(device)
             _add_parts(page, [row for row in of_host if row.device == device], bool(left_out))
+    if others:
+        page.gap()
+        page.prose(page.styled(_span(rows, others, told), "dim"))
+
+
+def _span(rows: Sequence[StepLine], others: Collection[str], told: Collection[str]) -> str:
+    """Between what the steps lie of devices and hosts that have no table."""
+    left = [row for row in rows if row.device in others]
+    parts = {
+        "compute": numbers.shares(row.compute_ps / max(row.duration_ps, 1) for row in left),
+        "idle": numbers.shares(row.idle_ps / max(row.duration_ps, 1) for row in left),
+    }
+    count = numbers.plural(len({row.device for row in left}), "other device")
+    of_parts = ", ".join(f"{name} {shares} of a step" for name, shares in parts.items())
+    hosts = [host for host in _hosts(rows) if host not in told]
+    durations = numbers.times(row.duration_ps for row in left if row.host in hosts)
+    of_hosts = f"; steps of {numbers.plural(len(hosts), 'other host')}: {durations}"
+    return (
+        f"{count}: {of_parts}{of_hosts if hosts else ''}. --device KEY or -o FILE.csv shows them."
+    )
 
 
 def _hosts(rows: Sequence[StepLine]) -> list[str]:
@@ -125,5 +158,4 @@ def _add_parts(page: Page, rows: Sequence[StepLine], is_cut: bool) -> None:
         columns.append(shares(cause, [getattr(row, f"{cause}_ps") for row in rows], place))
     kept = fitting(page, columns)
     _add_columns(page, kept, is_cut)
-    if len(kept) < len(columns):
-        page.prose(page.styled("A wider terminal shows more columns.", "dim"))
+    add_left_out(page, columns, kept, rest=ROWS_IN)

@@ -37,7 +37,7 @@ def add_steps(page: Page, report: Report) -> None:
     if steps is None:
         page.heading("Steps", f"{numbers.ABSENT} {report.skipped.get('steps', '')}")
         return
-    page.heading("Steps", _summary(steps))
+    page.heading("Steps", steps_summary(steps))
     spread = [
         f"spread (IQR) {numbers.time(steps.iqr_ps)}",
         f"std/mean {numbers.share(steps.cv_ratio)}",
@@ -48,12 +48,13 @@ def add_steps(page: Page, report: Report) -> None:
             *(spread if steps.used_count >= SPREAD_FROM else ["a spread needs three steps"]),
         ]
     )
-    for remark in _bound_remarks(steps):
+    for remark in bound_remarks(steps):
         page.prose(page.styled(remark))
     _add_table(page, report, steps)
 
 
-def _summary(steps: Steps) -> str:
+def steps_summary(steps: Steps) -> str:
+    """How many steps were found, how, and how many are used."""
     parts = [found_steps(steps)]
     if steps.basis in _BASIS_WORDS and steps.method != "period":
         parts.append(_BASIS_WORDS[steps.basis])
@@ -62,7 +63,7 @@ def _summary(steps: Steps) -> str:
     return ", ".join(parts)
 
 
-def _bound_remarks(steps: Steps) -> Iterator[str]:
+def bound_remarks(steps: Steps) -> Iterator[str]:
     """What has to be known of the bounds to read the numbers per step."""
     if steps.reliability == "low":
         yield UNSURE
@@ -91,13 +92,13 @@ def _add_table(page: Page, report: Report, steps: Steps) -> None:
     shown = [*first, *last]
     several_hosts = len({row.host for row in rows}) > 1
     working = list(dict.fromkeys(bare(key) for key in _working(report)))
-    columns = [Column("step", [page.styled(_number(row)) for row in shown], right=True)]
+    columns = [Column("step", [page.styled(number(row)) for row in shown], right=True)]
     if several_hosts:
         columns.append(Column("host", [Text(page.middle(row.host, _WIDEST_NAME)) for row in shown]))
     columns.append(
         Column("time", [page.styled(numbers.time(row.duration_ps)) for row in shown], right=True)
     )
-    notes = [_note(row) for row in shown]
+    notes = [note(row) for row in shown]
     note_width = max((len(note) for note in notes), default=0)
     used = sum(column.width(page) + GAP for column in columns) + min(note_width, 24)
     busy = [_busy(page, shown, device) for device in working]
@@ -123,13 +124,15 @@ def _working(report: Report) -> list[str]:
     return [row.device for row in rows if row.status in ("active", "marginal")]
 
 
-def _number(row: StepRow) -> str:
+def number(row: StepRow) -> str:
+    """The number of a step, and the recorded one where that differs."""
     if row.recorded_number is not None and row.recorded_number != row.number:
         return f"{row.number} (recorded {row.recorded_number})"
     return str(row.number)
 
 
-def _note(row: StepRow) -> str:
+def note(row: StepRow) -> str:
+    """What is special about a step; mostly nothing."""
     notes = [] if row.kind == "train" else [row.kind]
     if row.excluded:
         notes.append(f"left out: {row.excluded}")

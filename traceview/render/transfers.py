@@ -10,7 +10,15 @@ from rich.text import Text
 from traceview.analyses.round_trips import RoundTrip
 from traceview.analyses.transfers import CopySource, DeviceTransfers, Direction
 from traceview.render import numbers
-from traceview.render.columns import Column, add_columns, fitting, room_beside
+from traceview.render.columns import (
+    ROWS_IN,
+    Column,
+    add_columns,
+    add_fitting,
+    add_left_out,
+    fitting,
+    room_beside,
+)
 from traceview.render.ops import told_apart
 from traceview.render.page import Page
 from traceview.report.model import Report
@@ -48,7 +56,7 @@ def add_device_transfers(page: Page, rows: Sequence[DeviceTransfers], *, has_ste
         (row, name, one) for row in rows for name, one in _directions(row).items() if one.count
     ]
     if lines:
-        add_columns(page, fitting(page, _columns(page, lines)))
+        add_fitting(page, _columns(page, lines))
     else:
         page.prose(page.styled("no copies in the window", "dim"))
     for row in rows:
@@ -99,13 +107,14 @@ def _add_remarks(page: Page, row: DeviceTransfers) -> None:
         told = f"{row.device}: the host waited {numbers.time(reads.wait_ps)} for {copies} from it"
         page.prose(page.styled(told, "dim"))
     for trip in row.round_trips[:SHOWN_ROUND_TRIPS]:
-        page.prose(page.styled(f"{row.device}: {_told(trip)}"))
+        page.prose(page.styled(f"{row.device}: {round_trip(trip)}"))
     left = len(row.round_trips) - SHOWN_ROUND_TRIPS
     if left > 0:
         page.prose(page.styled(f"{row.device}: {numbers.plural(left, 'more op')} like that", "dim"))
 
 
-def _told(trip: RoundTrip) -> str:
+def round_trip(trip: RoundTrip) -> str:
+    """An op on the CPU between two copies, in a sentence."""
     type_ = f" ({trip.op_type})" if trip.op_type else ""
     return (
         f"{trip.op}{type_} runs on the CPU between copies {trip.d2h_op or numbers.ABSENT} and "
@@ -133,5 +142,6 @@ def _add_device_sources(page: Page, sources: Sequence[CopySource]) -> None:
     kept = fitting(page, [*columns, Column("x" * _NARROWEST_OP)])[:-1]
     room = max(room_beside(page, kept), _NARROWEST_OP)
     ops = told_apart(page, {one.op or numbers.ABSENT for one in sources}, room)
-    kept.append(Column("op", [Text(ops[one.op or numbers.ABSENT]) for one in sources]))
-    add_columns(page, kept)
+    named = Column("op", [Text(ops[one.op or numbers.ABSENT]) for one in sources])
+    add_columns(page, [*kept, named])
+    add_left_out(page, columns, kept, rest=ROWS_IN)

@@ -31,6 +31,7 @@ from traceview.analyses import (
     transfers,
 )
 from traceview.analyses import input as input_pipeline
+from traceview.analyses import lanes as timeline_lanes
 from traceview.analyses import steps as step_times
 from traceview.analyses.absorption import absorbed
 from traceview.analyses.activity import activities
@@ -70,12 +71,14 @@ def analyze(
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
     baseline: Trace | str | Path | None = None,
+    lanes: bool = False,
 ) -> Report:
     """Answer, for every device: how busy was it, with what, and what is wrong?
 
     `trace`: a loaded trace, or a path for `load`. `window`: the span that numbers speak of. `steps`: only
     these, by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
     choose findings by code. `baseline`: a run on one device to compare the speed with.
+    `lanes`: also what the timeline of a document draws; tables and texts do without.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind, steps that are not there and
     codes that do not exist.
@@ -116,7 +119,7 @@ def analyze(
         loaded,
         selection,
         unions,
-        balance.BalanceInput(of_devices, input_idle, matched, seen, of_placement),
+        balance.BalanceInput(of_devices, input_idle, idle_time.gaps, matched, seen, of_placement),
     )
     of_scaling = scaling.compare(
         loaded, selection, unions, idle_time.causes_of_steps, _loaded(baseline)
@@ -140,6 +143,9 @@ def analyze(
         outside_view=kept("outside_view", seen),
         balance=kept("balance", of_balance),
         scaling=kept("scaling", of_scaling),
+        lanes=kept("lanes", timeline_lanes.compute(loaded, selection, idle_time, of_idle))
+        if lanes
+        else None,
     )
     waiting = idle_findings.diagnose(loaded, of_idle, idle_time, selection)
     is_bound = None

@@ -14,6 +14,7 @@ from traceview.analyses.environment import Environment
 from traceview.analyses.finding import Finding, Skipped
 from traceview.analyses.idle import Idle
 from traceview.analyses.input import Input
+from traceview.analyses.lanes import Lanes
 from traceview.analyses.launches import Launches
 from traceview.analyses.ops import Ops
 from traceview.analyses.outside_view import OutsideView
@@ -23,6 +24,7 @@ from traceview.analyses.scaling import Scaling
 from traceview.analyses.steps import Steps
 from traceview.analyses.timeline import Timeline
 from traceview.analyses.transfers import Transfers
+from traceview.forms import drawn
 
 SCHEMA_VERSION: Final = 1
 
@@ -101,6 +103,7 @@ class Results:
     collectives: CollectiveResult | None = None
     balance: Balance | None = None
     scaling: Scaling | None = None
+    lanes: Lanes | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,6 +128,22 @@ class Report:
 
     def __repr__(self) -> str:
         return f"<Report on run {self.source.run!r}: {self.verdict.headline}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer, the numbers, the findings and the devices, without scripts."""
+        return drawn(self, "notebook")
+
+    def to_json(self) -> str:
+        """The report as `traceview report` writes it to report.json; `traceview.load_report` reads it again."""
+        return drawn(self, "json")
+
+    def to_markdown(self) -> str:
+        """The report as a page for a ticket, in at most 60 kB."""
+        return drawn(self, "markdown")
+
+    def to_html(self) -> str:
+        """The report as a page for a browser, complete in one file; with a timeline if there are `lanes`."""
+        return drawn(self, "html")
 
 
 __all__ = [

@@ -39,19 +39,26 @@ class StandingOut:
 def standing_out(report: Report, most: int = MOST) -> StandingOut:
     """At most `most` devices of a report, of those that recorded anything; all where there are no more."""
     found = report.results.device_time
-    rows = [row for row in found.devices if row.status != "empty"] if found else []
+    named = [
+        device
+        for finding in report.findings
+        if len(finding.devices) <= NAMED
+        for device in finding.devices
+    ]
+    return standing_out_of(found.devices if found else (), named, most)
+
+
+def standing_out_of(
+    devices: Sequence[DeviceTimeRow], named: Sequence[str] = (), most: int = MOST
+) -> StandingOut:
+    """The same of the rows of `devices`; those `named` come first."""
+    rows = [row for row in devices if row.status != "empty"]
     if len(rows) <= most:
         return StandingOut(tuple(row.device for row in rows), ())
     apart = _apart(rows)
     # Python sorts stably: equals keep the order of the roster.
     by_distance = sorted(rows, key=lambda row: -apart[row.device])
-    chosen = [
-        device
-        for finding in report.findings
-        if len(finding.devices) <= NAMED
-        for device in finding.devices
-        if device in apart
-    ]
+    chosen = [device for device in named if device in apart]
     chosen += [row.device for row in by_distance if apart[row.device] >= APART]
     kept = set(list(dict.fromkeys(chosen))[: most - 1])
     ordinary = [row.device for row in rows if apart[row.device] < APART]

@@ -10,6 +10,13 @@ from traceview.analyses.finding import Finding, counted, listed
 from traceview.analyses.steps import Steps
 from traceview.report.model import Verdict, VerdictNumber
 from traceview.trace.model import Trace
+from traceview.trace.roles import missing_tasks
+
+_NAMED = 4
+"""Of more processes that were not recorded the first are named."""
+
+_NAMED_DEVICES = 8
+"""More devices at work are not named: those that are not at work are told."""
 
 _STATUS_WORDS = {
     "marginal": "computed little",
@@ -57,13 +64,16 @@ def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
     noun, verb = _WORDS[kinds.pop()] if len(kinds) == 1 else _WORDS["other"]
     working = [row for row in rows if row.status in ("active", "marginal")]
     sentence = f"{len(working)} of {counted(len(rows), noun)} {verb}"
-    if len(working) < len(rows):
-        sentence += f" ({listed([row.device for row in working])})" if working else ""
+    if [row.kind for row in working] == ["replica"] and len(rows) == 1:
+        # One alone is no replica of anything.
+        sentence = f"The CPU {verb}, as {rows[0].device}; no GPU was recorded"
+    if 0 < len(working) < len(rows) and len(working) <= _NAMED_DEVICES:
+        sentence += f" ({listed([row.device for row in working])})"
     for status, words in _STATUS_WORDS.items():
         having = [row for row in rows if row.status == status]
         if having:
             sentence += f"; {_count(having)} {words}"
-    return sentence + _unknown_hosts(trace, device_time) + "."
+    return sentence + _unknown_hosts(trace, device_time) + _missing(trace, capture) + "."
 
 
 def _unknown_hosts(trace: Trace, device_time: DeviceTime) -> str:
@@ -71,6 +81,15 @@ def _unknown_hosts(trace: Trace, device_time: DeviceTime) -> str:
     known = {row.host for row in device_time.devices}
     unknown = [f.host for f in trace.files if f.duplicate_of is None and f.host not in known]
     return f"; nothing is known of {listed(unknown)}" if unknown else ""
+
+
+def _missing(trace: Trace, capture: Capture) -> str:
+    """Processes that make their steps together with those of the run, and were not recorded."""
+    tasks = [
+        str(task) for task in missing_tasks(trace.hosts) if str(task) in capture.unrecorded_tasks
+    ]
+    verb = "was" if len(tasks) == 1 else "were"
+    return f"; {listed(tasks, _NAMED)} {verb} not recorded" if tasks else ""
 
 
 def _count(rows: list[DeviceTimeRow]) -> str:

@@ -1,6 +1,7 @@
 """Which devices ran work in each step, and where did that change?
 
-A device runs work in a step if it computes or communicates there; copies and fills alone are none.
+A device runs work in a step if it computes or communicates there; copies and fills alone are none. A step that
+was inferred from what repeats, and lacks the part of a device that was recorded outside of it, says nothing of this.
 """
 
 from __future__ import annotations
@@ -31,17 +32,24 @@ class ActiveStep:
 
 
 def active_steps(trace: Trace) -> list[ActiveStep]:
-    """Every step of every host, in time order on each."""
+    """Every step of every host that tells, in time order on each."""
     found: list[ActiveStep] = []
     for of_host in trace.steps_by_host:
         if of_host.steps:
             before: tuple[str, ...] | None = None
             for step, devices in zip(of_host.steps, _working(trace, of_host.host), strict=True):
+                if not tells_devices(of_host.method, step.excluded):
+                    continue
                 joined, left = changes(before, devices)
                 name = trace.hosts[of_host.host].name
                 found.append(ActiveStep(name, step.number, step.start_ps, devices, joined, left))
                 before = devices
     return found
+
+
+def tells_devices(method: str, excluded: str | None) -> bool:
+    """Whether the work of every device in a step lies between its bounds; `method` and why it is left out."""
+    return method != "period" or excluded is None
 
 
 def changes(

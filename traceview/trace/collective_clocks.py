@@ -55,11 +55,18 @@ _NO_END: Final = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class ClockDifference:
-    """How far a clock is ahead of another: picoseconds in the middle, spread, gain per second if there is one."""
+    """How far a clock is ahead of another: picoseconds in the middle, and gain per second if there is one.
+
+    `least_ps`, `most_ps`: the smallest and the largest difference. `residual_ps`: spread of all of them;
+    `noise_ps`: what is left of it without the drift.
+    """
 
     ahead_ps: int
+    least_ps: int
+    most_ps: int
     count: int
     residual_ps: int
+    noise_ps: int
     drift_ps_per_s: int | None
 
 
@@ -82,16 +89,23 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     around = difference - ahead
     straightened = around - slope * since_ps
     straightened = np.abs(straightened - np.median(straightened))
-    residual = round(_MAD_TO_SIGMA * float(np.median(straightened)))
+    noise = round(_MAD_TO_SIGMA * float(np.median(straightened)))
+    residual = round(_MAD_TO_SIGMA * _median(np.abs(around)))
     drift = None
     gained = abs(slope) * float(np.ptp(reference_ps))
-    if count >= MIN_FOR_DRIFT and gained > CLEAR_DRIFT_RATIO * max(residual, 1):
+    if count >= MIN_FOR_DRIFT and gained > CLEAR_DRIFT_RATIO * max(noise, 1):
         drift = round(slope * PS_PER_S)
         if abs(drift) > MAX_DRIFT_PS_PER_S:
             return None
-    if drift is None:
-        residual = round(_MAD_TO_SIGMA * _median(np.abs(around)))
-    return ClockDifference(ahead, count, residual, drift)
+    return ClockDifference(
+        ahead_ps=ahead,
+        least_ps=int(difference.min()),
+        most_ps=int(difference.max()),
+        count=count,
+        residual_ps=residual,
+        noise_ps=residual if drift is None else noise,
+        drift_ps_per_s=drift,
+    )
 
 
 def _median(values: Int64Array) -> int:
@@ -163,13 +177,17 @@ def _clock(
     are_started = "none" not in (own.method, of_reference.method)
     # What moved the reference moves what is set by it.
     offset = of_reference.offset_ps - found.ahead_ps
-    moves = not are_started or abs(offset) > CLEAR_RATIO * found.residual_ps
+    moves = not are_started or abs(offset) > CLEAR_RATIO * found.noise_ps
+    moves = moves and abs(offset) <= MAX_PS
+    # What both were moved by does not part them.
+    left = (offset if moves else 0) - of_reference.offset_ps
     return HostClock(
-        method="collectives" if moves and abs(offset) <= MAX_PS else own.method,
+        method="collectives" if moves else own.method,
         reference=reference.name,
-        offset_ps=offset if moves and abs(offset) <= MAX_PS else 0,
+        offset_ps=offset if moves else 0,
         collective_count=found.count,
         residual_ps=found.residual_ps,
+        residual_max_ps=max(abs(found.least_ps + left), abs(found.most_ps + left)),
         drift_ps_per_s=found.drift_ps_per_s,
     )
 

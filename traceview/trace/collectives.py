@@ -30,6 +30,9 @@ from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.roles import step_groups
 from traceview.xplane.planes import ActivityClass
 
+CLEAR_LEAD: Final = 3
+"""Of devices on several hosts one came last if it leads by more than so many times the spread of the ends."""
+
 
 class CollectiveKind(IntEnum):
     """What a collective does with the data."""
@@ -73,6 +76,8 @@ class Collectives:
     which it starts, `NONE` outside. `bytes`: int64, of the buffer, or `UNKNOWN_BYTES`. `name`: int32, kernel
     or op; `op`: int32, the op that asked, `NONE` where not recorded. `kind`: uint8 `CollectiveKind`.
     `by_keys`: bool, matched by recorded keys. `group`: int64, equal for collectives among the same devices.
+    `host`: int64, of the device; `spread_ps`: int64, by how much ends of one collective differ on that host and on
+    the one that its clock was set by.
     """
 
     collective: Int64Array
@@ -87,6 +92,8 @@ class Collectives:
     kind: npt.NDArray[np.uint8]
     by_keys: BoolArray
     group: Int64Array
+    host: Int64Array
+    spread_ps: Int64Array
 
     @property
     def end_ps(self) -> Int64Array:
@@ -134,13 +141,28 @@ class Collectives:
         return self.duration_ps - self.transfer_ps[self.collective]
 
     def last_among(self, rows: BoolArray) -> BoolArray:
-        """Which of `rows`, bool `[n]`, started after all others of them in their collective; of a tie none."""
-        latest = np.full(self.count, np.iinfo(np.int64).min, dtype=np.int64)
-        np.maximum.at(latest, self.collective[rows], self.start_ps[rows])
-        at_end = rows & (self.start_ps == latest[self.collective])
-        ties = np.bincount(self.collective[at_end], minlength=self.count)
-        among = np.bincount(self.collective[rows], minlength=self.count)
-        result: BoolArray = at_end & ((ties == 1) & (among > 1))[self.collective]
+        """Which of `rows`, bool `[n]`, started after all others of them in their collective; of a tie none.
+
+        On one host by the start. All leave together, so the last one is in it for the shortest time: that holds on
+        several hosts, too, whatever their clocks say; a lead that the spread of the ends may feign tells nothing.
+        """
+        chosen = np.flatnonzero(rows)
+        number = self.collective[chosen]
+        lowest = np.full(self.count, np.iinfo(np.int64).max, dtype=np.int64)
+        highest, spread = np.full(self.count, -1, dtype=np.int64), np.zeros_like(lowest)
+        np.minimum.at(lowest, number, self.host[chosen])
+        np.maximum.at(highest, number, self.host[chosen])
+        np.maximum.at(spread, number, self.spread_ps[chosen])
+        over_hosts = (lowest < highest)[number]
+        by = np.where(over_hosts, self.duration_ps[chosen], -self.start_ps[chosen])
+        order = np.lexsort((by, number))
+        sorted_number = number[order]
+        first = np.flatnonzero(np.diff(sorted_number, prepend=-1))
+        first = first[np.diff(np.append(first, order.size)) > 1]
+        lead = by[order[first + 1]] - by[order[first]]
+        least = np.where(over_hosts[order[first]], CLEAR_LEAD * spread[sorted_number[first]], 0)
+        result = np.zeros(rows.size, dtype=np.bool_)
+        result[chosen[order[first[lead > least]]]] = True
         return result
 
     @cached_property
@@ -191,7 +213,15 @@ def collectives_of(trace: Trace) -> Collectives:
         kind=_kinds(trace, rows, calls, op)[order],
         by_keys=by_keys[order],
         group=group[order],
+        host=host[order],
+        spread_ps=_spreads(trace)[host[order]],
     )
+
+
+def _spreads(trace: Trace) -> Int64Array:
+    """By how much the ends of a collective differ, by host; 0 where nothing was compared."""
+    clocks = [host.clock for host in trace.hosts]
+    return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
 
 
 def _steps(trace: Trace, host: Int64Array, start: Int64Array) -> Int64Array:

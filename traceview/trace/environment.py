@@ -50,8 +50,9 @@ class Versions:
 
 @dataclass(frozen=True)
 class StrategySetup:
-    """The distribution strategy. `found_by`: variables or input of the step, or memory: the script has it.
+    """The distribution strategy. `found_by`: variables or input of the step; memory: the script has it.
 
+    What was only in memory is found by the recording if that shows replicas (`strategy_seen`).
     `devices`: one per replica, in their order. `bytes_per_pack`: 0 as TensorFlow sees fit.
     """
 
@@ -68,8 +69,8 @@ class StrategySetup:
 
     @property
     def is_used(self) -> bool:
-        """Whether the step functions themselves show it."""
-        return self.class_ is not None and self.found_by in ("variables", "input")
+        """Whether the step itself shows it."""
+        return self.class_ is not None and self.found_by in ("variables", "input", "recording")
 
 
 @dataclass(frozen=True)

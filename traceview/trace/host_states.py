@@ -258,6 +258,13 @@ class HostStates:
             self._timelines[thread] = layered(list(layers))
         return self._timelines[thread]
 
+    def own_timeline(self, thread: int) -> StateTimeline:
+        """What the events of one thread alone show; what others do meanwhile is not asked."""
+        own = self._evidence(thread)
+        layers = [*own.strong, (Cause.LAUNCH, own.launch)] if self._has_queue else [*own.strong]
+        layers += [(Cause.HOST_COMPUTE, own.host_compute), (self._scheduling, own.scheduling)]
+        return layered(layers)
+
     # Layers
 
     def _caller_layers(self) -> Iterable[Layer]:

@@ -33,6 +33,7 @@ from traceview.trace.options import tracer_levels
 from traceview.trace.replicas import replicas_of
 from traceview.trace.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.steps import find_steps
+from traceview.trace.strategy_seen import with_strategy_seen
 from traceview.xplane.planes import STEPS_LINE, PlaneKind
 from traceview.xplane.read import read_file
 from traceview.xplane.source import read_bytes
@@ -104,7 +105,7 @@ class _Loader:
                 step.shifted(int(offset_ps[step.host])) for step in self.stored_steps
             ),
         )
-        trace = replicas_of(trace)
+        trace = with_strategy_seen(replicas_of(trace))
         steps: tuple[HostSteps, ...] = find_steps(trace)
         return on_one_clock(replace(trace, steps_by_host=steps))
 

@@ -99,9 +99,10 @@ class HostClock:
     `method`: collectives (by the ends of those it shares with `reference`), profile_start (by the recorded start
     of the profile) or none (by neither: its times cannot be compared with those of other hosts). `offset_ps`:
     what collectives added to its times on top of the profile start. `collective_count`: those compared, whether
-    or not they moved the clock; 0 without a common one. `residual_ps`: robust spread of the differences of their
-    ends. `drift_ps_per_s`: how much the clock gained on that of the reference, not corrected, None where it
-    cannot be told from the spread.
+    or not they moved the clock; 0 without a common one. Their ends still differ: `residual_ps` is the robust spread
+    of the differences (1.4826 times their median distance from the median), `residual_max_ps` the largest of them
+    as the clock stands now. `drift_ps_per_s`: how much the clock gained on that of the reference, which is not
+    corrected and part of both; None where it cannot be told from the spread.
     """
 
     method: str
@@ -109,6 +110,7 @@ class HostClock:
     offset_ps: int = 0
     collective_count: int = 0
     residual_ps: int | None = None
+    residual_max_ps: int | None = None
     drift_ps_per_s: int | None = None
 
 

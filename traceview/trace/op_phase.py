@@ -42,8 +42,12 @@ _OPTIMIZER_SCOPE: Final = re.compile(
     rb"|nadam|adagrad|adadelta|adafactor|ftrl|lamb|lion|muon|adamweightdecay)(?:_\d+)*/",
     re.IGNORECASE,
 )
+_USES_VARIABLE: Final = re.compile(
+    rb"(?:Read|Assign(?:Add|Sub)?)VariableOp|Resource(?:Gather|Scatter|(?:Sparse)?Apply)\w*"
+)
 _FORWARD_PATH: Final = re.compile(rb"(?:^|/)jvp\(")
 _REPLICA: Final = re.compile(rb"(?:^|/)(?:replica|update)_(\d{1,4})(?:_\d+)?(?=/|:|$)")
+_REPLICA_SCOPE: Final = re.compile(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
 _LONGEST: Final = 1 << 13
 """Bytes of a name that are looked at; a name may be of any length."""
 
@@ -66,6 +70,11 @@ def _split(name: bytes) -> tuple[bytes, bytes]:
     return (path, type_) if path and _TYPE.fullmatch(type_) else (name, b"")
 
 
+def uses_variable(type_: bytes) -> bool:
+    """Whether an op of this type runs where a variable lies, whichever replica asks for it."""
+    return _USES_VARIABLE.fullmatch(type_) is not None
+
+
 def phases_of(trace: Trace) -> Int64Array:
     """The phase of every device event, int64; copies and fills have none, collectives are the reduction."""
     columns = trace.device_columns
@@ -83,10 +92,72 @@ def phases_of(trace: Trace) -> Int64Array:
     return phase
 
 
+def phases_on_host(trace: Trace) -> frozenset[Phase]:
+    """What of the backward pass, the optimizer and the reduction ops on the host are part of."""
+    found = set()
+    for name in occurring(trace.host_columns.name).tolist():
+        _, type_ = _split(trace.names[name][:_LONGEST])
+        # Sending and receiving is named after the op whose value it is.
+        if type_ and not type_.startswith(b"_"):
+            found.add(phase_of(trace.names[name]))
+    return frozenset(found - {Phase.UNKNOWN, Phase.FORWARD})
+
+
+def least_replica_counts(trace: Trace) -> dict[int, int]:
+    """By host (index), how many replicas there are at least: the names of its ops tell of the one before.
+
+    Ops that only send to another device or receive from it tell, too. A host is left out where no name tells of a
+    replica but the first, which has none.
+    """
+    number = np.array(
+        [
+            int(found[1])
+            if b"replica_" in name and (found := _REPLICA_SCOPE.search(name[:_LONGEST]))
+            else NONE
+            for name in trace.names
+        ],
+        dtype=np.int64,
+    )
+    columns, host = trace.device_columns, trace.host_columns
+    host_of_device = np.array([one.host for one in trace.roster], dtype=np.int64)
+    most = np.full(len(trace.hosts), NONE, dtype=np.int64)
+    named = host.name[number[host.name] > 0]
+    np.maximum.at(most, host.host[number[host.name] > 0], number[named])
+    on_device = np.flatnonzero(columns.op != NONE)
+    on_device = on_device[number[columns.op[on_device]] > 0]
+    hosts = host_of_device[columns.device[on_device]]
+    np.maximum.at(most, hosts, number[columns.op[on_device]])
+    return {index: int(value) + 1 for index, value in enumerate(most.tolist()) if value > 0}
+
+
 def replica_numbers(trace: Trace, device: int) -> tuple[int, ...]:
     """The replicas that the names of ops computed on one device tell of, `replica_4/…`, sorted."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     op = columns.op[rows][columns.class_[rows] == ActivityClass.COMPUTE]
-    names = occurring(op[op != NONE])
-    found = (_REPLICA.search(trace.names[name][:_LONGEST]) for name in names.tolist())
-    return tuple(sorted({int(one[1]) for one in found if one}))
+    names = occurring(op[op != NONE]).tolist()
+    found = (_replica_of(trace.names[name]) for name in names)
+    return tuple(sorted({one for one in found if one is not None}))
+
+
+def _replica_of(name: bytes) -> int | None:
+    path, type_ = _split(name[:_LONGEST])
+    # An optimizer names its own part by the device of the variable, others by who asks.
+    if uses_variable(type_) and not _OPTIMIZER_SCOPE.search(path):
+        return None
+    found = _REPLICA.search(path)
+    return int(found[1]) if found else None
+
+
+def backward_replicas(trace: Trace, device: int) -> dict[int, int]:
+    """How long the gradients of each replica took on one device, in ps; those without a number are replica 0's."""
+    columns, mine = trace.device_columns, trace.device_columns.rows_of(device)
+    of_op = (columns.class_[mine] == ActivityClass.COMPUTE) & (columns.op[mine] != NONE)
+    names, index = distinct(columns.op[mine][of_op])
+    total = np.zeros(names.size, dtype=np.int64)
+    np.add.at(total, index, columns.duration_ps[mine][of_op])
+    found: dict[int, int] = {}
+    for name, length in zip(names.tolist(), total.tolist(), strict=True):
+        if phase_of(trace.names[name]) is Phase.BACKWARD:
+            replica = _replica_of(trace.names[name]) or 0
+            found[replica] = found.get(replica, 0) + length
+    return found

@@ -4,10 +4,11 @@ Without GPUs there is no device plane, but each replica's part of the step funct
 its own: one `FunctionRun` in the calling thread produces an id, and every `ExecutorState::Process` that runs
 ops of that component consumes it (TensorFlow 2.21, measured). So an op belongs to the component of the
 innermost `ExecutorState::Process` around it, and a component to the replica that any op name in it tells:
-`replica_<k>` anywhere in the path, or `update_<k>` in an optimizer's; replica 0 where none does. Reading a
-variable does not tell: it runs where the variable lies, which is with another replica if it was made outside
-of the strategy's scope. Threads do not tell either: components hop between them. Collectives run on threads of their own and are dealt out by the
-number in their name, in the order of their group. What no link places is `shared`, counted apart.
+`replica_<k>` anywhere in the path, or `update_<k>` in an optimizer's; replica 0 where none does. Reading or
+writing a variable does not tell: it runs where the variable lies, which is with another replica if it was made
+outside of the strategy's scope. Threads do not tell either: components hop between them. Collectives run on
+threads of their own and are dealt out by the number in their name, in the order of their group. What no link
+places is `shared`, counted apart.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from traceview.ids import occurring
 from traceview.intervals import BoolArray, Int64Array, nesting
 from traceview.trace.link import linked_events
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Device, DeviceColumns, Trace
+from traceview.trace.op_phase import uses_variable
 from traceview.xplane.planes import ActivityClass, HostMemory
 
 _OP = re.compile(rb"([^\s:](?:[^:]|:(?!:))*):([A-Za-z_]\w*)", re.DOTALL)
@@ -29,7 +31,6 @@ _REPLICA = re.compile(rb"(?:^|/)(?:replica|update)_(\d{1,4})(?:_\d+)?(?=/|:|$)")
 _NOT_WORK = re.compile(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If)|IteratorGetNext.*"
 )
-_READS_VARIABLE = re.compile(rb"ReadVariableOp|ResourceGather(?:Nd)?")
 _COLLECTIVE = re.compile(rb"Collective.*|NcclAllReduce")
 _SUFFIX = re.compile(rb"_(\d{1,6}):[^:]*$")
 _DATA_THREAD: Final = "tf_data"
@@ -40,11 +41,11 @@ _SHARED: Final = -2
 class _NameFacts:
     """Per name of the trace: whether it is an op that is work, a collective, its replica and suffix numbers.
 
-    `reads_variable`: the op runs where a variable lies, whichever replica asked for it.
+    `uses_variable`: the op runs where a variable lies, whichever replica asked for it.
     """
 
     work: BoolArray
-    reads_variable: BoolArray
+    uses_variable: BoolArray
     collective: BoolArray
     replica: Int64Array
     suffix: Int64Array
@@ -92,14 +93,14 @@ def replicas_of(trace: Trace) -> Trace:
 
 def _name_facts(trace: Trace) -> _NameFacts:
     count = len(trace.names)
-    work, reads, collective = (np.zeros(count, dtype=np.bool_) for _ in range(3))
+    work, uses, collective = (np.zeros(count, dtype=np.bool_) for _ in range(3))
     replica, suffix = np.full(count, NONE, dtype=np.int64), np.zeros(count, dtype=np.int64)
     for index in range(count):
         name = trace.names[index]
         op = _OP.fullmatch(name)
         if not op:
             continue
-        reads[index] = _READS_VARIABLE.fullmatch(op[2]) is not None
+        uses[index] = uses_variable(op[2])
         work[index] = not _NOT_WORK.fullmatch(op[2])
         collective[index] = _COLLECTIVE.fullmatch(op[2]) is not None
         numbered = _REPLICA.search(name)
@@ -108,7 +109,7 @@ def _name_facts(trace: Trace) -> _NameFacts:
         counted = _SUFFIX.search(name)
         if counted:
             suffix[index] = int(counted[1])
-    return _NameFacts(work, reads, collective, replica, suffix)
+    return _NameFacts(work, uses, collective, replica, suffix)
 
 
 def _on_executor_thread(trace: Trace) -> BoolArray:
@@ -129,11 +130,11 @@ def _replica_of_rows(trace: Trace, rows: Int64Array, facts: _NameFacts) -> Int64
     if in_component.any():
         count = int(component.max()) + 1
         replica_of_component = np.zeros(count, dtype=np.int64)
-        reads = facts.reads_variable[host.name[rows]]
-        # What only reads is told by what it reads for.
+        uses = facts.uses_variable[host.name[rows]]
+        # What does nothing else is told by whom it does that for.
         does_more = np.zeros(count, dtype=np.bool_)
-        does_more[component[in_component & ~reads]] = True
-        telling = np.flatnonzero(in_component & (named != NONE) & ~(reads & does_more[component]))
+        does_more[component[in_component & ~uses]] = True
+        telling = np.flatnonzero(in_component & (named != NONE) & ~(uses & does_more[component]))
         np.maximum.at(replica_of_component, component[telling], named[telling])
         result[in_component] = replica_of_component[component[in_component]]
     collective = np.flatnonzero(facts.collective[host.name[rows]] & ~in_component & (named == NONE))

@@ -43,6 +43,18 @@ def role_of(host: Host) -> Role | None:
     return Role("worker" if label[1] == "w" else label[1], int(label[2]))
 
 
+def machine_of(host: Host) -> str:
+    """The machine of a host: its name without what tells processes of one machine apart."""
+    label = _LABEL.fullmatch(host.name)
+    return host.name if label is None else host.name[: label.start(1) - 1]
+
+
+def part_in_training(host: Host) -> str:
+    """Whose work that of the host can be measured by: chief and workers do the same, others do not."""
+    role = role_of(host)
+    return role.name if role is not None and role.name in (_SERVER, _OUTSIDE) else "worker"
+
+
 def step_groups(hosts: Sequence[Host]) -> tuple[tuple[int, ...], ...]:
     """The hosts (by index) in groups that make their steps together; one that works alone is its own group."""
     names = [None if role is None else role.name for role in map(role_of, hosts)]
@@ -59,18 +71,28 @@ def missing_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
 
     Told by the sizes of the cluster in the sidecars; empty where none of them holds sizes.
     """
-    clusters = [host.sidecar.environment.cluster for host in hosts if host.sidecar]
-    sizes: dict[str, int] = {}
-    for cluster in clusters:
-        for name, count in (cluster.sizes or {}).items():
-            sizes[name] = max(sizes.get(name, 0), count)
-    if _SERVER in sizes:
+    absent = unrecorded_tasks(hosts)
+    if _SERVER in _sizes(hosts):
         return ()
+    return tuple(role for role in absent if role.name != _OUTSIDE)
+
+
+def unrecorded_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
+    """All tasks of the cluster that no host of the run is, parameter servers and evaluators too."""
     there = {role for role in map(role_of, hosts) if role is not None}
     wanted = [
         Role(name, index)
-        for name, count in sorted(sizes.items())
-        if name != _OUTSIDE
+        for name, count in sorted(_sizes(hosts).items())
         for index in range(min(count, _MOST_TASKS))
     ]
     return tuple(role for role in wanted if role not in there)
+
+
+def _sizes(hosts: Sequence[Host]) -> dict[str, int]:
+    """Tasks by role, as the sidecars say."""
+    sizes: dict[str, int] = {}
+    for host in hosts:
+        cluster = host.sidecar.environment.cluster if host.sidecar else None
+        for name, count in ((cluster.sizes if cluster else None) or {}).items():
+            sizes[name] = max(sizes.get(name, 0), count)
+    return sizes

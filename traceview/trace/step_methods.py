@@ -3,12 +3,17 @@
 `iterator`: the model asks its dataset for an element once per step, or once per replica and step in a burst:
 most bursts hold equally many calls, which lie far closer to each other than to the next burst.
 `period`: the kernels of the busiest device repeat. An anchor is a kernel name between whose occurrences the
-same kernels run in the same order; the rarest anchor gives the longest period, which is the step.
+same kernels run in the same order; the rarest anchor gives the longest period, which is the step. Other devices
+that run the anchor as often repeat the same, some a little earlier, some later: a step begins with the first of them.
+Where another number of anchors was recorded of a device, the first or the last step may lack its part, which
+lies before or after all steps; such a step compares nothing and takes no part in statistics.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -32,6 +37,8 @@ _FEWEST_KERNELS: Final = 2
 """One kernel over and over is no period: it may be a part of a step, or many of them."""
 _MOST_ANCHORS: Final = 200
 """So many names are tried; what occurs more often than all of them occurs many times in a step."""
+_NAMED: Final = 4
+"""Of more devices the first are named."""
 _ASKING: Final = b"IteratorGetNext"
 """What the model calls; the iterators of a distributed dataset ask each other in other ways, ahead of it."""
 _DATA_THREAD: Final = "tf_data"
@@ -84,7 +91,10 @@ def _last_end(trace: Trace, host: int) -> int:
 
 
 def periodic_steps(trace: Trace, host: int) -> tuple[Step, ...]:
-    """Steps from one occurrence of the anchor to the next on the device with most kernels; empty without one."""
+    """Steps from one occurrence of the anchor to the next, over the devices that repeat alike; empty without one.
+
+    The anchor is that of the device with most kernels.
+    """
     columns = trace.device_columns
     kernels = {
         device: rows[columns.class_[rows] <= ActivityClass.COLLECTIVE]
@@ -94,14 +104,61 @@ def periodic_steps(trace: Trace, host: int) -> tuple[Step, ...]:
     }
     if not kernels:
         return ()
-    rows = max(kernels.values(), key=lambda found: found.size)
+    busiest = max(kernels, key=lambda device: kernels[device].size)
+    rows = kernels[busiest]
     anchors = _anchors(columns.name[rows].astype(np.int64), columns.start_ps[rows])
     if anchors.size == 0:
         return ()
-    starts = columns.start_ps[rows[anchors]]
     period = int(np.median(np.diff(anchors)))
-    last = rows[anchors[-1] : anchors[-1] + period]
-    return _steps(host, starts, int(columns.end_ps[last].max()), is_cut=last.size < period)
+    name = columns.name[rows[anchors[0]]]
+    places = {device: np.flatnonzero(columns.name[own] == name) for device, own in kernels.items()}
+    begins = {device: columns.start_ps[kernels[device][at]] for device, at in places.items()}
+    alike = [device for device, at in places.items() if at.size == anchors.size]
+    starts = _earliest([begins[device] for device in alike])
+    if starts is None:
+        alike, starts = [busiest], begins[busiest]
+    last = [kernels[device][places[device][-1] :][:period] for device in alike]
+    end = max(int(columns.end_ps[own].max()) for own in last)
+    is_cut = kernels[busiest][anchors[-1] :].size < period
+    repeating = {
+        trace.device_key(device): own
+        for device, own in begins.items()
+        if own.size >= _SAME_RATIO * anchors.size
+    }
+    return _without_parts_outside(_steps(host, starts, end, is_cut=is_cut), repeating)
+
+
+def _earliest(begins: list[Int64Array]) -> Int64Array | None:
+    """When the first device begins each repetition; None where one is still to begin it in the next."""
+    together = np.stack(begins)
+    earliest = together.min(axis=0)
+    if (together.max(axis=0)[:-1] >= earliest[1:]).any():
+        return None
+    result: Int64Array = earliest
+    return result
+
+
+def _without_parts_outside(
+    steps: tuple[Step, ...], begins: Mapping[str, Int64Array]
+) -> tuple[Step, ...]:
+    """The first and the last step marked where a device has no part in it, but one before or after all steps.
+
+    `begins`: when each device, by key, begins its repetitions.
+    """
+    marked = list(steps)
+    for place, where in ((0, "before"), (-1, "after")):
+        step = marked[place]
+        outside = [
+            key
+            for key, own in begins.items()
+            if not ((own >= step.start_ps) & (own < step.end_ps)).any()
+            and (own < step.start_ps if where == "before" else own >= step.end_ps).any()
+        ]
+        if outside:
+            more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
+            reason = f"the part of {', '.join(outside[:_NAMED])}{more} was recorded {where} it"
+            marked[place] = replace(step, excluded=reason)
+    return tuple(marked)
 
 
 def _anchors(names: Int64Array, starts: Int64Array) -> Int64Array:

@@ -1,0 +1,80 @@
+"""Is a step without a graph told on a host without GPUs, and only there?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.trace.test_replicas import FIRST, SECOND, component
+from traceview.analyses.finding import Finding
+
+SPACING_MS: Final = 0.4
+
+
+def eager(step: Step, op: str, start_ms: float, length_ms: float) -> None:
+    """One op as TensorFlow 2.21 records it if it runs outside of a graph."""
+    for inset, name in (
+        (0.0, f"EagerLocalExecute: {op}"),
+        (0.01, "EagerKernelExecute"),
+        (0.02, "KernelAndDeviceFunc::Run"),
+    ):
+        step.host(name, start_ms + inset, start_ms + length_ms - inset)
+
+
+def run_of(count: int, length_ms: float = 0.3, *, with_graph: bool = False) -> CudaTrace:
+    """Steps of 50 ms in which two replicas compute for 2 ms and `count` ops run one by one."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 2, FIRST)
+        component(step, 2, 2, SECOND)
+        for place in range(count):
+            start_ms = 5 + SPACING_MS * place
+            eager(step, "AddV2" if place else "Mul", start_ms, length_ms)
+            if with_graph:
+                step.host("FunctionRun", start_ms + 0.05, start_ms + length_ms - 0.05)
+    return trace
+
+
+def found(folder: Path, trace: CudaTrace) -> Finding | None:
+    trace.write(folder)
+    report = traceview.analyze(folder)
+    return next((one for one in report.findings if one.code == "host-bound"), None)
+
+
+@pytest.mark.parametrize(("count", "is_told"), [(100, True), (99, False)])
+def test_from_a_hundred_ops_on_the_step_is_no_graph(
+    count: int, is_told: bool, tmp_path: Path
+) -> None:
+    finding = found(tmp_path, run_of(count))
+    assert (finding is not None) == is_told
+    if finding is not None:
+        # 0.28 ms each, without the 0.02 ms around the kernel.
+        assert (finding.severity, finding.cost_ps_per_step) == ("warning", ms(28))
+        assert finding.title.startswith("100 ops of each 50.0 ms step run one by one")
+        assert "most often AddV2 and Mul" in finding.explanation
+
+
+@pytest.mark.parametrize(("length_ms", "is_told"), [(0.071, True), (0.069, False)])
+def test_a_tenth_of_the_step_is_worth_telling(
+    length_ms: float, is_told: bool, tmp_path: Path
+) -> None:
+    """A hundred ops of 0.051 or 0.049 ms: 5.1 or 4.9 of 50 ms."""
+    assert (found(tmp_path, run_of(100, length_ms)) is not None) == is_told
+
+
+def test_a_call_of_a_function_is_no_single_op(tmp_path: Path) -> None:
+    assert found(tmp_path, run_of(100, with_graph=True)) is None
+
+
+def test_with_a_gpu_it_is_the_launches_that_tell(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 1, 4)
+        for place in range(100):
+            eager(step, "AddV2", 5 + SPACING_MS * place, 0.3)
+    assert found(tmp_path, trace) is None

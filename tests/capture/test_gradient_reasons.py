@@ -1,0 +1,99 @@
+"""Is the reason why one device computes gradients found in real captures? One process each, on two CPU devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import traceview
+from tests.capture.conftest import environment_with, run_command
+from traceview.report.model import Report
+
+pytestmark = pytest.mark.tensorflow
+
+SCRIPT: Final = """
+import sys
+import tensorflow as tf
+
+kind = sys.argv[1]
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+devices = ["/cpu:0"] if kind == "one_replica" else ["/cpu:0", "/cpu:1"]
+strategy = tf.distribute.MirroredStrategy(devices)
+size = 1 if kind == "small_batch" else 128
+features, labels = tf.random.normal([1024, 256]), tf.random.normal([1024, 10])
+dataset = tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
+dataset = dataset.batch(size, drop_remainder=True)
+outside = kind in ("unused_strategy", "outside_scope")
+with strategy.scope():
+    held = None if outside else [tf.Variable(tf.random.normal(s)) for s in ([256, 512], [512, 10])]
+first, second = held or [tf.Variable(tf.random.normal(s)) for s in ([256, 512], [512, 10])]
+
+def step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum((tf.nn.relu(x @ first) @ second - y) ** 2) / size
+    for variable, gradient in zip((first, second), tape.gradient(loss, [first, second])):
+        if not outside:
+            gradient = tf.distribute.get_replica_context().all_reduce("sum", gradient)
+        variable.assign_sub(1e-6 * gradient, read_value=False)
+    return loss
+
+def pinned(x, y):
+    with tf.device("/cpu:1"):
+        return step(x, y)
+
+if kind == "unused_strategy":
+    alone = tf.function(step)
+    for x, y in dataset.take(12):
+        alone(x, y)
+else:
+    body = pinned if kind == "pinned_ops" else step
+    @tf.function
+    def train(x, y):
+        return strategy.run(body, args=(x, y))
+    rows = iter(strategy.experimental_distribute_dataset(dataset))
+    for _ in range(12):
+        train(*next(rows))
+"""
+
+
+def captured(folder: Path, kind: str) -> Report:
+    (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
+    environment = environment_with(CUDA_VISIBLE_DEVICES="-1")
+    options = ["--steps", "5:9", "--out", str(folder), "train.py", kind]
+    done = run_command(folder, options, environment)
+    assert done.code == 0, done.err
+    return traceview.analyze(done.run)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reasons"),
+    [
+        ("unused_strategy", ["unused_strategy", "outside_scope"]),
+        ("one_replica", ["one_replica"]),
+        ("pinned_ops", ["pinned_ops"]),
+        ("small_batch", ["small_batch"]),
+        ("healthy", None),
+        # Both replicas compute, and take turns at the variables that they share.
+        ("outside_scope", None),
+    ],
+)
+def test_the_reason_is_in_the_capture(kind: str, reasons: list[str] | None, tmp_path: Path) -> None:
+    report = captured(tmp_path, kind)
+    assert report.results.balance is not None
+    found = report.results.balance.gradients
+    codes = {finding.code: finding.severity for finding in report.findings}
+    if reasons is None:
+        assert found.computed == ("replica:0", "replica:1")
+        assert (found.reasons, found.statements) == ((), ())
+        assert "single-gpu-gradients" not in codes
+    else:
+        assert [one.code for one in found.reasons] == reasons
+        assert codes["single-gpu-gradients"] == "critical"
+    if kind == "outside_scope":
+        assert report.results.placement is not None
+        (host,) = report.results.placement.hosts
+        assert any("created outside strategy.scope()" in text for text in host.statements)
+        assert not any("nothing in train shows" in text for text in host.statements)

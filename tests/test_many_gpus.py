@@ -1,0 +1,74 @@
+"""Of 128 GPUs on sixteen hosts, does a terminal show those that stand out, and a file all of them?"""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+
+import pytest
+
+from scripts.scenarios import SCENARIOS
+from tests.command import Command
+from traceview.analyses.finding import listed
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """GPU 3 of host5 is slower than all others, and GPU 7 of host9 was not used."""
+    folder = tmp_path_factory.mktemp("many") / "logs"
+    SCENARIOS["sixteen_hosts_of_eight"]().write(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "rest"),
+    [
+        ("devices", 12, "125 others: busy 91.8%, compute 79.8%, comm 12.0%, copies 0%."),
+        ("balance", 30, "125 others: compute 39.9 ms per step, 0% beside the others."),
+        ("collectives", 25, "125 others: exposed 6.00 ms, waited 4.00 ms."),
+        ("steps", 60, "125 other devices: compute 79.8–80.0% of a step, idle 8.0–8.2% of a step;"),
+        ("analyze", 200, "125 others: busy 91.8%, compute 79.8%, comm 12.0%, copies 0%."),
+    ],
+)
+@pytest.mark.parametrize("width", [80, 120])
+def test_those_that_stand_out_have_rows(
+    name: str, most: int, rest: str, width: int, command: Command, logs: str
+) -> None:
+    text = command(name, logs, "--width", str(width)).out
+    lines = text.splitlines()
+    assert len(lines) <= most
+    assert max(map(len, lines)) <= width
+    assert rest in " ".join(text.split())
+    assert "host5/GPU:3" in text
+    assert "host14/GPU:6" not in text
+
+
+@pytest.mark.parametrize("name", ["devices", "balance", "collectives", "steps"])
+def test_one_that_is_asked_for_has_a_row(name: str, command: Command, logs: str) -> None:
+    text = command(name, logs, "--device", "host14/GPU:6", "--width", "100").out
+    assert "host14/GPU:6" in text
+    assert "host0/GPU:0" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("devices", 128), ("balance", 127), ("collectives", 508), ("steps", 512)]
+)
+def test_a_file_holds_all(name: str, count: int, command: Command, logs: str) -> None:
+    assert len(list(csv.DictReader(StringIO(command(name, logs, "--format", "csv").out)))) == count
+
+
+def test_the_headline_names_who_is_missing(command: Command, logs: str) -> None:
+    text = command("analyze", logs, "--width", "120").out
+    assert "127 of 128 GPUs ran kernels; host9/GPU:7 recorded nothing." in text
+
+
+def test_numbers_in_a_row_are_joined_where_there_are_many() -> None:
+    few = [f"GPU:{number}" for number in range(4)]
+    assert listed(few) == "GPU:0, GPU:1, GPU:2 and GPU:3"
+    two = [f"{host}/GPU:{number}" for host in "ab" for number in range(8) if number != 6]
+    assert listed(two) == "a/GPU:0–5, a/GPU:7, b/GPU:0–5 and b/GPU:7"
+    many = [f"host{host}/GPU:{number}" for host in range(10) for number in range(8)]
+    assert listed(many, 2) == "host0/GPU:0–7, host1/GPU:0–7 and 64 more"
+    assert listed([f"op{number}" for number in range(10)], 2) == "op0, op1 and 8 more"

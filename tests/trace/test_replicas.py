@@ -1,0 +1,145 @@
+"""Is every op of a CPU-only strategy given to the replica that ran it, and not to the one that is named?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, new_trace
+from tests.sidecars import mirrored, write_sidecar
+from traceview.report.model import Report
+from traceview.trace.op_phase import backward_replicas, least_replica_counts, replica_numbers
+
+FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
+SECOND: Final = "gradient_tape/replica_1/model/dense/MatMul:MatMul"
+
+
+def component(step: Step, number: int, start_ms: float, *ops: str) -> None:
+    """One part of a step function that runs on a thread of its own: its ops of 2 ms each, one after the other."""
+    executor = step.trace.thread(f"tf_Compute_{number}", 900 + number)
+    key = round(step.start_ms) * 10 + number
+    end_ms = start_ms + 2 * len(ops)
+    step.host("FunctionRun", 1, 1.1, {"_pt": 3, "_p": key})
+    consumed = {"_ct": 3, "_c": key, "id": 1, "iter_num": 0}
+    step.host("ExecutorState::Process", start_ms, end_ms, consumed, thread=executor)
+    for place, op in enumerate(ops):
+        begin_ms = start_ms + 2 * place
+        step.host(op, begin_ms + 0.1, begin_ms + 1.9, thread=executor)
+
+
+def two_components(first: list[str], second: list[str]) -> CudaTrace:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 2, *first)
+        component(step, 2, 2, *second)
+    return trace
+
+
+def gradients_of(report: Report) -> dict[str, int]:
+    """Gradient ops by device."""
+    balance = report.results.balance
+    assert balance is not None
+    return {row.device: row.backward_count for row in balance.gradients.devices}
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        "replica_1/model/dense/ReadVariableOp:ReadVariableOp",
+        "replica_1/AssignVariableOp_3:AssignVariableOp",
+        "replica_1/AssignSubVariableOp:AssignSubVariableOp",
+        "replica_1/embedding/ResourceGather:ResourceGather",
+        "replica_1/update/ResourceScatterAdd:ResourceScatterAdd",
+        "replica_1/sgd/ResourceApplyGradientDescent:ResourceApplyGradientDescent",
+    ],
+)
+def test_what_a_replica_does_to_a_variable_elsewhere_is_not_that_replica(
+    op: str, tmp_path: Path
+) -> None:
+    """Variables made outside of the scope lie with replica 0, which replica 1 reads and writes there."""
+    two_components([FIRST, op], [SECOND]).write(tmp_path)
+    assert gradients_of(traceview.analyze(tmp_path)) == {"replica:0": 4, "replica:1": 4}
+
+
+def test_any_other_op_tells_whose_component_it_is(tmp_path: Path) -> None:
+    two_components([FIRST, "replica_1/model/dense/BiasAdd:BiasAdd"], [SECOND]).write(tmp_path)
+    assert gradients_of(traceview.analyze(tmp_path)) == {"replica:1": 8}
+
+
+def test_a_component_of_variables_alone_is_theirs(tmp_path: Path) -> None:
+    two_components([FIRST], ["replica_1/AssignVariableOp:AssignVariableOp"]).write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert report.results.device_time is not None
+    assert [row.device for row in report.results.device_time.devices] == ["replica:0", "replica:1"]
+
+
+# The strategy of the sidecar
+
+
+@pytest.mark.parametrize(("second", "is_seen"), [(SECOND, True), (FIRST, False)])
+def test_replicas_that_ran_show_the_strategy(second: str, is_seen: bool, tmp_path: Path) -> None:
+    path = two_components([FIRST], [second]).write(tmp_path)
+    write_sidecar(path, {"strategy": mirrored("CPU:0", "CPU:1", found_by="memory")})
+    report = traceview.analyze(tmp_path)
+    assert report.results.environment is not None
+    (host,) = report.results.environment.hosts
+    assert host.strategy.found_by == ("recording" if is_seen else "memory")
+    assert host.strategy.is_used == is_seen
+
+
+def test_names_of_gpu_ops_show_the_strategy(tmp_path: Path) -> None:
+    (path,) = SCENARIOS["replicas_reached_on_two"]().write(tmp_path)
+    write_sidecar(path, {"strategy": mirrored("GPU:0", "GPU:1", found_by="memory")})
+    environment = traceview.analyze(tmp_path).results.environment
+    assert environment is not None
+    assert environment.hosts[0].strategy.found_by == "recording"
+
+
+# Names of ops
+
+
+def gpu_ops(*ops: str) -> CudaTrace:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for place, op in enumerate(ops):
+            step.kernel(0, 2 + 4 * place, 4 + 4 * place, op=op)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("op", "count"),
+    [
+        ("replica_3/model/MatMul:MatMul", 4),
+        ("_send_replica_6/model/MatMul_0:_Send", 7),
+        ("gradient_tape/replica_2_1/model/MatMul:MatMul", 3),
+        ("model/MatMul:MatMul", None),
+        ("replica_0/model/MatMul:MatMul", None),
+        # An optimizer numbers variables, too.
+        ("Adam/update_12/mul:Mul", None),
+        ("model/my_replica_loss:Mul", None),
+    ],
+)
+def test_how_many_replicas_names_show(op: str, count: int | None, tmp_path: Path) -> None:
+    on_device, on_host = gpu_ops(op), gpu_ops("MatMul:MatMul")
+    on_host.host_event(op, 10, 20)
+    for name, trace in (("device", on_device), ("host", on_host)):
+        trace.write(tmp_path / name)
+        found = least_replica_counts(traceview.load(tmp_path / name))
+        assert found == ({} if count is None else {0: count}), name
+
+
+def test_variables_do_not_tell_which_replica_a_device_runs(tmp_path: Path) -> None:
+    ops = ("model/MatMul:MatMul", "replica_1/AssignSubVariableOp:AssignSubVariableOp")
+    gpu_ops(*ops, "sgd/update_5/mul:Mul").write(tmp_path)
+    assert replica_numbers(traceview.load(tmp_path), 0) == (5,)
+
+
+def test_how_long_gradients_of_each_replica_took(tmp_path: Path) -> None:
+    gpu_ops(FIRST, SECOND, FIRST, "model/MatMul:MatMul").write(tmp_path)
+    two_ms = 2 * 10**9
+    assert backward_replicas(traceview.load(tmp_path), 0) == {0: 8 * two_ms, 1: 4 * two_ms}
