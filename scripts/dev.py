@@ -39,12 +39,14 @@ if sys.version_info < (3, 10):
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "slow-input-2"
-EXTENSION_DIR = ROOT / "traceview" / "xplane"
+PACKAGE = ROOT / "traceview"
+EXTENSION_DIR = PACKAGE / "xplane"
 # An install is made from these; everything else is picked up by the editable install as it changes.
 INSTALL_INPUTS = (ROOT / "pyproject.toml", ROOT / "setup.py", EXTENSION_DIR / "decode.pyx")
 BUILT_EXTENSION = EXTENSION_DIR / f"decode{sysconfig.get_config_var('EXT_SUFFIX')}"
 PYTEST_NOTHING_COLLECTED = 5
 INTERRUPTED_PATIENCE_S = 60
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NO_TENSORFLOW_FROM = (3, 14)  # TensorFlow 2.21 has wheels for Python 3.10 to 3.13
 
 
@@ -244,7 +246,7 @@ def test(arguments: list[str]) -> None:
 
 
 def lint(_: list[str]) -> None:
-    MAIN.ready("test", "lint")
+    MAIN.ready("browser", "lint", "test")  # mypy reads tests/browser too
     run([MAIN.program("ruff"), "format", "--check", "."])
     run([MAIN.program("ruff"), "check", "."])
     run([MAIN.python, "-m", "mypy"])
@@ -267,10 +269,11 @@ def check(arguments: list[str]) -> None:
         ("lint", lambda: lint([])),
         ("wheel", check_wheels),
         ("tests with TensorFlow", test_with_tensorflow),
+        ("tests in a browser", test_in_browser),
         ("tests of the dependencies and beside XProf", test_others),
         ("tests", lambda: test(arguments)),
     ]
-    MAIN.ready("lint", "package", "test")
+    MAIN.ready("browser", "lint", "package", "test")
     failures: list[tuple[str, StageError]] = []
     for name, action in stages:
         try:
@@ -290,6 +293,22 @@ def test_others() -> None:
     """Tests that a plain run leaves out, for they load more than it needs."""
     MAIN.ready("test", "xprof")
     run([MAIN.python, "-m", "pytest", "-m", "network or xprof"])
+
+
+def chromium() -> str | None:
+    """A Chromium, or a Chrome, on the PATH."""
+    return next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+
+
+def test_in_browser() -> None:
+    """The HTML page as it is opened, drawn and used."""
+    if chromium() is None:
+        raise StageError(
+            f"no browser on the PATH is called {', '.join(CHROMIUM_NAMES)}."
+            " On Debian: apt-get install chromium; elsewhere install Chrome or Chromium."
+        )
+    MAIN.ready("browser", "test")
+    run([MAIN.python, "-m", "pytest", "-m", "browser"])
 
 
 def test_with_tensorflow() -> None:
@@ -346,7 +365,10 @@ def check_wheels() -> None:
 def check_contents(wheel_path: Path) -> None:
     """The wheel has what the package needs at run time, and nothing of the build."""
     names = set(zipfile.ZipFile(wheel_path).namelist())
-    missing = {"traceview/py.typed", "traceview/report/schema.json"} - names
+    needed = {"traceview/py.typed", "traceview/report/schema.json"}
+    for folder in ("render/assets", "render/html/templates"):
+        needed |= {f"traceview/{folder}/{path.name}" for path in (PACKAGE / folder).iterdir()}
+    missing = needed - names
     stray = {name for name in names if name.endswith((".pyx", ".c")) or "/build/" in name}
     stray |= {name for name in names if name.startswith(("tests/", "scripts/"))}
     if missing or stray:
@@ -358,7 +380,7 @@ import importlib.util, json, sys, traceview
 print(json.dumps({
     "compiled": importlib.util.find_spec("traceview.xplane.decode") is not None,
     "path": traceview.__file__,
-    "heavy": sorted({"pandas", "tensorflow"} & set(sys.modules)),
+    "heavy": sorted({"jinja2", "pandas", "tensorflow"} & set(sys.modules)),
 }))
 """
 
@@ -380,6 +402,7 @@ def report_of_installed(environment: Environment, folder: Path, *, compiled: boo
     for arguments, wanted in (
         (["--version"], 0),
         (["analyze", "logdir"], 0),
+        (["report", "logdir", "-o", "report.html", "--force"], 0),
         (["analyze"], 2),
         (["analyze", "no-such-logdir"], 3),
         (["analyze", "damaged"], 4),

@@ -128,3 +128,24 @@ def test_an_interrupted_command_may_save_what_it_has(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(30) != 0
     assert (tmp_path / "saved").exists()
+
+
+def test_the_page_is_tested_in_a_browser_that_is_there(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = tmp_path / dev.CHROMIUM_NAMES[-1]
+    found.write_text("", encoding="utf-8")
+    found.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert dev.chromium() == str(found)
+    dev.test_in_browser()
+    assert started == [[".venv", "-m", "pytest", "-m", "browser"]]
+
+
+def test_without_a_browser_the_stage_says_how_to_get_one(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(dev.StageError, match="apt-get install chromium"):
+        dev.test_in_browser()
+    assert started == []

@@ -116,6 +116,7 @@ def report(
             select_codes=select_codes or None,
             ignore_codes=ignore_codes,
             baseline=baseline,
+            lanes=True,
         )
         made = _with_own_choices(made, salvage=salvage)
     if redact:
@@ -149,6 +150,6 @@ def _write(
 ) -> None:
     files = {one.file_name: content_of(one, made) for one in DOCUMENTS}
     if with_data:
-        files |= window_tables(trace, selection)
+        files |= window_tables(trace, selection, made)
     bundle.write(files)
     typer.echo(f"traceview: wrote {', '.join(files)} to {bundle.folder}", err=True)

@@ -30,6 +30,12 @@ class DocumentFormat:
         return "." + self.file_name.rpartition(".")[2]
 
 
+def _html(report: Report) -> str:
+    from traceview.render.html.document import render
+
+    return render(report)
+
+
 def _markdown(report: Report) -> str:
     from traceview.render.markdown.document import render
 
@@ -42,8 +48,16 @@ def _json(report: Report) -> str:
     return render(report)
 
 
+def _svg(report: Report) -> str:
+    from traceview.render.svg import render
+
+    return render(report)
+
+
 DOCUMENTS: Final = (
+    DocumentFormat("html", "report.html", _html),
     DocumentFormat("markdown", "report.md", _markdown),
     DocumentFormat("json", "report.json", _json),
+    DocumentFormat("svg", "timeline.svg", _svg),
 )
 """In the order in which they are written."""

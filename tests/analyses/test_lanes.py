@@ -1,0 +1,273 @@
+"""Do the lanes of a timeline hold the time that the tables tell, in order, without overlap, and within bounds?"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import traceview
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios import SCENARIOS
+from tests.analyses.test_identity import Run, analyzed, runs
+from tests.reports import full_report
+from traceview.analyses import lanes as lane_limits
+from traceview.analyses.lanes import Lane
+from traceview.analyses.slices import fair_shares, slices_of
+from traceview.render.lane_view import every_lane, slices
+from traceview.report.consistency import first_disagreement
+from traceview.report.model import Report
+
+US = 10**6
+ODD = (
+    "C",
+    "absolute_stamps",
+    "callbacks_between_steps",
+    "clock_inversion",
+    "copy_only",
+    "eight_balanced",
+    "gpu_planes_empty",
+    "hidden_transfers",
+    "hostile_names",
+    "host_runs_ahead",
+    "metadata_dangles",
+    "no_gpu_plane",
+    "no_steps",
+    "overlapped_collectives",
+    "past_the_stop",
+    "sixteen_skewed_clocks",
+    "stored_steps",
+    "two_hosts",
+    "uneven_last_batch",
+    "waits_for_input_in_the_graph",
+    "zero_length",
+)
+"""Scenarios in which something is missing, overlaps, or lies outside of the window."""
+
+
+def covered(lane: Lane) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for one in slices(lane):
+        sums.update(one.class_ps)
+    return sums
+
+
+def check(report: Report) -> None:
+    """The lanes of a report against its tables, exactly."""
+    results = report.results
+    assert results.lanes is not None
+    assert results.device_time is not None
+    assert results.idle is not None
+    assert first_disagreement(report) is None
+    times = {row.device: row for row in results.device_time.devices}
+    causes = {row.device: row for row in results.idle.devices}
+    windows = {host.host: host.end_ps - host.start_ps for host in results.lanes.hosts}
+    for host in results.lanes.hosts:
+        for lane in host.lanes:
+            check_lane(lane, windows[host.host])
+    assert [one.device for one in results.lanes.devices] == list(causes)
+    for device in results.lanes.devices:
+        for lane in device.lanes:
+            check_lane(lane, windows[device.host])
+        own = {lane.kind: lane for lane in device.lanes}
+        row, total = times[device.device], times[device.device].total_ps
+        assert total is not None
+        assert _length(own.get("compute")) == total["compute"]
+        assert _length(own.get("communication")) == total["collective"]
+        copies = [total[key] for key in ("h2d", "d2h", "d2d", "memset")]
+        assert max(copies) <= _length(own.get("copies")) <= sum(copies)
+        assert _length(own.get("idle")) == row.idle_ps == causes[device.device].idle_ps
+        if "idle" in own:
+            assert covered(own["idle"]) == Counter(causes[device.device].causes)
+            assert own["idle"].event_count == causes[device.device].gap_count
+        counts = {"compute": row.kernel_count, "communication": row.collective_count}
+        for kind, count in counts.items():
+            assert kind not in own or own[kind].event_count == count
+
+
+def check_lane(lane: Lane, window_ps: int) -> None:
+    found = list(slices(lane))
+    assert found
+    assert all(one.start_ps < one.end_ps for one in found)
+    assert all(one.end_ps <= other.start_ps for one, other in pairwise(found))
+    assert found[0].start_ps >= 0
+    assert found[-1].end_ps <= window_ps
+    assert sum(covered(lane).values()) == lane.covered_ps
+    assert all(part > 0 for one in found for part in one.class_ps.values())
+    counts = [1] * len(found)
+    for place, count in zip(accumulate(lane.merged), lane.merged_count, strict=True):
+        counts[place] = count
+    if lane.kind != "idle":
+        # Gaps are cut at the bounds of steps, and empty events at the end belong to no slice.
+        assert sum(counts) <= lane.event_count
+    for place, hole in zip(accumulate(lane.merged), lane.merged_hole_ps, strict=True):
+        # A stretch, and a short slice that reaches beyond it.
+        length = found[place].end_ps - found[place].start_ps
+        assert not hole or length < 2 * lane.resolution_ps
+
+
+def _length(lane: Lane | None) -> int:
+    return 0 if lane is None else lane.covered_ps
+
+
+@settings(deadline=None, max_examples=40)
+@given(runs())
+def test_lanes_hold_the_time_of_the_tables(run: Run) -> None:
+    check(analyzed(run.trace().space(), lanes=True))
+
+
+@pytest.mark.parametrize("most", [1, 10, 40])
+@settings(deadline=None, max_examples=25)
+@given(run=runs(least_steps=2))
+def test_merging_loses_no_time(most: int, run: Run) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lane_limits, "MOST_SLICES", most)
+        report = analyzed(run.trace().space(), lanes=True)
+    check(report)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_scenarios(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    report = traceview.analyze(tmp_path, lanes=True)
+    if report.results.lanes is None:
+        assert report.skipped["lanes"] == "no device recorded an event"
+    else:
+        check(report)
+
+
+def test_fixtures(fixtures: Path) -> None:
+    for path in sorted(one for one in fixtures.iterdir() if one.is_dir()):
+        check(traceview.analyze(path, lanes=True))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X"])
+def test_real_traces(name: str, shared_traces: Path) -> None:
+    check(traceview.analyze(shared_traces / name, lanes=True))
+
+
+def test_lanes_are_made_when_asked_for(fixtures: Path) -> None:
+    without = traceview.analyze(fixtures / "custom-loop-2")
+    assert without.results.lanes is None
+    assert "lanes" not in without.skipped
+    assert traceview.analyze(fixtures / "custom-loop-2", lanes=True).results.lanes is not None
+
+
+def busy_trace(device_count: int, kernels: int, name: str = "layer_{}/MatMul:MatMul") -> CudaTrace:
+    trace = CudaTrace("host0", start_ns=1_760_000_000_000_000_000)
+    trace.thread()
+    for ordinal in range(device_count):
+        trace.gpu(ordinal)
+        for number in range(kernels):
+            start = number * 10 * US + ordinal * US
+            trace.kernel(
+                ordinal, start, start + 6 * US, op=name.format(number), launch_ps=max(start - US, 0)
+            )
+    return trace
+
+
+def test_the_data_is_bounded(tmp_path: Path) -> None:
+    busy_trace(16, 1500, name="x" * 5000 + "/layer_{}/MatMul:MatMul").write(tmp_path)
+    report = traceview.analyze(tmp_path, lanes=True)
+    check(report)
+    lanes = report.results.lanes
+    assert lanes is not None
+    every = list(every_lane(lanes))
+    assert sum(len(lane.length_ps) for lane in every) <= lane_limits.MOST_SLICES
+    # Equal treatment: no device is drawn more coarsely than another.
+    kinds = {lane.kind for lane in every if lane.resolution_ps}
+    assert kinds == {"compute", "idle"}
+    for kind in kinds:
+        sizes = [len(lane.length_ps) for lane in every if lane.kind == kind]
+        assert min(sizes) > 0.7 * max(sizes)
+    assert len(json.dumps(asdict(lanes))) < 1_000_000
+    assert sum(len(json.dumps(one)) for one in lanes.names) <= lane_limits.MOST_NAME_BYTES
+    assert max(map(len, lanes.names)) <= lanes.name_length
+    assert all(one.endswith("MatMul") for one in lanes.names if len(one) > 12)
+
+
+def test_a_slice_says_what_it_stands_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_limits, "MOST_SLICES", 12)
+    busy_trace(1, 100).write(tmp_path)
+    lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
+    assert lanes is not None
+    (compute,) = (one for one in lanes.devices[0].lanes if one.kind == "compute")
+    assert compute.event_count == 100
+    assert compute.covered_ps == 600 * US
+    # Kernels of 6 µs with holes of 4 µs between them.
+    counts = list(compute.merged_count)
+    assert sum(counts) == 100
+    assert list(compute.merged_hole_ps) == [(count - 1) * 4 * US for count in counts]
+    assert compute.resolution_ps > 6 * US
+
+
+def test_many_devices_are_cut_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_limits, "MOST_DEVICES", 3)
+    busy_trace(5, 2).write(tmp_path)
+    lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
+    assert lanes is not None
+    assert [one.device for one in lanes.devices] == ["GPU:0", "GPU:1", "GPU:2"]
+    assert lanes.left_out_device_count == 2
+
+
+def test_names_of_slices(tmp_path: Path) -> None:
+    SCENARIOS["waits_for_input"]().write(tmp_path)
+    lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
+    assert lanes is not None
+    host = lanes.hosts[0]
+    steps, caller = host.lanes[0], host.lanes[1]
+    assert steps.kind == "steps"
+    assert list(steps.name) == list(range(steps.name[0], steps.name[0] + len(steps.name)))
+    waits = [
+        lanes.names[one.name] for one in slices(caller) if "input" in one.class_ps and one.name >= 0
+    ]
+    assert any("IteratorGetNext" in name for name in waits)
+
+
+@given(st.lists(st.integers(0, 1000), max_size=30), st.integers(0, 5000))
+def test_shares_are_fair(wanted: list[int], most: int) -> None:
+    shares = fair_shares(wanted, most)
+    assert all(share <= want for share, want in zip(shares, wanted, strict=True))
+    assert sum(shares) <= most
+    cut = [share for share, want in zip(shares, wanted, strict=True) if share < want]
+    if cut:
+        # Who gets less than he wants gets no less than anybody, but for the remainder.
+        assert min(cut) >= max(shares) - 1
+    else:
+        assert shares == wanted
+
+
+def test_an_event_counts_from_where_earlier_ones_ended() -> None:
+    start, end = np.array([0, 2, 3, 20, 20]), np.array([10, 5, 15, 20, 30])
+    class_, name = np.array([0, 1, 1, 0, 1]), np.arange(5, dtype=np.int32)
+    found = slices_of(start, end, class_, name, 2)
+    assert found.start_ps.tolist() == [0, 10, 20]
+    assert found.end_ps.tolist() == [10, 15, 30]
+    assert found.class_ps.tolist() == [[10, 0, 0], [0, 5, 10]]
+    assert found.count.tolist() == [2, 2, 1]
+    assert found.name.tolist() == [0, 2, 4]
+
+
+def test_the_longest_gives_its_name() -> None:
+    start = np.array([0, 10, 40, 60])
+    found = slices_of(
+        start, start + np.array([5, 8, 8, 30]), np.zeros(4, int), np.arange(4, dtype=np.int32), 1
+    )
+    merged = found.merged(25, 0)
+    assert merged.name.tolist() == [1, 2, 3]
+    assert merged.start_ps.tolist() == [0, 40, 60]
+    assert merged.end_ps.tolist() == [18, 48, 90]
+    assert merged.class_ps.tolist() == [[13, 8, 30]]
+    assert merged.count.tolist() == [2, 1, 1]
+
+
+def test_hand_made_lanes_agree() -> None:
+    assert first_disagreement(full_report()) is None

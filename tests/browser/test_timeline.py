@@ -1,0 +1,274 @@
+"""Does the timeline of the page zoom, pan, tell what is under the pointer, and go where a link leads?"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.conftest import PageOf, wait_until
+from tests.hostile import HOSTILE
+from tests.reports import HOST, MS, bare_report, full_report, idle_of, lane, lanes_of
+from traceview.analyses.lanes import DeviceLanes, HostLanes, Lanes
+from traceview.report.model import Report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+ASSETS = files("traceview.render") / "assets"
+D3_SHA256 = "f2094bbf6141b359722c4fe454eb6c4b0f0e42cc10cc7af921fc158fceb86539"
+"""Of dist/d3.min.js in the npm package d3 7.9.0."""
+
+GUTTER = 150
+
+
+def rendered(report: Report) -> str:
+    from traceview.render.html.document import render
+
+    return render(report)
+
+
+def with_lanes(lanes: Lanes) -> Report:
+    report = full_report()
+    return replace(report, results=replace(report.results, lanes=lanes))
+
+
+def with_a_gap() -> Report:
+    """The idle slice of the lanes is also the longest gap of the page."""
+    report = full_report()
+    assert report.results.idle is not None
+    row = idle_of("GPU:0")
+    gap = replace(row.gaps[0], start_ps=90 * MS, duration_ps=10 * MS)
+    row = replace(row, gaps=(gap,))
+    idle = replace(report.results.idle, devices=(row,))
+    return replace(report, results=replace(report.results, idle=idle))
+
+
+def many(count: int) -> Report:
+    return with_lanes(lanes_of(*(f"GPU:{number}" for number in range(count))))
+
+
+def view(page: Page) -> str:
+    # What is drawn is told a frame later.
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    return page.locator(".tv-tools output").inner_text()
+
+
+def at(page: Page, ms: float, y: float) -> tuple[float, float]:
+    """A point of the canvas that shows this moment of 100 ms, when nothing is zoomed."""
+    page.evaluate("document.querySelector('.tv-canvas').scrollIntoView()")
+    box = page.locator(".tv-canvas").bounding_box()
+    assert box is not None
+    return box["x"] + GUTTER + (box["width"] - GUTTER - 12) * ms / 100, box["y"] + y
+
+
+def test_d3_is_shipped_as_published() -> None:
+    assert hashlib.sha256(ASSETS.joinpath("d3.min.js").read_bytes()).hexdigest() == D3_SHA256
+    assert "Mike Bostock" in ASSETS.joinpath("d3.LICENSE.txt").read_text(encoding="utf-8")
+
+
+def test_it_is_drawn(page_of: PageOf) -> None:
+    page = page_of(rendered(full_report()))
+    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    assert page.locator(".tv-static").is_hidden()
+    pixels = """() => {
+        const canvas = document.querySelector(".tv-canvas");
+        const found = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const seen = new Set();
+        for (let i = 0; i < found.length; i += 4) seen.add(found.slice(i, i + 3).join());
+        const style = getComputedStyle(document.documentElement);
+        const rgb = (name) => { const c = d3.rgb(style.getPropertyValue(name)); return [c.r, c.g, c.b].join(); };
+        return ["compute", "communication", "h2d", "idle-input", "idle-launch", "step"]
+            .filter((one) => !seen.has(rgb(`--tv-${one}`)));
+    }"""
+    assert page.evaluate(pixels) == []
+    ticks = page.locator(".tv-axis .tick text").all_text_contents()
+    assert ticks[:2] == ["0", "10"]
+
+
+def test_buttons_and_keys_zoom_and_pan(page_of: PageOf) -> None:
+    page = page_of(rendered(full_report()))
+    page.get_by_role("button", name="Zoom in").click()
+    assert view(page) == "25.0 ms – 75.0 ms, 50.0 ms wide"
+    page.get_by_role("button", name="Zoom out").click()
+    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    page.locator(".tv-canvas").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowLeft")
+    assert view(page) == "15.0 ms – 65.0 ms, 50.0 ms wide"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert view(page) == "35.0 ms – 85.0 ms, 50.0 ms wide"
+    page.keyboard.press("-")
+    page.keyboard.press("Home")
+    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+
+
+def test_the_wheel_turns_the_page_until_the_figure_has_focus(page_of: PageOf) -> None:
+    page = page_of(rendered(full_report()))
+    page.mouse.move(*at(page, 50, 60))
+    before = page.evaluate("scrollY")
+    page.mouse.wheel(0, -100)
+    wait_until(page, f"scrollY < {before}")
+    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    page.locator(".tv-canvas").focus()
+    page.mouse.move(*at(page, 50, 60))
+    before = page.evaluate("scrollY")
+    page.mouse.wheel(0, -300)
+    wait_until(page, "!document.querySelector('.tv-tools output').textContent.startsWith('0 ')")
+    assert page.evaluate("scrollY") == before
+
+
+def test_dragging_pans(page_of: PageOf) -> None:
+    page = page_of(rendered(full_report()))
+    page.get_by_role("button", name="Zoom in").click()
+    page.mouse.move(*at(page, 50, 60))
+    page.mouse.down()
+    page.mouse.move(*at(page, 30, 60), steps=4)
+    page.mouse.up()
+    assert view(page) == "35.0 ms – 85.0 ms, 50.0 ms wide"
+
+
+def row_of(page: Page, text: str) -> float:
+    """The middle of the first row whose tooltip, at 95 ms or 65 ms or 30 ms, holds a text."""
+    for y in range(6, 400, 6):
+        for ms in (30, 65, 72, 95):
+            page.mouse.move(*at(page, ms, y))
+            tip = page.locator(".tv-tip")
+            if tip.is_visible() and text in tip.inner_text():
+                return y
+    raise AssertionError(f"no row says {text}")
+
+
+def test_hovering_tells_what_a_slice_is(page_of: PageOf) -> None:
+    page = page_of(rendered(full_report()))
+    tip = page.locator(".tv-tip")
+    page.mouse.move(*at(page, 85, row_of(page, "GPU:0, compute")))
+    told = tip.inner_text()
+    for words in (
+        "IteratorGetNext",
+        "GPU:0, compute, step 3",
+        "from 80.0 ms, 10.0 ms long",
+        "compute 2.50 ms",
+        "stands for 12 events; shorter than 20.0 ms they are merged",
+    ):
+        assert words in told
+    page.mouse.move(*at(page, 95, row_of(page, "GPU:0, idle")))
+    assert "input 6.00 ms, launches 4.00 ms" in tip.inner_text()
+    page.mouse.move(0, 0)
+    assert tip.is_hidden()
+
+
+def test_a_gap_leads_to_its_row(page_of: PageOf) -> None:
+    page = page_of(rendered(with_a_gap()))
+    y = row_of(page, "gap 1")
+    page.mouse.click(*at(page, 95, y))
+    wait_until(page, "location.hash === '#gap-1'")
+    assert page.locator("#gap-1").is_visible()
+
+
+def test_the_keyboard_goes_through_slices(page_of: PageOf) -> None:
+    page = page_of(rendered(with_a_gap()))
+    page.locator(".tv-canvas").focus()
+    tip = page.locator(".tv-tip")
+    page.keyboard.press("ArrowDown")
+    assert "step 0" in tip.inner_text()
+    page.keyboard.press("Tab")
+    assert "step 1" in tip.inner_text()
+    page.keyboard.press("Shift+Tab")
+    assert "step 0" in tip.inner_text()
+    for _ in range(6):
+        page.keyboard.press("ArrowDown")
+    assert "GPU:0, idle" in tip.inner_text()
+    page.keyboard.press("Enter")
+    wait_until(page, "location.hash === '#gap-1'")
+    page.locator(".tv-canvas").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") != "tv-canvas"
+
+
+def test_a_link_shows_its_place(page_of: PageOf) -> None:
+    page = page_of(rendered(many(64)))
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    height = page.locator(".tv-canvas").bounding_box()
+    page.evaluate(
+        """() => document.dispatchEvent(new CustomEvent("traceview:show",
+            {detail: {device: "GPU:63", start_ps: 40e9, end_ps: 50e9}}))"""
+    )
+    assert view(page) == "37.5 ms – 52.5 ms, 15.0 ms wide"
+    opened = page.locator(".tv-canvas").bounding_box()
+    assert height is not None
+    assert opened is not None
+    assert opened["height"] > height["height"]
+    # The device is the last one: its lanes are on the screen.
+    assert 0 < opened["y"] + opened["height"] < 900
+    assert page.evaluate("document.activeElement.className") == "tv-canvas"
+
+
+def test_many_devices_start_folded(page_of: PageOf) -> None:
+    page = page_of(rendered(many(64)))
+    heights = {}
+    for name in ("Open all", "Fold all"):
+        box = page.locator(".tv-canvas").bounding_box()
+        assert box is not None
+        heights[name] = box["height"]
+        page.get_by_role("button", name="Open or fold").click()
+    assert heights["Open all"] < 1500 < heights["Fold all"]
+    page.mouse.click(*at(page, -5, 2 + 21 + 16 + 8 + 4))
+    assert page.get_by_role("button", name="Open or fold").inner_text() == "Open all"
+    box = page.locator(".tv-canvas").bounding_box()
+    assert box is not None
+    assert heights["Open all"] < box["height"] < heights["Open all"] + 120
+
+
+def test_colours_follow_the_theme(page_of: PageOf) -> None:
+    page = page_of(rendered(full_report()))
+    color = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
+        done(document.querySelector(".tv-canvas").toDataURL());
+    })))"""
+    light = page.evaluate(color)
+    page.get_by_role("button", name="Show in dark").click()
+    assert page.evaluate(color) != light
+    page.get_by_role("button", name="Show in light").click()
+    assert page.evaluate(color) == light
+
+
+def test_print_and_no_scripts_show_the_picture(page_of: PageOf) -> None:
+    page = page_of(rendered(full_report()), has_javascript=False)
+    assert page.locator(".tv-static svg").is_visible()
+    assert page.locator("#tv-hint").is_hidden()
+    page = page_of(rendered(full_report()))
+    page.emulate_media(media="print")
+    assert page.locator(".tv-static svg").is_visible()
+    for part in (".tv-canvas", ".tv-tools", ".tv-axis"):
+        assert page.locator(part).is_hidden()
+
+
+def test_hostile_names_are_text(page_of: PageOf) -> None:
+    threads = tuple(
+        lane("thread", (0, 50, "launch"), thread=text, name=(place,))
+        for place, text in enumerate(HOSTILE)
+    )
+    own = lane("compute", (0, 50, "compute"))
+    devices = tuple(DeviceLanes(text, HOST, (own,)) for text in HOSTILE)
+    hosts = (HostLanes(HOST, 0, 100 * MS, threads),)
+    page = page_of(rendered(with_lanes(Lanes(hosts, devices, 0, 160, tuple(HOSTILE)))))
+    page.on("dialog", lambda dialog: pytest.fail(f"a dialog says {dialog.message}"))
+    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    for place in range(len(HOSTILE)):
+        page.mouse.move(*at(page, 20, 8 + 16 * place))
+        assert page.locator(".tv-tip").is_visible()
+    assert page.locator(".tv-tip img, .tv-tip script, figure img").count() == 0
+
+
+def test_a_report_without_lanes_says_how_to_get_them(page_of: PageOf) -> None:
+    page = page_of(rendered(bare_report()))
+    assert page.locator("canvas").count() == 0
+    assert "traceview report LOGDIR -o DIR" in page.locator("#timeline").inner_text()

@@ -1,0 +1,121 @@
+"""How do many events become few slices of a picture, without a picosecond lost?
+
+Slices shorter than the resolution that begin in the same stretch of that length become one. It says how many
+events it stands for and how much of it they cover, by class, so that sums over a lane stay exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.trace.model import NONE
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Sorted, disjoint, non-empty spans, all arrays `[n]`.
+
+    int64 `start_ps`, `end_ps`; `class_ps`, int64 `[classes, n]`, what each class covers, at most the length of
+    the span in all; int64 `count`, the events that it stands for; int32 `name`, of the longest of them.
+    """
+
+    start_ps: Int64Array
+    end_ps: Int64Array
+    class_ps: Int64Array
+    count: Int64Array
+    name: Int32Array
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return int(self.start_ps.size)
+
+    def merged(self, resolution_ps: int, origin_ps: int) -> Slices:
+        """The slices at a resolution; its stretches are counted from `origin_ps`."""
+        first = np.flatnonzero(_begins(self.start_ps, self.end_ps, resolution_ps, origin_ps))
+        if first.size == self.size:
+            return self
+        last = np.append(first[1:], self.size) - 1
+        longest = _longest(self.end_ps - self.start_ps, first)
+        return Slices(
+            self.start_ps[first],
+            self.end_ps[last],
+            np.add.reduceat(self.class_ps, first, axis=1),
+            np.add.reduceat(self.count, first),
+            self.name[longest],
+        )
+
+    def resolution_for(self, most: int, window_ps: int, origin_ps: int) -> int:
+        """The finest resolution, a fifth finer than the one before, at which at most `most` slices are left; 0 if all fit."""
+        if self.size <= most:
+            return 0
+        # At this one, long slices and stretches with short ones each take half of the room at most.
+        resolution = 2 * window_ps // max(most, 1) + 1
+        while resolution > 1:
+            finer = resolution * 4 // 5
+            begins = _begins(self.start_ps, self.end_ps, finer, origin_ps)
+            if np.count_nonzero(begins) > most:
+                break
+            resolution = finer
+        return resolution
+
+
+def slices_of(
+    start: Int64Array, end: Int64Array, class_: Int64Array, name: Int32Array, class_count: int
+) -> Slices:
+    """Events in the order of their starts, each where no earlier one still runs.
+
+    What is hidden as a whole counts with the slice before it. Together they cover what the events cover.
+    """
+    if start.size == 0:
+        return _nothing(class_count)
+    reach = np.maximum.accumulate(end)
+    begin = start.copy()
+    np.maximum(begin[1:], reach[:-1], out=begin[1:])
+    seen = np.flatnonzero(end > begin)
+    if seen.size == 0:
+        return _nothing(class_count)
+    # Empty events before the first slice count with it.
+    edges = np.concatenate(([0], seen[1:]))
+    class_ps = np.zeros((class_count, seen.size), dtype=np.int64)
+    class_ps[class_[seen], np.arange(seen.size)] = end[seen] - begin[seen]
+    count = np.diff(np.append(edges, start.size))
+    return Slices(begin[seen], end[seen], class_ps, count, name[seen])
+
+
+def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
+    """Room for each lane: what a lane leaves of its equal share is for those that want more."""
+    shares = [0] * len(wanted)
+    left = most
+    for rank, lane in enumerate(sorted(range(len(wanted)), key=lambda one: wanted[one])):
+        shares[lane] = min(wanted[lane], left // (len(wanted) - rank))
+        left -= shares[lane]
+    return shares
+
+
+def _begins(start: Int64Array, end: Int64Array, resolution_ps: int, origin_ps: int) -> BoolArray:
+    """Which slices do not join the one before them."""
+    is_short = end - start < resolution_ps
+    begins = np.ones(start.size, dtype=np.bool_)
+    if resolution_ps:
+        stretch = (start - origin_ps) // resolution_ps
+        begins[1:] = ~(is_short[1:] & is_short[:-1] & (stretch[1:] == stretch[:-1]))
+    return begins
+
+
+def _longest(length: Int64Array, first: Int64Array) -> Int64Array:
+    """The longest of each group, of equal ones the earliest; `first`: where the groups begin."""
+    size = np.diff(np.append(first, length.size))
+    is_longest = length == np.repeat(np.maximum.reduceat(length, first), size)
+    candidates = np.flatnonzero(is_longest)
+    return candidates[np.searchsorted(candidates, first)]
+
+
+def _nothing(class_count: int) -> Slices:
+    empty = np.empty(0, dtype=np.int64)
+    no_class = np.empty((class_count, 0), dtype=np.int64)
+    return Slices(empty, empty, no_class, empty, np.full(0, NONE, dtype=np.int32))
