@@ -34,13 +34,13 @@ def written(folder: Path) -> set[str]:
 def test_a_folder_with_every_document(command: Command, loop: str, tmp_path: Path) -> None:
     done = command("report", loop, "-o", str(tmp_path / "out"))
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("traceview: wrote report.md, report.json")
+    assert done.err.startswith("traceview: wrote report.html, report.md, report.json")
     assert written(tmp_path / "out") == FILES
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     data = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
     assert data["command"][:3] == ["traceview", "report", loop]
     for one in DOCUMENTS:
-        alone = one.render(traceview.analyze(loop))
+        alone = one.render(traceview.analyze(loop, lanes=True))
         content = alone.encode() if isinstance(alone, str) else alone
         assert (tmp_path / "out" / one.file_name).read_bytes() == content
 
@@ -103,7 +103,9 @@ def test_nothing_is_replaced_unless_asked(command: Command, loop: str, tmp_path:
     before = {name: (out / name).read_bytes() for name in written(out)}
     done = command("report", loop, "--steps", "4:6", "-o", str(out))
     assert done.code == 6
-    assert done.err == f"traceview: error: {out / 'report.md'} exists\nhint: --force replaces it\n"
+    assert (
+        done.err == f"traceview: error: {out / 'report.html'} exists\nhint: --force replaces it\n"
+    )
     assert {name: (out / name).read_bytes() for name in written(out)} == before
     assert command("report", loop, "--steps", "4:6", "--force", "-o", str(out)).code == 0
     # The tables were those of the other report.
@@ -194,7 +196,7 @@ def test_a_file_where_the_folder_should_be(command: Command, loop: str, tmp_path
 def test_parquet_without_pyarrow_is_said(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.cli.window_tables.find_spec", lambda _: None)
+    monkeypatch.setattr("traceview.export.formats.find_spec", lambda _: None)
     done = command("report", loop, "--with-data", "-o", str(tmp_path / "out"))
     assert done.code == 2
     assert "traceview[parquet]" in done.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -78,12 +78,17 @@ class Target:
 
     def write(self, content: str | bytes) -> None:
         """Write everything. Data (`bytes`) goes out as it is, text in the encoding of the terminal."""
+        self.write_parts((content,))
+
+    def write_parts(self, parts: Iterable[str | bytes]) -> None:
+        """Write parts one after another, as they are made; a file is there once all of them are written."""
         self.check()
         if self.path is not None:
-            _write_file(self.path, content.encode() if isinstance(content, str) else content)
+            _write_file(self.path, map(_encoded, parts))
             return
         try:
-            _print(content)
+            for part in parts:
+                _print(part)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -127,18 +132,23 @@ def _print(content: str | bytes) -> None:
     sys.stdout.flush()
 
 
-def _write_file(path: Path, content: bytes) -> None:
+def _encoded(part: str | bytes) -> bytes:
+    return part.encode() if isinstance(part, str) else part
+
+
+def _write_file(path: Path, parts: Iterable[bytes]) -> None:
     try:
         if path.exists() and not path.is_file():
             # A pipe or a device: there is nothing to keep, and it must not be replaced by a file.
-            path.write_bytes(content)
+            with path.open("wb") as file:
+                file.writelines(parts)
             return
         # Behind a link the file is replaced, not the link.
         whole = Path(os.path.realpath(path))
         partial = whole.with_name(f".{whole.name}.{os.getpid()}.partial")
         try:
             with partial.open("xb") as file:
-                file.write(content)
+                file.writelines(parts)
             partial.replace(whole)
         finally:
             partial.unlink(missing_ok=True)

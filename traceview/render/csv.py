@@ -51,6 +51,9 @@ class _Lines:
 def _cell(value: object, escaped: bool) -> object:
     if not isinstance(value, str):
         return value
-    if escaped:
-        value = harmless(value)
-    return encodable(f"'{value}" if value.startswith(_FORMULA_STARTS) else value)
+    return no_formula(harmless(value) if escaped else value)
+
+
+def no_formula(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return encodable(f"'{text}" if text.startswith(_FORMULA_STARTS) else text)

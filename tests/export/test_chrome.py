@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.export.trace_events import Event, checked, nanoseconds, picoseconds, slices
+from traceview.analyses.selection import select
+from traceview.export import chrome
+from traceview.export.draw import drawn
+from traceview.intervals import union
+
+BUSY = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
+
+
+def exported(logs: Path) -> tuple[list[Event], traceview.Report]:
+    trace = traceview.load(logs)
+    report = traceview.analyze(trace)
+    return checked(b"".join(chrome.written(drawn(trace, select(trace), report)))), report
+
+
+def names(events: list[Event], what: str) -> dict[Any, str]:
+    """The names of the processes, or of the threads by process and thread."""
+    return {
+        (e["pid"], e["tid"]) if what == "thread" else e["pid"]: e["args"]["name"]
+        for e in events
+        if e["name"] == f"{what}_name"
+    }
+
+
+Tracks = dict[tuple[str, str], list[Event]]
+
+
+def tracks_of(events: list[Event]) -> Tracks:
+    """The slices of every track, together with those of the tracks it was split into, by process and name."""
+    processes, threads = names(events, "process"), names(events, "thread")
+    found: Tracks = defaultdict(list)
+    for key, mine in slices(events).items():
+        place = processes[key[0]].partition(" (")[0], threads[key].partition(" (")[0]
+        found[place] += mine
+    return found
+
+
+def window_of(report: traceview.Report, host: str) -> tuple[int, int]:
+    (found,) = (one for one in report.windows if one.host == host)
+    return found.start_ps, found.end_ps
+
+
+def covered(events: list[Event], first: int, last: int) -> int:
+    spans = [picoseconds(event) for event in events]
+    start = np.array([start for start, _ in spans], dtype=np.int64)
+    length = np.array([length for _, length in spans], dtype=np.int64)
+    return int(union(start, start + length).within(first, last))
+
+
+def check_device_times(tracks: Tracks, report: traceview.Report) -> None:
+    """What each device did, by class, summed from the slices of its streams alone."""
+    assert report.results.device_time
+    for row in report.results.device_time.devices:
+        if row.total_ps is None:
+            continue
+        by_class: dict[str, list[Event]] = defaultdict(list)
+        for (process, track), mine in tracks.items():
+            if process == row.device and track not in ("idle", "collectives"):
+                for event in mine:
+                    by_class[event["cat"]].append(event)
+        window = window_of(report, row.host)
+        told = {class_: covered(by_class[class_], *window) for class_ in BUSY}
+        assert told == row.total_ps, row.device
+        assert sum(picoseconds(event)[1] for event in tracks[row.device, "idle"]) == row.idle_ps
+
+
+LARGEST = "sixteen_hosts_of_eight"
+
+
+@pytest.fixture(params=sorted(SCENARIOS.keys() - {LARGEST}))
+def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    SCENARIOS[request.param]().write(tmp_path / "logs")
+    return tmp_path / "logs"
+
+
+def test_every_scenario_is_a_valid_trace_of_its_device_times(scenario: Path) -> None:
+    events, report = exported(scenario)
+    tracks = tracks_of(events)
+    check_device_times(tracks, report)
+    causes: dict[str, int] = {}
+    rows = report.results.idle.devices if report.results.idle else ()
+    for row in rows:
+        for event in tracks[row.device, "idle"]:
+            cause = event["args"]["cause"]
+            causes[cause] = causes.get(cause, 0) + picoseconds(event)[1]
+    told: dict[str, int] = {}
+    for row in rows:
+        for cause, length in row.causes.items():
+            told[cause] = told.get(cause, 0) + length
+    assert causes == told
+    titles = {event["name"] for event in tracks["traceview", "findings"]}
+    assert len(titles) == len({finding.title for finding in report.findings})
+
+
+@pytest.mark.parametrize("name", ["custom-loop-2", "keras-fit-4", "plain-1", "slow-input-2"])
+def test_recorded_runs(fixtures: Path, name: str) -> None:
+    events, report = exported(fixtures / name)
+    check_device_times(tracks_of(events), report)
+    assert not any("bind_id" in event for event in events), "a replica's events are host events"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_real_gpu_traces(shared_traces: Path, name: str) -> None:
+    events, report = exported(shared_traces / name)
+    check_device_times(tracks_of(events), report)
+
+
+def test_collectives_wait_and_transfer(tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    events, report = exported(tmp_path / "logs")
+    found = report.results.collectives
+    assert found
+    tracks = tracks_of(events)
+    for device, wait_ps in found.wait_ps.items():
+        mine = tracks[device, "collectives"]
+        whole = [event for event in mine if "args" in event]
+        waits = [event for event in mine if event["name"] == "wait for peers"]
+        assert sum(picoseconds(event)[1] for event in waits) == wait_ps
+        assert sum(event["args"]["wait_ps"] for event in whole) == wait_ps
+        assert len([e for e in mine if e["name"] == "transfer"]) == len(whole) == found.count
+
+
+def test_arrows_go_from_launches_to_what_they_started(tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    trace = traceview.load(tmp_path / "logs")
+    events, _ = exported(tmp_path / "logs")
+    launched = [event for event in events if event.get("flow_in")]
+    launches = {event["bind_id"]: event for event in events if event.get("flow_out")}
+    assert launched
+    columns = trace.device_columns
+    assert len(launched) <= np.count_nonzero(columns.launch >= 0)
+    for event in launched:
+        assert (
+            launches[event["bind_id"]]["args"]["correlation_id"] == event["args"]["correlation_id"]
+        )
+
+
+def test_steps_are_those_of_the_report(fixtures: Path) -> None:
+    events, report = exported(fixtures / "custom-loop-2")
+    found = report.results.steps
+    assert found
+    (host,) = {step.host for step in found.steps}
+    told = [(step.number, step.start_ps, step.duration_ps, step.excluded) for step in found.steps]
+    assert told == [
+        (e["args"]["number"], *picoseconds(e), e["args"].get("left out of statistics"))
+        for e in tracks_of(events)[f"host {host}", "steps"]
+    ]
+
+
+def test_the_same_run_gives_the_same_bytes(fixtures: Path) -> None:
+    def content() -> bytes:
+        trace = traceview.load(fixtures / "keras-fit-2")
+        scene = drawn(trace, select(trace), traceview.analyze(trace))
+        return b"".join(chrome.written(scene))
+
+    assert content() == content()
+
+
+def test_a_trace_that_begins_before_its_origin(tmp_path: Path) -> None:
+    """No viewer shows a negative time."""
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    trace = traceview.load(tmp_path / "logs")
+    scene = drawn(trace, select(trace), traceview.analyze(trace))
+    slices_of = scene.processes[1].tracks[0].slices
+    slices_of.start_ps[0] = -1_500
+    assert scene.shift_ps == 2_000
+    first = min(
+        nanoseconds(event["ts"])
+        for event in json.loads(b"".join(chrome.written(scene)))["traceEvents"]
+        if event["ph"] == "X"
+    )
+    assert first == 0

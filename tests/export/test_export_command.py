@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.command import Command
+from tests.export.perfetto_reading import read
+from tests.export.trace_events import checked
+from traceview.export.formats import TABLES
+
+
+@pytest.fixture
+def loop(fixtures: Path) -> str:
+    return str(fixtures / "custom-loop-2")
+
+
+def test_by_default_perfettos_own_format_in_this_folder(
+    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("export", loop)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "traceview: wrote trace.pftrace: open it at https://ui.perfetto.dev\n"
+    assert read(Path("trace.pftrace").read_bytes()).slices
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.pftrace"]
+    again = command("export", loop)
+    assert again.code == 6
+    assert "--force" in again.err
+    assert command("export", loop, "--force").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("x.json", ()), ("x.json.gz", ()), ("x.JSON", ()), ("any.thing", ("--to", "chrome"))],
+)
+def test_chrome_by_name_or_ending(
+    command: Command, loop: str, tmp_path: Path, name: str, arguments: tuple[str, ...]
+) -> None:
+    out = tmp_path / name
+    assert command("export", loop, *arguments, "-o", str(out)).code == 0
+    content = out.read_bytes()
+    assert checked(gzip.decompress(content) if name.endswith(".gz") else content)
+
+
+def test_a_compressed_file_is_the_same_every_time(
+    command: Command, loop: str, tmp_path: Path
+) -> None:
+    plain, packed = tmp_path / "x.pftrace", tmp_path / "x.pftrace.gz"
+    assert command("export", loop, "-o", str(plain)).code == 0
+    digests = set()
+    for _ in range(2):
+        assert command("export", loop, "-o", str(packed), "--force").code == 0
+        digests.add(hashlib.sha256(packed.read_bytes()).hexdigest())
+    assert len(digests) == 1
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+
+
+def test_to_standard_output(command: Command, loop: str, tmp_path: Path) -> None:
+    out = tmp_path / "x.json"
+    assert command("export", loop, "-o", str(out)).code == 0
+    done = command("export", loop, "--to", "chrome", "-o", "-")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.encode() == out.read_bytes()
+
+
+@pytest.mark.parametrize("to", ["parquet", "csv"])
+def test_tables_go_into_a_folder(command: Command, loop: str, tmp_path: Path, to: str) -> None:
+    out = tmp_path / "tables"
+    assert command("export", loop, "--to", to, "-o", str(out)).code == 0
+    assert {path.name for path in out.iterdir()} == {f"{name}.{to}" for name in TABLES}
+    if to == "parquet":
+        assert len(pd.read_parquet(io.BytesIO((out / "devices.parquet").read_bytes()))) == 2
+    assert command("export", loop, "--to", to, "-o", str(out)).code == 6
+    assert command("export", loop, "--to", to, "-o", str(out), "--force").code == 0
+
+
+def test_steps_narrow_the_window(command: Command, loop: str, tmp_path: Path) -> None:
+    def steps(*arguments: str) -> list[str]:
+        out = tmp_path / "x.pftrace"
+        assert command("export", loop, "-o", str(out), "--force", *arguments).code == 0
+        found = read(out.read_bytes())
+        return [one.name for one in found.slices if found.track_name(one.track) == "steps"]
+
+    assert steps("--steps", "4:6") == ["step 4", "step 5"]
+    assert len(steps()) > 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--to", "parquet", "-o", "-"), 2, "tables need a folder"),
+        (("--to", "svg"), 2, "svg"),
+        (("--redact",), 2, "cannot be redacted"),
+        (("--steps", "900:901", "-o", "x"), 2, "the trace has none of them"),
+        (("-o", "no/such/folder/x"), 2, "there is no directory"),
+        (("--to", "csv", "-o", "file"), 2, "is a file"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    command: Command,
+    loop: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    done = command("export", loop, *arguments)
+    assert done.code == code
+    assert said in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_parquet_without_pyarrow_is_said(
+    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.export.formats.find_spec", lambda _: None)
+    done = command("export", loop, "--to", "parquet", "-o", str(tmp_path / "out"))
+    assert done.code == 2
+    assert "traceview[parquet]" in done.err
+
+
+def test_nothing_is_left_of_a_trace_that_could_not_be_written(
+    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr("traceview.export.perfetto._events", fails)
+    done = command("export", loop, "-o", str(tmp_path / "x.pftrace"))
+    assert done.code == 4
+    assert list(tmp_path.iterdir()) == []

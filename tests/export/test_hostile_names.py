@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.export.perfetto_reading import read
+from tests.export.trace_events import checked
+from tests.hostile import HOSTILE
+from traceview.analyses.selection import Selection, select
+from traceview.export import chrome, parquet, perfetto
+from traceview.export import csv as csv_tables
+from traceview.export.draw import drawn
+from traceview.export.tables import window_tables
+from traceview.render.harmless import MOST
+from traceview.trace.model import NONE, HostColumns, HostStat, Names, Trace
+from traceview.xplane.planes import TEXT_STATS
+
+RAW = [
+    *(name.encode("utf-8", "surrogateescape") for name in HOSTILE),
+    b"\xff\xfe\x00",
+    b"=cmd|' /C calc'!A0",
+    b"-1+1",
+    b"",
+]
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> tuple[Trace, Selection, traceview.Report]:
+    """A run in which every name of an event, a line, a device and a host tries to be something else."""
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    trace = traceview.load(tmp_path / "logs")
+    names = Names()
+    indices = names.add_all(RAW)
+    texts = [name.decode("utf-8", "replace") for name in RAW]
+    device, host = trace.device_columns, trace.host_columns
+    assert host.count > len(RAW), "each name stands somewhere"
+    changed = replace(
+        trace,
+        names=names,
+        device_columns=replace(
+            device,
+            name=np.resize(indices, device.count),
+            op=np.resize(indices[::-1], device.count),
+            module=np.full_like(device.module, NONE),
+        ),
+        host_columns=replace(host, name=np.resize(indices, host.count), stats=number_stats(host)),
+        hosts=tuple(replace(one, name=texts[3]) for one in trace.hosts),
+        lines=tuple(
+            replace(one, name=texts[place % len(texts)]) for place, one in enumerate(trace.lines)
+        ),
+        roster=tuple(
+            replace(one, model=texts[place % len(texts)]) for place, one in enumerate(trace.roster)
+        ),
+    )
+    selection = select(changed)
+    return changed, selection, traceview.analyze(changed)
+
+
+def number_stats(host: HostColumns) -> dict[str, HostStat]:
+    """The stats that are no texts, which are names as well."""
+    return {key: stat for key, stat in host.stats.items() if key not in TEXT_STATS}
+
+
+def test_traces_are_valid_and_their_names_harmless(
+    hostile: tuple[Trace, Selection, traceview.Report],
+) -> None:
+    scene = drawn(*hostile)
+    content = b"".join(chrome.written(scene))
+    assert content.isascii()
+    assert b"</" not in content
+    events = checked(content)
+    found = read(b"".join(perfetto.written(scene)))
+    shown = [event["name"] for event in events if event["ph"] == "X"]
+    assert shown == [one.name for one in found.slices]
+    texts = [
+        text for one in found.slices for text in one.arguments.values() if isinstance(text, str)
+    ]
+    tracks = [found.track_name(one) for one in found.tracks]
+    processes = [found.process_of(one.track) for one in found.slices[:1]]
+    for text in {*shown, *texts, *tracks, *processes}:
+        assert text.isprintable()
+        # What is left of a longer one may stand there as escapes.
+        assert len(text) <= len("\\U0010ffff") * (MOST + 20)
+    assert max(map(len, [*shown, *texts, *tracks])) >= MOST
+    assert any("\\u202e" in text for text in [*shown, *texts, *tracks])
+
+
+def test_tables_keep_the_names_as_they_are(
+    hostile: tuple[Trace, Selection, traceview.Report],
+) -> None:
+    trace, *_ = hostile
+    for table in window_tables(*hostile):
+        frame = pd.read_parquet(io.BytesIO(parquet.written(table)))
+        content = b"".join(csv_tables.written(table)).decode()
+        heads, *rows = csv.reader(io.StringIO(content, newline=""))
+        assert heads == list(frame.columns)
+        assert len(rows) == len(frame) == table.count
+        assert all(len(row) == len(heads) for row in rows)
+        assert not any(
+            cell.startswith(("=", "+", "@")) or (cell.startswith("-") and not cell[1:].isdigit())
+            for row in rows
+            for cell in row
+        )
+        if table.name == "device_events":
+            told = [trace.names.text(int(one)) for one in trace.device_columns.name[frame["row"]]]
+            assert frame["name"].tolist() == told
+            names = [row[heads.index("name")].removeprefix("'") for row in rows]
+            assert names == [text.removeprefix("'") for text in told if text is not None]
+            assert np.array(rows)[:, heads.index("start_ps")].astype(np.int64).tolist() == (
+                frame["start_ps"].tolist()
+            )

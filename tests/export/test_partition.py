@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview.export.partition import MOST_NESTED_ROWS, in_drawing_order, rows_beside, rows_nested
+from traceview.export.perfetto import begins_and_ends
+from traceview.intervals import Int64Array
+
+SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=14)
+Pair = tuple[Int64Array, Int64Array]
+
+
+def spans(found: list[tuple[int, int]]) -> Pair:
+    start = np.array([start for start, _ in found], dtype=np.int64)
+    return start, start + np.array([length for _, length in found], dtype=np.int64)
+
+
+def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether both run at once; those of no length do so strictly inside of another."""
+    return max(one[0], other[0]) < min(one[1], other[1]) or any(
+        a[0] == a[1] and b[0] < a[0] < b[1] for a, b in ((one, other), (other, one))
+    )
+
+
+def nest(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether one of them lies inside the other."""
+    return any(a[0] <= b[0] and b[1] <= a[1] for a, b in ((one, other), (other, one)))
+
+
+def in_rows(pair: Pair, row: Int64Array) -> list[list[tuple[int, int]]]:
+    spans = list(zip(*(side.tolist() for side in pair), strict=True))
+    return [
+        [span for span, mine in zip(spans, row.tolist(), strict=True) if mine == one]
+        for one in range(int(row.max(initial=-1)) + 1)
+    ]
+
+
+@given(SPANS)
+def test_beside_each_other_nothing_overlaps_in_as_few_rows_as_there_are_at_once(
+    found: list[tuple[int, int]],
+) -> None:
+    pair = spans(found)
+    rows = in_rows(pair, rows_beside(*pair))
+    for row in rows:
+        assert row
+        assert not any(overlap(a, b) for i, a in enumerate(row) for b in row[:i])
+    if all(length for _, length in found):
+        ends = [(a, a + length) for a, length in found]
+        at_once = [sum(a <= moment < b for a, b in ends) for moment in range(20)]
+        assert len(rows) == max(at_once)
+
+
+@given(SPANS)
+def test_nested_of_two_that_overlap_one_lies_inside_the_other(found: list[tuple[int, int]]) -> None:
+    pair = spans(found)
+    for row in in_rows(pair, rows_nested(*pair)):
+        assert row
+        assert all(nest(a, b) or not overlap(a, b) for i, a in enumerate(row) for b in row[:i])
+
+
+@given(SPANS)
+def test_what_nests_takes_one_row(found: list[tuple[int, int]]) -> None:
+    pair = spans(found)
+    every = list(zip(*(side.tolist() for side in pair), strict=True))
+    fits = all(nest(a, b) or not overlap(a, b) for i, a in enumerate(every) for b in every[:i])
+    assert fits == (rows_nested(*pair).max(initial=0) == 0)
+
+
+def test_more_rows_than_are_searched() -> None:
+    count = 3 * MOST_NESTED_ROWS
+    start = np.arange(count, dtype=np.int64)
+    row = rows_nested(start, start + count)
+    assert sorted(row.tolist()) == list(range(count))
+
+
+@given(SPANS)
+def test_slices_begin_and_end_as_a_stack(found: list[tuple[int, int]]) -> None:
+    start, end = spans(found)
+    first = np.flatnonzero(rows_nested(start, end) == 0)
+    order = first[in_drawing_order(start[first], end[first])]
+    start, end = start[order], end[order]
+    index, is_begin = begins_and_ends(start, end)
+    time = np.where(is_begin, start[index], end[index])
+    assert (np.diff(time) >= 0).all()
+    open_slices = []
+    for one, begins in zip(index.tolist(), is_begin.tolist(), strict=True):
+        if begins:
+            open_slices.append(one)
+        else:
+            assert open_slices.pop() == one
+    assert open_slices == []
+    assert index[is_begin].tolist() == list(range(start.size))
+
+
+@pytest.mark.parametrize("split", [rows_beside, rows_nested])
+def test_nothing_needs_no_row(split: type) -> None:
+    nothing = np.empty(0, dtype=np.int64)
+    assert split(nothing, nothing).size == 0

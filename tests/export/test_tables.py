@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from traceview.analyses.selection import select
+from traceview.export import csv as csv_tables
+from traceview.export import parquet
+from traceview.export.columns import Table, category, flag, texts, whole
+from traceview.export.formats import TABLES
+from traceview.export.tables import window_tables
+from traceview.trace import frames
+from traceview.trace.model import Trace
+from traceview.trace.windows import StepRange
+
+RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")
+
+
+def tables_of(trace: Trace) -> dict[str, Table]:
+    selection = select(trace, "trace")
+    report = traceview.analyze(trace, window="trace")
+    return {one.name: one for one in window_tables(trace, selection, report)}
+
+
+def as_parquet(table: Table) -> pd.DataFrame:
+    return pd.read_parquet(io.BytesIO(parquet.written(table)))
+
+
+def cells(frame: pd.DataFrame, column: str) -> list[Any]:
+    """The values of a column, None for missing ones."""
+    values = frame[column].astype(object)
+    return list(values.where(values.notna(), None))
+
+
+@pytest.fixture(params=RUNS)
+def trace(request: pytest.FixtureRequest, tmp_path: Path) -> Trace:
+    SCENARIOS[request.param]().write(tmp_path / "logs")
+    return traceview.load(tmp_path / "logs")
+
+
+def test_tables_are_the_frames_of_the_window(trace: Trace) -> None:
+    """Made without pandas, yet the same cells and types."""
+    tables = tables_of(trace)
+    assert tuple(tables) == TABLES
+    selection = select(trace, "trace")
+    events = frames.device_events_frame(trace).reset_index(names="row")
+    host_events = frames.host_events_frame(trace).reset_index(names="row")
+    whole_frames = {
+        "device_events": events,
+        "host_events": host_events,
+        "copies": frames.copies_frame(trace),
+        "gaps": frames.gaps_frame(trace, selection.windows),
+        "ops": frames.ops_frame(trace),
+    }
+    for name, frame in whole_frames.items():
+        made = as_parquet(tables[name])
+        if name.endswith("events"):
+            inside = frame["row"].isin(made["row"])
+            assert inside.sum() == len(made) >= 0.9 * len(frame)
+            frame = frame[inside]
+        for column in frame.columns:
+            assert cells(made, column) == cells(frame, column), (name, column)
+            types = (str(made[column].dtype), str(frame[column].dtype))
+            if types[0] != "category":
+                assert types[0] == types[1], (name, column)
+
+
+def test_only_what_overlaps_the_window_is_in_it(tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    trace = traceview.load(tmp_path / "logs")
+    whole_run = tables_of(trace)
+    chosen = StepRange(1, 3)
+    selection = select(trace, steps=chosen)
+    (window,) = selection.windows.values()
+    report = traceview.analyze(trace, steps=chosen)
+    for table in window_tables(trace, selection, report):
+        frame = as_parquet(table)
+        assert len(frame) <= whole_run[table.name].count
+        if table.name in ("device_events", "host_events", "copies", "gaps"):
+            assert 0 < len(frame) < whole_run[table.name].count
+            assert (frame["start_ps"] < window.end_ps).all()
+            assert (frame["start_ps"] + frame["duration_ps"] >= window.start_ps).all()
+        if table.name == "steps":
+            assert sorted(set(frame["number"])) == [1, 2]
+
+
+def test_rows_of_tables_name_rows_of_others(tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    made = {
+        name: as_parquet(one) for name, one in tables_of(traceview.load(tmp_path / "logs")).items()
+    }
+    events = made["device_events"].set_index("row")
+    calls = made["host_events"].set_index("row")
+    linked = events[events["launch"].notna()]
+    assert len(linked)
+    launches = calls.loc[linked["launch"]]
+    assert (launches["correlation_id"].to_numpy() == linked["correlation_id"].to_numpy()).all()
+    gaps = made["gaps"][made["gaps"]["after"].notna()]
+    after = events.loc[gaps["after"]]
+    assert (
+        after["start_ps"].to_numpy() == (gaps["start_ps"] + gaps["duration_ps"]).to_numpy()
+    ).all()
+    assert made["devices"]["idle_ps"].sum() == made["gaps"]["duration_ps"].sum()
+
+
+def test_missing_cells_stay_missing_and_numbers_whole() -> None:
+    missing = np.array([False, True, False])
+    table = Table(
+        "t",
+        3,
+        (
+            whole("known", np.array([1, 2, 2**62 + 1])),
+            whole("some", np.array([2**62 + 1, 0, -5]), missing),
+            flag("yes", np.array([True, False, True])),
+            category("label", np.array([1, -1, 0]), ["a,b", 'say "x"']),
+            texts("text", ["=1+1", None, "two\nlines"]),
+        ),
+    )
+    frame = as_parquet(table)
+    assert {name: str(kind) for name, kind in frame.dtypes.items()} == {
+        "known": "int64",
+        "some": "Int64",
+        "yes": "bool",
+        "label": "category",
+        "text": "string",
+    }
+    assert cells(frame, "some") == [2**62 + 1, None, -5]
+    assert cells(frame, "label") == ['say "x"', None, "a,b"]
+    assert cells(frame, "text") == ["=1+1", None, "two\nlines"]
+    assert b"".join(csv_tables.written(table)).decode() == (
+        "known,some,yes,label,text\n"
+        f'1,{2**62 + 1},True,"say ""x""",\'=1+1\n'
+        "2,,False,,\n"
+        f'{2**62 + 1},-5,True,"a,b","two\nlines"\n'
+    )
+
+
+def test_a_table_without_rows_has_its_types() -> None:
+    nothing = np.empty(0, dtype=np.int64)
+    table = Table("t", 0, (whole("n", nothing, nothing == 1), category("c", nothing, ["a"])))
+    schema = pq.read_schema(io.BytesIO(parquet.written(table)))
+    assert str(schema.field("n").type) == "int64"
+    assert as_parquet(table).empty
+    assert b"".join(csv_tables.written(table)) == b"n,c\n"
+
+
+def test_csv_is_the_parquet(fixtures: Path) -> None:
+    for table in tables_of(traceview.load(fixtures / "keras-fit-2")).values():
+        frame = as_parquet(table)
+        content = b"".join(csv_tables.written(table)).decode()
+        heads, *rows = csv.reader(io.StringIO(content, newline=""))
+        for place, head in enumerate(heads):
+            told = ["" if cell is None else str(cell) for cell in cells(frame, head)]
+            assert [row[place].removeprefix("'") for row in rows] == [
+                text.removeprefix("'") for text in told
+            ], (table.name, head)

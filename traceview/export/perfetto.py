@@ -1,0 +1,285 @@
+"""How is a scene written for Perfetto? As its own protobuf trace, which keeps nanoseconds and texts once.
+
+Field numbers are those of Perfetto's `perfetto_trace.proto` (release 59). Every event is a packet of one sequence: a
+slice begins with one and ends with another. Packets are written track by track; Perfetto sorts them by time and keeps
+the order of those that have the same, so that an end comes before a beginning, unless the slice has no length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from traceview.export import wire
+from traceview.export.scene import Argument, Arrows, Counter, Labels, Scene, Slices
+from traceview.intervals import BoolArray, Int64Array
+from traceview.render.harmless import harmless
+from traceview.trace.model import NONE
+
+_PACKET: Final = 1
+# TracePacket
+_TIMESTAMP: Final = 8
+_SEQUENCE_ID: Final = 10
+_TRACK_EVENT: Final = 11
+_INTERNED_DATA: Final = 12
+_SEQUENCE_FLAGS: Final = 13
+_TRACK_DESCRIPTOR: Final = 60
+# TrackEvent
+_CATEGORY_IIDS: Final = 3
+_DEBUG_ANNOTATIONS: Final = 4
+_TYPE: Final = 9
+_NAME_IID: Final = 10
+_TRACK_UUID: Final = 11
+_COUNTER_VALUE: Final = 30
+_FLOW_IDS: Final = 47
+_TERMINATING_FLOW_IDS: Final = 48
+# DebugAnnotation
+_ANNOTATION_NAME_IID: Final = 1
+_INT_VALUE: Final = 4
+_STRING_VALUE_IID: Final = 17
+# InternedData, and its entries
+_EVENT_CATEGORIES: Final = 1
+_EVENT_NAMES: Final = 2
+_ANNOTATION_NAMES: Final = 3
+_ANNOTATION_STRINGS: Final = 29
+_IID: Final = 1
+_INTERNED: Final = 2
+# TrackDescriptor, ProcessDescriptor, ThreadDescriptor, CounterDescriptor
+_UUID: Final = 1
+_TRACK_NAME: Final = 2
+_PROCESS: Final = 3
+_THREAD: Final = 4
+_PARENT_UUID: Final = 5
+_COUNTER: Final = 8
+_CHILD_ORDERING: Final = 11
+_SIBLING_ORDER_RANK: Final = 12
+_PID: Final = 1
+_TID: Final = 2
+_SORT_INDEX: Final = 3
+_THREAD_NAME: Final = 5
+_PROCESS_NAME: Final = 6
+_UNIT_NAME: Final = 6
+
+_SLICE_BEGIN: Final = 1
+_SLICE_END: Final = 2
+_COUNTER_EVENT: Final = 4
+_STATE_CLEARED: Final = 1
+_NEEDS_STATE: Final = 2
+_EXPLICIT: Final = 3
+
+_SEQUENCE: Final = wire.number(_SEQUENCE_ID, 1)
+_EVENT_HEAD: Final = _SEQUENCE + wire.number(_SEQUENCE_FLAGS, _NEEDS_STATE)
+_ROWS_AT_ONCE: Final = 1 << 15
+_BYTES_AT_ONCE: Final = 1 << 23
+
+
+def written(scene: Scene) -> Iterator[bytes]:
+    """The trace in parts, to be written one after another."""
+    yield _packet(_SEQUENCE + wire.number(_SEQUENCE_FLAGS, _STATE_CLEARED | _NEEDS_STATE))
+    interned = _Interned(scene.labels)
+    uuid = 0
+    threads = len(scene.processes)
+    for pid, process in enumerate(scene.processes, start=1):
+        uuid += 1
+        parent = uuid
+        yield _process(parent, pid, process.name)
+        for rank, counter in enumerate(process.counters):
+            uuid += 1
+            yield _counter(uuid, parent, rank, counter)
+            yield from _counted(scene, uuid, counter)
+        for rank, track in enumerate(process.tracks, start=len(process.counters)):
+            uuid += 1
+            if track.kind == "thread":
+                threads += 1
+                yield _thread(uuid, pid, threads, rank, track.name)
+            else:
+                yield _child(uuid, parent, rank, track.name)
+            yield from _slices(scene, uuid, track.slices, interned)
+
+
+def _packet(content: bytes) -> bytes:
+    return wire.text(_PACKET, content)
+
+
+def _descriptor(content: bytes) -> bytes:
+    return _packet(_SEQUENCE + wire.text(_TRACK_DESCRIPTOR, content))
+
+
+def _process(uuid: int, pid: int, name: str) -> bytes:
+    process = (
+        wire.number(_PID, pid)
+        + wire.number(_SORT_INDEX, pid)
+        + wire.text(_PROCESS_NAME, harmless(name))
+    )
+    return _descriptor(
+        wire.number(_UUID, uuid)
+        + wire.text(_PROCESS, process)
+        + wire.number(_CHILD_ORDERING, _EXPLICIT)
+    )
+
+
+def _thread(uuid: int, pid: int, tid: int, rank: int, name: str) -> bytes:
+    thread = (
+        wire.number(_PID, pid)
+        + wire.number(_TID, tid)
+        + wire.number(_SORT_INDEX, rank)
+        + wire.text(_THREAD_NAME, harmless(name))
+    )
+    return _descriptor(wire.number(_UUID, uuid) + wire.text(_THREAD, thread))
+
+
+def _child(uuid: int, parent: int, rank: int, name: str) -> bytes:
+    return _descriptor(
+        wire.number(_UUID, uuid)
+        + wire.text(_TRACK_NAME, harmless(name))
+        + wire.number(_PARENT_UUID, parent)
+        + wire.number(_SIBLING_ORDER_RANK, rank)
+    )
+
+
+def _counter(uuid: int, parent: int, rank: int, counter: Counter) -> bytes:
+    return _descriptor(
+        wire.number(_UUID, uuid)
+        + wire.text(_TRACK_NAME, counter.name)
+        + wire.number(_PARENT_UUID, parent)
+        + wire.number(_SIBLING_ORDER_RANK, rank)
+        + wire.text(_COUNTER, wire.text(_UNIT_NAME, counter.unit))
+    )
+
+
+def _counted(scene: Scene, uuid: int, counter: Counter) -> Iterator[bytes]:
+    count = counter.time_ps.size
+    event = wire.joined(
+        wire.constant(count, wire.number(_TYPE, _COUNTER_EVENT) + wire.number(_TRACK_UUID, uuid)),
+        wire.numbers(_COUNTER_VALUE, counter.values),
+    )
+    yield _events(scene.nanoseconds(counter.time_ps), event)
+
+
+def _events(time_ns: Int64Array, event: wire.Rows) -> bytes:
+    """Packets with a track event each."""
+    packet = wire.joined(
+        wire.constant(time_ns.size, _EVENT_HEAD),
+        wire.numbers(_TIMESTAMP, time_ns),
+        wire.messages(_TRACK_EVENT, event),
+    )
+    return wire.messages(_PACKET, packet).content()
+
+
+class _Interned:
+    """Which texts Perfetto knows already: names of events, categories, and those in arguments."""
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._known: dict[int, set[int]] = {}
+        self._arguments: dict[str, int] = {}
+
+    def labels(self, field: int, indices: Int64Array) -> bytes:
+        """What tells the texts at `indices` that are not known yet; their iids are the indices, from 1 on."""
+        known = self._known.setdefault(field, set())
+        fresh = [one for one in np.unique(indices).tolist() if one not in known]
+        known.update(fresh)
+        return b"".join(self._entry(field, one + 1, self._labels.shown(one)) for one in fresh)
+
+    def argument(self, name: str) -> tuple[int, bytes]:
+        """The iid of the name of an argument, and what tells it if it is new."""
+        if name in self._arguments:
+            return self._arguments[name], b""
+        iid = self._arguments[name] = len(self._arguments) + 1
+        return iid, self._entry(_ANNOTATION_NAMES, iid, name)
+
+    @staticmethod
+    def _entry(field: int, iid: int, text: str) -> bytes:
+        entry = wire.number(_IID, iid) + wire.text(_INTERNED, text)
+        data = wire.text(_INTERNED_DATA, wire.text(field, entry))
+        return _packet(_EVENT_HEAD + data)
+
+
+def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Iterator[bytes]:
+    yield interned.labels(_EVENT_NAMES, slices.name)
+    yield interned.labels(_EVENT_CATEGORIES, slices.category)
+    arguments = []
+    for one in (*slices.arguments, *slices.exact):
+        if not one.known.any():
+            continue
+        if one.is_text:
+            yield interned.labels(_ANNOTATION_STRINGS, one.values[one.known])
+        iid, told = interned.argument(one.name)
+        yield told
+        arguments.append((iid, one))
+    start, end = scene.nanoseconds(slices.start_ps), scene.nanoseconds(slices.end_ps)
+    index, is_begin = begins_and_ends(start, end)
+    time = np.where(is_begin, start[index], end[index])
+    for rows in _pieces(index, is_begin, slices.arrows):
+        begins = is_begin[rows]
+        mine = index[rows]
+        kind = np.where(begins, _SLICE_BEGIN, _SLICE_END)
+        parts = [
+            wire.numbers(_TYPE, kind),
+            wire.constant(mine.size, wire.number(_TRACK_UUID, uuid)),
+            wire.numbers(_NAME_IID, slices.name[mine] + 1).where(begins),
+            wire.numbers(_CATEGORY_IIDS, slices.category[mine] + 1).where(begins),
+            *(_annotation(iid, one.at(mine), begins) for iid, one in arguments),
+        ]
+        if slices.arrows is not None:
+            parts += _arrows(slices.arrows.at(mine), begins)
+        yield _events(time[rows], wire.joined(*parts))
+
+
+def begins_and_ends(start: Int64Array, end: Int64Array) -> tuple[Int64Array, BoolArray]:
+    """The order in which nested slices begin and end, those in drawing order: index of the slice, and whether it begins.
+
+    Both `[2n]`. What follows a slice without being in it begins no earlier than that ends.
+    """
+    count = start.size
+    index = np.arange(count, dtype=np.int64)
+    follower = np.maximum(np.searchsorted(start, end, side="left"), index + 1)
+    # Of those that end before the same beginning, the innermost was begun last.
+    ending = np.lexsort((-index, follower))
+    ended_before = np.searchsorted(follower[ending], index, side="right")
+    order = np.empty(2 * count, dtype=np.int64)
+    is_begin = np.zeros(2 * count, dtype=np.bool_)
+    begins_at = index + ended_before
+    order[begins_at] = index
+    is_begin[begins_at] = True
+    order[follower[ending] + index] = ending
+    return order, is_begin
+
+
+def _pieces(index: Int64Array, is_begin: BoolArray, arrows: Arrows | None) -> Iterator[slice]:
+    """Rows that are written at once: fewer where a launch started much."""
+    wanted = [slice(at, at + _ROWS_AT_ONCE) for at in range(0, index.size, _ROWS_AT_ONCE)][::-1]
+    count = arrows.count if arrows else None
+    while wanted:
+        rows = wanted.pop()
+        mine = index[rows]
+        most = 0 if count is None else int(count[mine].max(initial=0))
+        if mine.size > 1 and most * mine.size * 10 > _BYTES_AT_ONCE:
+            middle = rows.start + mine.size // 2
+            wanted += [slice(middle, rows.start + mine.size), slice(rows.start, middle)]
+        else:
+            yield rows
+
+
+def _annotation(iid: int, argument: Argument, begins: BoolArray) -> wire.Rows:
+    if argument.is_text:
+        value = wire.numbers(_STRING_VALUE_IID, np.where(argument.known, argument.values + 1, 0))
+    else:
+        value = wire.numbers(_INT_VALUE, np.where(argument.known, argument.values, 0))
+    name = wire.constant(begins.size, wire.number(_ANNOTATION_NAME_IID, iid))
+    inside = wire.joined(name, value)
+    return wire.messages(_DEBUG_ANNOTATIONS, inside).where(begins & argument.known)
+
+
+def _arrows(arrows: Arrows, begins: BoolArray) -> Iterator[wire.Rows]:
+    """Each arrow has a number of its own, which Perfetto forgets where it ends; 0 is none."""
+    if arrows.number is not None and (arrows.number != NONE).any():
+        ends = wire.fixed64(_TERMINATING_FLOW_IDS, arrows.number + 1)
+        yield ends.where(begins & (arrows.number != NONE))
+    if arrows.count is not None:
+        for nth in range(int(arrows.count[begins].max(initial=0))):
+            yield wire.fixed64(_FLOW_IDS, arrows.first + nth + 1).where(
+                begins & (arrows.count > nth)
+            )

@@ -1,0 +1,191 @@
+"""What does a viewer of traces get to see? Processes, tracks and slices, whatever the format is.
+
+Times are picoseconds since the origin of the run; the formats count in nanoseconds. Both ends of a slice are rounded
+down, which keeps what lies inside of, or beside, something else there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from traceview.export.partition import in_drawing_order
+from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.render.harmless import harmless
+from traceview.trace.model import NONE, Names
+from traceview.units import PS_PER_NS
+
+
+class Labels:
+    """Every text of a scene, once: first the names of the trace, under their own indices, then others."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._own: list[str] = []
+        self._index: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._names) + len(self._own)
+
+    def add(self, text: str) -> int:
+        """The index of a text that is no name of the trace."""
+        index = self._index.setdefault(text, len(self))
+        if index == len(self):
+            self._own.append(text)
+        return index
+
+    def shown(self, index: int) -> str:
+        """The text on one line, cut in its middle from `harmless.MOST` characters on."""
+        own = index - len(self._names)
+        return harmless(self._own[own] if own >= 0 else self._names.text(index) or "")
+
+
+@dataclass(frozen=True, eq=False)
+class Argument:
+    """Something said of slices: int64 `values`, or indices into the labels; `known`: of which of them."""
+
+    name: str
+    values: Int64Array
+    known: BoolArray
+    is_text: bool = False
+
+    def at(self, chosen: Int64Array) -> Argument:
+        """That of the `chosen` slices."""
+        return Argument(self.name, self.values[chosen], self.known[chosen], self.is_text)
+
+
+def said(name: str, values: Int64Array) -> Argument:
+    """A number that every slice has."""
+    return Argument(name, values, np.ones(values.size, dtype=np.bool_))
+
+
+def labelled(name: str, values: Int32Array | Int64Array) -> Argument:
+    """A text, `NONE` where there is none."""
+    return Argument(name, values.astype(np.int64), values != NONE, is_text=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrows:
+    """Arrows from a launch to what it started, numbered so that those of one launch follow each other.
+
+    Both int64 `[slices]`. Of launches: `first`, their first arrow, and `count`, how many they have. Of what was launched:
+    `first`, the first arrow of the launch, and `number`, the one that ends here. `NONE`, or a count of 0, for no arrow.
+    """
+
+    first: Int64Array
+    count: Int64Array | None = None
+    number: Int64Array | None = None
+
+    def at(self, chosen: Int64Array) -> Arrows:
+        """Those of the `chosen` slices."""
+        return Arrows(
+            self.first[chosen],
+            None if self.count is None else self.count[chosen],
+            None if self.number is None else self.number[chosen],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Slices in drawing order; all arrays `[n]`.
+
+    int64 `start_ps`, `end_ps`; `name`, `category`: indices into the labels.
+    """
+
+    start_ps: Int64Array
+    end_ps: Int64Array
+    name: Int64Array
+    category: Int64Array
+    arguments: tuple[Argument, ...] = ()
+    arrows: Arrows | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of slices."""
+        return int(self.start_ps.size)
+
+    def at(self, chosen: Int64Array) -> Slices:
+        """Only the `chosen` ones, in their order."""
+        return Slices(
+            self.start_ps[chosen],
+            self.end_ps[chosen],
+            self.name[chosen],
+            self.category[chosen],
+            tuple(one.at(chosen) for one in self.arguments),
+            None if self.arrows is None else self.arrows.at(chosen),
+        )
+
+    def in_order(self) -> Slices:
+        """The same in drawing order."""
+        return self.at(in_drawing_order(self.start_ps, self.end_ps))
+
+    @cached_property
+    def exact(self) -> tuple[Argument, Argument]:
+        """Start and length in picoseconds of the slices that nanoseconds do not tell exactly."""
+        length = self.end_ps - self.start_ps
+        is_off = (self.start_ps % PS_PER_NS != 0) | (length % PS_PER_NS != 0)
+        return (
+            Argument("start_ps", self.start_ps, is_off),
+            Argument("duration_ps", length, is_off),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """A row of a viewer. Of any two of its slices that overlap one lies inside the other.
+
+    `kind`: thread (of a host, or a stream), or analysis: what traceview found out.
+    """
+
+    name: str
+    kind: str
+    slices: Slices
+
+
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """A value over time: `values` from each of `time_ps` on, both int64 `[n]`."""
+
+    name: str
+    unit: str
+    time_ps: Int64Array
+    values: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """A host, a device, or the findings."""
+
+    name: str
+    tracks: tuple[Track, ...]
+    counters: tuple[Counter, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Everything that is drawn, in the order in which it is shown. `facts`: what the run is, as text."""
+
+    processes: tuple[Process, ...]
+    labels: Labels
+    facts: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def shift_ps(self) -> int:
+        """What to add to all times so that none is negative, which no viewer can show."""
+        starts = [
+            int(times.min())
+            for process in self.processes
+            for times in (
+                *(track.slices.start_ps for track in process.tracks),
+                *(counter.time_ps for counter in process.counters),
+            )
+            if times.size
+        ]
+        first = min(starts, default=0)
+        return max(0, -(first // PS_PER_NS) * PS_PER_NS)
+
+    def nanoseconds(self, time_ps: Int64Array) -> Int64Array:
+        """Times on the axis of the viewer, rounded down."""
+        return (time_ps + self.shift_ps) // PS_PER_NS
