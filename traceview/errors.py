@@ -57,3 +57,9 @@ class OutputExistsError(TraceviewError):
     """The output file is already there and `--force` was not given."""
 
     exit_code = 6
+
+
+class ViewerError(TraceviewError):
+    """Another program that was asked to show or to convert a trace failed; the message has its last words."""
+
+    exit_code = 9

@@ -11,9 +11,11 @@ from traceview.cli import (
     balance,
     capture,
     collectives,
+    crosscheck,
     devices,
     doctor,
     explain,
+    export,
     gaps,
     ops,
     render,
@@ -25,6 +27,7 @@ from traceview.cli import (
     version,
 )
 from traceview.cli import input as input_pipeline
+from traceview.cli import open as open_in_browser
 from traceview.cli.errors import Command, CommandGroup
 from traceview.version import VERSION
 
@@ -48,13 +51,16 @@ for command in (
     input_pipeline.input_,
     transfers.transfers,
     collectives.collectives,
+    open_in_browser.open_,
+    crosscheck.crosscheck,
     runs.runs,
+    export.export,
     explain.explain,
     schema.schema,
     version.version,
     doctor.doctor,
 ):
-    # One command is called as a function that Python has already.
+    # Some commands are called as functions that Python has already.
     app.command(command.__name__.rstrip("_"), cls=Command)(command)
 app.command(cls=Command, context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
 

@@ -1,0 +1,187 @@
+"""Is each difference explained by the way of counting that makes it, and by no other?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from traceview.crosscheck.answer import Answer, KernelAnswer
+from traceview.crosscheck.comparison import Compared, compare
+from traceview.crosscheck.facts import facts_of
+from traceview.crosscheck.kernels import kernels_of
+from traceview.crosscheck.reasons import REASONS
+from traceview.crosscheck.recount import recount
+
+MS = 1_000_000_000
+
+
+def rows(logdir: Path, theirs: Answer | None = None, top: int = 3) -> dict[str, Compared]:
+    """The comparison with an answer; without one with what XProf's rules give."""
+    trace = traceview.load(logdir)
+    redone = recount(trace)
+    found = compare(
+        traceview.analyze(trace),
+        kernels_of(trace),
+        theirs or replace(redone, half_ratio=0.0),
+        redone,
+        facts_of(trace),
+        top,
+    )
+    return {row.metric: row for row in found}
+
+
+def case(name: str, tmp_path: Path) -> Path:
+    SCENARIOS[name]().write(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "ours", "theirs", "reasons"),
+    [
+        ("A", "compute_ps", (0, 10), 35, ("copies-by-name", "merges-devices")),
+        ("A", "h2d_ps", (0, 25), 0, ("copies-by-name", "merges-devices")),
+        ("A", "step_ps", (49.975, 49.975), 38, ("device-span",)),
+        ("B", "d2d_ps", (0, 12), 0, ("copies-by-name", "merges-devices")),
+        ("B", "compute_ps", (10, 10), 22, ("copies-by-name", "merges-devices")),
+        ("C", "compute_ps", (5, 40), 40, ("merges-devices",)),
+        ("D", "compute_ps", (0, 40), 40, ("merges-devices",)),
+        ("D", "idle_total_ps", (1439.2, 1439.2), 30, ("only-spans",)),
+        ("E", "idle_total_ps", (19.9, 19.9), 0, ("only-spans", "sums-streams")),
+        ("G", "input_ps", (30, 30), 0, ("no-host-waits",)),
+        ("G", "step_ps", (49.975, 49.975), 10, ("device-span",)),
+    ],
+)
+def test_known_cases(
+    name: str,
+    metric: str,
+    ours: tuple[float, float],
+    theirs: float,
+    reasons: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
+    row = rows(case(name, tmp_path))[metric]
+    assert (row.ours_least, row.ours_most) == (ours[0] * MS, ours[1] * MS)
+    assert (row.theirs, row.expected) == (theirs * MS, theirs * MS)
+    assert (row.status, row.reasons) == ("reproduced", reasons)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [("B", "collective_ps"), ("E", "compute_ps"), ("G", "compute_ps"), ("D", "device_count")],
+)
+def test_what_is_the_same_has_no_reason(name: str, metric: str, tmp_path: Path) -> None:
+    row = rows(case(name, tmp_path))[metric]
+    assert (row.status, row.reasons) == ("same", ())
+
+
+def test_bfloat16_is_not_16_bit_for_xprof(tmp_path: Path) -> None:
+    row = rows(case("F", tmp_path))["half_ratio"]
+    assert (row.ours_most, row.theirs, row.expected) == (1.0, 0.0, None)
+    assert (row.status, row.reasons) == ("known", ("names-of-shapes",))
+
+
+def test_the_verdict_follows(tmp_path: Path) -> None:
+    row = rows(case("G", tmp_path))["input_verdict"]
+    assert (row.ours_most, row.theirs, row.status) == ("high", "none", "reproduced")
+    assert row.reasons == ("from-other-numbers", "no-host-waits")
+
+
+def test_another_number_than_its_rules_give_is_not_explained(tmp_path: Path) -> None:
+    logdir = case("A", tmp_path)
+    redone = recount(traceview.load(logdir))
+    assert redone.steps is not None
+    odd = replace(redone.steps[0], compute_ps=36 * MS)
+    row = rows(logdir, replace(redone, steps=(odd,) * 4))["compute_ps"]
+    assert (row.theirs, row.expected, row.status) == (36 * MS, 35 * MS, "unexplained")
+    # A nanosecond is what XProf rounds to.
+    near = replace(redone.steps[0], compute_ps=35 * MS + 1000)
+    row = rows(logdir, replace(redone, steps=(near,) * 4))["compute_ps"]
+    assert row.status == "reproduced"
+
+
+def test_what_xprof_does_not_say_is_not_made_up(tmp_path: Path) -> None:
+    found = rows(case("A", tmp_path), Answer(None, None, None, None, None, None))
+    assert set(found) == {"device_count", "step_count"}
+    assert found["device_count"].theirs is None
+    assert (found["device_count"].status, found["device_count"].reasons) == ("known", ("no-page",))
+
+
+def test_kernels_are_counted_where_they_have_details(tmp_path: Path) -> None:
+    logdir = case("C", tmp_path)
+    ours = kernels_of(traceview.load(logdir))
+    assert ours == {"sgemm_128x64": KernelAnswer(8, 180 * MS)}
+    found = rows(logdir)
+    assert (found["kernel_count"].theirs, found["kernel_count"].reasons) == (0, ("only-details",))
+    redone = recount(traceview.load(logdir))
+    same = rows(logdir, replace(redone, kernels=ours))
+    assert (same["kernel_count"].status, same["kernel_ps"].status) == ("same", "same")
+    more = rows(logdir, replace(redone, kernels={"sgemm_128x64": KernelAnswer(9, 180 * MS)}))
+    assert (more["kernel_count"].status, more["kernel_ps"].status) == ("unexplained", "same")
+
+
+def test_a_table_that_is_cut_off_settles_nothing(tmp_path: Path) -> None:
+    logdir = case("C", tmp_path)
+    redone = recount(traceview.load(logdir))
+    less = {"sgemm_128x64": KernelAnswer(7, 170 * MS)}
+    row = rows(logdir, replace(redone, kernels=less, kernel_row_count=1000))["kernel_count"]
+    assert (row.expected, row.status, row.reasons) == (None, "known", ("first-thousand",))
+    row = rows(logdir, replace(redone, kernels=less, kernel_row_count=999))["kernel_count"]
+    assert (row.expected, row.status, row.reasons) == (0, "unexplained", ())
+
+
+def test_the_longest_kernels_come_first_and_the_rest_is_left_out(tmp_path: Path) -> None:
+    logdir = case("B", tmp_path)
+    trace = traceview.load(logdir)
+    redone = recount(trace)
+    theirs = replace(redone, kernels={"other": KernelAnswer(1, 500 * MS)})
+    report, ours, facts = traceview.analyze(trace), kernels_of(trace), facts_of(trace)
+    found = compare(report, ours, theirs, redone, facts, 2)
+    named = [row.name for row in found if row.metric == "kernel_ps"]
+    assert named[0] == "other"
+    assert len(named) == 2
+    assert not [row for row in compare(report, ours, theirs, redone, facts, 0) if row.is_of_kernel]
+
+
+def test_steps_at_the_ends_are_left_out_of_ours_too(fixtures: Path) -> None:
+    found = rows(fixtures / "plain-1")
+    assert (found["step_count"].ours_most, found["step_count"].theirs) == (6, 4)
+    assert found["step_count"].reasons == ("drops-end-steps",)
+    steps = traceview.analyze(fixtures / "plain-1").results.steps
+    assert steps is not None
+    inner = [step.duration_ps for step in steps.steps[1:-1]]
+    assert found["step_ps"].ours_most == round(sum(inner) / 4)
+    assert found["step_ps"].reasons == ("marker-length",)
+
+
+def test_replicas_are_no_devices_for_xprof(fixtures: Path) -> None:
+    found = rows(fixtures / "slow-input-2")
+    row = found["device_count"]
+    assert (row.ours_most, row.theirs, row.status) == (2, 0, "reproduced")
+    assert row.reasons == ("no-replicas",)
+    assert "launch_ps" not in found
+    assert found["compute_ps"].reasons == ("no-replicas",)
+
+
+@pytest.mark.shared
+def test_a_host_that_is_there_twice_counts_twice(shared_traces: Path) -> None:
+    found = rows(shared_traces / "bert-8xV100")
+    for metric in ("device_count", "kernel_count", "kernel_ps"):
+        row = found[metric]
+        assert isinstance(row.theirs, int)
+        assert row.ours_most == row.theirs // 2
+        assert (row.status, row.reasons) == ("reproduced", ("counts-files-twice",))
+    assert "only-linked-events" in found["compute_ps"].reasons
+
+
+def test_every_reason_that_is_given_has_its_sentence(tmp_path: Path) -> None:
+    given: set[str] = set()
+    for name, build in SCENARIOS.items():
+        if name in ("A", "B", "E", "F", "G", "rocm", "keras_batches", "old_format"):
+            build().write(tmp_path / name)
+            given |= {code for row in rows(tmp_path / name).values() for code in row.reasons}
+    assert len(given) > 8
+    assert given <= set(REASONS)

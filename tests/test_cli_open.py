@@ -1,0 +1,196 @@
+"""Does `open` show a run and print where, and does it leave nothing behind?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import unquote, urlparse
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.command import Command
+from tests.viewers.fake_xprof import write_fake
+from tests.viewers.snapshot import snapshot
+from traceview.viewers import installed
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that a browser was asked to open, where there is a display."""
+    addresses: list[str] = []
+
+    def open_page(address: str) -> bool:
+        addresses.append(address)
+        return True
+
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", open_page)
+    return addresses
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def path_of(address: str) -> Path:
+    return Path(unquote(urlparse(address.strip()).path))
+
+
+def test_a_report_is_written_and_shown(
+    command: Command, fixtures: Path, shown: list[str], temporary: Path
+) -> None:
+    done = command("open", str(fixtures / "custom-loop-2"))
+    assert (done.code, done.err) == (0, "")
+    assert shown == [done.out.strip()]
+    path = path_of(done.out)
+    assert path.parent.parent == temporary
+    assert path.name == "report.html"
+    assert "2026_11_21_03_25_11" in path.read_text(encoding="utf-8")
+
+
+def test_without_a_display_the_address_is_enough(
+    command: Command,
+    fixtures: Path,
+    shown: list[str],
+    temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    done = command("open", str(fixtures / "custom-loop-2"))
+    assert (done.code, done.err) == (0, "traceview: no display here to open it in\n")
+    assert path_of(done.out).parent.parent == temporary
+    assert shown == []
+
+
+def test_no_browser_opens_nothing(
+    command: Command, fixtures: Path, shown: list[str], temporary: Path
+) -> None:
+    done = command("open", str(fixtures / "custom-loop-2"), "--no-browser")
+    assert (done.code, done.err, shown) == (0, "", [])
+    assert path_of(done.out).parent.parent == temporary
+
+
+def test_what_cannot_be_shown(
+    command: Command, fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = str(fixtures / "custom-loop-2")
+    assert command("open", str(tmp_path)).code == 3
+    assert command("open", loop, "--run", "none").code == 3
+    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    for viewer in ("xprof", "tensorboard"):
+        done = command("open", loop, "--with", viewer)
+        assert (done.code, done.out) == (2, "")
+        assert "pip install" in done.err
+        assert "traceview[xprof]" in done.err
+
+
+def test_a_file_that_is_no_trace_is_not_served(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.xplane.pb").write_text("<html>", encoding="utf-8")
+    done = command("open", str(tmp_path / "a.xplane.pb"), "--no-browser")
+    assert done.code == 4
+
+
+@contextmanager
+def served(
+    logdir: Path, tmp_path: Path, viewer: str
+) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
+    """`open --with` a viewer, XProf a stand-in: its process, the address, the folder of temporary files."""
+    fake = write_fake(tmp_path / "fake")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    path = os.pathsep.join([str(fake), str(ROOT)])
+    command = ["open", str(logdir), "--with", viewer, "--port", "0", "--no-browser"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "traceview", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(temporary)},
+    )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip(), temporary
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 129)],
+)
+def test_a_viewer_is_served_until_a_signal(
+    number: signal.Signals, code: int, fixtures: Path, tmp_path: Path
+) -> None:
+    logdir = tmp_path / "logs"
+    shutil.copytree(fixtures / "custom-loop-2", logdir)
+    before = snapshot(logdir)
+    with served(logdir, tmp_path, "xprof") as (process, address, temporary):
+        assert address.endswith("/?run=2026_11_21_03_25_11")
+        base = f"http://127.0.0.1:{urlparse(address).port}"
+        with urlopen(f"{base}/data/plugin/profile/runs") as answer:
+            assert answer.read() == b'["2026_11_21_03_25_11"]'
+        # The viewer has written beside its copy, and not beside the trace.
+        assert len(list(temporary.rglob("cache.pb"))) == 1
+        assert snapshot(logdir) == before
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out) == (code, "")
+        assert err == ("traceview: XProf shows run 2026_11_21_03_25_11 on a copy; Ctrl-C ends it\n")
+        assert list(temporary.iterdir()) == []
+        with pytest.raises(OSError, match="refused"):
+            urlopen(f"{base}/data/plugin/profile/runs")
+
+
+def test_a_report_is_served_to_this_machine_alone(fixtures: Path, tmp_path: Path) -> None:
+    with served(fixtures / "custom-loop-2", tmp_path, "report") as (process, address, temporary):
+        base = f"http://127.0.0.1:{urlparse(address).port}"
+        with urlopen(f"{base}/?x=1") as answer:
+            assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+            assert b"2026_11_21_03_25_11" in answer.read()
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{base}/etc/passwd")
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(Request(base, headers={"Host": f"evil.example:{urlparse(address).port}"}))
+        assert list(temporary.iterdir()) == []
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out) == (0, "")
+        assert err == "traceview: the report is served; Ctrl-C ends it\n"
+
+
+@pytest.mark.xprof
+def test_xprof_shows_the_overview(fixtures: Path, tmp_path: Path) -> None:
+    from traceview.trace.locate import find_runs
+    from traceview.viewers.run_copy import copied_run
+    from traceview.viewers.server import free_port, serving
+
+    logdir = tmp_path / "logs"
+    shutil.copytree(fixtures / "slow-input-2", logdir)
+    before = snapshot(logdir)
+    (run,) = find_runs(logdir)
+    with copied_run(run) as copy, serving("xprof", copy, free_port(0)) as viewer:
+        base, _, query = viewer.address.partition("/?")
+        page = f"{base}/data/plugin/profile/data?{query}&tag=overview_page&host=host-a"
+        with urlopen(page) as answer:
+            assert answer.status == 200
+            assert len(answer.read()) > 1000
+    assert snapshot(logdir) == before

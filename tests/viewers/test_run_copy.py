@@ -1,0 +1,81 @@
+"""Does a viewer get all of a run, in the layout that it expects, and is nothing left of it?"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.viewers.snapshot import snapshot
+from traceview.errors import TraceFormatError
+from traceview.trace.locate import find_runs
+from traceview.viewers.run_copy import check_readable, copied_run
+
+
+def test_a_copy_is_a_log_directory_with_the_run(fixtures: Path) -> None:
+    (run,) = find_runs(fixtures / "custom-loop-2")
+    with copied_run(run) as copy:
+        assert copy.run == run.name
+        (file,) = copy.files
+        assert (
+            file.relative_to(copy.logdir).as_posix()
+            == f"plugins/profile/{run.name}/host-a.xplane.pb"
+        )
+        assert file.read_bytes() == run.paths[0].read_bytes()
+        assert copy.scratch.is_dir()
+        assert copy.logdir not in copy.scratch.parents
+
+
+def test_what_a_viewer_writes_beside_the_copy_goes_with_it(fixtures: Path, tmp_path: Path) -> None:
+    logdir = tmp_path / "logs"
+    shutil.copytree(fixtures / "custom-loop-2", logdir)
+    before = snapshot(logdir)
+    (run,) = find_runs(logdir)
+    with copied_run(run) as copy:
+        copy.files[0].with_name("host-a.op_stats.pb").write_bytes(b"cache")
+        folder = copy.logdir.parent
+    assert not folder.exists()
+    assert snapshot(logdir) == before
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a b&c#d?", "ядро", "%2e%2e", "x" * 200, "..."])
+def test_names_that_an_address_cannot_hold_become_plain(
+    name: str, fixtures: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plugins" / "profile" / name
+    folder.mkdir(parents=True)
+    (source,) = (fixtures / "custom-loop-2").rglob("*.xplane.pb")
+    for host in ("ho st", "ho\tst"):
+        shutil.copy(source, folder / f"{host}.xplane.pb")
+    (run,) = find_runs(tmp_path)
+    with copied_run(run) as copy:
+        assert copy.run.isascii()
+        assert 0 < len(copy.run) <= 100
+        assert not set(copy.run) & set(" \n&#?%/")
+        assert len({path.name for path in copy.files}) == 2
+        assert {path.read_bytes() for path in copy.files} == {source.read_bytes()}
+
+
+def test_files_are_copied_where_there_are_no_links(
+    fixtures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    (run,) = find_runs(fixtures / "custom-loop-2")
+    with copied_run(run) as copy:
+        assert not copy.files[0].is_symlink()
+        assert copy.files[0].read_bytes() == run.paths[0].read_bytes()
+
+
+def test_a_run_without_a_trace_is_refused(fixtures: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.xplane.pb").write_text("<html>", encoding="utf-8")
+    (run,) = find_runs(tmp_path)
+    with pytest.raises(TraceFormatError, match="an HTML page"):
+        check_readable(run)
+    (source,) = (fixtures / "custom-loop-2").rglob("*.xplane.pb")
+    shutil.copy(source, tmp_path / "b.xplane.pb")
+    (run,) = find_runs(tmp_path)
+    check_readable(run)

@@ -1,0 +1,1 @@
+"""What does XProf say of a run, and why is it not what traceview says?"""

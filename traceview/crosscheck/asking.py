@@ -1,0 +1,56 @@
+"""How is XProf asked about a run, so that nothing is left of it: on a copy, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from traceview.crosscheck.answer import Answer, parse
+from traceview.errors import ViewerError
+from traceview.trace.locate import RunFiles
+from traceview.viewers.installed import xprof_version
+from traceview.viewers.run_copy import copied_run
+from traceview.viewers.server import environment, last_words
+
+
+@dataclass(frozen=True)
+class Asked:
+    """XProf's answer, and which version gave it."""
+
+    version: str
+    answer: Answer
+
+
+def ask(run: RunFiles) -> Asked:
+    """What XProf says of a run.
+
+    Raises `UsageError` where it is not installed, `ViewerError` with its last words if it fails.
+    """
+    version = xprof_version()
+    with copied_run(run) as copy:
+        pages, log = copy.scratch / "pages.json", copy.scratch / "log.txt"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "traceview.crosscheck.converter", pages, *copy.files],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=copy.scratch,
+                env=environment(copy.scratch),
+            )
+        try:
+            code = process.wait()
+        finally:
+            # We may have been interrupted.
+            process.kill()
+            process.wait()
+        if code:
+            raise ViewerError(f"XProf {version} ended with {code}: {last_words(log)}")
+        try:
+            return Asked(version, parse(json.loads(pages.read_text(encoding="utf-8"))))
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+            raise ViewerError(
+                f"XProf {version} gave pages of an unknown form: {type(error).__name__}: {error}"
+            ) from error

@@ -1,0 +1,373 @@
+"""Where do traceview and XProf say the same, where not, and does a known way of counting explain it?
+
+Pure: it takes our report, XProf's answer, and the answer that its rules give on this trace (`recount`). Where that
+answer is XProf's own, its rules are the reason, and which of them, the trace shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Final, TypeAlias
+
+from traceview.crosscheck.answer import Answer, KernelAnswer, StepAnswer
+from traceview.crosscheck.facts import Facts
+from traceview.crosscheck.recount import without_ends
+from traceview.report.model import Report
+from traceview.units import PS_PER_NS
+
+Value: TypeAlias = int | float | str | None
+
+_HALF_PRECISIONS: Final = ("bf16", "fp16", "fp8")
+_HALF_STEP: Final = 0.0006
+"""XProf shows that share in tenths of a percent."""
+
+KERNEL_METRICS: Final = ("kernel_count", "kernel_ps")
+"""The rows of one kernel, in this order."""
+
+_KERNEL_ROWS: Final = 1000
+"""XProf's table ends there; which rows it holds, and of which kernels, is not redone."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One number of both.
+
+    `metric`: what it is; its ending says the unit. `name`: the kernel, empty elsewhere. `ours_least`, `ours_most`:
+    over the devices, where each has its own. `expected`: what XProf's rules make of the trace, None where they do not settle it.
+    `status`: same; reproduced (XProf's rules give its number); known (they differ, and do not settle the number);
+    unexplained (none applies, or they give another number). `reasons`: codes of `REASONS`.
+    """
+
+    metric: str
+    name: str
+    ours_least: Value
+    ours_most: Value
+    theirs: Value
+    expected: Value
+    status: str
+    reasons: tuple[str, ...]
+
+    @property
+    def is_of_kernel(self) -> bool:
+        """Whether the number is that of one kernel, whose name may be empty."""
+        return self.metric in KERNEL_METRICS
+
+
+def compare(
+    report: Report,
+    ours: Mapping[str, KernelAnswer],
+    theirs: Answer,
+    expected: Answer,
+    facts: Facts,
+    top: int,
+) -> list[Compared]:
+    """All numbers beside each other: counts, then per step, then totals, then the `top` kernels by time.
+
+    `ours`: our kernels by name, over the whole recording as XProf's. Per step: the mean over the steps that XProf
+    keeps.
+    """
+    return [
+        *_counts(report, theirs, expected, facts),
+        *_per_step(report, theirs, expected, facts),
+        *_totals(report, theirs, expected, facts),
+        *_kernels(ours, theirs, expected, facts, top),
+    ]
+
+
+def _compared(
+    metric: str,
+    ours: Sequence[Value],
+    theirs: Value,
+    expected: Value,
+    reasons: Mapping[str, bool],
+    *,
+    name: str = "",
+    tolerance: float = 0,
+) -> Compared:
+    """A row; `ours` by device, and `reasons` with whether the trace gives ground for each."""
+    known = [one for one in ours if one is not None]
+    least, most = (min(known, key=_order), max(known, key=_order)) if known else (None, None)
+    grounds = tuple(code for code, applies in reasons.items() if applies)
+    if _is_same(least, theirs, tolerance) and _is_same(most, theirs, tolerance):
+        status, grounds = "same", ()
+    elif theirs is None:
+        status, grounds = "known", grounds or ("no-page",)
+    elif expected is not None and _is_same(expected, theirs, tolerance):
+        status, grounds = "reproduced", grounds or ("its-rules",)
+    else:
+        status = "known" if grounds and expected is None else "unexplained"
+    return Compared(metric, name, least, most, theirs, expected, status, grounds)
+
+
+def _order(value: Value) -> tuple[float, str]:
+    return (0.0, value) if isinstance(value, str) else (value or 0, "")
+
+
+def _is_same(one: Value, other: Value, tolerance: float) -> bool:
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return abs(one - other) <= tolerance
+    return one == other
+
+
+def _counts(report: Report, theirs: Answer, expected: Answer, facts: Facts) -> list[Compared]:
+    found = report.results.device_time
+    steps = report.results.steps
+    return [
+        _compared(
+            "device_count",
+            [len(found.devices) if found else 0],
+            theirs.device_count,
+            expected.device_count,
+            {
+                "counts-files-twice": facts.has_duplicates,
+                "no-replicas": not facts.has_gpu_events,
+            },
+        ),
+        _compared(
+            "step_count",
+            [steps.count if steps else 0],
+            None if theirs.steps is None else len(theirs.steps),
+            None if expected.steps is None else len(expected.steps),
+            {
+                "drops-end-steps": facts.has_many_steps and bool(theirs.steps),
+                "needs-markers": not facts.is_marked,
+                "several-hosts": facts.has_several_hosts,
+            },
+        ),
+    ]
+
+
+# Per step
+
+
+def _per_step(report: Report, theirs: Answer, expected: Answer, facts: Facts) -> list[Compared]:
+    steps = report.results.steps
+    if steps is None or not theirs.steps:
+        return []
+    their_mean, expected_mean = _mean(theirs.steps), _mean(expected.steps or ())
+    kept = _kept(report, len(theirs.steps))
+    gpu, one_host = facts.has_gpu_events, not facts.has_several_hosts
+    rows: list[Compared] = []
+
+    def add(metric: str, ours: Sequence[Value], part: str, reasons: dict[str, bool]) -> None:
+        settled = expected_mean is not None and (gpu or metric == "step_ps")
+        rows.append(
+            _compared(
+                metric,
+                ours,
+                getattr(their_mean, part),
+                getattr(expected_mean, part) if settled else None,
+                {**reasons, "several-hosts": not one_host},
+                tolerance=PS_PER_NS,
+            )
+        )
+
+    durations = [step.duration_ps for step in steps.steps if (step.host, step.number) in kept]
+    add(
+        "step_ps",
+        [_rounded_mean(durations)],
+        "duration_ps",
+        {"device-span": gpu, "marker-length": not gpu},
+    )
+    if not gpu:
+        work = _parts(report, kept, "compute_ps")
+        add("compute_ps", work, "host_compute_ps", {"no-replicas": True})
+        waits = _causes(report, kept, "input")
+        add("input_ps", waits, "input_ps", {"any-thread-waits": True})
+        return rows
+
+    compute = _parts(report, kept, "compute_ps")
+    copies_misread = bool(facts.misread & {"h2d", "d2h", "d2d"})
+    unlinked = {"only-linked-events": facts.has_unlinked}
+    add(
+        "compute_ps",
+        compute,
+        "compute_ps",
+        {
+            "copies-by-name": copies_misread,
+            "fills-as-compute": "memset" in facts.misread,
+            "collectives-by-name": "collective" in facts.misread,
+            "merges-devices": _is_of_several(compute),
+            **unlinked,
+        },
+    )
+    for class_, part in (
+        ("collective", "collective_ps"),
+        ("h2d", "input_ps"),
+        ("d2h", "d2h_ps"),
+        ("d2d", "d2d_ps"),
+    ):
+        ours = _parts(report, kept, f"exposed_{class_}_ps")
+        by_name = "collectives-by-name" if class_ == "collective" else "copies-by-name"
+        reasons = {
+            by_name: class_ in facts.misread,
+            "merges-devices": _is_of_several(ours),
+            "other-order": len(facts.classes - {"compute"}) > 1 and bool(getattr(their_mean, part)),
+            **({} if class_ in facts.misread else unlinked),
+        }
+        add(f"{class_}_ps", ours, part, reasons)
+    waiting = {"no-host-waits": True}
+    add(
+        "input_ps",
+        _causes(report, kept, "input"),
+        "input_ps",
+        {**waiting, "one-input-number": bool(their_mean and their_mean.input_ps)},
+    )
+    for cause in ("launch", "host_compute", "compile"):
+        add(f"{cause}_ps", _causes(report, kept, cause), f"{cause}_ps", waiting)
+    idle = _parts(report, kept, "idle_ps")
+    add("idle_ps", idle, "other_ps", {"rest-of-span": True, "merges-devices": len(set(idle)) > 1})
+    return rows
+
+
+def _is_of_several(values: Sequence[Value]) -> bool:
+    """Whether one number cannot stand for all devices: they differ, or more than one has some of it."""
+    return len(set(values)) > 1 or sum(1 for value in values if value) > 1
+
+
+def _kept(report: Report, count: int) -> set[tuple[str, int]]:
+    """Our steps that XProf has too, as host and number: without the ends where it leaves those out."""
+    steps = report.results.steps
+    found: set[tuple[str, int]] = set()
+    by_host: dict[str, list[int]] = {}
+    for step in steps.steps if steps else ():
+        by_host.setdefault(step.host, []).append(step.number)
+    for host, numbers in by_host.items():
+        kept = without_ends(numbers)
+        found |= {(host, number) for number in (kept if len(kept) == count else numbers)}
+    return found
+
+
+def _mean(steps: Sequence[StepAnswer]) -> StepAnswer | None:
+    if not steps:
+        return None
+    return StepAnswer(
+        **{
+            field.name: _rounded_mean([getattr(step, field.name) for step in steps])
+            for field in fields(StepAnswer)
+        }
+    )
+
+
+def _rounded_mean(values: Sequence[int]) -> int:
+    return round(sum(values) / len(values)) if values else 0
+
+
+def _parts(report: Report, kept: set[tuple[str, int]], part: str) -> list[Value]:
+    """The mean of a part of the steps, by device."""
+    steps = report.results.steps
+    of_device: dict[str, list[int]] = {}
+    for step in steps.steps if steps else ():
+        if (step.host, step.number) in kept:
+            for device in step.devices:
+                of_device.setdefault(device.device, []).append(getattr(device, part))
+    return [_rounded_mean(values) for values in of_device.values()]
+
+
+def _causes(report: Report, kept: set[tuple[str, int]], cause: str) -> list[Value]:
+    """The mean time per step that a device waited for a cause, by device."""
+    idle = report.results.idle
+    return [
+        _rounded_mean(
+            [step.causes.get(cause, 0) for step in row.steps if (row.host, step.number) in kept]
+        )
+        for row in (idle.devices if idle else ())
+    ]
+
+
+# Totals and kernels
+
+
+def _totals(report: Report, theirs: Answer, expected: Answer, facts: Facts) -> list[Compared]:
+    rows = []
+    found = report.results.device_time
+    if theirs.idle_ps is not None and found is not None:
+        idle = [row.idle_ps for row in found.devices if row.idle_ps is not None]
+        rows.append(
+            _compared(
+                "idle_total_ps",
+                [sum(idle)],
+                theirs.idle_ps,
+                expected.idle_ps,
+                {
+                    "only-spans": True,
+                    "sums-streams": facts.has_overlap,
+                    "only-named-kernels": facts.has_unnamed or bool(facts.classes - {"compute"}),
+                    "counts-files-twice": facts.has_duplicates,
+                },
+                tolerance=PS_PER_NS,
+            )
+        )
+    precision = report.results.precision
+    if theirs.half_ratio is not None and precision is not None and theirs.steps:
+        ratios = [
+            sum(row.precision_ps.get(one, 0) for one in _HALF_PRECISIONS) / row.compute_ps
+            for row in precision.devices
+            if row.compute_ps
+        ]
+        rows.append(
+            _compared(
+                "half_ratio",
+                ratios,
+                theirs.half_ratio,
+                expected.half_ratio,
+                {"names-of-shapes": True},
+                tolerance=_HALF_STEP,
+            )
+        )
+    pipeline = report.results.input
+    our_verdict = pipeline.verdict if pipeline else None
+    if (our_verdict or "none", theirs.verdict or "none") != ("none", "none"):
+        rows.append(
+            _compared(
+                "input_verdict",
+                [our_verdict],
+                theirs.verdict,
+                expected.verdict,
+                {"from-other-numbers": True, "no-host-waits": facts.has_gpu_events},
+            )
+        )
+    return rows
+
+
+def _kernels(
+    ours: Mapping[str, KernelAnswer], theirs: Answer, expected: Answer, facts: Facts, top: int
+) -> list[Compared]:
+    if theirs.kernels is None:
+        return []
+    said, redone = theirs.kernels, expected.kernels or {}
+    is_cut = theirs.kernel_row_count >= _KERNEL_ROWS
+    longest = {
+        name: max(found[name].total_ps for found in (ours, said) if name in found)
+        for name in {**ours, **said}
+    }
+    rows = []
+    for name in sorted(longest, key=lambda one: (-longest[one], one))[:top]:
+        our, their, again = ours.get(name), said.get(name), redone.get(name, KernelAnswer(0, 0))
+        shown = their or KernelAnswer(0, 0)
+        reasons = {
+            "counts-files-twice": facts.has_duplicates and their is not None,
+            "only-details": our is None or (their is None and again.count == 0),
+            "first-thousand": is_cut,
+        }
+        rows += [
+            _compared(
+                "kernel_count",
+                [our.count if our else None],
+                shown.count,
+                None if is_cut else again.count,
+                reasons,
+                name=name,
+            ),
+            _compared(
+                "kernel_ps",
+                [our.total_ps if our else None],
+                shown.total_ps,
+                None if is_cut else again.total_ps,
+                reasons,
+                name=name,
+                tolerance=PS_PER_NS * max(1, shown.count),
+            ),
+        ]
+    return rows

@@ -1,0 +1,32 @@
+"""The process that asks XProf: it converts a run and writes its pages as JSON into a file.
+
+    python -m traceview.crosscheck.converter PAGES.json FILE.xplane.pb…
+
+It has a process of its own because it prints without end, and may crash.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from traceview.viewers.installed import xprof_module
+
+PAGES: Final = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats")
+
+
+def pages(files: list[str]) -> dict[str, Any]:
+    """Each of `PAGES` as XProf's web page gets it; None for one that it has nothing for."""
+    convert: Any = import_module(f"{xprof_module()}.convert.raw_to_tool_data")
+    found = {}
+    for page in PAGES:
+        content = convert.xspace_to_tool_data(files, page, {})[0]
+        found[page] = json.loads(content) if content else None
+    return found
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(pages(sys.argv[2:])), encoding="utf-8")

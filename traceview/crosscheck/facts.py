@@ -1,0 +1,73 @@
+"""What in this trace could XProf count in another way? Each fact is the ground of a reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.crosscheck.recount import (
+    MANY_STEPS,
+    has_gpu_events,
+    has_roots,
+    is_named_for_xprof,
+    steps_of_events,
+)
+from traceview.ids import occurring
+from traceview.intervals import union
+from traceview.trace.model import NONE, Trace
+from traceview.xplane.planes import ActivityClass
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What holds of a trace.
+
+    `misread`: classes, as the report names them, with events whose names say something else to XProf.
+    `classes`: those with events. `has_unlinked`: some events have no launch or no step. `has_overlap`: kernels of a
+    device ran at the same time. `has_unnamed`: some events of devices carry no op.
+    """
+
+    has_gpu_events: bool
+    has_several_hosts: bool
+    has_duplicates: bool
+    is_marked: bool
+    has_many_steps: bool
+    has_unlinked: bool
+    has_overlap: bool
+    has_unnamed: bool
+    classes: frozenset[str]
+    misread: frozenset[str]
+
+
+def facts_of(trace: Trace) -> Facts:
+    """Look at every device event once."""
+    columns = trace.device_columns
+    pairs = np.unique(np.stack([columns.name.astype(np.int64), columns.class_]), axis=1)
+    return Facts(
+        has_gpu_events=has_gpu_events(trace),
+        has_several_hosts=len(trace.hosts) > 1,
+        has_duplicates=any(file.duplicate_of is not None for file in trace.files),
+        is_marked=has_roots(trace),
+        has_many_steps=any(len(found.steps) > MANY_STEPS for found in trace.steps_by_host),
+        has_unlinked=bool((steps_of_events(trace) == NONE).any()),
+        has_overlap=_has_overlap(trace),
+        has_unnamed=bool((columns.op == NONE).any()),
+        classes=frozenset(trace.class_name(class_) for class_ in pairs[1].tolist()),
+        misread=frozenset(
+            trace.class_name(class_)
+            for name, class_ in pairs.T.tolist()
+            if not is_named_for_xprof(trace.names[name], class_)
+        ),
+    )
+
+
+def _has_overlap(trace: Trace) -> bool:
+    columns = trace.device_columns
+    for device in occurring(columns.device).tolist():
+        rows = columns.rows_of(device)
+        kernel = columns.class_[rows] <= ActivityClass.COLLECTIVE
+        start, end = columns.start_ps[rows][kernel], columns.end_ps[rows][kernel]
+        if union(start, end).length < int((end - start).sum()):
+            return True
+    return False

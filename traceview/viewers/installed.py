@@ -1,0 +1,50 @@
+"""Which viewers are installed here, and what are they called?
+
+XProf is the module `xprof` since 2.20, and was `tensorboard_plugin_profile` before.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Final
+
+from traceview.errors import UsageError
+
+XPROF_MODULES: Final = ("xprof", "tensorboard_plugin_profile")
+"""Names under which XProf may be imported, the newest first."""
+
+_HINT: Final = "pip install 'traceview[xprof]'"
+
+
+def xprof_module() -> str:
+    """The name of XProf's module; raises `UsageError` where it is not installed."""
+    for name in XPROF_MODULES:
+        if find_spec(name) is not None:
+            return name
+    raise UsageError("XProf is not installed here", hint=_HINT)
+
+
+def xprof_version() -> str:
+    """The version of XProf; raises `UsageError` where it is not installed."""
+    for name in (xprof_module(), *XPROF_MODULES):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return "of an unknown version"
+
+
+def check_tensorboard() -> None:
+    """Raise `UsageError` where TensorBoard, or the plugin that shows profiles in it, is not installed."""
+    if find_spec("tensorboard") is None:
+        raise UsageError(
+            "TensorBoard is not installed here",
+            hint="pip install tensorboard 'traceview[xprof]'; --with xprof needs no TensorBoard",
+        )
+    try:
+        xprof_module()
+    except UsageError:
+        raise UsageError(
+            "TensorBoard is installed here, but not the plugin that shows profiles", hint=_HINT
+        ) from None

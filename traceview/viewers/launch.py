@@ -1,0 +1,60 @@
+"""The process that serves: XProf or TensorBoard on this machine alone, until whoever started it is gone.
+
+    python -m traceview.viewers.launch xprof|tensorboard LOGDIR PORT
+
+XProf's server takes connections from every network, also a second one of remote calls, and can be told
+otherwise nowhere but here. Standard input is a pipe that nobody writes to: when it closes, the starter has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from threading import Thread
+from typing import Any, Final
+
+from traceview.viewers.installed import xprof_module
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+def serve_xprof(logdir: str, port: str) -> None:
+    """Run XProf's server; it returns when it is interrupted."""
+    server: Any = import_module(f"{xprof_module()}.server")
+    server._get_wildcard_address = lambda _: LOOPBACK
+    converter = getattr(server, "_pywrap_profiler_plugin", None)
+    if converter is not None and hasattr(converter, "start_grpc_server"):
+        # For several machines that convert together; pages come without it.
+        converter.start_grpc_server = lambda *_, **__: None
+    if hasattr(server, "launch_server"):
+        # Before 2.21, whose command line also changed.
+        server.launch_server(logdir, int(port))
+    else:
+        sys.argv = ["xprof", "--logdir", logdir, "--port", port]
+        sys.exit(server.main())
+
+
+def serve_tensorboard(logdir: str, port: str) -> None:
+    """Run TensorBoard; it returns when it is interrupted."""
+    tensorboard: Any = import_module("tensorboard.main")
+    sys.argv = ["tensorboard", "--logdir", logdir, "--port", port, "--host", LOOPBACK]
+    tensorboard.run_main()
+
+
+_SERVERS: Final[dict[str, Callable[[str, str], None]]] = {
+    "xprof": serve_xprof,
+    "tensorboard": serve_tensorboard,
+}
+
+
+def _end_with_the_starter() -> None:
+    os.read(0, 1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    Thread(target=_end_with_the_starter, daemon=True).start()
+    name, *arguments = sys.argv[1:]
+    _SERVERS[name](*arguments)

@@ -1,0 +1,84 @@
+"""How does another program see a run without writing beside it?
+
+XProf and TensorBoard keep caches next to the files that they read. They are given a folder of their own, laid
+out as they expect it, in which the files are links to those of the run.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from traceview.errors import TraceviewError
+from traceview.trace.locate import SUFFIX, RunFiles, host_of
+from traceview.xplane.read import read_summary
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.+=@_-]")
+_LONGEST: Final = 100
+"""Characters of a name: with the ending and those of the caches it stays below the 255 bytes of file systems."""
+
+
+@dataclass(frozen=True)
+class RunCopy:
+    """A log directory with one run: its name there, its files, and a folder for what else is written."""
+
+    logdir: Path
+    run: str
+    files: tuple[Path, ...]
+    scratch: Path
+
+
+def check_readable(run: RunFiles) -> None:
+    """Raise what is wrong with the first file of a run if none of its files is a trace."""
+    problem: TraceviewError | None = None
+    for path in run.paths:
+        try:
+            read_summary(path)
+        except TraceviewError as error:
+            problem = problem or error
+        else:
+            return
+    if problem is not None:
+        raise problem
+
+
+@contextmanager
+def copied_run(run: RunFiles) -> Iterator[RunCopy]:
+    """The run as a log directory of its own, which is removed at the end with all that was written there.
+
+    Names of runs and hosts keep what a viewer can put into an address; the rest of their characters becomes `_`.
+    """
+    with tempfile.TemporaryDirectory(prefix="traceview-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        logdir, scratch = folder / "logs", folder / "scratch"
+        scratch.mkdir()
+        called = _plain(run.name.rpartition("/")[2])
+        directory = logdir / "plugins" / "profile" / called
+        directory.mkdir(parents=True)
+        files: list[Path] = []
+        for path in run.paths:
+            host = _plain(host_of(path))
+            file = directory / f"{host}{SUFFIX}"
+            if file in files:
+                file = directory / f"{host}_{len(files)}{SUFFIX}"
+            _link(path.absolute(), file)
+            files.append(file)
+        yield RunCopy(logdir, called, tuple(files), scratch)
+
+
+def _plain(name: str) -> str:
+    return _UNSAFE.sub("_", name).lstrip(".")[:_LONGEST] or "run"
+
+
+def _link(path: Path, link: Path) -> None:
+    try:
+        link.symlink_to(path)
+    except OSError:
+        # Windows permits links to few, and some file systems to nobody.
+        shutil.copyfile(path, link)
