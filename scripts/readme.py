@@ -3,7 +3,7 @@
     python -m scripts.readme            writes the outputs into README.md
     python -m scripts.readme --check    says whether they are current
 
-A `console` block is a command after `$ ` and its output. A `python` block followed by a `text` block is a
+A `console` block is a command after `$ ` and its output, or with `| head -N` the first lines of it. A `python` block followed by a `text` block is a
 program and its output. Both run from the root of the checkout, 100 columns wide, without colour. Between
 the comments `xprof answers` and `end of xprof answers` stands a table of scripts/xprof_answers.py, which is left as
 it is where XProf is not installed.
@@ -49,10 +49,13 @@ def current(text: str) -> str:
 
 
 def _with_console_output(match: re.Match[str]) -> str:
-    program, *arguments = shlex.split(match["command"])
+    command, _, shown = match["command"].partition(" | head -")
+    program, *arguments = shlex.split(command)
     if program != "traceview":
         raise SystemExit(f"README: only traceview is run in console blocks, not {program!r}")
     output = _output([sys.executable, "-m", "traceview", *arguments])
+    if shown:
+        output = "".join(output.splitlines(keepends=True)[: int(shown)])
     return f"```console\n$ {match['command']}\n{output}```"
 
 

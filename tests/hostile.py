@@ -35,6 +35,7 @@ ENUMERATED: Final = frozenset(
         "cause",
         "code",
         "class_",
+        "classes",
         "confidence",
         "direction",
         "key",

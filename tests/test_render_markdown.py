@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer.main
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from typer.core import TyperGroup
 
 import traceview
 from scripts.scenarios import SCENARIOS
@@ -18,9 +20,10 @@ from tests.reports import MS, bare_report, device, finding, full_report, idle_of
 from traceview.analyses.device_time import DeviceTime
 from traceview.analyses.idle import Idle
 from traceview.analyses.timeline import Timeline
+from traceview.cli.app import app
 from traceview.render.definitions import CAUSES
 from traceview.render.markdown.document import MOST_BYTES, render
-from traceview.render.markdown.inline import code, plain, prose
+from traceview.render.markdown.inline import COMMANDS, code, plain, prose
 from traceview.report.model import Report
 from traceview.report.recoverable import Recoverable, recoverable
 from traceview.trace.cause import Cause
@@ -82,7 +85,7 @@ def test_the_first_screen_says_what_matters() -> None:
         report.verdict.headline,
         "24.0 ms",
         "16.0 ms, 66.7% of the step (`unused-gpu`)",
-        report.findings[0].advice,
+        prose(report.findings[0].advice),
         "confidence high",
         "traceview report logs --run 2026_01_02",
     ):
@@ -149,17 +152,85 @@ def test_words_of_a_sentence_stay_words() -> None:
     assert prose("Use tf.function(jit_compile=True), or AUTOTUNE.") == (
         "Use `tf.function(jit_compile=True)`, or AUTOTUNE."
     )
+    assert prose("see traceview gaps, tf.device and 1.5 ms, e.g. here") == (
+        "see `traceview gaps`, `tf.device` and 1.5 ms, e.g. here"
+    )
     assert prose("1. first") == "1\\. first"
     assert prose("- item") == "\\- item"
     assert plain("a_b | <c>") == "a\\_b \\| &lt;c&gt;"
+
+
+@pytest.mark.parametrize(
+    ("call", "rest"),
+    [
+        ("dataset = dataset.map(f, num_parallel_calls=AUTOTUNE).prefetch(AUTOTUNE)", "."),
+        ("tf.profiler.experimental.Trace('train', step_num=step, _r=1)", ": around next"),
+        ("@tf.function(jit_compile=True)", ", or larger"),
+        ("if step % 100 == 0: print(float(loss))", "."),
+        ("traceview capture --steps A:B", ". If so"),
+        ("traceview analyze LOGDIR --baseline LOGDIR_OF_ONE", "; try"),
+        ("traceview explain input-bound", " says"),
+    ],
+)
+def test_a_call_or_command_is_one_piece_of_code(call: str, rest: str) -> None:
+    assert prose(f"Use {call}{rest}") == f"Use `{call}`{rest}"
+
+
+@pytest.mark.parametrize(
+    "text", ["f(x", "a#f(x)", "f(x)_b", "x.f(y)`", "the function(s) here", "traceview is fast"]
+)
+def test_what_is_no_whole_call_is_words(text: str) -> None:
+    (block,) = (token for token in PARSER.parse(f"x {prose(text)}") if token.type == "inline")
+    shown = "".join(one.content for one in block.children or () if one.type != "html_inline")
+    assert shown == f"x {text}"
+
+
+def test_every_command_is_known_in_sentences() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    assert set(group.commands) <= set(COMMANDS)
+
+
+def test_what_ran_between_steps_has_its_part() -> None:
+    page = render(full_report())
+    between = next(one for one in tables(page) if one[0][0] == "what ran")
+    assert between[1:] == [
+        ["saving or restoring", "1.67 ms", "55.6%", "EagerLocalExecute: SaveV2"],
+        ["in Python", "1.33 ms", "44.4%", ""],
+    ]
+
+
+def test_seldom_parts_have_a_column_only_if_there_are_any() -> None:
+    def headings(report: Report) -> list[str]:
+        return next(one for one in tables(render(report)) if "kernels" in one[0])[0]
+
+    assert {"h2d", "d2h", "d2d"} <= {*headings(full_report())}
+    nothing = {f"exposed_{part}_ps": 0 for part in ("h2d", "d2h", "d2d")}
+    results = replace(full_report().results, device_time=DeviceTime((device(0, **nothing),), ()))
+    assert not {"h2d", "d2h", "d2d"} & {*headings(replace(full_report(), results=results))}
 
 
 @pytest.mark.parametrize("count", [1, 8, 64, 512])
 def test_many_devices_fit(count: int) -> None:
     page = render(many_gpus(count))
     assert len(page.encode()) <= MOST_BYTES
-    assert f"`GPU:{min(count, 64) - 1}`" in page
-    assert ("448 more devices" in page) == (count == 512)
+    assert "Cut at" not in page
+    assert "`GPU:0`" in page
+    assert (f"`GPU:{count - 1}`" in page) == (count <= 16)
+    rows = next(one for one in tables(page) if "kernels" in one[0])[1:]
+    others = re.findall(r"(\d+) other devices: (busy 75|idle 25)\.0%", page)
+    assert len(rows) + (int(others[0][0]) if others else 0) == count
+    assert [told for _, told in others] == (["busy 75", "idle 25"] if count > 16 else [])
+
+
+def test_a_page_of_many_devices_with_endless_names_is_a_page() -> None:
+    def change(field: str, whole: str) -> str:
+        return f"{'x' * 100_000}{whole}"
+
+    page = render(with_texts(many_gpus(128), change))
+    assert len(page.encode()) <= MOST_BYTES
+    assert "## Devices" in page
+    assert "## Why the devices waited" in page
 
 
 def test_a_page_that_is_too_long_says_what_it_left_out() -> None:

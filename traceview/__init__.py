@@ -1,10 +1,12 @@
 """Which GPUs of a TensorFlow training run are really used, and why are the others waiting?
 
-`load` reads a recorded profile into a `Trace` of DataFrames, `analyze` makes a `Report` of it.
+`load` reads a recorded profile into a `Trace` of DataFrames, `analyze` makes a `Report` of it, and `load_report`
+reads one that was saved.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from traceview.errors import (
@@ -15,6 +17,7 @@ from traceview.errors import (
     TraceviewError,
     UsageError,
 )
+from traceview.forms import let_draw
 from traceview.version import VERSION
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from traceview.capture.session import CaptureWarning, capture_steps
     from traceview.report.build import analyze
     from traceview.report.model import Report
+    from traceview.report.saved import load_report
     from traceview.trace.load import load
     from traceview.trace.model import Trace
 
@@ -44,6 +48,7 @@ __all__ = [
     "capture_steps",
     "keras_callback",
     "load",
+    "load_report",
 ]
 
 _LAZY = {
@@ -55,6 +60,7 @@ _LAZY = {
     "capture_steps": "traceview.capture.session",
     "keras_callback": "traceview.capture.callback",
     "load": "traceview.trace.load",
+    "load_report": "traceview.report.saved",
 }
 
 
@@ -70,3 +76,21 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _draw_for_notebook(report: Report) -> str:
+    from traceview.render.html.notebook import render
+
+    return render(report)
+
+
+def _draw_document(form: str, report: Report) -> str:
+    from traceview.render.formats import DOCUMENTS
+
+    content = next(one for one in DOCUMENTS if one.name == form).render(report)
+    return content if isinstance(content, str) else content.decode()
+
+
+let_draw("notebook", _draw_for_notebook)
+for _form in ("json", "markdown", "html"):
+    let_draw(_form, partial(_draw_document, _form))

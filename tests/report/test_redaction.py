@@ -29,7 +29,7 @@ from traceview.report.model import Report
 from traceview.report.pseudonyms import Pseudonyms
 from traceview.report.redaction import redacted
 
-SECRETS = re.compile("acme|alice|gandalf|zebra|bob\\b|hush", re.IGNORECASE)
+SECRETS = re.compile("acme|mallory|gandalf|zebra|bob\\b|hush", re.IGNORECASE)
 KEPT_FIELDS = {
     "DeviceDetails.device_name",
     "DeviceHardware.model",
@@ -50,6 +50,7 @@ def pages(report: Report) -> Iterator[str]:
         yield content if isinstance(content, str) else content.decode(errors="replace")
     yield render_terminal(report, width=200, color=False, top=50)
     yield render_json(report)
+    yield report._repr_html_()
 
 
 def filled(hint: Any, place: str, numbers: Iterator[int], sources: dict[str, str]) -> Any:
@@ -104,7 +105,7 @@ def secret_trace() -> CudaTrace:
             step.kernel(ordinal, 31, 44, op=own)
             step.copy(ordinal, "h2d", 15, 19, size=40_000_000)
         step.host("IteratorGetNext:IteratorGetNext", 1, 12)
-        step.host("$/home/alice/acme/train.py:88 hush_loss", 12.1, 12.4)
+        step.host("$/home/mallory/acme/train.py:88 hush_loss", 12.1, 12.4)
         step.host("EagerLocalExecute: __inference_acme_step_88", 45, 49)
         step.host("Iterator::Root::Prefetch::AcmeMap", 1, 11)
     return trace
@@ -113,7 +114,7 @@ def secret_trace() -> CudaTrace:
 @pytest.fixture
 def secret_logs(tmp_path: Path) -> Path:
     """A run in the home of somebody, with a sidecar that tells all."""
-    logs = tmp_path / "home" / "alice" / "acme"
+    logs = tmp_path / "home" / "mallory" / "acme"
     run = logs / "plugins" / "profile" / "bob_tries"
     run.mkdir(parents=True)
     path = run / "gandalf-7.acme.example.xplane.pb"
@@ -122,12 +123,15 @@ def secret_logs(tmp_path: Path) -> Path:
         path,
         {
             "state": "saved",
-            "command": {"python": ["/home/alice/bin/python3"], "script": ["acme.py", "--key=hush"]},
+            "command": {
+                "python": ["/home/mallory/bin/python3"],
+                "script": ["acme.py", "--key=hush"],
+            },
             "versions": {"tensorflow": "2.21.0+acme"},
             "strategy": mirrored("GPU:0", "GPU:1") | {"class": "AcmeStrategy"},
             "variables": {"CUDA_VISIBLE_DEVICES": "0,1", "TF_CONFIG": "gandalf-8:2222"},
-            "xla": {"xla_flags": "--xla_dump_to=/home/alice/dump"},
-            "cluster": {"missing": {"is_configured": "no /home/alice/tf_config of alice"}},
+            "xla": {"xla_flags": "--xla_dump_to=/home/mallory/dump"},
+            "cluster": {"missing": {"is_configured": "no /home/mallory/tf_config of mallory"}},
             "placement": {"functions": [graph({"GPU:0": 5}, {"GPU:0": (4, 2)}, name="acme_step")]},
         },
     )
@@ -263,11 +267,12 @@ def test_other_kernels_are_hidden(name: str, shown: str) -> None:
     [
         ("GPU:0 waits 12.3 ms (12%) for acme.", "GPU:0 waits 12.3 ms (12%) for name_1."),
         ("10.1.2.3 and gandalf:8080 record", "name_1 and name_2 record"),
-        ("cannot open /home/alice/x of alice@acme.example", "cannot open path_1 of name_1"),
+        ("cannot open /home/mallory/x of mallory@acme.example", "cannot open path_1 of name_1"),
         ("host 'gandalf' and gandalf/GPU:3", "host 'host_1' and host_1/GPU:3"),
         ("model/dense/MatMul:MatMul took 3 ms", "op_1/op_2/MatMul:MatMul took 3 ms"),
         ("Iterator::Root::Acme is slow", "Iterator::Root::stage_1 is slow"),
         ("use tf.distribute.MirroredStrategy()", "use tf.distribute.MirroredStrategy()"),
+        ("GPU:0 ran replica_12 and tower_12", "GPU:0 ran replica_12 and name_1"),
     ],
 )
 def test_words_of_others_are_hidden(sentence: str, shown: str) -> None:

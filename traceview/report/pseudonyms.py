@@ -135,6 +135,10 @@ class Pseudonyms:
         is_op = "/" in name or (":" in name and "::" not in name and " " not in name)
         return self.op(name) if is_op else self.kernel(name)
 
+    def slice(self, name: str) -> str:
+        """An iterator's stage, or else an op or a kernel."""
+        return self.stage(name) if name.startswith("Iterator::") else self.activity(name)
+
     def thread(self, name: str) -> str:
         """`thread_1`, unless TensorFlow or Python named it."""
         match = _THREAD.fullmatch(name)
@@ -249,7 +253,8 @@ def _is_plain(core: str) -> bool:
     return (
         is_number
         or any(
-            pattern.fullmatch(core) for pattern in (_DEVICE_PART, _DIGEST, _ERROR_CODE, _TIMESTAMP)
+            pattern.fullmatch(core)
+            for pattern in (_DEVICE_PART, _DIGEST, _ERROR_CODE, _OP_PARTS, _TIMESTAMP)
         )
         or not any(c.isalnum() for c in core)
     )

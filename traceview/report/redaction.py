@@ -40,6 +40,7 @@ _FIELDS: Final[Mapping[str, _Hide]] = {
     "Bottleneck.name": Pseudonyms.stage,
     "Bottleneck.kind": Pseudonyms.stage,
     "kernel": Pseudonyms.kernel,
+    "Lanes.names": Pseudonyms.slice,
     "logdir": Pseudonyms.path,
     "logical": Pseudonyms.device,
     "model": Pseudonyms.kept,

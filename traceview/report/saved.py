@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.report.consistency import first_disagreement
 from traceview.report.model import SCHEMA_VERSION, Report
 
 _LARGEST: Final = (1 << 63) - 1
@@ -72,21 +73,12 @@ def load_report(path: Path | str) -> Report:
         )
     try:
         report = cast("Report", _data_class(Report, data, "$"))
-        _check_timeline(report)
-        return report
     except _MismatchError as mismatch:
         raise TraceFormatError(path, str(mismatch)) from None
-
-
-def _check_timeline(report: Report) -> None:
-    """Every slice has its parts: a strip is drawn by their number."""
-    timeline = report.results.timeline
-    for place, one in enumerate(timeline.devices if timeline else ()):
-        parts = (one.compute_ps, one.collective_ps, one.copy_ps, one.idle_ps)
-        if timeline and {len(part) for part in parts} != {timeline.slice_count}:
-            raise _MismatchError(
-                f"$.results.timeline.devices[{place}]", f"expected {timeline.slice_count} slices"
-            )
+    wrong = first_disagreement(report)
+    if wrong is not None:
+        raise TraceFormatError(path, f"{wrong.place}: {wrong.problem}")
+    return report
 
 
 def _parsed(path: Path, content: bytes) -> object:
@@ -127,7 +119,7 @@ def _data_class(kind: type, value: object, place: str) -> object:
             read[field.name] = _absent(field, hint, f"{place}.{key}")
             continue
         read[field.name] = _value(hint, value[key], f"{place}.{key}")
-        _check_choice(kind, key, read[field.name], f"{place}.{key}")
+        _check_described(kind, key, read[field.name], f"{place}.{key}")
     return kind(**read)
 
 
@@ -141,15 +133,38 @@ def _absent(field: Field[Any], hint: Any, place: str) -> Any:
     raise _MismatchError(place, "is missing")
 
 
-def _check_choice(kind: type, key: str, value: object, place: str) -> None:
-    """Words of a closed list have to be on it: renderers know what each of them means."""
+def _check_described(kind: type, key: str, value: object, place: str) -> None:
+    """What the schema says beyond the type: words of a closed list, and how small and large a number may be.
+
+    Renderers know what each word means, and take a length of time for one.
+    """
     described = _definitions().get(kind.__name__, {}).get("properties", {}).get(key, {})
-    choices = described.get("enum") or described.get("items", {}).get("enum")
-    if choices is None:
+    within = described
+    if isinstance(value, (tuple, dict)):
+        within = described.get("items" if isinstance(value, tuple) else "additionalProperties")
+    if not isinstance(within, dict):
         return
-    for one in value if isinstance(value, tuple) else (value,):
-        if one not in choices:
-            raise _MismatchError(place, f"{_shown(one)} is not known to this version")
+    for at, one in _single_values(value, place):
+        choices = within.get("enum")
+        if choices is not None and one not in choices:
+            raise _MismatchError(at, f"{_shown(one)} is not known to this version")
+        if type(one) not in (int, float):
+            continue
+        least, most = within.get("minimum"), within.get("maximum")
+        if least is not None and one < least:
+            raise _MismatchError(at, f"{_shown(one)} is less than {least}")
+        if most is not None and one > most:
+            raise _MismatchError(at, f"{_shown(one)} is more than {most}")
+
+
+def _single_values(value: object, place: str) -> Iterator[tuple[str, Any]]:
+    """Each value with its place: those of a list or an object, else the one."""
+    if isinstance(value, tuple):
+        yield from ((f"{place}[{at}]", one) for at, one in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((f"{place}.{key}", one) for key, one in value.items())
+    else:
+        yield place, value
 
 
 def _value(hint: Any, value: object, place: str) -> Any:

@@ -6,22 +6,28 @@ from typing import Final
 
 from traceview.analyses.balance import Balance
 from traceview.render import numbers
+from traceview.render.balance import (
+    NOUNS,
+    WHAT_IF_WORDS,
+    balance_facts,
+    balance_sentences,
+    balance_summary,
+    common_phases,
+    not_bounded,
+    part_of_count,
+    phases_run,
+    prediction_words,
+    signed_share,
+)
 from traceview.render.markdown.blocks import Column, Section, bullets, table
 from traceview.render.markdown.inline import code, plain, prose
 from traceview.report.model import Report
 
 SHOWN: Final = 64
 
-_CAUSE_WORDS: Final = {
-    "slower_device": "the same kernels take longer there",
-    "more_work": "it launches more kernels",
-    "input": "its batch comes late",
-    "late_start": "it starts late",
-}
-
 
 def balance_section(report: Report) -> Section | None:
-    """Skew, straggler and efficiency, bounds of the step time, and a row per device."""
+    """What stands out and efficiency, bounds of the step time, and a row per device."""
     found = report.results.balance
     if found is None:
         return None
@@ -30,34 +36,16 @@ def balance_section(report: Report) -> Section | None:
 
 
 def _facts(found: Balance) -> list[str]:
-    efficiency = plain(numbers.share(found.efficiency_ratio))
-    facts = [
-        f"compute of {found.effective_gpus:.2f} devices on {found.visible_count} visible: {efficiency}"
+    told = [
+        balance_summary(found, NOUNS.get(found.kind, found.kind)),
+        *balance_facts(found),
+        *balance_sentences(found, 0.0),
+        *not_bounded(found),
+        prediction_words(found),
     ]
-    if found.skew_ratio is not None:
-        facts.append(
-            f"the longest compute of a step is {plain(numbers.share(found.skew_ratio))} over the median device's"
-        )
-    if found.concurrency_ratio is not None:
-        facts.append(
-            f"{plain(numbers.share(found.concurrency_ratio))} of what could run at once did so; "
-            f"by chance it would be {plain(numbers.share(found.chance_ratio))}"
-        )
-    late = found.straggler
-    if late is not None:
-        facts.append(
-            f"{code(late.device)} is what the others wait for: {_CAUSE_WORDS.get(late.cause, late.cause)}, "
-            f"{numbers.time(late.cost_ps_per_step)} per step"
-        )
-    speed = found.throughput
-    if speed.examples_per_second is not None:
-        facts.append(
-            f"{speed.examples_per_second:,.1f} examples per second, "
-            f"{speed.per_gpu_per_second or 0.0:,.1f} per device"
-        )
-    elif speed.reason:
-        facts.append(f"examples per second are not known: {prose(speed.reason)}")
-    return facts
+    if found.throughput.reason is not None:
+        told.append(f"examples per second are not known: {found.throughput.reason}")
+    return [prose(one) for one in told]
 
 
 def _scaling(report: Report) -> list[str]:
@@ -78,7 +66,7 @@ def _bounds(found: Balance) -> str:
     rows = found.what_if
     return table(
         [
-            Column("what if", [code(row.name) for row in rows]),
+            Column("with", [WHAT_IF_WORDS.get(row.name) or code(row.name) for row in rows]),
             Column("step, at least", [numbers.time(row.step_bound_ps) for row in rows], right=True),
             Column("saves, at most", [numbers.time(row.saved_ps) for row in rows], right=True),
             Column("because", [prose(row.reasoning) for row in rows]),
@@ -88,25 +76,24 @@ def _bounds(found: Balance) -> str:
 
 def _devices(found: Balance) -> str:
     rows = found.devices[:SHOWN]
-    return table(
-        [
-            Column("device", [code(row.device) for row in rows]),
-            Column(
-                "compute per step",
-                [numbers.time(row.compute_ps_per_step) for row in rows],
-                right=True,
-            ),
-            Column(
-                "over the others",
-                [plain(numbers.share(row.longer_ratio)) for row in rows],
-                right=True,
-            ),
-            Column(
-                "longest in, steps", [numbers.count(row.longest_count) for row in rows], right=True
-            ),
-            Column("starts later by", [numbers.time(row.start_lag_ps) for row in rows], right=True),
-            Column(
-                "last, collectives", [numbers.count(row.last_count) for row in rows], right=True
-            ),
-        ]
-    )
+    phases = {row.device: row for row in found.gradients.devices}
+
+    def numeric(heading: str, texts: list[str]) -> Column:
+        return Column(heading, [plain(text) for text in texts], right=True)
+
+    columns = [
+        Column("device", [code(row.device) for row in rows]),
+        numeric("compute per step", [numbers.time(row.compute_ps_per_step) for row in rows]),
+        numeric("vs others", [signed_share(row.longer_ratio) for row in rows]),
+        numeric("longest in", [part_of_count(row.longest_count, row.step_count) for row in rows]),
+    ]
+    if found.clock_reason is None:
+        columns.append(numeric("starts later by", [numbers.time(row.start_lag_ps) for row in rows]))
+        columns.append(numeric("ends earlier by", [numbers.time(row.end_lead_ps) for row in rows]))
+    if any(row.collective_count for row in rows):
+        texts = [part_of_count(row.last_count, row.collective_count) for row in rows]
+        columns.append(numeric("last in, collectives", texts))
+    ran = [phases_run(phases.get(row.device)) for row in rows]
+    if common_phases(found) is None and any(text != numbers.ABSENT for text in ran):
+        columns.append(Column("ran", [plain(text) for text in ran]))
+    return table(columns)

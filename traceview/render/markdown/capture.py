@@ -23,7 +23,7 @@ def capture_section(report: Report) -> Section | None:
     capture = report.capture
     several = len(capture.hosts) > 1
     problems = [
-        f"`{plain(one.code)}`: {prose(one.text)}"
+        f"{code(one.code)}: {prose(one.text)}"
         + (f" (host {code(one.host)})" if several and one.host else "")
         for one in capture.problems[:SHOWN_PROBLEMS]
     ]
@@ -31,7 +31,7 @@ def capture_section(report: Report) -> Section | None:
     if left > 0:
         problems.append(f"{numbers.plural(left, 'more problem')}: in the JSON")
     skipped = [
-        f"`{plain(name)}` was not made: {prose(reason)}"
+        f"{code(name)} was not made: {prose(reason)}"
         for name, reason in list(report.skipped.items())[:SHOWN_SKIPPED]
     ]
     quality = f"Quality: **{plain(capture.quality)}**."

@@ -6,6 +6,7 @@ from typing import Final
 
 from traceview.analyses.collectives import CollectiveResult
 from traceview.render import numbers
+from traceview.render.collectives import unrecorded
 from traceview.render.markdown.blocks import Column, Section, bullets, table
 from traceview.render.markdown.inline import code, plain, prose
 from traceview.report.model import Report
@@ -39,8 +40,7 @@ def collectives_section(report: Report) -> Section | None:
         facts.append(f"{numbers.size(found.bus_bytes_per_second)} per second over each link")
     if found.link_bytes_per_second is not None:
         facts.append(f"the link carries {numbers.size(found.link_bytes_per_second)} per second")
-    if found.incomplete_count:
-        facts.append(f"{numbers.count(found.incomplete_count)} not recorded on all devices")
+    facts += unrecorded(found)
     return Section("Collectives", (bullets(facts), _devices(found, per_step=per_step)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceview.render.definitions import CAUSES, TERMS
+from traceview.render.idle import LOOKS
 from traceview.render.markdown.blocks import Section, bullets
 from traceview.render.markdown.inline import code, plain
 from traceview.report.model import Report
@@ -18,7 +19,7 @@ def definitions_section(report: Report) -> Section:
     terms = [f"**{term}**: {plain(meaning)}" for term, meaning in TERMS]
     terms.append(f"**recoverable**: {plain(RECOVERABLE_MEANING)}")
     causes = [
-        f"{code(cause)}: {plain(meaning)}"
+        f"**{plain(LOOKS[cause].words)}** ({code(cause)}): {plain(meaning)}"
         for cause, meaning in CAUSES.items()
         if cause in occurring
     ]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from traceview.analyses.device_time import DeviceTimeRow
 from traceview.render import numbers
+from traceview.render.device_names import joined
 from traceview.render.devices import STATUS_WORDS
 from traceview.render.markdown.blocks import Column, Section, bullets, fenced, table
 from traceview.render.markdown.inline import code, plain
 from traceview.render.page import Page
 from traceview.render.strip import fitting_length, legend, strip
 from traceview.report.model import Report
-
-SHOWN: Final = 64
-"""Devices with a row each."""
+from traceview.report.standing_out import MOST, standing_out
 
 STRIP_LENGTH: Final = 60
 """Characters of a timeline: a block of code in a ticket is not wider."""
@@ -27,13 +27,10 @@ def devices_section(report: Report) -> Section | None:
     found = report.results.device_time
     if found is None:
         return Section("Devices", (plain(report.skipped.get("device_time", "")),), folded=False)
-    rows = found.devices[:SHOWN]
-    if not rows:
+    if not found.devices:
         return Section("Devices", ("No device was recorded.",), folded=False)
-    remarks = []
-    if len(found.devices) > SHOWN:
-        left = len(found.devices) - SHOWN
-        remarks.append(f"{numbers.plural(left, 'more device')}: in the JSON")
+    rows = [row for row in found.devices if row.device in shown_devices(report)]
+    remarks = list(_others(report, found.devices))
     unknown = sum(row.unknown_direction_count or 0 for row in found.devices)
     if unknown:
         remarks.append(f"{numbers.count(unknown)} copies without a direction count as d2d")
@@ -44,11 +41,36 @@ def devices_section(report: Report) -> Section | None:
     if shared:
         remarks.append(f"host ops that no replica owns: {numbers.time(shared)}")
     told = "Shares are of the window. Communication and copies count only while nothing computes."
-    return Section("Devices", (_table(list(rows)), told, bullets(remarks)), folded=False)
+    return Section("Devices", (_table(rows), told, bullets(remarks)), folded=False)
+
+
+def shown_devices(report: Report) -> frozenset[str]:
+    """All devices of a report, of very many those that stand out."""
+    found = report.results.device_time
+    every = [row.device for row in found.devices] if found else []
+    return frozenset(every if len(every) <= MOST else standing_out(report).shown)
+
+
+def _others(report: Report, rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
+    """What the devices without a row of their own have in common."""
+    shown = shown_devices(report)
+    others = [row for row in rows if row.device not in shown]
+    empty = [row.device for row in others if row.status == "empty"]
+    busy = [row.busy_ratio for row in others if row.status != "empty"]
+    if busy:
+        yield (
+            f"{numbers.plural(len(busy), 'other device')}: busy {plain(numbers.shares(busy))}; "
+            "each of them: `traceview devices`"
+        )
+    if empty:
+        yield f"nothing was recorded on {numbers.plural(len(empty), 'device')}: {code(joined(empty))}"
 
 
 def _table(rows: list[DeviceTimeRow]) -> str:
-    def shares(heading: str, parts: list[int | None]) -> Column:
+    def shares(heading: str, parts: list[int | None], *, is_seldom: bool = False) -> Column:
+        """A column of its own for what is seldom only where there is any of it."""
+        if is_seldom and not any(parts):
+            return Column(heading, ("",) * len(rows))
         cells = [
             plain(numbers.part(part, row.window_ps)) for part, row in zip(parts, rows, strict=True)
         ]
@@ -66,10 +88,10 @@ def _table(rows: list[DeviceTimeRow]) -> str:
             shares("busy", [row.busy_ps for row in rows]),
             shares("compute", [row.compute_ps for row in rows]),
             shares("comm", [row.exposed_collective_ps for row in rows]),
-            shares("h2d", [row.exposed_h2d_ps for row in rows]),
-            shares("d2h", [row.exposed_d2h_ps for row in rows]),
-            shares("d2d", [row.exposed_d2d_ps for row in rows]),
-            shares("fills", [row.exposed_memset_ps for row in rows]),
+            shares("h2d", [row.exposed_h2d_ps for row in rows], is_seldom=True),
+            shares("d2h", [row.exposed_d2h_ps for row in rows], is_seldom=True),
+            shares("d2d", [row.exposed_d2d_ps for row in rows], is_seldom=True),
+            shares("fills", [row.exposed_memset_ps for row in rows], is_seldom=True),
             shares("idle", [row.idle_ps for row in rows]),
             Column("kernels", [numbers.count(row.kernel_count) for row in rows], right=True),
             Column("peak memory", memory, right=True),
@@ -82,8 +104,9 @@ def timeline_section(report: Report) -> Section | None:
     timeline, found = report.results.timeline, report.results.device_time
     if timeline is None or found is None:
         return None
-    known = {row.device: row for row in found.devices if row.busy_ps}
-    shown = [one for one in timeline.devices if one.device in known][:SHOWN]
+    chosen = shown_devices(report)
+    known = {row.device for row in found.devices if row.busy_ps and row.device in chosen}
+    shown = [one for one in timeline.devices if one.device in known]
     length = fitting_length(timeline.slice_count, STRIP_LENGTH)
     if not shown or not length:
         return None

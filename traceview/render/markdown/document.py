@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from traceview.render.markdown.balance import balance_section
 from traceview.render.markdown.blocks import Section, rendered
 from traceview.render.markdown.capture import capture_section, outside_view_section
-from traceview.render.markdown.causes import causes_section
+from traceview.render.markdown.causes import between_steps_section, causes_section, gaps_section
 from traceview.render.markdown.collectives import collectives_section
 from traceview.render.markdown.definitions import definitions_section
 from traceview.render.markdown.devices import devices_section, timeline_section
@@ -32,7 +32,9 @@ PARTS: Final[tuple[_Part, ...]] = (
     devices_section,
     timeline_section,
     causes_section,
+    gaps_section,
     steps_section,
+    between_steps_section,
     input_section,
     transfers_section,
     collectives_section,

@@ -13,6 +13,9 @@ from traceview.render.markdown.inline import code, prose
 from traceview.render.page import Page
 from traceview.report.model import Report
 
+_WIDE: Final = 2000
+"""Columns of a page on which no fact loses its middle."""
+
 SHOWN_HOSTS: Final = 3
 SHOWN_FUNCTIONS: Final = 3
 SHOWN_DEVICES: Final = 16
@@ -27,7 +30,7 @@ def environment_section(report: Report) -> Section | None:
     facts.append(f"profiled {date}" if date else "date not recorded")
     environment = report.results.environment
     if environment is not None:
-        page = Page(200)
+        page = Page(_WIDE)
         told = [*job_facts(page, environment), *job_details(page, environment)]
         facts += [prose(one) for one in told]
     elif "environment" in report.skipped:

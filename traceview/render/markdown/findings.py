@@ -8,7 +8,7 @@ from traceview.analyses.finding import Finding
 from traceview.render import numbers
 from traceview.render.findings import told_cost, told_evidence
 from traceview.render.markdown.blocks import Section, bullets
-from traceview.render.markdown.inline import plain, prose
+from traceview.render.markdown.inline import code, plain, prose
 from traceview.report.model import Report
 
 SHOWN: Final = 30
@@ -22,7 +22,7 @@ def findings_section(report: Report) -> Section | None:
     if left > 0:
         blocks.append(f"{numbers.plural(left, 'more finding')}: in the JSON.")
     if report.left_out_findings:
-        codes = ", ".join(f"`{plain(code)}`" for code in dict.fromkeys(report.left_out_findings))
+        codes = ", ".join(map(code, dict.fromkeys(report.left_out_findings)))
         blocks.append(f"Left out on request: {codes}.")
     return Section("Findings and their evidence", tuple(blocks)) if blocks else None
 

@@ -26,9 +26,11 @@ def steps_section(report: Report) -> Section | None:
     facts = [
         plain(found_steps(steps)),
         f"{steps.used_count} of {steps.count} used for the statistics",
-        f"median {numbers.time(steps.median_ps)}, spread (IQR) {numbers.time(steps.iqr_ps)}",
-        f"standard deviation over mean {plain(numbers.share(steps.cv_ratio))}",
+        f"median {numbers.time(steps.median_ps)}"
+        + ("" if steps.iqr_ps is None else f", spread (IQR) {numbers.time(steps.iqr_ps)}"),
     ]
+    if steps.cv_ratio is not None:
+        facts.append(f"standard deviation over mean {plain(numbers.share(steps.cv_ratio))}")
     if steps.reliability == "low":
         facts.append(UNSURE)
     if steps.loop_iterations is not None:

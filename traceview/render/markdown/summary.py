@@ -9,6 +9,7 @@ from typing import Final
 
 from traceview.analyses.finding import Finding
 from traceview.render import numbers
+from traceview.render.balance import WHAT_IF_WORDS
 from traceview.render.environment import job_facts
 from traceview.render.findings import told_cost
 from traceview.render.heading import found_steps
@@ -21,7 +22,12 @@ from traceview.report.recoverable import recoverable
 SHOWN: Final = 5
 """Findings of the first screen; the section on findings has all of them."""
 
-_KIND_WORDS: Final = {"gpu": "GPU", "tpu": "TPU", "other": "device"}
+_KIND_WORDS: Final = {
+    "gpu": "GPU",
+    "tpu": "TPU",
+    "replica": "replica on the host",
+    "other": "device",
+}
 _QUALITY_WORDS: Final = {
     "degraded": "**The capture is degraded**: some numbers are incomplete, see *Capture quality*.",
     "unusable": "**The capture is unusable**: it says nothing about the devices, see *Capture quality*.",
@@ -51,6 +57,8 @@ def _job(report: Report) -> Iterator[str]:
         if found
         else Counter()
     )
+    if found and [row.kind for row in found.devices] == ["replica"]:
+        models = Counter(["CPU"])
     yield from (f"{count} × {prose(model)}" for model, count in models.items())
     environment = report.results.environment
     if environment is not None:
@@ -75,7 +83,8 @@ def _numbers(report: Report) -> str:
     told = [numbers.time(most.ps_per_step)] if most.ps_per_step is not None else []
     if most.ratio is not None:
         told.append(f"{plain(numbers.share(most.ratio))} of {whole}")
-    cell = f"{', '.join(told)} (`{most.source}`)"
+    change = WHAT_IF_WORDS.get(most.source)
+    cell = f"{', '.join(told)} ({plain(change) if change else code(most.source)})"
     return table([*columns, Column("recoverable by one change, at most", [cell], right=True)])
 
 

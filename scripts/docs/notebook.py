@@ -1,0 +1,118 @@
+"""How is traceview used in a notebook? The cells of docs/example.ipynb, and what they give now."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PATH = ROOT / "docs" / "example.ipynb"
+
+CELLS: tuple[tuple[str, str], ...] = (
+    (
+        "markdown",
+        """\
+# A run with a slow input pipeline
+
+`MirroredStrategy` trained on two devices while the profiler recorded five steps. Which of them waited, for what, and
+what would it take to change that? Run this from the root of a checkout; the trace is one of its
+[fixtures](../fixtures/README.md).""",
+    ),
+    (
+        "code",
+        """\
+import traceview
+
+trace = traceview.load("fixtures/slow-input-2")
+report = traceview.analyze(trace)
+report""",
+    ),
+    (
+        "markdown",
+        (
+            "A report shows itself. What it says is plain data, under the [names of the JSON](metrics.md): "
+            "picoseconds that add up."
+        ),
+    ),
+    (
+        "code",
+        """\
+for row in report.results.device_time.devices:
+    print(row.device, row.busy_ps, row.idle_ps, row.busy_ps + row.idle_ps == row.window_ps)
+for finding in report.findings:
+    print(finding.severity, finding.code, finding.cost_ps_per_step)""",
+    ),
+    (
+        "markdown",
+        "What was recorded is in DataFrames: devices, steps, ops, copies, events and gaps.",
+    ),
+    (
+        "code",
+        """\
+steps = trace.steps[["number", "start_ps", "duration_ps", "used"]]
+steps.assign(ms=steps["duration_ps"] / 1e9)""",
+    ),
+    (
+        "markdown",
+        "Every span in which a device did nothing, with its causes. The longest gaps of each device:",
+    ),
+    (
+        "code",
+        """\
+gaps = trace.gaps.sort_values("duration_ps", ascending=False)
+gaps["ms"] = gaps["duration_ps"] / 1e9
+gaps[["device", "step", "ms", "cause"]].head(6).reset_index(drop=True)""",
+    ),
+    ("markdown", "And what all of them cost, by cause, in milliseconds of the recording:"),
+    (
+        "code",
+        """\
+parts = gaps.filter(like="_ps").drop(columns=["start_ps", "duration_ps"])
+by_device = parts.groupby(gaps["device"], observed=True).sum() / 1e9
+by_device.loc[:, by_device.any()].round(1)""",
+    ),
+    (
+        "markdown",
+        (
+            "`report.to_html()`, `report.to_markdown()` and `report.to_json()` are the documents that "
+            "`traceview report` writes; `traceview.load_report` reads the last one again."
+        ),
+    ),
+    (
+        "code",
+        """\
+print(report.to_markdown().split("<details>")[0].strip())""",
+    ),
+)
+
+
+def can_run() -> bool:
+    """Whether there is what runs notebooks."""
+    return all(map(find_spec, ("ipykernel", "nbclient", "nbformat")))
+
+
+def executed() -> str:
+    """The text of the notebook with the outputs that its cells give now."""
+    from nbclient import NotebookClient
+
+    # Without types.
+    nbformat: Any = import_module("nbformat")
+    notebook = nbformat.v4.new_notebook()
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for number, (kind, source) in enumerate(CELLS):
+        make = nbformat.v4.new_code_cell if kind == "code" else nbformat.v4.new_markdown_cell
+        notebook.cells.append(make(source, id=f"cell-{number}"))
+    NotebookClient(
+        notebook,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(ROOT)}},
+        record_timing=False,
+    ).execute()
+    # What is recorded of the interpreter changes with it.
+    notebook.metadata.language_info = {"name": "python"}
+    return f"{nbformat.writes(notebook)}\n"

@@ -1,0 +1,239 @@
+"""Is a saved report whose parts contradict each other refused by its place, and is any other one shown?"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.reports import full_report
+from traceview.errors import TraceFormatError
+from traceview.render.formats import DOCUMENTS
+from traceview.render.html.notebook import render as render_notebook
+from traceview.render.json import render as render_json
+from traceview.render.terminal import render as render_terminal
+from traceview.report.consistency import first_disagreement
+from traceview.report.saved import load_report
+
+Place = tuple[str | int, ...]
+
+CHANGES = 60
+"""Reports of each kind, each changed at one place."""
+
+_NUMBERS = (0, -1, 1, 10**6, (1 << 63) - 1, -(1 << 62))
+_RATIOS = (0.0, -1.0, 1e308, 5e-324, 1.5)
+_TEXTS = ("", "x", "GPU:99", "\x1b[31m|`")
+_ANYTHING: tuple[Any, ...] = (None, 0, 1.5, "x", [], {}, True)
+
+
+def in_file(data: Any, folder: Path) -> Path:
+    path = folder / "report.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+def at(data: Any, place: Place) -> Any:
+    for key in place:
+        data = data[key]
+    return data
+
+
+def whole() -> Any:
+    return json.loads(render_json(full_report()))
+
+
+def twice(rows: list[Any]) -> None:
+    rows.append(rows[0])
+
+
+DISAGREEMENTS: dict[str, tuple[Place, Callable[[Any], object]]] = {
+    "$.windows[0].end_ps: is before": (("windows", 0), lambda one: one.update(start_ps=10**17)),
+    "$.results.device_time.devices[0]: compute, exposed": (
+        ("results", "device_time", "devices", 0),
+        lambda one: one.update(idle_ps=one["idle_ps"] + 1),
+    ),
+    "is there twice": (("results", "device_time", "devices"), twice),
+    "$.results.steps.steps[0].devices[": (
+        ("results", "steps", "steps", 0, "devices"),
+        twice,
+    ),
+    "$.results.timeline.devices[1]: expected 240 slices": (
+        ("results", "timeline", "devices", 1, "idle_ps"),
+        lambda one: one.pop(),
+    ),
+    "$.results.timeline.devices[": (("results", "timeline", "devices"), twice),
+    "$.results.idle.devices[0].causes: do not add up": (
+        ("results", "idle", "devices", 0),
+        lambda one: one.update(idle_ps=one["idle_ps"] + 1),
+    ),
+    "$.results.between_steps.hosts[0].count: is 0": (
+        ("results", "between_steps", "hosts", 0),
+        lambda one: one.update(count=0),
+    ),
+    "$.results.between_steps.hosts[0].parts_ps: do not": (
+        ("results", "between_steps", "hosts", 0, "parts_ps"),
+        lambda one: one.popitem(),
+    ),
+    "$.results.collectives.last_count: has other devices": (
+        ("results", "collectives", "last_count"),
+        lambda one: one.popitem(),
+    ),
+    "$.results.balance.devices[": (("results", "balance", "devices"), twice),
+    "$.results.balance.gradients.is_single: is true": (
+        ("results", "balance", "gradients"),
+        lambda one: one.update(is_single=True),
+    ),
+    "$.results.lanes.devices[": (("results", "lanes", "devices"), twice),
+    "$.results.lanes.devices[0].host: has no entry": (
+        ("results", "lanes", "devices", 0),
+        lambda one: one.update(host="another"),
+    ),
+    "$.results.lanes.hosts[0].end_ps: is before": (
+        ("results", "lanes", "hosts", 0),
+        lambda one: one.update(start_ps=10**17),
+    ),
+    "$.results.lanes.devices[0].lanes[0].classes: are not those of compute": (
+        ("results", "lanes", "devices", 0, "lanes", 0),
+        lambda one: one.update(classes=["input"]),
+    ),
+    "$.results.lanes.devices[0].lanes[0]: has columns of other lengths than length_ps": (
+        ("results", "lanes", "devices", 0, "lanes", 0, "class"),
+        lambda one: one.pop(),
+    ),
+    "$.results.lanes.devices[0].lanes[0]: has columns of other lengths than merged": (
+        ("results", "lanes", "devices", 0, "lanes", 0, "merged_count"),
+        lambda one: one.pop(),
+    ),
+    "$.results.lanes.devices[0].lanes[3]: has columns of other lengths than other_slice": (
+        ("results", "lanes", "devices", 0, "lanes", 3, "other_ps"),
+        lambda one: one.pop(),
+    ),
+    "$.results.lanes.devices[0].lanes[0]: has a class that": (
+        ("results", "lanes", "devices", 0, "lanes", 0),
+        lambda one: one["class"].__setitem__(0, 1),
+    ),
+    "$.results.lanes.devices[0].lanes[0].name: is not in names": (
+        ("results", "lanes", "devices", 0, "lanes", 0, "name"),
+        lambda one: one.__setitem__(0, 2),
+    ),
+    "$.results.lanes.devices[0].lanes[0]: speaks of a slice": (
+        ("results", "lanes", "devices", 0, "lanes", 0, "merged"),
+        lambda one: one.__setitem__(0, 2),
+    ),
+    "$.results.lanes.hosts[0].lanes[1]: goes beyond the window": (
+        ("results", "lanes", "hosts", 0, "lanes", 1, "before_ps"),
+        lambda one: one.__setitem__(0, 1),
+    ),
+    "$.results.lanes.devices[0].lanes[0]: has a slice that is shorter": (
+        ("results", "lanes", "devices", 0, "lanes", 0, "merged_hole_ps"),
+        lambda one: one.__setitem__(0, 11 * 10**9),
+    ),
+    "$.results.steps.median_ps: -1 is less than 0": (
+        ("results", "steps"),
+        lambda one: one.update(median_ps=-1),
+    ),
+    "$.results.device_time.devices[0].busy_ratio: 2.0 is more than 1": (
+        ("results", "device_time", "devices", 0),
+        lambda one: one.update(busy_ratio=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("said", DISAGREEMENTS)
+def test_parts_that_do_not_fit_are_refused_by_their_place(said: str, tmp_path: Path) -> None:
+    data = whole()
+    place, change = DISAGREEMENTS[said]
+    change(at(data, place))
+    with pytest.raises(TraceFormatError) as caught:
+        load_report(in_file(data, tmp_path))
+    assert said in caught.value.reason
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_what_traceview_makes_fits(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    assert first_disagreement(traceview.analyze(tmp_path, lanes=True)) is None
+
+
+def places(data: Any, place: Place = ()) -> Iterator[Place]:
+    """Where every value stands, whole objects and lists too."""
+    entries = data.items() if isinstance(data, dict) else ()
+    for key, one in enumerate(data) if isinstance(data, list) else entries:
+        yield (*place, key)
+        yield from places(one, (*place, key))
+
+
+def other_value(value: Any, chance: random.Random) -> Any:
+    """Another value of the same type."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return chance.choice((*_NUMBERS, value * 1000, -value, value + 1))
+    if isinstance(value, float):
+        return chance.choice((*_RATIOS, -value, value * 10))
+    if isinstance(value, str):
+        return chance.choice(_TEXTS)
+    if isinstance(value, list):
+        return chance.choice(([], value + value, value[:1], value[::-1], [*value, None]))
+    if isinstance(value, dict):
+        kept = dict(list(value.items())[:1])
+        return chance.choice(({}, kept, {**value, "other": next(iter(value.values()), 1)}))
+    return chance.choice(_ANYTHING)
+
+
+def change_one(data: Any, place: Place, chance: random.Random) -> None:
+    parent, key = at(data, place[:-1]), place[-1]
+    way = chance.random()
+    if way < 0.2:
+        del parent[key]
+    elif way < 0.4:
+        parent[key] = chance.choice(_ANYTHING)
+    else:
+        parent[key] = other_value(parent[key], chance)
+
+
+def show_changed(data: Any, seed: int, count: int, folder: Path) -> int:
+    """Change the report at a place `count` times over, anew each time; how many of them could be shown."""
+    chance = random.Random(seed)
+    # Each key as often as any other, however many rows have it.
+    of_key: dict[Place, list[Place]] = defaultdict(list)
+    for place in places(data):
+        of_key[tuple("*" if isinstance(key, int) else key for key in place)].append(place)
+    groups = list(of_key.values())
+    shown = 0
+    for _ in range(count):
+        changed = copy.deepcopy(data)
+        place = chance.choice(chance.choice(groups))
+        change_one(changed, place, chance)
+        try:
+            report = load_report(in_file(changed, folder))
+        except TraceFormatError:
+            continue
+        try:
+            render_terminal(report, width=100, color=False, top=5)
+            render_notebook(report)
+            for document in DOCUMENTS:
+                document.render(report)
+        except Exception as error:
+            raise AssertionError(f"{place}: {at(changed, place[:-1])!r:.300}") from error
+        shown += 1
+    return shown
+
+
+@pytest.mark.parametrize("name", ["hand-made", "collectives_of_two_hosts", "G"])
+def test_a_report_changed_at_random_is_shown_or_refused(name: str, tmp_path: Path) -> None:
+    data = whole()
+    if name in SCENARIOS:
+        SCENARIOS[name]().write(tmp_path)
+        data = json.loads(render_json(traceview.analyze(tmp_path, lanes=True)))
+    shown = show_changed(data, 20261121, CHANGES, tmp_path)
+    assert 0.2 * CHANGES < shown < 0.9 * CHANGES

@@ -1,0 +1,70 @@
+"""Is what the pages in docs/ say what the code says now?"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from scripts.docs import DOCS, PAGES, notebook
+from scripts.readme import current
+from traceview.analyses.catalogue import FINDINGS
+from traceview.cli.app import app
+
+ROOT = DOCS.parent
+BY_HAND = sorted(path.name for path in DOCS.glob("*.md") if path.name not in PAGES)
+SAY_SO = "if this is right: python -m scripts.docs"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_made_from_the_code_is_current(name: str) -> None:
+    assert PAGES[name]() == (DOCS / name).read_text(encoding="utf-8"), SAY_SO
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_page_shows_the_outputs_that_one_gets(name: str) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    assert current(text) == text, SAY_SO
+
+
+def test_the_notebook_shows_the_outputs_that_one_gets() -> None:
+    stored = notebook.PATH.read_text(encoding="utf-8")
+    assert notebook.can_run()
+    assert notebook.executed() == stored, SAY_SO
+    cells = [one for one in json.loads(stored)["cells"] if one["cell_type"] == "code"]
+    assert len(cells) >= 4
+    assert all(one["outputs"] for one in cells)
+
+
+def test_everything_has_its_part() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    commands = (DOCS / "commands.md").read_text(encoding="utf-8")
+    findings = (DOCS / "findings.md").read_text(encoding="utf-8")
+    assert [name for name in group.commands if f"\n## traceview {name}\n" not in commands] == []
+    assert [code for code in FINDINGS if f"\n## {code}\n" not in findings] == []
+
+
+def test_most_findings_are_shown_as_a_trace_has_them() -> None:
+    findings = (DOCS / "findings.md").read_text(encoding="utf-8")
+    assert findings.count("\nExample, from ") >= 0.7 * len(FINDINGS)
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings(text)}
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", text)
+    assert links
+    for link in links:
+        file, _, anchor = link.partition("#")
+        assert not file or (DOCS / file).exists(), link
+        assert file or anchor in anchors, link
+
+
+def headings(text: str) -> list[str]:
+    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)

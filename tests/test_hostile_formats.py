@@ -1,0 +1,227 @@
+"""Does every form of a report and of a run take recorded names for names, and come out the same each time?
+
+Documents are those of `DOCUMENTS`, exports those of `traceview export`: what is added there is tested here.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios.model import Step, new_trace
+from tests.command import Command
+from tests.hostile import HOSTILE, with_texts
+from tests.reports import full_report
+from traceview.cli.export import Format
+from traceview.render.formats import DOCUMENTS
+from traceview.render.json import plain
+from traceview.render.terminal import render as render_terminal
+from traceview.report.model import Report
+
+MOST_BYTES = {"html": 1_500_000, "markdown": 60_000, "svg": 1_500_000}
+"""What a document may weigh with names of 100,000 characters in every place; JSON holds them all."""
+
+CONTROL = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that do something to the text around them, or that UTF-8 does not have."""
+
+
+def terminal(report: Report) -> str:
+    return render_terminal(report, width=100, color=False, top=5)
+
+
+def notebook(report: Report) -> str:
+    return report._repr_html_()
+
+
+def document(name: str) -> Callable[[Report], str]:
+    found = next(one for one in DOCUMENTS if one.name == name)
+
+    def render(report: Report) -> str:
+        content = found.render(report)
+        return content if isinstance(content, str) else content.decode()
+
+    return render
+
+
+FORMS: dict[str, Callable[[Report], str]] = {
+    **{one.name: document(one.name) for one in DOCUMENTS},
+    "terminal": terminal,
+    "notebook": notebook,
+}
+
+
+class Structure(HTMLParser):
+    """The tags of a page with the names of their attributes, and the text of its scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, tuple(key for key, _ in attrs)))
+        self.targets += [
+            value or "" for key, value in attrs if key in ("href", "src", "xlink:href")
+        ]
+
+
+def structure(page: str) -> Structure:
+    found = Structure()
+    found.feed(page)
+    found.close()
+    return found
+
+
+def report_of(text: str) -> Report:
+    """A report in which every name begins so; what was the same name still is, and what was another one too."""
+
+    def change(field: str, whole: str) -> str:
+        return f"{text}{whole}"
+
+    return with_texts(full_report(), change)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("form", FORMS)
+def test_a_hostile_name_is_text(form: str, text: str) -> None:
+    render, report = FORMS[form], report_of(text)
+    page = render(report)
+    assert page == render(report)
+    assert len(page.encode()) <= MOST_BYTES.get(form, 10**9)
+    if form == "json":
+        assert json.loads(page) == plain(report)
+        assert report.to_json() == page
+        return
+    assert CONTROL.findall(page) == []
+    if form in ("html", "notebook", "svg"):
+        check_tags(page, render(report_of("a/usual_name")))
+    if form == "svg":
+        ET.fromstring(page)
+    if form == "markdown":
+        parsed = MarkdownIt("commonmark", {"html": True}).enable("table").parse(page)
+        kinds = {one.type for token in parsed for one in (token, *(token.children or ()))}
+        assert not kinds & {"link_open", "image"}
+
+
+def check_tags(page: str, usual: str) -> None:
+    """No tag and no attribute more than with a name that is only one, and nothing that is fetched or followed."""
+    found, expected = structure(page), structure(usual)
+    assert set(found.tags) <= set(expected.tags)
+    counted = {tag: [one for one, _ in found.tags].count(tag) for tag in ("script", "style", "a")}
+    assert counted == {tag: [one for one, _ in expected.tags].count(tag) for tag in counted}
+    assert [one for one in found.targets if not one.startswith("#")] == []
+
+
+def hostile_trace() -> CudaTrace:
+    """Steps whose ops, kernels, functions, threads and host events have hostile names, each a few times."""
+    trace = new_trace("host0")
+    names: Iterator[str] = cycle(
+        one.encode(errors="replace").decode().replace("\x00", "") for one in HOSTILE
+    )
+    for number in range(4):
+        start_ms = number * 50.0
+        trace.marker(number, round(start_ms * 1e9), round((start_ms + 49.9) * 1e9))
+        step = Step(trace, start_ms)
+        for ordinal in (0, 1):
+            for place in range(8):
+                op = next(names)
+                step.kernel(ordinal, 20 + place, 20.9 + place, name=next(names), op=op)
+            step.copy(ordinal, "h2d", 15, 19, size=40_000_000)
+        step.host("IteratorGetNext:IteratorGetNext", 1, 12)
+        step.host(next(names), 12.1, 12.4)
+        step.host(f"Iterator::Root::{next(names)}", 1, 11)
+    return trace
+
+
+@pytest.fixture(scope="module")
+def hostile_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    logs = tmp_path_factory.mktemp("hostile")
+    hostile_trace().write(logs, "run1", file_host="host0")
+    return logs
+
+
+def files_in(place: Path) -> dict[str, bytes]:
+    if place.is_file():
+        return {place.name: place.read_bytes()}
+    return {
+        path.relative_to(place).as_posix(): path.read_bytes()
+        for path in sorted(place.rglob("*"))
+        if path.is_file()
+    }
+
+
+def check_file(name: str, content: bytes) -> None:
+    """What the ending promises is in it."""
+    if name.endswith(".gz"):
+        name, content = name.removesuffix(".gz"), gzip.decompress(content)
+    if name.endswith(".json"):
+        json.loads(content)
+    elif name.endswith(".csv"):
+        rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
+        assert len(rows) >= 1
+        assert len({len(row) for row in rows}) == 1
+        assert not [cell for row in rows for cell in row if re.match(r"[=+@\t\r\n]", cell)]
+    elif name.endswith(".svg"):
+        ET.fromstring(content.decode())
+    elif name.endswith((".html", ".md")):
+        assert CONTROL.findall(content.decode()) == []
+    else:
+        assert name.endswith((".parquet", ".pftrace", ".perfetto-trace")), name
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "report": ("report",),
+    **{f"export {one.value}": ("export", "--to", one.value) for one in Format},
+}
+
+
+OUTPUTS = {"chrome": "out.json", "perfetto": "out.pftrace"}
+"""What is one file, and its name; everything else is a folder."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_run_with_hostile_names_is_written_the_same_twice(
+    name: str, command: Command, hostile_logs: Path, tmp_path: Path
+) -> None:
+    first, *rest = COMMANDS[name]
+    written = []
+    for place in ("first", "second"):
+        (tmp_path / place).mkdir()
+        out = tmp_path / place / OUTPUTS.get(rest[-1] if rest else first, "out")
+        done = command(first, str(hostile_logs), *rest, "-o", str(out))
+        assert done.code == 0, done.err
+        written.append(files_in(out))
+    assert written[0]
+    assert {n: len(c) for n, c in written[0].items()} == {n: len(c) for n, c in written[1].items()}
+    assert written[0] == written[1]
+    for file, content in written[0].items():
+        check_file(file, content)
+
+
+@pytest.mark.parametrize("name", ["ops", "gaps", "steps", "transfers", "devices", "balance"])
+@pytest.mark.parametrize("ending", ["csv", "json", "txt"])
+def test_a_table_with_hostile_names_is_a_table(
+    name: str, ending: str, command: Command, hostile_logs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / f"table.{ending}"
+    done = command(name, str(hostile_logs), "-o", str(out))
+    assert done.code == 0, done.err
+    content = out.read_bytes()
+    if ending == "txt":
+        assert CONTROL.findall(content.decode()) == []
+    else:
+        check_file(out.name, content)

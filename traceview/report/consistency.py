@@ -1,0 +1,235 @@
+"""Do the parts of a saved report fit together, where a page takes one of them for the other?
+
+Whatever traceview wrote does. A report that was changed by hand may not, and its pages would be wrong or fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+from traceview.analyses.collectives import CollectiveTimes
+from traceview.analyses.lanes import Lane, Lanes
+from traceview.report.model import Report
+from traceview.trace.cause import Cause
+from traceview.xplane.planes import ActivityClass
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Where two parts of a report do not fit (`$.results.steps`), and what is wrong there."""
+
+    place: str
+    problem: str
+
+
+_Check: TypeAlias = Callable[[Report], Iterator[Disagreement]]
+
+
+def first_disagreement(report: Report) -> Disagreement | None:
+    """The first one, in the order of the report; None where all parts fit."""
+    return next((found for check in CHECKS for found in check(report)), None)
+
+
+def _windows(report: Report) -> Iterator[Disagreement]:
+    for place, window in enumerate(report.windows):
+        if window.end_ps < window.start_ps:
+            yield Disagreement(f"$.windows[{place}].end_ps", "is before start_ps")
+
+
+def _device_time(report: Report) -> Iterator[Disagreement]:
+    found = report.results.device_time
+    if found is None:
+        return
+    yield from _each_once("$.results.device_time.devices", (row.device for row in found.devices))
+    for place, row in enumerate(found.devices):
+        parts = (
+            row.compute_ps,
+            row.exposed_collective_ps,
+            row.exposed_h2d_ps,
+            row.exposed_d2h_ps,
+            row.exposed_d2d_ps,
+            row.exposed_memset_ps,
+            row.idle_ps,
+        )
+        known = [part for part in parts if part is not None]
+        where = f"$.results.device_time.devices[{place}]"
+        if len(known) == len(parts) and sum(known) != row.window_ps:
+            yield Disagreement(where, "compute, exposed parts and idle do not add up to window_ps")
+
+
+def _steps(report: Report) -> Iterator[Disagreement]:
+    found = report.results.steps
+    for place, step in enumerate(found.steps if found else ()):
+        yield from _each_once(
+            f"$.results.steps.steps[{place}].devices", (one.device for one in step.devices)
+        )
+
+
+def _timeline(report: Report) -> Iterator[Disagreement]:
+    """Every slice has its parts: a strip is drawn by their number."""
+    timeline = report.results.timeline
+    if timeline is None:
+        return
+    yield from _each_once("$.results.timeline.devices", (one.device for one in timeline.devices))
+    for place, one in enumerate(timeline.devices):
+        parts = (one.compute_ps, one.collective_ps, one.copy_ps, one.idle_ps)
+        if {len(part) for part in parts} != {timeline.slice_count}:
+            yield Disagreement(
+                f"$.results.timeline.devices[{place}]", f"expected {timeline.slice_count} slices"
+            )
+
+
+def _idle(report: Report) -> Iterator[Disagreement]:
+    idle = report.results.idle
+    if idle is None:
+        return
+    yield from _each_once("$.results.idle.devices", (row.device for row in idle.devices))
+    for place, row in enumerate(idle.devices):
+        if sum(row.causes.values()) != row.idle_ps:
+            yield Disagreement(
+                f"$.results.idle.devices[{place}].causes", "do not add up to idle_ps"
+            )
+
+
+def _between_steps(report: Report) -> Iterator[Disagreement]:
+    found = report.results.between_steps
+    for place, host in enumerate(found.hosts if found else ()):
+        where = f"$.results.between_steps.hosts[{place}]"
+        if not host.count:
+            yield Disagreement(f"{where}.count", "is 0, and such a host has no entry")
+        if sum(host.parts_ps.values()) != host.total_ps:
+            yield Disagreement(f"{where}.parts_ps", "do not add up to total_ps")
+
+
+def _collectives(report: Report) -> Iterator[Disagreement]:
+    found = report.results.collectives
+    if found is None:
+        return
+    yield from _of_same_devices("$.results.collectives", found)
+    for place, host in enumerate(found.hosts):
+        yield from _of_same_devices(f"$.results.collectives.hosts[{place}]", host)
+
+
+def _of_same_devices(place: str, found: CollectiveTimes) -> Iterator[Disagreement]:
+    """What is told by device is told of the same ones."""
+    for name in _BY_DEVICE:
+        told: dict[str, int] | None = getattr(found, name)
+        if told is not None and told.keys() != found.exposed_ps.keys():
+            yield Disagreement(f"{place}.{name}", "has other devices than exposed_ps")
+
+
+def _balance(report: Report) -> Iterator[Disagreement]:
+    found = report.results.balance
+    if found is None:
+        return
+    yield from _each_once("$.results.balance.devices", (row.device for row in found.devices))
+    if found.gradients.is_single and len(found.gradients.computed) != 1:
+        yield Disagreement(
+            "$.results.balance.gradients.is_single", "is true, and computed is not one device"
+        )
+
+
+def _lanes(report: Report) -> Iterator[Disagreement]:
+    """What a picture is drawn from: columns of one length, and nothing beyond the window."""
+    found = report.results.lanes
+    if found is None:
+        return
+    yield from _each_once("$.results.lanes.hosts", (one.host for one in found.hosts), "host")
+    yield from _each_once("$.results.lanes.devices", (one.device for one in found.devices))
+    lengths: dict[str, int] = {}
+    for place, host in enumerate(found.hosts):
+        where = f"$.results.lanes.hosts[{place}]"
+        if host.end_ps < host.start_ps:
+            yield Disagreement(f"{where}.end_ps", "is before start_ps")
+        lengths[host.host] = host.end_ps - host.start_ps
+        for at, lane in enumerate(host.lanes):
+            yield from _lane(f"{where}.lanes[{at}]", found, lane, lengths[host.host], _OF_HOST)
+    for place, device in enumerate(found.devices):
+        where = f"$.results.lanes.devices[{place}]"
+        if device.host not in lengths:
+            yield Disagreement(f"{where}.host", "has no entry in hosts")
+        length = lengths.get(device.host, 0)
+        for at, lane in enumerate(device.lanes):
+            yield from _lane(f"{where}.lanes[{at}]", found, lane, length, _OF_DEVICE)
+
+
+def _lane(
+    where: str, lanes: Lanes, lane: Lane, window_ps: int, kinds: dict[str, frozenset[str]]
+) -> Iterator[Disagreement]:
+    if not set(lane.classes) <= kinds.get(lane.kind, frozenset()):
+        yield Disagreement(f"{where}.classes", f"are not those of {lane.kind}")
+    count = len(lane.length_ps)
+    if {len(lane.before_ps), len(lane.class_), len(lane.name)} != {count}:
+        yield Disagreement(where, "has columns of other lengths than length_ps")
+        return
+    if len(lane.merged_count) != len(lane.merged) or len(lane.merged_hole_ps) != len(lane.merged):
+        yield Disagreement(where, "has columns of other lengths than merged")
+        return
+    if len(lane.other_class) != len(lane.other_slice) or len(lane.other_ps) != len(
+        lane.other_slice
+    ):
+        yield Disagreement(where, "has columns of other lengths than other_slice")
+        return
+    if any(one >= len(lane.classes) for one in (*lane.class_, *lane.other_class)):
+        yield Disagreement(where, "has a class that is not in classes")
+    if lane.kind != "steps" and any(one >= len(lanes.names) for one in lane.name):
+        yield Disagreement(f"{where}.name", "is not in names")
+    if max(sum(lane.merged), sum(lane.other_slice)) > max(count - 1, 0) or (
+        not count and (lane.merged or lane.other_slice)
+    ):
+        yield Disagreement(where, "speaks of a slice that it does not have")
+        return
+    if sum(lane.before_ps) + sum(lane.length_ps) > window_ps:
+        yield Disagreement(where, "goes beyond the window")
+    left = list(lane.length_ps)
+    for place, hole in zip(accumulate(lane.merged), lane.merged_hole_ps, strict=True):
+        left[place] -= hole
+    for place, part in zip(accumulate(lane.other_slice), lane.other_ps, strict=True):
+        left[place] -= part
+    if min(left, default=0) < 0:
+        yield Disagreement(where, "has a slice that is shorter than its parts")
+
+
+def _each_once(place: str, names: Iterable[str], key: str = "device") -> Iterator[Disagreement]:
+    seen: set[str] = set()
+    for at, name in enumerate(names):
+        if name in seen:
+            yield Disagreement(f"{place}[{at}].{key}", "is there twice")
+        seen.add(name)
+
+
+_BY_DEVICE: Final = (
+    "wait_ps",
+    "wait_per_step_ps",
+    "exposed_per_step_ps",
+    "exposed_transfer_ps",
+    "exposed_transfer_per_step_ps",
+    "exposed_wait_per_step_ps",
+    "last_count",
+)
+
+_CAUSES: Final = frozenset(cause.key for cause in Cause)
+_ACTIVITIES: Final = frozenset(one.name.lower() for one in ActivityClass)
+_OF_HOST: Final = {"steps": frozenset({"train", "eval", "excluded"}), "thread": _CAUSES}
+_OF_DEVICE: Final = {
+    "compute": _ACTIVITIES,
+    "communication": _ACTIVITIES,
+    "copies": _ACTIVITIES,
+    "idle": _CAUSES,
+}
+"""What the lanes of hosts and of devices hold, by their kind."""
+
+CHECKS: Final[tuple[_Check, ...]] = (
+    _windows,
+    _device_time,
+    _steps,
+    _timeline,
+    _idle,
+    _between_steps,
+    _collectives,
+    _balance,
+    _lanes,
+)
