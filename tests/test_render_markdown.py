@@ -20,6 +20,7 @@ from tests.reports import MS, bare_report, device, finding, full_report, idle_of
 from traceview.analyses.device_time import DeviceTime
 from traceview.analyses.idle import Idle
 from traceview.analyses.timeline import Timeline
+from traceview.analyses.what_if import WhatIf
 from traceview.cli.app import app
 from traceview.render.definitions import CAUSES
 from traceview.render.markdown.document import MOST_BYTES, render
@@ -103,6 +104,15 @@ def test_recoverable_is_the_largest_cost_that_is_more_than_information() -> None
     nothing = replace(bounded, results=replace(report.results, balance=None))
     assert recoverable(nothing) is None
     assert "| recoverable |" in render(nothing)
+
+
+def test_recoverable_is_no_looser_bound_where_a_finding_has_a_cost() -> None:
+    report = full_report()
+    balance = report.results.balance
+    assert balance is not None
+    wide = replace(balance, what_if=(WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"),))
+    with_bound = replace(report, results=replace(report.results, balance=wide))
+    assert recoverable(with_bound) == Recoverable(16 * MS, 2 / 3, "unused-gpu")
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))

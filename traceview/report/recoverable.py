@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from traceview.report.model import Report
 
 RECOVERABLE_MEANING = (
-    "The largest single cost among the findings (warnings and critical ones) and the bounds of the step time: "
-    "what a step would lose if that one cause went away and nothing took its place. It is an upper bound. "
-    "Costs overlap, so they are not added up."
+    "The largest single cost among the findings (warnings and critical ones); where none has a cost, the most that "
+    "a bound of the step time saves. It is what a step would lose if that one cause went away and nothing took its "
+    "place: an upper bound. Costs overlap, so they are not added up."
 )
 """What the number means, for every page that shows it."""
 
@@ -28,7 +28,7 @@ class Recoverable:
 
 
 def recoverable(report: Report) -> Recoverable | None:
-    """The largest of the costs; None if nothing is known to cost anything."""
+    """The largest cost of a finding, else the largest saving of a bound; None if nothing is known to cost anything."""
     findings = [one for one in report.findings if one.severity != "info"]
     balance = report.results.balance
     found = [
@@ -36,11 +36,17 @@ def recoverable(report: Report) -> Recoverable | None:
         for one in findings
         if one.cost_ps_per_step or one.cost_ratio
     ]
+    if found:
+        return max(found, key=_size)
     steps = report.results.steps
     median = steps.median_ps if steps else None
-    found += [
+    bounds = [
         Recoverable(bound.saved_ps, bound.saved_ps / median if median else None, bound.name)
         for bound in (balance.what_if if balance else ())
         if bound.saved_ps > 0
     ]
-    return max(found, key=lambda one: (one.ps_per_step or 0, one.ratio or 0.0), default=None)
+    return max(bounds, key=_size, default=None)
+
+
+def _size(one: Recoverable) -> tuple[int, float]:
+    return one.ps_per_step or 0, one.ratio or 0.0
