@@ -232,12 +232,16 @@ def demo(arguments: list[str]) -> None:
         say("[dev] TensorFlow could not be installed: a recorded run is shown instead")
         demo_recorded()
         return
-    run([WITH_TENSORFLOW.program("traceview"), "capture", "--demo", *arguments])
+    program = WITH_TENSORFLOW.program("traceview")
+    run([program, "capture", "--demo", *arguments])
+    say(f"[dev] a script of your own: {program} capture --analyze train.py")
 
 
 def demo_recorded() -> None:
     MAIN.ready()
-    run([MAIN.program("traceview"), "analyze", FIXTURE])
+    program = MAIN.program("traceview")
+    run([program, "analyze", FIXTURE])
+    say(f"[dev] a trace of your own: {program} analyze LOGDIR")
 
 
 def test(arguments: list[str]) -> None:
@@ -271,6 +275,7 @@ def check(arguments: list[str]) -> None:
         ("tests with TensorFlow", test_with_tensorflow),
         ("tests in a browser", test_in_browser),
         ("tests of the dependencies and beside XProf", test_others),
+        ("tests in Perfetto's trace processor", test_in_trace_processor),
         ("tests", lambda: test(arguments)),
     ]
     MAIN.ready("browser", "lint", "package", "test")
@@ -293,6 +298,18 @@ def test_others() -> None:
     """Tests that a plain run leaves out, for they load more than it needs."""
     MAIN.ready("test", "xprof")
     run([MAIN.python, "-m", "pytest", "-m", "network or xprof"])
+
+
+def test_in_trace_processor() -> None:
+    """What Perfetto's own reader makes of exported traces."""
+    missing = [name for name in ("node", "npm") if shutil.which(name) is None]
+    if missing:
+        raise StageError(
+            f"{' and '.join(missing)} not on the PATH: the trace processor comes from npm and runs in node."
+            " On Debian: apt-get install nodejs npm."
+        )
+    MAIN.ready("test")
+    run([MAIN.python, "-m", "pytest", "-m", "trace_processor"])
 
 
 def chromium() -> str | None:

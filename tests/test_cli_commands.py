@@ -13,12 +13,14 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+import typer.main
 
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview import __version__
 from traceview.analyses.catalogue import FINDINGS
 from traceview.cli import progress
+from traceview.cli.app import app
 from traceview.cli.output import Target
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -61,6 +63,23 @@ def test_help_has_an_example(command: Command, name: str) -> None:
     assert (done.code, done.err) == (0, "")
     assert f"Example: traceview {name}" in done.out
     assert max(map(len, done.out.splitlines())) <= 100
+
+
+def test_the_help_has_every_command_in_a_panel_and_in_one_line(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = command("--help").out.partition("Record a run:\n")[2]
+    panels, commands = [], []
+    for line in filter(None, listed.splitlines()):
+        if line.endswith(":"):
+            panels.append(line)
+        else:
+            commands.append(line.split()[0])
+            assert re.fullmatch(r"  \S+ +[^.]\S.*[^.]\.", line), line
+    assert panels == ["See what is wrong:", "Look closer:", "Hand it on:", "Look up:"]
+    assert commands[:3] == ["capture", "doctor", "analyze"]
+    assert sorted(commands) == sorted(typer.main.get_group(app).commands)
 
 
 def test_no_command_is_a_usage_error_or_help(command: Command) -> None:

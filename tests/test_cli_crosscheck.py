@@ -93,7 +93,7 @@ def test_json(
     found = json.loads(done.out)
     rows = {row["metric"]: row for row in found["rows"]}
     assert found["xprof_version"] == VERSION
-    assert rows["step_count"]["theirs"] == 1
+    assert rows["step_count"]["xprof"] == 1
     # XProf would keep four steps of six, not one.
     assert (rows["step_count"]["expected"], rows["step_count"]["status"]) == (4, "unexplained")
 
@@ -106,6 +106,13 @@ def test_json(
         (
             "def xspace_to_tool_data(*_): return b'[{\"cols\": 3}]', 'json'",
             "XProf 9.9.9 gave pages of an unknown form",
+        ),
+        (
+            (
+                'STEP = b\'[{"cols": [{"id": "stepTimeMs"}], "rows": [{"c": [{"v": 1e999}]}]}]\'\n'
+                "def xspace_to_tool_data(*_): return STEP, 'json'"
+            ),
+            "XProf 9.9.9 gave pages of an unknown form: OverflowError",
         ),
     ],
 )

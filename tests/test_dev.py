@@ -52,14 +52,22 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 RECORDED = [".venv", "analyze", str(dev.FIXTURE)]
 
 
-def test_the_demo_is_a_capture(started: list[list[str]]) -> None:
+def test_the_demo_is_a_capture(
+    started: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert dev.main(["demo", "--", "--illness", "input"]) == 0
     assert started == [[".venv-tensorflow", "capture", "--demo", "--illness", "input"]]
+    program = dev.WITH_TENSORFLOW.program("traceview")
+    assert f"a script of your own: {program} capture --analyze" in capsys.readouterr().err
 
 
-def test_a_recorded_run_is_shown_when_asked_for(started: list[list[str]]) -> None:
+def test_a_recorded_run_is_shown_when_asked_for(
+    started: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert dev.main(["demo", "--recorded"]) == 0
     assert started == [RECORDED]
+    program = dev.MAIN.program("traceview")
+    assert f"a trace of your own: {program} analyze LOGDIR" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["test", "--recorded"], ["demo", "--recorded", "--", "-x"]])
@@ -149,3 +157,17 @@ def test_without_a_browser_the_stage_says_how_to_get_one(
     with pytest.raises(dev.StageError, match="apt-get install chromium"):
         dev.test_in_browser()
     assert started == []
+
+
+def test_exports_are_read_by_perfetto_where_node_is_there(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(dev.StageError, match="apt-get install nodejs npm"):
+        dev.test_in_trace_processor()
+    assert started == []
+    for name in ("node", "npm"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    dev.test_in_trace_processor()
+    assert started == [[".venv", "-m", "pytest", "-m", "trace_processor"]]

@@ -34,6 +34,7 @@ def test_summary() -> None:
         "device  exposed/step  in transfer  waited/step  came last\n"
         "GPU:0        3.00 ms      2.00 ms      1.00 ms          0\n"
         "GPU:1        3.00 ms      2.00 ms         0 ps          8\n"
+        "Medians over the steps, so they need not add up. Waiting that compute hides is not exposed.\n"
     )
 
 
@@ -194,3 +195,16 @@ def test_rows_fit_the_page(width: int) -> None:
 
 def test_no_rows() -> None:
     assert rows(80) == []
+
+
+def test_a_link_that_is_not_used_expects_nothing() -> None:
+    """What is faster than PCIe does not go over it, nor would its time be known from it."""
+    shown = summary(result(link="pcie", link_bytes_per_second=10 * 10**9), width=200)
+    assert "linked by something else" in shown
+    assert "expected of the link" not in shown
+
+
+def test_collectives_without_a_last_device_are_counted() -> None:
+    shown = summary(result(last_count={"GPU:0": 0, "GPU:1": 5}), width=200)
+    assert "No device was clearly the last to 3 of 8 collectives." in shown
+    assert "clearly the last" not in summary(result(), width=200)

@@ -150,7 +150,7 @@ def test_hostile_names(name: str) -> None:
 def test_json_holds_all_rows_and_the_sentences() -> None:
     data = json.loads(render_json("logs", "run1", "2.24.2", ROWS))
     assert [row["metric"] for row in data["rows"]] == [row.metric for row in ROWS]
-    assert data["rows"][2]["ours_least"] == 5 * MS
+    assert data["rows"][2]["traceview_least"] == 5 * MS
     assert data["rows"][2]["reasons"] == ["merges-devices", "device-span"]
     assert set(data["reasons"]) == {code for row in ROWS for code in row.reasons}
     assert (data["run"], data["xprof_version"]) == ("run1", "2.24.2")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.reports import bare_report, environment, full_report
 from traceview.analyses.environment import Environment, HostEnvironment
-from traceview.render.environment import add_job
+from traceview.render.environment import add_environment, add_job
 from traceview.render.page import Page
 from traceview.report.model import Report
 
@@ -19,10 +19,13 @@ NOTHING: dict[str, Any] = dict.fromkeys(
 
 
 def told(*hosts: HostEnvironment, unknown: tuple[str, ...] = (), width: int = 400) -> list[str]:
+    """The lines of the job and, without their heading, those of the environment."""
     page = Page(width)
     report = full_report()
-    add_job(page, replace(report, results=with_environment(report, Environment(hosts, unknown))))
-    return page.render().splitlines()
+    report = replace(report, results=with_environment(report, Environment(hosts, unknown)))
+    add_job(page, report)
+    add_environment(page, report)
+    return [line for line in page.render().splitlines() if line not in ("", "Environment")]
 
 
 def with_environment(report: Report, found: Environment) -> Any:
@@ -45,6 +48,7 @@ def test_one_host() -> None:
 def test_without_a_sidecar_there_is_no_line() -> None:
     page = Page(100)
     add_job(page, bare_report())
+    add_environment(page, bare_report())
     assert page.render() == ""
 
 

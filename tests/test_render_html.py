@@ -29,11 +29,12 @@ from tests.reports import (
 from traceview.analyses.device_time import DeviceTime
 from traceview.analyses.idle import Idle
 from traceview.analyses.timeline import Timeline
+from traceview.analyses.what_if import WhatIf
 from traceview.render.definitions import CAUSES, TERMS
 from traceview.render.html.document import MOST_BYTES, render
 from traceview.render.html.places import Place, findings_of, numbered_gaps, place_of
-from traceview.render.html.shown import LONGEST_NAME, LONGEST_TEXT, breakable, cut
-from traceview.report.model import Report, ReportWindow
+from traceview.render.html.shown import LONGEST_NAME, LONGEST_TEXT, breakable, cut, prose
+from traceview.report.model import Report, ReportWindow, VerdictNumber
 
 ORDER = (
     "summary",
@@ -130,6 +131,7 @@ def test_the_first_screen_says_what_matters() -> None:
     report = full_report()
     screen = parsed(render(report)).one("section", id="summary")
     assert screen.one("h1").text == report.verdict.headline
+    assert not screen.all("p", class_="verdict")
     tiles = [one.text for one in screen.one("dl", class_="tiles").children]
     assert tiles[0].startswith("Step time 24.0 ms")
     assert tiles[1].startswith("Busy 75.0%")
@@ -149,6 +151,145 @@ def test_the_first_screen_says_what_matters() -> None:
     for words in (HOST, "6 × Tesla V100", "4 steps found by explicit markers"):
         assert words in job
     assert screen.one("code", id="command").text == " ".join(report.command)
+
+
+def test_the_answer_is_what_costs_most() -> None:
+    report = full_report()
+    title = "GPU:1 waits 16.0 ms of each 24.0 ms step for input (67%)"
+    bound = finding(code="input-bound", title=title, devices=("GPU:1",))
+    verdict = replace(report.verdict, largest_cost=title)
+    screen = parsed(render(replace(report, verdict=verdict, findings=(bound,)))).one(
+        "section", id="summary"
+    )
+    assert screen.one("h1").text == title
+    assert screen.one("p", class_="verdict").text == report.verdict.headline
+    # The title says what it costs.
+    assert "costs" not in screen.one("ol").text
+
+
+@pytest.mark.parametrize(
+    ("title", "answer"),
+    [
+        ("collectives take 8.0% of the step", "Collectives take 8.0% of the step"),
+        ("host-a waits", "host-a waits"),
+        ("replica:1 waits", "replica:1 waits"),
+    ],
+)
+def test_the_answer_begins_like_a_heading(title: str, answer: str) -> None:
+    report = full_report()
+    told = replace(report, verdict=replace(report.verdict, largest_cost=title))
+    assert parsed(render(told)).one("h1").text == answer
+
+
+@pytest.mark.parametrize(
+    ("mean", "status", "answer"),
+    [
+        (
+            0.499,
+            "active",
+            "The 2 devices are busy 49.9% of the time on average; most of the rest: ",
+        ),
+        (0.5, "active", ""),
+        (0.499, "copy_only", ""),
+        (None, "active", ""),
+    ],
+)
+def test_devices_that_are_mostly_idle_are_the_answer(
+    mean: float | None, status: str, answer: str
+) -> None:
+    report = full_report()
+    rows = (device(0), device(1, status=status))
+    verdict = replace(
+        report.verdict, numbers=(VerdictNumber("mean_busy_ratio", "busy, mean of all 2", mean),)
+    )
+    results = replace(
+        report.results,
+        device_time=DeviceTime(rows, ()),
+        idle=Idle(tuple(map(idle_of, ("GPU:0", "GPU:1")))),
+    )
+    root = parsed(render(replace(report, verdict=verdict, results=results, findings=())))
+    told = answer and f"{answer}input."
+    assert root.one("h1").text == (told or report.verdict.headline)
+
+
+def test_what_is_recoverable_is_told_in_words() -> None:
+    report = full_report()
+    balance = report.results.balance
+    assert balance is not None
+    bounded = replace(balance, what_if=(WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"),))
+    results = replace(report.results, balance=bounded)
+    for findings, words, target in (
+        ((), "by one change: no waiting for input", "#balance"),
+        ((finding(),), "by one change: unused-gpu", "#finding-1"),
+    ):
+        page = render(replace(report, results=results, findings=findings))
+        tile = parsed(page).one("dl", class_="tiles").children[2]
+        assert tile.text.endswith(words)
+        assert tile.one("a").attributes["href"] == target
+        assert "no_input_wait" not in page.partition("<body")[2]
+
+
+def test_calls_and_commands_are_set_as_code() -> None:
+    advice = "Use dataset.map(f, num_parallel_calls=4).prefetch(2); traceview input tells more."
+    root = parsed(render(replace(full_report(), findings=(finding(advice=advice),))))
+    for place in (root.one("section", id="summary"), root.one("section", id="findings")):
+        codes = [one.text for one in place.all("code")]
+        assert "dataset.map(f, num_parallel_calls=4).prefetch(2)" in codes
+        assert "traceview input" in codes
+        assert advice in place.text
+    assert str(prose("<b>.c(d)")) == "<code>&lt;b&gt;.c(d)</code>"
+
+
+def test_replicas_on_the_host_are_counted_in_words() -> None:
+    report = full_report()
+    for count, words in ((1, "1 × CPU"), (2, "2 replicas on the host")):
+        rows = tuple(device(n, kind="replica", model=None) for n in range(count))
+        results = replace(report.results, device_time=DeviceTime(rows, ()))
+        root = parsed(render(replace(report, results=results)))
+        assert words in [one.text for one in root.one("p", class_="job").all("span")]
+
+
+def test_of_very_many_devices_those_that_stand_out_come_first() -> None:
+    report = many_gpus(24)
+    found = report.results.device_time
+    assert found is not None
+    rows = list(found.devices)
+    rows[20] = replace(rows[20], status="copy_only")
+    results = replace(report.results, device_time=DeviceTime(tuple(rows), ()))
+    root = parsed(render(replace(report, results=results, findings=())))
+    section = root.one("section", id="devices")
+    assert section.one("p", class_="lead").text.endswith("Those that stand out come first.")
+    usual = [f"GPU:{n}" for n in range(1, 24) if n != 20]
+    for id_, label in (("devices", "Time of each device"), ("idle", "Idle time by cause")):
+        _, *told = table_of(root.one("section", id=id_), label)
+        assert [row[0] for row in told] == ["GPU:0", "GPU:20", *usual]
+    (link,) = (one for one in root.one("section", id="idle").all("a") if one.text == "GPU:20")
+    assert root.one("tr", id=link.attributes["href"][1:]).children[0].text == "GPU:20"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [(0.2, "20.0%"), (0.03, "too small to measure"), (-0.386, "too small to measure")],
+)
+def test_an_overhead_within_the_spread_of_steps_is_no_number(ratio: float, told: str) -> None:
+    report = full_report()
+    assert report.results.environment is not None
+    host = replace(report.capture.hosts[0], overhead_ratio=ratio)
+    known = report.results.environment.hosts[0]
+    known = replace(known, host=host.host, overhead=replace(known.overhead, spread_ratio=0.03))
+    results = replace(
+        report.results, environment=replace(report.results.environment, hosts=(known,))
+    )
+    capture = replace(report.capture, hosts=(host,))
+    root = parsed(render(replace(report, capture=capture, results=results)))
+    headings, row = table_of(root.one("section", id="capture"), "Hosts")
+    assert dict(zip(headings, row, strict=True))["profiler overhead"] == told
+
+
+def test_a_table_that_would_hold_names_alone_is_left_out(tmp_path: Path) -> None:
+    SCENARIOS["no_steps"]().write(tmp_path)
+    root = parsed(render(traceview.analyze(tmp_path)))
+    assert not root.one("section", id="balance").all("table")
 
 
 def test_the_parts_come_in_their_order(tmp_path: Path) -> None:
@@ -211,6 +352,8 @@ def test_the_place_of_a_finding_without_gaps() -> None:
     assert place_of(slow, report, gaps) == Place("GPU:0", 52 * MS, 75 * MS)
     of_device = replace(slow, devices=("GPU:4",), steps=())
     assert place_of(of_device, report, gaps) == Place("GPU:4", 0, 100 * MS)
+    both = replace(slow, code="input-bound", devices=("GPU:1", "GPU:0"), steps=())
+    assert place_of(both, report, gaps) == Place("GPU:1", 30 * MS, 39 * MS)
     assert place_of(replace(slow, devices=(), steps=()), report, gaps) is None
     assert place_of(replace(slow, devices=("GPU:9",), steps=()), report, gaps) is None
 
@@ -245,7 +388,11 @@ def test_hostile_names_are_text(text: str) -> None:
     assert len(page.encode()) <= MOST_BYTES
     usual, hostile = parsed(render(of_hostile("name"))), parsed(page)
     shapes = [
-        [(one.tag, sorted(one.attributes)) for one in root.all("*") if one.tag not in ("wbr",)]
+        [
+            (one.tag, sorted(one.attributes))
+            for one in root.all("*")
+            if one.tag not in ("wbr", "code")
+        ]
         for root in (usual, hostile)
     ]
     assert shapes[0] == shapes[1]

@@ -129,3 +129,9 @@ def test_a_report_is_written_and_read(tmp_path: Path) -> None:
     assert traceview.load_report(path) == report
     assert report.to_markdown().startswith("# traceview: run")
     assert report.to_html().startswith("<!DOCTYPE html>")
+
+
+def test_the_legend_has_the_colours_of_the_bars() -> None:
+    """Soft text is half transparent; a sample of colour in it would be another colour."""
+    (legend,) = re.findall(r'<p class="([^"]*legend[^"]*)">', render(full_report()))
+    assert legend.split() == ["legend"]

@@ -16,6 +16,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analyses.absorption import absorbed
 from traceview.analyses.balance import Balance
+from traceview.analyses.balance_findings import whole
 from traceview.analyses.finding import Evidence, Finding
 from traceview.analyses.joined_steps import JoinedSteps
 from traceview.analyses.selection import select
@@ -93,6 +94,31 @@ def test_a_straggler_stands_out_from_what_varies(
     assert (balance(report).straggler is not None) == is_late
     if is_late:
         assert straggler(report).spread_ratio == pytest.approx((8 - least) / 20)
+
+
+@pytest.mark.parametrize(
+    ("longer", "is_late"),
+    [
+        ((6.1, 7), True),
+        ((5.9, 7), False),
+        ((6, 7, 8), True),
+        ((4, 7, 10), False),
+        ((5, 5, 8, 8), True),
+    ],
+)
+def test_few_steps_have_to_agree_more(
+    longer: tuple[float, ...], is_late: bool, tmp_path: Path
+) -> None:
+    """Of two steps 13 times what varies: 6.55 over half of 0.9. Of three 4 times, and of four twice."""
+    report = analyzed(tmp_path, with_lengths(*[(20, 20 + one) for one in longer]))
+    assert (balance(report).straggler is not None) == is_late
+
+
+def test_few_steps_tell_what_they_had_to_agree_by(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, with_lengths((20, 26.2), (20, 27)))
+    late = next(one for one in report.findings if one.code == "straggler-gpu")
+    (varies,) = [one for one in late.evidence if one.metric == "spread_ratio"]
+    assert (varies.value, varies.threshold) == pytest.approx((0.02, 0.33 / 13))
 
 
 def test_slower_by_a_share_of_steps_of_any_length_is_clear(tmp_path: Path) -> None:
@@ -373,6 +399,51 @@ def test_poor_scaling_is_less_than_half(length: float, is_poor: bool, tmp_path: 
     assert ("poor-scaling" in codes(report)) == is_poor
 
 
+def test_a_baseline_that_is_given_is_not_asked_for(tmp_path: Path) -> None:
+    with_lengths(*[(10, 10)] * 4).write(tmp_path / "two")
+    with_lengths(*[(10,)] * 4).write(tmp_path / "one")
+    alone = traceview.analyze(tmp_path / "two")
+    beside = traceview.analyze(tmp_path / "two", baseline=str(tmp_path / "one"))
+    told = [
+        next(one.advice for one in report.findings if one.code == "poor-scaling")
+        for report in (alone, beside)
+    ]
+    assert ["--baseline" in one for one in told] == [True, False]
+    assert "section Scaling" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("effective", "text"), [(14.371, "14.37"), (0.9, "0.90"), (0.0444, "0.044"), (0.0, "0")]
+)
+def test_the_work_of_less_than_one_device_keeps_its_digits(effective: float, text: str) -> None:
+    assert whole(effective) == text
+
+
+def test_a_slower_device_whose_clocks_were_held_back_says_so(tmp_path: Path) -> None:
+    SCENARIOS["throttled_gpu"]().write(tmp_path / "throttled")
+    SCENARIOS["slower_gpu"]().write(tmp_path / "slower")
+    throttled, slower = (
+        next(
+            one
+            for one in traceview.analyze(tmp_path / name).findings
+            if one.code == "straggler-gpu"
+        )
+        for name in ("throttled", "slower")
+    )
+    assert "gpu-throttled says for what reason" in throttled.explanation
+    assert "gpu-throttled" in throttled.advice
+    assert "its cooling" not in throttled.explanation
+    assert "gpu-throttled" not in slower.explanation + slower.advice
+
+
+def test_a_slower_device_of_another_kind_says_so(tmp_path: Path) -> None:
+    SCENARIOS["mixed_models"]().write(tmp_path)
+    found = {one.code: one for one in traceview.analyze(tmp_path).findings}
+    assert "mixed-gpus says how they differ" in found["straggler-gpu"].explanation
+    # Clocks that are set alike make no V100 of a T4.
+    assert "nvidia-smi -ac" not in found["mixed-gpus"].advice
+
+
 def test_what_is_explained_is_no_poor_scaling(tmp_path: Path) -> None:
     SCENARIOS["G"]().write(tmp_path)
     report = traceview.analyze(tmp_path)
@@ -496,6 +567,7 @@ def test_an_uneven_step_has_a_fifth_less_on_one_device(
 ) -> None:
     found = balance(analyzed(tmp_path, with_lengths(*[(30, 30)] * 3, (30, length))))
     assert bool(found.uneven_steps) == is_uneven
+    assert found.short_steps == ()
     if is_uneven:
         (one,) = found.uneven_steps
         assert (one.device, one.number, one.is_last, one.usual_ps) == ("GPU:1", 3, True, ms(30))
@@ -504,6 +576,7 @@ def test_an_uneven_step_has_a_fifth_less_on_one_device(
 def test_a_batch_short_for_all_is_not_uneven(tmp_path: Path) -> None:
     found = balance(analyzed(tmp_path, with_lengths(*[(30, 30)] * 3, (10, 10))))
     assert found.uneven_steps == ()
+    assert found.short_steps == (3,)
 
 
 # Gradients

@@ -318,3 +318,17 @@ def test_a_sum_that_the_capture_did_not_reach(shared_traces: Path) -> None:
 def test_jax_is_told_no_reduction_of_tensorflow(shared_traces: Path) -> None:
     result = result_of(traceview.analyze(shared_traces / "jax-8xMI300X"))
     assert (result.path, result.path_ops, result.path_reason) == ("none", (), None)
+
+
+def test_one_call_per_step_cannot_be_fewer(tmp_path: Path) -> None:
+    SCENARIOS["exposed_collectives"]().write(tmp_path)
+    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
+    assert "There is 1 call per step." in one.explanation
+    assert one.advice.startswith("Send less: ")
+
+
+def test_devices_that_wait_alike_are_told_together(tmp_path: Path) -> None:
+    SCENARIOS["late_by_turns"]().write(tmp_path)
+    one = findings(traceview.analyze(tmp_path))["collective-wait"]
+    assert one.title.startswith("each of the 4 devices waits 12.0% of the step")
+    assert "No device came last to more than 1 of 4 collectives." in (one.explanation)

@@ -15,7 +15,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.sidecars import write_sidecar
 from traceview.analyses.catalogue import FINDINGS, FindingKind
-from traceview.analyses.finding import Finding, Severity, counted, listed, ordered
+from traceview.analyses.finding import Finding, Severity, counted, listed, ordered, percent
 from traceview.report.model import Report
 
 HERE = Path(__file__).resolve().parent
@@ -519,3 +519,18 @@ def test_names_in_a_sentence(keys: Sequence[str], text: str) -> None:
 
 def test_numbers_in_a_sentence() -> None:
     assert [counted(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (0.0, "0%"),
+        (0.0004, "<0.1%"),
+        (0.125, "12.5%"),
+        (0.9996, ">99.9%"),
+        (1.0, "100%"),
+        (1.5, "150.0%"),
+    ],
+)
+def test_shares_in_sentences_are_those_of_tables(ratio: float, text: str) -> None:
+    assert percent(ratio) == text

@@ -175,7 +175,7 @@ def busy_trace(device_count: int, kernels: int, name: str = "layer_{}/MatMul:Mat
 
 
 def test_the_data_is_bounded(tmp_path: Path) -> None:
-    busy_trace(16, 1500, name="x" * 5000 + "/layer_{}/MatMul:MatMul").write(tmp_path)
+    busy_trace(8, 1500, name="x" * 500 + "/layer_{}/MatMul:MatMul").write(tmp_path)
     report = traceview.analyze(tmp_path, lanes=True)
     check(report)
     lanes = report.results.lanes
@@ -267,6 +267,21 @@ def test_the_longest_gives_its_name() -> None:
     assert merged.end_ps.tolist() == [18, 48, 90]
     assert merged.class_ps.tolist() == [[13, 8, 30]]
     assert merged.count.tolist() == [2, 1, 1]
+
+
+@given(
+    spans=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=2, max_size=60),
+    most=st.integers(1, 30),
+)
+def test_the_resolution_is_the_finest_that_fits(spans: list[tuple[int, int]], most: int) -> None:
+    bounds = np.cumsum(np.array(spans).reshape(-1))
+    start, end = bounds[::2], bounds[1::2]
+    classes, names = np.zeros(start.size, int), np.arange(start.size, dtype=np.int32)
+    found = slices_of(start, end, classes, names, 1)
+    resolution = found.resolution_for(most, int(end[-1]), 0)
+    assert found.merged(resolution, 0).size <= most
+    if resolution:
+        assert found.merged(resolution * 4 // 5, 0).size > most
 
 
 def test_hand_made_lanes_agree() -> None:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import traceview
@@ -96,6 +96,20 @@ def test_of_unlike_devices_with_unlike_work_nothing_is_said(tmp_path: Path) -> N
         "the devices differ (Tesla T4 and Tesla V100-SXM2-16GB) and run too few of the same kernels to tell "
         "how fast each is"
     )
+
+
+@pytest.mark.parametrize(("shared_ms", "is_told"), [(10, True), (9.9, False)])
+def test_half_of_the_compute_in_shared_kernels_tells_the_speed(
+    shared_ms: float, is_told: bool, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    trace.gpu(0)
+    trace.gpu(1, stats=T4_STATS)
+    for step in marked_steps(trace, count=COUNT, marker_ms=50):
+        for ordinal, own in enumerate(("one", "another")):
+            step.kernel(ordinal, 2, 2 + shared_ms, name="both")
+            step.kernel(ordinal, 2 + shared_ms, 22, name=own)
+    assert ("balanced_devices" in bounds(balance_of(tmp_path, trace))) == is_told
 
 
 def test_clocks_that_may_differ_show_no_balance(tmp_path: Path) -> None:
@@ -190,6 +204,8 @@ _phases: Any = st.integers(2, 3).flatmap(
 
 
 @settings(max_examples=60, deadline=None)
+# One kernel name stands for work of several sizes, and devices run it unequally often.
+@example([([(0, 0), (0, 1)], 0), ([(0, 2), (0, 2)], 0)])
 @given(_phases)
 def test_no_bound_is_above_the_step_that_was_put_right(phases: list[Phase]) -> None:
     devices = range(len(phases[0][0]))

@@ -80,10 +80,13 @@ def test_a_link_to_a_filtered_row_shows_it(page_of: PageOf) -> None:
     page = page_of(render(many_gpus(64)))
     devices = page.locator("#devices")
     devices.get_by_role("searchbox").fill("GPU:63")
-    row = page.locator("#device-3")
+    link = page.locator("#idle a", has_text="GPU:2").first
+    target = link.get_attribute("href")
+    row = page.locator(f"{target}")
     assert row.is_hidden()
-    page.locator("#idle a", has_text="GPU:2").first.click()
-    wait_until(page, "location.hash === '#device-3'")
+    link.click()
+    wait_until(page, f"location.hash === '{target}'")
+    assert row.locator("th").inner_text() == link.inner_text()
     row.wait_for(timeout=5000)
     assert devices.locator("output").inner_text() == "64 of 64 rows"
 

@@ -11,7 +11,17 @@ import pytest
 
 from tests.browser.conftest import PageOf, wait_until
 from tests.hostile import HOSTILE
-from tests.reports import HOST, MS, bare_report, full_report, idle_of, lane, lanes_of
+from tests.reports import (
+    HOST,
+    MS,
+    bare_report,
+    device,
+    full_report,
+    idle_of,
+    lane,
+    lanes_of,
+)
+from traceview.analyses.device_time import DeviceTime
 from traceview.analyses.lanes import DeviceLanes, HostLanes, Lanes
 from traceview.report.model import Report
 
@@ -151,7 +161,7 @@ def test_hovering_tells_what_a_slice_is(page_of: PageOf) -> None:
     page.mouse.move(*at(page, 85, row_of(page, "GPU:0, compute")))
     told = tip.inner_text()
     for words in (
-        "IteratorGetNext",
+        "IteratorGetNext and others",
         "GPU:0, compute, step 3",
         "from 80.0 ms, 10.0 ms long",
         "compute 2.50 ms",
@@ -226,6 +236,44 @@ def test_many_devices_start_folded(page_of: PageOf) -> None:
     box = page.locator(".tv-canvas").bounding_box()
     assert box is not None
     assert heights["Open all"] < box["height"] < heights["Open all"] + 120
+
+
+def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -> None:
+    report = many(24)
+    rows = tuple(
+        device(number, status="copy_only" if number in (7, 20) else "active")
+        for number in range(24)
+    )
+    times = DeviceTime(rows, shared=())
+    report = replace(report, results=replace(report.results, device_time=times), findings=())
+    page = page_of(rendered(report))
+
+    def height() -> float:
+        box = page.locator(".tv-canvas").bounding_box()
+        assert box is not None
+        return box["height"]
+
+    told = page.locator(".tv-tools span")
+    few = height()
+    assert told.inner_text() == "3 of 24 devices: those that stand out, and one like the others"
+    page.evaluate(
+        """() => document.dispatchEvent(new CustomEvent("traceview:show",
+            {detail: {device: "GPU:11", start_ps: 40e9, end_ps: 50e9}}))"""
+    )
+    # What a link leads to is there.
+    assert told.inner_text().startswith("4 of 24 devices")
+    page.get_by_role("button", name="All 24 devices").press("Enter")
+    assert told.inner_text() == "24 of 24 devices"
+    assert height() > few + 20 * 19
+    page.get_by_role("button", name="Those that stand out").click()
+    assert told.inner_text().startswith("4 of 24 devices")
+
+
+def test_the_first_picture_waits_for_no_frame(page_of: PageOf) -> None:
+    page = page_of(rendered(full_report()))
+    page.add_init_script("window.requestAnimationFrame = () => 1")
+    page.reload()
+    assert page.locator(".tv-tools output").inner_text() == "0 – 100.0 ms, 100.0 ms wide"
 
 
 def test_colours_follow_the_theme(page_of: PageOf) -> None:

@@ -252,7 +252,7 @@ def test_step_times_leave_out_tracing_and_the_start(loop: Make) -> None:
     times = run.recorder.times()
     assert (times.unprofiled_ns, times.unprofiled_count) == (20, 3)
     assert (times.profiled_ns, times.profiled_count) == (30, 1)
-    assert times.overhead_ratio == 0.5
+    assert times.overhead_ratio is None  # one step is no median
     assert [call.number for call in run.recorder.calls if call.is_traced] == [7]
 
 

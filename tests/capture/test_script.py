@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,26 @@ def test_what_a_script_does_to_its_streams_is_not_done_to_ours(capture: Capture,
     is_closed = does.endswith("close()")
     assert ("5 steps found by explicit markers" in done.out) is not is_closed
     assert ("note: no report: " in done.err) is is_closed
+
+
+@pytest.mark.parametrize("has_terminal", [True, False])
+def test_who_reads_along_is_told_what_comes_next(
+    tmp_path: Path, fake: Path, has_terminal: bool
+) -> None:
+    (tmp_path / "train.py").write_text(STEPS.replace("ENDS", "pass"), encoding="utf-8")
+    reading, writing = os.openpty() if has_terminal else os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as said, os.fdopen(writing, "wb") as terminal:
+        done = subprocess.run(
+            [sys.executable, "-m", "traceview", "capture", "train.py"],
+            cwd=tmp_path,
+            env=environment_with(fake),
+            stderr=terminal,
+            check=False,
+        )
+        lines = said.read(10_000).decode().splitlines()
+    assert done.returncode == 0, lines
+    assert lines[-1].startswith(str(tmp_path / "logs"))
+    assert ("traceview analyze shows" in lines[-2]) is has_terminal
 
 
 def test_a_script_without_standard_error_keeps_its_exit_code(capture: Capture) -> None:

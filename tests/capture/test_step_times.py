@@ -42,5 +42,6 @@ def test_an_overhead_that_may_be_chance(profiled: list[float], spread: str) -> N
 def test_too_few_steps(unprofiled: list[float], profiled: list[float]) -> None:
     found = times(unprofiled, profiled)
     assert found.spread_ratio is None
+    assert found.as_json()["ratio"] is None
     assert str(found) == "note: too few steps to compare their time with and without the profiler"
     assert found.as_json()["unprofiled_count"] == len(unprofiled)

@@ -52,6 +52,7 @@ def case(name: str, tmp_path: Path) -> Path:
         ("D", "idle_total_ps", (1439.2, 1439.2), 30, ("only-spans",)),
         ("E", "idle_total_ps", (19.9, 19.9), 0, ("only-spans", "sums-streams")),
         ("G", "input_ps", (30, 30), 0, ("no-host-waits",)),
+        ("G", "idle_other_ps", (9.975, 9.975), 0, ("rest-of-span",)),
         ("G", "step_ps", (49.975, 49.975), 10, ("device-span",)),
     ],
 )

@@ -13,6 +13,7 @@ from scripts.scenarios import SCENARIOS
 from tests.export.trace_events import Event, checked, nanoseconds, picoseconds, slices
 from traceview.analyses.selection import select
 from traceview.export import chrome
+from traceview.export.conclusions import BUSY_POINTS
 from traceview.export.draw import drawn
 from traceview.intervals import union
 
@@ -130,6 +131,8 @@ def test_collectives_wait_and_transfer(tmp_path: Path) -> None:
         waits = [event for event in mine if event["name"] == "wait for peers"]
         assert sum(picoseconds(event)[1] for event in waits) == wait_ps
         assert sum(event["args"]["wait_ps"] for event in whole) == wait_ps
+        last = sum(event["args"]["started last"] for event in whole)
+        assert last == (found.last_count or {})[device]
         assert len([e for e in mine if e["name"] == "transfer"]) == len(whole) == found.count
 
 
@@ -152,12 +155,34 @@ def test_steps_are_those_of_the_report(fixtures: Path) -> None:
     events, report = exported(fixtures / "custom-loop-2")
     found = report.results.steps
     assert found
-    (host,) = {step.host for step in found.steps}
     told = [(step.number, step.start_ps, step.duration_ps, step.excluded) for step in found.steps]
     assert told == [
         (e["args"]["number"], *picoseconds(e), e["args"].get("left out of statistics"))
-        for e in tracks_of(events)[f"host {host}", "steps"]
+        for e in tracks_of(events)["traceview", "steps"]
     ]
+
+
+def test_steps_of_several_hosts_have_their_names(tmp_path: Path) -> None:
+    SCENARIOS["two_hosts"]().write(tmp_path / "logs")
+    events, report = exported(tmp_path / "logs")
+    hosts = {window.host for window in report.windows}
+    assert len(hosts) == 2
+    found = {track for process, track in tracks_of(events) if process == "traceview"}
+    assert {f"steps of {host}" for host in hosts} <= found
+
+
+def test_evidence_stands_at_the_cause_that_it_shows(fixtures: Path) -> None:
+    """The first gap of replica:0 is mostly CPU ops, and waits for input too."""
+    events, report = exported(fixtures / "custom-loop-2")
+    assert report.results.idle
+    rows = {gap.start_ps: gap for gap in report.results.idle.devices[0].gaps}
+    pieces = tracks_of(events)[report.results.idle.devices[0].device, "idle"]
+    shown = [one["args"] for one in pieces if "host event" in one["args"]]
+    begin = {one["args"]["gap"]: picoseconds(one)[0] for one in reversed(pieces)}
+    told = [(rows[begin[one["gap"]]], one) for one in shown if begin[one["gap"]] in rows]
+    assert any(len(gap.causes) > 1 for gap, _ in told)
+    for gap, one in told:
+        assert (one["cause"], one["host event"]) == (gap.cause, gap.host_event)
 
 
 def test_the_same_run_gives_the_same_bytes(fixtures: Path) -> None:
@@ -183,3 +208,46 @@ def test_a_trace_that_begins_before_its_origin(tmp_path: Path) -> None:
         if event["ph"] == "X"
     )
     assert first == 0
+
+
+def test_who_started_last_is_not_told_where_a_device_is_missing(tmp_path: Path) -> None:
+    SCENARIOS["missing_worker"]().write(tmp_path / "logs")
+    events, _ = exported(tmp_path / "logs")
+    every = [
+        e for (_, track), mine in tracks_of(events).items() if track == "collectives" for e in mine
+    ]
+    whole = [event["args"] for event in every if "args" in event]
+    assert {"wait_ps" in args for args in whole} == {True, False}
+    assert all(("started last" in args) == ("wait_ps" in args) for args in whole)
+
+
+def test_the_busy_counter_tells_the_busy_share(tmp_path: Path) -> None:
+    SCENARIOS["data_parallel"]().write(tmp_path / "logs")
+    events, report = exported(tmp_path / "logs")
+    processes = names(events, "process")
+    assert report.results.device_time
+    for row in report.results.device_time.devices:
+        told = [
+            event["args"]["busy %"]
+            for event in events
+            if event["ph"] == "C" and processes[event["pid"]].startswith(row.device)
+        ]
+        assert len(told) == BUSY_POINTS + 1
+        assert row.busy_ratio
+        # Whole percents of spans of equal length, and 0 after the last.
+        assert sum(told) / BUSY_POINTS == pytest.approx(100 * row.busy_ratio, abs=0.2)
+
+
+def test_a_gap_ends_with_what_was_queued(tmp_path: Path) -> None:
+    SCENARIOS["data_parallel"]().write(tmp_path / "logs")
+    events, _ = exported(tmp_path / "logs")
+    causes: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for (process, track), mine in tracks_of(events).items():
+        if track == "idle":
+            for event in sorted(mine, key=picoseconds):
+                causes[process, event["args"]["gap"]].append(event["args"]["cause"])
+    queued = {"peer", "dependency", "latency"}
+    mixed = [found for found in causes.values() if "unattributed" in found and queued & set(found)]
+    assert mixed
+    for found in mixed:
+        assert found.index("unattributed") < min(found.index(one) for one in queued & set(found))

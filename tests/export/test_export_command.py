@@ -3,6 +3,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -45,6 +47,30 @@ def test_chrome_by_name_or_ending(
     assert command("export", loop, *arguments, "-o", str(out)).code == 0
     content = out.read_bytes()
     assert checked(gzip.decompress(content) if name.endswith(".gz") else content)
+
+
+def test_of_several_runs_the_one_that_is_read_is_named(
+    command: Command, fixtures: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "logs" / "plugins" / "profile"
+    (recorded,) = (fixtures / "plain-1" / "plugins" / "profile").iterdir()
+    for name in ("first", "second"):
+        shutil.copytree(recorded, runs / name)
+    out = str(tmp_path / "x.pftrace")
+    said = command("export", str(tmp_path / "logs"), "-o", out).err
+    assert re.match(r"traceview: run (first|second), one of 2; --run NAME chooses another\n", said)
+    chosen = command("export", str(tmp_path / "logs"), "--run", "first", "-o", out, "--force").err
+    assert "one of" not in chosen
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet", "x.csv.gz"])
+def test_one_file_of_tables_is_refused(
+    command: Command, loop: str, tmp_path: Path, name: str
+) -> None:
+    done = command("export", loop, "-o", str(tmp_path / name))
+    assert done.code == 2
+    assert f"hint: --to {name.split('.')[1]} -o DIR" in done.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_compressed_file_is_the_same_every_time(

@@ -69,6 +69,12 @@ def test_what_nests_takes_one_row(found: list[tuple[int, int]]) -> None:
     assert fits == (rows_nested(*pair).max(initial=0) == 0)
 
 
+def test_what_begins_where_another_ends_takes_its_row() -> None:
+    start, end = np.array([0, 5, 10, 15, 20]), np.array([10, 15, 20, 25, 30])
+    assert rows_nested(start, end).tolist() == [0, 1, 0, 1, 0]
+    assert rows_beside(start, end).tolist() == [0, 1, 0, 1, 0]
+
+
 def test_more_rows_than_are_searched() -> None:
     count = 3 * MOST_NESTED_ROWS
     start = np.arange(count, dtype=np.int64)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import traceview
 from scripts.cuda_trace import CudaTrace
@@ -27,7 +28,9 @@ from traceview.render.json import render as render_json
 from traceview.render.terminal import render as render_terminal
 from traceview.report.model import Report
 from traceview.report.pseudonyms import Pseudonyms
+from traceview.report.public_words import closed_words
 from traceview.report.redaction import redacted
+from traceview.report.saved import schema_text
 
 SECRETS = re.compile("acme|mallory|gandalf|zebra|bob\\b|hush", re.IGNORECASE)
 KEPT_FIELDS = {
@@ -195,6 +198,30 @@ def test_numbers_stay(name: str, tmp_path: Path) -> None:
     before, after = (json.loads(render_json(one)) for one in (report, redacted(report)))
     assert numbers_of(after) == numbers_of(before)
     assert after["findings"][0]["code"] == before["findings"][0]["code"]
+
+
+@pytest.mark.parametrize("name", ["A", "B", "data_parallel"])
+def test_a_redacted_report_is_one_by_the_schema(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    report = redacted(traceview.analyze(tmp_path, top=None))
+    Draft202012Validator(json.loads(schema_text())).validate(json.loads(render_json(report)))
+
+
+@pytest.mark.parametrize("name", ["G", "launches_back_to_back", "throttled_gpu"])
+def test_evidence_keeps_what_it_measures(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    before, after = (
+        [one.metric for finding in said.findings for one in finding.evidence]
+        for said in (report, redacted(report))
+    )
+    assert before
+    assert after == before
+
+
+def test_words_of_closed_lists_stay() -> None:
+    names = Pseudonyms()
+    assert [word for word in sorted(closed_words()) if names.text(word) != word] == []
 
 
 def test_the_same_name_has_the_same_pseudonym_everywhere(tmp_path: Path) -> None:

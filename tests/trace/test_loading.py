@@ -162,6 +162,12 @@ def test_a_listing_tells_runs_apart_without_reading_events(tmp_path: Path) -> No
             "no *.xplane.pb",
             "the trace itself is missing",
         ),
+        (
+            ".traceview-killed/host0.traceview.json",
+            "no *.xplane.pb below it",
+            ".traceview-killed is of a capture that still runs, or was killed before its end",
+        ),
+        (".traceview-cluster-1/task.json", "no *.xplane.pb below it", "give the log directory"),
         ("x/notes.txt", "no *.xplane.pb below it", "give the log directory"),
     ],
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps
 from tests.sidecars import write_sidecar
 from traceview.trace.load import load
-from traceview.trace.model import Trace
+from traceview.trace.model import NONE, Trace
 from traceview.trace.roles import (
     Role,
     machine_of,
@@ -21,7 +22,7 @@ from traceview.trace.roles import (
     step_groups,
     unrecorded_tasks,
 )
-from traceview.trace.step_numbers import missing_steps
+from traceview.trace.step_numbers import missing_steps, step_numbers_at
 
 
 def run(folder: Path, hosts: dict[str, dict[str, Any] | None], **counts: int) -> Trace:
@@ -133,3 +134,14 @@ def test_missing_steps_are_those_of_the_others(tmp_path: Path) -> None:
 def test_an_evaluator_makes_steps_of_its_own(tmp_path: Path) -> None:
     trace = run(tmp_path, {"vm_w0": None, "vm_evaluator0": None}, vm_evaluator0=1)
     assert missing_steps(trace) == ((), ())
+
+
+def test_the_step_of_an_instant_is_that_of_its_host(tmp_path: Path) -> None:
+    trace = run(tmp_path, {"a": None, "b": None}, b=2)
+    first, last = (trace.steps_by_host[0].steps[place] for place in (0, -1))
+    times = [first.start_ps - 1, first.start_ps, first.end_ps, last.end_ps - 1, last.end_ps]
+    host = np.repeat([0, 1], len(times))
+    number, in_step = step_numbers_at(trace, host, np.array(times * 2))
+    # The second host ends after two steps.
+    assert number.tolist() == [NONE, 0, 1, 3, NONE, NONE, 0, 1, NONE, NONE]
+    assert in_step.tolist() == (number != NONE).tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,14 @@ def test_it_answers_on_the_loopback_until_the_end(
     assert process.poll() is not None
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_the_ctrl_c_of_a_terminal_reaches_us_alone(
+    copy: RunCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(write_fake(tmp_path))
+    with serving("xprof", copy, free_port(0)) as served:
+        assert os.getpgid(served.process.pid) != os.getpgid(0)
 
 
 def test_a_server_of_before_2_21_is_started_by_its_function(

@@ -21,7 +21,7 @@ from traceview.xplane.read import read_file, read_summary
 from traceview.xplane.space import Plane, Space, Stat
 from traceview.xplane.table import PlaneTable, build_table, unrepeated_lines
 
-SALVAGE_HINT = "--salvage reports what can still be read"
+SALVAGE_HINT = "traceview analyze --salvage says what can still be read"
 EMPTY = "the file is empty (0 bytes)"
 NO_PLANES = (
     "no planes in it: the profiler was stopped before it recorded anything, "

@@ -13,18 +13,19 @@ from traceview.analyses.finding import (
     Skipped,
     counted,
     listed,
+    percent,
     timed,
 )
 from traceview.analyses.gradients import BACKWARD_RATIO, Gradients
 from traceview.analyses.hardware import HardwareGroup
 from traceview.analyses.selection import Selection
 from traceview.analyses.straggler import (
-    CLEAR_RATIO,
     LONGER_RATIO,
     MOST_STEPS_RATIO,
     REPLICA_STEPS_RATIO,
     WAIT_RATIO,
     Straggler,
+    clear_ratio,
 )
 
 STRAGGLER_CRITICAL_RATIO: Final = 0.20
@@ -47,6 +48,7 @@ FIRM_STEPS: Final = 5
 
 _SEVERAL: Final = 2
 _LONGEST_NAME: Final = 60
+_TWO_DECIMALS_FROM: Final = 0.1
 _EXPLAINING: Final = ("marginal-gpu", "single-gpu-gradients", "unused-gpu")
 """Findings without a cost that say why devices in use have little to do."""
 
@@ -85,6 +87,24 @@ _CAUSES: Final = {
     ),
 }
 
+_HELD_BACK: Final = (
+    (
+        "It runs the same kernels as the others and takes longer for them. Its driver held its clocks back meanwhile, "
+        "more than those of the others: gpu-throttled says for what reason."
+    ),
+    (
+        "Do what gpu-throttled advises. If it is slower at full clocks, too, exchange it, or give each replica a share "
+        "of the batch that fits it."
+    ),
+)
+_OTHER_KIND: Final = (
+    (
+        "It runs the same kernels as the others and takes longer for them, and the devices are not alike: "
+        "mixed-gpus says how they differ."
+    ),
+    "Train on one kind at a time, or give each replica a share of the batch that fits it.",
+)
+
 
 def diagnose(result: Balance | Skipped, selection: Selection) -> list[Finding]:
     """Stragglers, mixed devices, devices that take turns, and gradients on one device only."""
@@ -102,9 +122,16 @@ def diagnose(result: Balance | Skipped, selection: Selection) -> list[Finding]:
 
 
 def diagnose_scaling(
-    result: Balance | Skipped, selection: Selection, told: Sequence[Finding]
+    result: Balance | Skipped,
+    selection: Selection,
+    told: Sequence[Finding],
+    *,
+    has_baseline: bool,
 ) -> list[Finding]:
-    """Devices in use that mostly idle, unless a finding of `told` says why."""
+    """Devices in use that mostly idle, unless a finding of `told` says why.
+
+    `has_baseline`: the run is set beside one on a single device already.
+    """
     if isinstance(result, Skipped) or len(result.devices) < _SEVERAL:
         return []
     ratio = result.in_use_efficiency_ratio
@@ -120,17 +147,19 @@ def diagnose_scaling(
             code="poor-scaling",
             severity="info",
             title=(
-                f"{len(result.devices)} {_noun(result)} do the work of {result.effective_gpus:.1f} that compute "
+                f"{len(result.devices)} {_noun(result)} do the work of {whole(result.effective_gpus)} that compute "
                 "all the time"
             ),
             explanation=(
-                f"The devices in use compute {ratio:.1%} of the time, and no other finding explains where the rest "
+                f"The devices in use compute {percent(ratio)} of the time, and no other finding explains where the rest "
                 "goes. What the GPUs wait for is in the section Idle."
             ),
             advice=(
-                "Compare with a run on one GPU: traceview analyze LOGDIR --baseline LOGDIR_OF_ONE; try a larger "
-                "batch per replica, and traceview gaps LOGDIR."
-            ),
+                "The section Scaling shows which part of the step is longer than in the baseline. "
+                if has_baseline
+                else "Compare with a run on one GPU: traceview analyze LOGDIR --baseline LOGDIR_OF_ONE. "
+            )
+            + "See what the devices wait for with traceview gaps LOGDIR, and try a larger batch per replica.",
             confidence="medium" if is_enough else "low",
             confidence_reason=(
                 "that it is low is measured, and why is not known"
@@ -143,6 +172,11 @@ def diagnose_scaling(
             devices=_keys(result),
         )
     ]
+
+
+def whole(effective: float) -> str:
+    """A number of devices that compute all the time: `1.40`, `0.044`."""
+    return f"{effective:.2f}" if effective >= _TWO_DECIMALS_FROM else f"{effective:.2g}"
 
 
 def _noun(result: Balance) -> str:
@@ -162,6 +196,25 @@ def _few_steps(selection: Selection) -> str:
     return f"only {counted(used, 'used step')}" if used else "no used step"
 
 
+def _is_held_back(result: Balance, row: DeviceBalance) -> bool:
+    """Whether the driver held back the clocks of a device, and more than those of the others."""
+    others = [one.hardware.throttled_ratio or 0 for one in result.devices if one is not row]
+    return (row.hardware.throttled_ratio or 0) - max(others, default=0) >= THROTTLED_RATIO
+
+
+def _is_of_other_kind(result: Balance, device: str) -> bool:
+    """Whether a device is not of the kind that most are of."""
+    own = sum(len(group.devices) for group in result.hardware if device in group.devices)
+    return (
+        0
+        < own
+        <= max(
+            (len(group.devices) for group in result.hardware if device not in group.devices),
+            default=0,
+        )
+    )
+
+
 def _costs(one: Straggler, selection: Selection) -> bool:
     step_ps = selection.median_step_ps
     return step_ps is None or one.cost_ps_per_step >= STRAGGLER_LEAST_RATIO * step_ps
@@ -174,16 +227,20 @@ def _straggler(result: Balance, one: Straggler, selection: Selection) -> Finding
     explanation, advice = _CAUSES[one.cause]
     is_longer = one.cause in ("slower_device", "more_work")
     row = next(row for row in result.devices if row.device == one.device)
-    held_back = (row.hardware.throttled_ratio or 0) >= THROTTLED_RATIO
+    held_back = _is_held_back(result, row)
     if one.cause == "more_work" and one.top_kernels:
         named = listed([name[:_LONGEST_NAME] for name in one.top_kernels])
         explanation += f" Most of the difference is in {named}."
-    if held_back:
+    if one.cause == "slower_device" and held_back:
+        explanation, advice = _HELD_BACK
+    elif one.cause == "slower_device" and _is_of_other_kind(result, one.device):
+        explanation, advice = _OTHER_KIND
+    elif held_back:
         explanation += " Its driver held its clocks back meanwhile."
     title = (
-        f"{one.device} computes {one.longer_ratio:.1%} longer than the others in every step"
+        f"{one.device} computes {percent(one.longer_ratio)} longer than the others in every step"
         if is_longer and one.step_count == one.of_count
-        else f"{one.device} usually computes {one.longer_ratio:.1%} longer than the others"
+        else f"{one.device} usually computes {percent(one.longer_ratio)} longer than the others"
         if is_longer
         else f"the others wait {timed(one.cost_ps_per_step)} of each step for {one.device}"
     )
@@ -246,20 +303,21 @@ def _evidence(
     where = one.device
     share = one.step_count / one.of_count
     often = REPLICA_STEPS_RATIO if one.shares_cores else MOST_STEPS_RATIO
+    clear = clear_ratio(row.step_count)
     found = [
         Evidence("cause", one.cause, None, where),
         Evidence("steps_ratio", share, often, where),
     ]
     if one.wait_ps_per_step is None:
         found.append(Evidence("longer_ratio", one.longer_ratio, LONGER_RATIO, where))
-        varies = one.longer_ratio / CLEAR_RATIO
+        varies = one.longer_ratio / clear
         found.append(Evidence("spread_ratio", one.spread_ratio, varies, where))
         if one.launches_ratio is not None:
             found.append(Evidence("launches_ratio", one.launches_ratio, None, where))
     elif step_ps:
         waits = one.wait_ps_per_step / step_ps
         found.append(Evidence("wait_ratio", waits, WAIT_RATIO, where))
-        found.append(Evidence("spread_ratio", one.spread_ratio, waits / CLEAR_RATIO, where))
+        found.append(Evidence("spread_ratio", one.spread_ratio, waits / clear, where))
     if one.input_ps_per_step:
         found.append(Evidence("input_ps_per_step", one.input_ps_per_step, None, where))
     if held_back:
@@ -284,8 +342,9 @@ def _mixed(result: Balance) -> Finding | None:
             + (f" {late.device} is the one that they wait for." if late and is_slower else "")
         ),
         advice=(
-            "Train on one kind at a time: choose with CUDA_VISIBLE_DEVICES, or set the clocks alike with "
-            "nvidia-smi -ac."
+            "Set the clocks alike: nvidia-smi -ac MEMORY,GRAPHICS."
+            if _differ_by_clocks_only(result)
+            else "Train on one kind at a time: choose with CUDA_VISIBLE_DEVICES."
         ),
         confidence="high",
         confidence_reason="the tracer wrote down what each device is",
@@ -297,6 +356,10 @@ def _mixed(result: Balance) -> Finding | None:
         devices=_keys(result),
         cost_ps_per_step=None,
     )
+
+
+def _differ_by_clocks_only(result: Balance) -> bool:
+    return len({(group.model, group.core_count) for group in result.hardware}) == 1
 
 
 def _hardware(group: HardwareGroup) -> str:
@@ -320,11 +383,11 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
         code="serial-gpus",
         severity="critical" if is_enough else "info",
         title=(
-            f"the {len(result.devices)} {_noun(result)} in use compute one after the other: {ratio:.1%} of what "
+            f"the {len(result.devices)} {_noun(result)} in use compute one after the other: {percent(ratio)} of what "
             "could run at once does"
         ),
         explanation=(
-            f"If they had nothing to do with each other, {chance:.1%} would. So something makes them wait for one "
+            f"If they had nothing to do with each other, {percent(chance)} would. So something makes them wait for one "
             "another: they take turns. The cost is a bound: the time in a step in which one of them computes, "
             "beyond what the busiest one computes."
         ),

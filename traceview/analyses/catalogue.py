@@ -379,7 +379,8 @@ _KINDS: Final = (
         "straggler-gpu",
         "compute 5 % over the median of the others and longest in 60 % of the steps (or 3.5 robust standard deviations "
         "over it); else last to 60 % of the collectives, while its peers wait 5 % of the step; either by twice what it "
-        "varies by from step to step; replicas that share cores in 90 %; and it costs 1 % of the step",
+        "varies by from step to step (of three steps by 4 times, of two by 13 times that); replicas that share cores in "
+        "90 %; and it costs 1 % of the step",
         "warning; critical if it costs 20 % of the step",
         "A mirrored step is as fast as its slowest replica: the others wait for this device. It is slower at the same "
         "kernels (slower_device), has more to do (more_work), gets its part of the batch late (input), or its kernels "
@@ -430,7 +431,7 @@ _KINDS: Final = (
         "So many devices that compute all the time would do the same work.",
         "effective_gpus and in_use_efficiency_ratio in results.balance",
         "Compare with a run on one GPU: traceview analyze LOGDIR --baseline LOGDIR_OF_ONE.",
-        "8 GPUs do the work of 2.1 that compute all the time",
+        "8 GPUs do the work of 2.10 that compute all the time",
     ),
     FindingKind(
         "few-steps",

@@ -14,6 +14,7 @@ from traceview.analyses.finding import (
     Severity,
     Skipped,
     counted,
+    percent,
     sized,
     timed,
 )
@@ -32,6 +33,9 @@ ONE_DEVICE_GPUS: Final = 3
 
 LEAST_USED_STEPS: Final = 2
 """With fewer used steps a finding on performance is only told (METRICS 12)."""
+
+_ALIKE: Final = 0.995
+"""Devices whose shares are at least so much of the largest are not told apart in a title."""
 
 _AT_WORK: Final = ("active", "marginal")
 _PACKING: Final = (
@@ -57,6 +61,14 @@ def diagnose(
     found = [judge.exposed(), None if is_wait_explained else judge.wait()]
     found += [_off_gpu(host, device_time, steps, selection) for host in result.hosts]
     return [one for one in found if one is not None]
+
+
+def _whose(affected: list[str], ratios: Mapping[str, float]) -> str:
+    """The device that is affected most, or how many are about equally."""
+    first, last = ratios[affected[0]], ratios[affected[-1]]
+    if len(affected) == len(ratios) > 1 and last >= _ALIKE * first:
+        return f"each of the {len(affected)} devices"
+    return affected[0]
 
 
 class _Judge:
@@ -88,14 +100,13 @@ class _Judge:
         affected = [key for key, ratio in ratios.items() if ratio >= EXPOSED_RATIO]
         if not affected:
             return None
-        worst = affected[0]
-        ratio = ratios[worst]
+        ratio = ratios[affected[0]]
         return self._finding(
             "collective-exposed",
             "critical" if ratio >= EXPOSED_CRITICAL_RATIO else "warning",
             affected,
             ratio,
-            title=f"collectives take {ratio:.1%} of the {self._whole} on {worst} while nothing is computed",
+            title=f"collectives take {percent(ratio)} of the {self._whole} on {_whose(affected, ratios)} while nothing is computed",
             explanation=(
                 (
                     "Whether this is transfer or waiting cannot be told: the other devices are not recorded."
@@ -108,7 +119,7 @@ class _Judge:
                 + f"{self._calls()}{self._speed()}"
             ),
             advice=(
-                f"{self._packing()} Send less: mixed precision "
+                f"{self._packing()}Send less: mixed precision "
                 "(keras.mixed_precision.set_global_policy('mixed_float16')) or a larger batch per GPU makes "
                 "the same gradients serve more work."
             ),
@@ -135,12 +146,11 @@ class _Judge:
             "warning",
             affected,
             ratios[worst],
-            title=f"{worst} waits {ratios[worst]:.1%} of the {self._whole} in collectives for other devices",
+            title=f"{_whose(affected, ratios)} waits {percent(ratios[worst])} of the {self._whole} in collectives for other "
+            "devices",
             explanation=(
-                "A collective ends on all devices when the last one has come; until then the others wait in "
-                f"it. {latest} came last to {result.last_count[latest]} of "
-                f"{counted(result.count - result.incomplete_count, 'collective')}. The cost is a bound: what "
-                "the device that waits most would save."
+                "A collective ends on all devices when the last one has come; until then the others wait in it. "
+                f"{self._latest(latest)} The cost is a bound: what the device that waits most would save."
             ),
             advice=(
                 "Let all replicas do equal work: the same batch size on each "
@@ -153,6 +163,16 @@ class _Judge:
                 Evidence("last_count", result.last_count[latest], None, latest),
             ],
         )
+
+    def _latest(self, latest: str) -> str:
+        """How often the device came last that did so most often; its name if that is most of the time."""
+        result = self._result
+        count, of_count = result.last_count[latest], result.count - result.incomplete_count
+        if not count:
+            return "Who comes last to them cannot be told."
+        if 2 * count <= of_count:
+            return f"No device came last to more than {count} of {counted(of_count, 'collective')}."
+        return f"{latest} came last to {count} of {counted(of_count, 'collective')}."
 
     def _ratios(
         self, per_step: Mapping[str, int] | None, total: Mapping[str, int]
@@ -175,11 +195,13 @@ class _Judge:
 
     def _packing(self) -> str:
         packs, count = self._result.packs, self._result.count_per_step
+        if count == 1:
+            return ""
         if packs is None or packs > 1 or count is None or count <= packs:
-            return _PACKING
+            return f"{_PACKING} "
         return (
             "Look at what is called besides: tensors of another type, metrics, synchronised batch normalisation, "
-            "clipping by a global norm (traceview collectives LOGDIR)."
+            "clipping by a global norm (traceview collectives LOGDIR). "
         )
 
     def _speed(self) -> str:

@@ -60,8 +60,7 @@ def collective_table(
         events = found.row[mine]
         inside[mine[rows_in(columns.start_ps[events], columns.end_ps[events], window)]] = True
     shown = np.unique(found.collective[inside])
-    all_rows = np.isin(found.collective, shown)
-    last = found.last_among(all_rows & found.is_complete[found.collective])
+    row_count = int(np.count_nonzero(np.isin(found.collective, shown)))
     if top is not None and shown.size > top:
         longest = np.zeros(found.count, dtype=np.int64)
         np.maximum.at(longest, found.collective, found.wait_ps)
@@ -70,12 +69,12 @@ def collective_table(
     keys = [trace.device_key(index) for index in range(len(trace.roster))]
     rows_of = np.split(np.arange(found.row.size), found.first[1:])
     rows = [
-        _row(trace, found, row, keys, is_last=bool(last[row]))
+        _row(trace, found, row, keys, is_last=bool(found.is_last[row]))
         for number in shown.tolist()
         for row in rows_of[number].tolist()
         if keys[found.device[row]] in devices
     ]
-    return rows, int(np.count_nonzero(all_rows)) - len(rows)
+    return rows, row_count - len(rows)
 
 
 def _row(

@@ -21,6 +21,10 @@ from traceview.xplane.planes import ActivityClass
 SHARED_RATIO: Final = 0.5
 """Kernels that all devices ran tell their speed if they are this share of the compute of each."""
 
+AS_OFTEN_RATIO: Final = 0.95
+"""A kernel that one device ran less often than this share of another's runs is not the same work: sizes differ by run.
+A few runs less may have been cut off at the ends of steps."""
+
 
 def relative_speeds(trace: Trace, steps: JoinedSteps) -> npt.NDArray[np.float64] | Skipped:
     """The speed of each device of `steps` as a share of the speed of all, float64 `[devices]`, sum 1.
@@ -49,7 +53,10 @@ def relative_speeds(trace: Trace, steps: JoinedSteps) -> npt.NDArray[np.float64]
 def _times(
     trace: Trace, steps: JoinedSteps
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """What each device takes for the kernels that all ran, each as often as on the one that ran it least; and for all."""
+    """What each device takes for the kernels that all ran as often, picoseconds `[devices]`; and for all kernels.
+
+    Each counts as often as on the device that ran it least.
+    """
     columns = trace.device_columns
     names, durations = [], []
     for place, device in enumerate(steps.devices):
@@ -70,4 +77,6 @@ def _times(
         count[place] = np.bincount(mine, minlength=known.size)
         total[place] = np.bincount(mine, weights=own, minlength=known.size)
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-    return (count.min(axis=0) * mean).sum(axis=1), total.sum(axis=1)
+    least = count.min(axis=0)
+    as_often = least >= AS_OFTEN_RATIO * count.max(axis=0)
+    return (as_often * least * mean).sum(axis=1), total.sum(axis=1)

@@ -6,7 +6,6 @@ recorded, so that on a host without GPUs its time looks like idle time of the re
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,8 +67,8 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
 
 def _types(trace: Trace, host: int) -> tuple[str, ...]:
     columns = trace.host_columns
-    count: Counter[str] = Counter()
-    for index in columns.name[columns.host == host].tolist():
-        if trace.names[index].startswith(_CALL):
-            count[(trace.names.text(index) or "").removeprefix(_CALL.decode())] += 1
-    return tuple(name for name, _ in count.most_common(SHOWN_TYPES))
+    is_call = np.array([name.startswith(_CALL) for name in trace.names], dtype=np.bool_)
+    calls = columns.name[(columns.host == host) & is_call[columns.name]]
+    name, count = np.unique(calls, return_counts=True)
+    most = name[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
+    return tuple((trace.names.text(one) or "").removeprefix(_CALL.decode()) for one in most)

@@ -86,6 +86,15 @@ def sized(size_bytes: int) -> str:
     return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
 
 
+def percent(ratio: float) -> str:
+    """A ratio with one decimal: `12.5%`; what is not quite nothing or all is not told as such."""
+    if 0 < ratio < 0.0005:
+        return "<0.1%"
+    if 0.9995 <= ratio < 1:
+        return ">99.9%"
+    return f"{ratio:.0%}" if ratio in (0, 1) else f"{ratio:.1%}"
+
+
 def timed(picoseconds: int) -> str:
     """A length of time in a sentence: `12.3 ms`, `480 µs`, `1.20 s`."""
     if picoseconds >= PS_PER_S:

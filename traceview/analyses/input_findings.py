@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.finding import Confidence, Evidence, Finding, Severity, Skipped, counted
+from traceview.analyses.finding import (
+    Confidence,
+    Evidence,
+    Finding,
+    Severity,
+    Skipped,
+    counted,
+    percent,
+)
 from traceview.analyses.input import HIGH_RATIO, MODERATE_RATIO, Input, InputHost, InputReplica
 from traceview.analyses.selection import Selection
 
@@ -87,7 +95,7 @@ def _bound(result: Input, worst: InputHost, ratio: float, selection: Selection) 
     return Finding(
         code="input-bound",
         severity=severity,
-        title=f"{ratio:.1%} of {_of(selection)} is spent waiting for input",
+        title=f"{percent(ratio)} of {_of(selection)} is spent waiting for input",
         explanation=f"For that long {what} in the iterator of the dataset."
         + (_READY if _keeps_up(result) else _stage_words(result)),
         advice=neck.advice
@@ -116,7 +124,7 @@ def _slow_stage(result: Input, worst: InputHost, ratio: float, selection: Select
     return Finding(
         code="slow-input-stage",
         severity="info",
-        title=f"{neck.kind} takes {neck.share_ratio:.1%} of the input pipeline's own time",
+        title=f"{neck.kind} takes {percent(neck.share_ratio)} of the input pipeline's own time",
         explanation=(
             f"{neck.name} is the stage that the others wait for; its time is counted without that of its "
             "inputs and without waiting for them."

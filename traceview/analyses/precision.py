@@ -21,6 +21,7 @@ from traceview.analyses.finding import (
     Finding,
     Skipped,
     listed,
+    percent,
     timed,
 )
 from traceview.analyses.launches import computing_rows
@@ -296,7 +297,7 @@ def diagnose(trace: Trace, result: Precision | Skipped) -> list[Finding]:
         Finding(
             code="low-precision-unused",
             severity="info",
-            title=f"{most.low_precision_ratio:.1%} of the compute of {most.device} is in 16 bits or less",
+            title=f"{percent(most.low_precision_ratio)} of the compute of {most.device} is in 16 bits or less",
             explanation=(
                 f"{listed([row.device for row in rows])} can multiply 16-bit numbers on tensor cores, at "
                 "several times the speed of float32, and 16-bit tensors take half the memory traffic. "
@@ -322,7 +323,7 @@ def diagnose(trace: Trace, result: Precision | Skipped) -> list[Finding]:
 
 def _told(row: DevicePrecision) -> str:
     spent = {name: length for name, length in row.precision_ps.items() if length}
-    parts = [f"{length / row.compute_ps:.1%} {name}" for name, length in spent.items()]
+    parts = [f"{percent(length / row.compute_ps)} {name}" for name, length in spent.items()]
     told = f"The compute of {row.device} is {listed(parts)}."
     if row.ordinary_kernels:
         first = row.ordinary_kernels[0]

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from traceview.analyses.activity import DeviceActivity
-from traceview.analyses.finding import Evidence, Finding, counted, listed, sized
+from traceview.analyses.finding import (
+    Evidence,
+    Finding,
+    counted,
+    listed,
+    percent,
+    sized,
+)
 from traceview.analyses.selection import Selection
 from traceview.trace.model import Trace
 from traceview.trace.op_phase import least_replica_counts
@@ -231,7 +238,7 @@ def _marginal(device: str, busiest: str, compute_ps: int, most_ps: int) -> Findi
     return Finding(
         code="marginal-gpu",
         severity="warning",
-        title=f"{device} computes {share:.1%} of what {busiest} does",
+        title=f"{device} computes {percent(share)} of what {busiest} does",
         explanation=(
             "All replicas of a mirrored step should compute about the same. This one runs only a small "
             "part of it."

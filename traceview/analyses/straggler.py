@@ -44,6 +44,9 @@ REPLICA_STEPS_RATIO: Final = 0.90
 CLEAR_RATIO: Final = 2.0
 """… and what it is longer or later by is so many times what that varies by (interquartile range over the steps)."""
 
+_CLEAR_RATIO_OF_FEW: Final = {2: 13.0, 3: 4.0}
+"""… of so few steps: chance alone makes them alike. So it names a straggler in one of twenty runs at most."""
+
 ROBUST_Z: Final = 3.5
 """… or lies so many robust standard deviations above the median (METRICS: balance)."""
 
@@ -172,7 +175,12 @@ def _median(values: FloatArray) -> float:
 
 def _is_clear(excess: npt.NDArray[Any]) -> bool:
     """Whether what a device is longer or later by stands out from what that varies by over the steps."""
-    return bool(np.median(excess) >= CLEAR_RATIO * _spread(excess))
+    return bool(np.median(excess) >= clear_ratio(excess.size) * _spread(excess))
+
+
+def clear_ratio(step_count: int) -> float:
+    """How many times what it varies by a delay has to be."""
+    return _CLEAR_RATIO_OF_FEW.get(step_count, CLEAR_RATIO)
 
 
 def _spread(excess: npt.NDArray[Any]) -> float:

@@ -13,6 +13,7 @@ from traceview.analyses.finding import (
     Severity,
     Skipped,
     listed,
+    percent,
     sized,
 )
 from traceview.analyses.selection import Selection
@@ -113,7 +114,7 @@ class _Judge:
             "h2d-exposed",
             "critical" if ratio >= HIGH_RATIO else "warning",
             rows,
-            title=f"copies to {worst.device} take {ratio:.1%} of the {self._whole} while nothing else "
+            title=f"copies to {worst.device} take {percent(ratio)} of the {self._whole} while nothing else "
             "runs on it",
             explanation=(
                 "The GPU waits for data that is on its way from the host: no kernel and no collective runs "
@@ -136,7 +137,7 @@ class _Judge:
             "h2d-pageable",
             "warning",
             rows,
-            title=f"{share:.1%} of the bytes copied to {worst.device} come from pageable memory",
+            title=f"{percent(share)} of the bytes copied to {worst.device} come from pageable memory",
             explanation=(
                 "The driver copies pageable memory to a buffer of its own first and makes the host wait "
                 "meanwhile; pinned memory the GPU reads by itself. The cost is a bound: the part of the "
@@ -193,7 +194,7 @@ class _Judge:
             "warning",
             rows,
             title=(
-                f"copies to {worst.device} run at {sized(speed)} per second, {share:.1%} of what its "
+                f"copies to {worst.device} run at {sized(speed)} per second, {percent(share)} of what its "
                 "link carries"
             ),
             explanation=(

@@ -39,8 +39,8 @@ class StepTimes:
 
     @property
     def overhead_ratio(self) -> float | None:
-        """What profiling adds to a step, as a share of the unprofiled step."""
-        if not self.unprofiled_ns or self.profiled_ns is None:
+        """What profiling adds to a step, as a share of the unprofiled step; None from too few steps to tell."""
+        if not self.unprofiled_ns or self.profiled_ns is None or self.spread_ratio is None:
             return None
         return self.profiled_ns / self.unprofiled_ns - 1
 

@@ -39,30 +39,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (
-    analyze.analyze,
-    report.report,
-    render.render,
-    devices.devices,
-    balance.balance,
-    ops.ops,
-    gaps.gaps,
-    steps.steps,
-    input_pipeline.input_,
-    transfers.transfers,
-    collectives.collectives,
-    open_in_browser.open_,
-    crosscheck.crosscheck,
-    runs.runs,
-    export.export,
-    explain.explain,
-    schema.schema,
-    version.version,
-    doctor.doctor,
-):
-    # Some commands are called as functions that Python has already.
-    app.command(command.__name__.rstrip("_"), cls=Command)(command)
-app.command(cls=Command, context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
+# In the order in which one comes to need them; some are called as functions that Python has already.
+for panel, commands in {
+    "Record a run": (capture.capture, doctor.doctor),
+    "See what is wrong": (analyze.analyze, report.report, open_in_browser.open_, runs.runs),
+    "Look closer": (
+        steps.steps,
+        gaps.gaps,
+        input_pipeline.input_,
+        transfers.transfers,
+        collectives.collectives,
+        devices.devices,
+        balance.balance,
+        ops.ops,
+    ),
+    "Hand it on": (render.render, export.export, crosscheck.crosscheck),
+    "Look up": (explain.explain, schema.schema, version.version),
+}.items():
+    for command in commands:
+        app.command(
+            command.__name__.rstrip("_"),
+            cls=Command,
+            rich_help_panel=panel,
+            context_settings=capture.CONTEXT_SETTINGS if command is capture.capture else None,
+        )(command)
 
 
 def _show_version(value: bool) -> None:

@@ -43,9 +43,9 @@ def balance(
     salvage: Salvage = False,
     width: Width = None,
 ) -> None:
-    """Compare the devices that computed: who takes longest, who comes last, what ran where.
+    """Compare the devices: who takes longest, and who comes last.
 
-    A terminal also shows what a step would take at least if they were balanced, and with --baseline how much
+    A row for each device that computed, with what ran on it. A terminal also shows what a step would take at least if they were balanced, and with --baseline how much
     faster the run is than on one device. analyze --format json holds all of it.
 
     Example: traceview balance logs/ --baseline logs_of_one_gpu/

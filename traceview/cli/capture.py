@@ -196,6 +196,13 @@ class _Console:
     out: TextIO | None
     err: TextIO | None
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether a person reads along."""
+        with suppress(ValueError):
+            return self.err is not None and self.err.isatty()
+        return False
+
     def say(self, line: str) -> None:
         """A line for the user, behind what the script has printed."""
         self.print(f"traceview: {harmless(line)}")
@@ -235,6 +242,10 @@ def _end(
     if run is not None:
         if analyze:
             _print_report(console, run)
+        elif console.is_watched:
+            console.say(
+                "traceview analyze shows what is in this run, traceview report writes it down:"
+            )
         console.name(run)
     raise typer.Exit(code)
 

@@ -53,9 +53,9 @@ def collectives(
     salvage: Salvage = False,
     width: Width = None,
 ) -> None:
-    """List the collectives, a row for each device in each: how long it was in it and waited for others.
+    """List the collectives: how long each took, and who waited.
 
-    The shortest time that any device was in a collective is its transfer; what others were in it longer they
+    A row for each device in each. The shortest time that any device was in a collective is its transfer; what others were in it longer they
     waited.
 
     Example: traceview collectives logs/ --steps 10:12 -o collectives.csv

@@ -40,9 +40,9 @@ def crosscheck(
     ] = 10,
     width: Width = None,
 ) -> None:
-    """Set what XProf says of a run beside what traceview says, with the reason for each difference.
+    """Set what XProf says of a run beside what traceview says.
 
-    XProf's overview, input, op and kernel pages are made by the XProf that is installed, on a copy of the run. Then
+    Differences come with their reasons. XProf's overview, input, op and kernel pages are made by the XProf that is installed, on a copy of the run. Then
     the trace is counted as XProf counts: a difference is explained where that gives XProf's number. A
     difference is no failure: the exit code is 0.
 

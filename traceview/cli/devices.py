@@ -39,9 +39,9 @@ def devices(
     salvage: Salvage = False,
     width: Width = None,
 ) -> None:
-    """List every device with the parts of its time, and how it compares with the others.
+    """List every device with the parts of its time.
 
-    A terminal shows the columns that fit, and of very many devices those that stand out; the other formats hold all. Which devices ran work in which step
+    Each is compared with the others. A terminal shows the columns that fit, and of very many devices those that stand out; the other formats hold all. Which devices ran work in which step
     is in the DataFrame traceview.load(LOGDIR).active_devices.
 
     Example: traceview devices logs/ -o devices.csv
@@ -67,8 +67,12 @@ def devices(
 
     def add_rows(page: Page) -> None:
         from traceview.render.device_table import add_device_lines
+        from traceview.render.placement import changes_of_devices
 
         add_device_lines(page, rows, standing_out(report).others if device is None else ())
+        if results.placement is not None:
+            for told in changes_of_devices(results.placement):
+                page.prose(f"{told[:1].upper()}{told[1:]}.")
 
     def frame() -> pd.DataFrame:
         from traceview.trace.frames import rows_frame

@@ -10,9 +10,10 @@ from difflib import get_close_matches
 from typing import Any, Final, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from traceview.cli.output import abandon_stdout
+from traceview.cli.panels import PanelGroup
 from traceview.errors import TraceFormatError, TraceviewError, UsageError
 from traceview.render.harmless import harmless
 from traceview.version import VERSION
@@ -36,7 +37,7 @@ class Command(TyperCommand):
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(PanelGroup):
     """The commands, and the one place where their errors become a line and an exit code."""
 
     def make_context(

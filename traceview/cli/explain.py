@@ -20,7 +20,7 @@ def explain(
     ] = None,
     width: Width = None,
 ) -> None:
-    """Say what a finding means, what shows it, and what to do about it.
+    """Say what a finding means, what shows it and what to do.
 
     Example: traceview explain unused-gpu
     """

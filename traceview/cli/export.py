@@ -15,6 +15,7 @@ from traceview.cli.options import Logdir, Run, Salvage, Steps, Window, WindowCho
 from traceview.cli.output import Target
 from traceview.errors import UsageError
 from traceview.export.formats import TABLES, check_pyarrow
+from traceview.render.harmless import harmless
 
 if TYPE_CHECKING:
     from traceview.analyses.selection import Selection
@@ -43,6 +44,7 @@ _BY_ENDING: Final = {
     ".json": Format.chrome,
 }
 _COMPRESSED: Final = ".gz"
+_OF_TABLES: Final = (".csv", ".parquet")
 
 
 def export(
@@ -72,7 +74,7 @@ def export(
     salvage: Salvage = False,
     redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
 ) -> None:
-    """Write the window of a run for Perfetto, chrome://tracing, or as tables.
+    """Write a run for Perfetto, chrome://tracing, or as tables.
 
     A trace holds every event that overlaps the window and, on tracks of their own, findings, steps, gaps with their
     causes and collectives; what overlaps on one stream or thread goes to further tracks. A FILE.gz is compressed.
@@ -108,13 +110,24 @@ def export(
             bundle.write(_tables(to, trace, selection, report))
         elif target:
             target.write_parts(_parts(to, output, trace, selection, report))
+    if trace.other_runs and run is None:
+        count = len(trace.other_runs) + 1
+        typer.echo(
+            f"traceview: run {harmless(trace.run)}, one of {count}; --run NAME chooses another",
+            err=True,
+        )
     if bundle or (target and target.path):
         typer.echo(f"traceview: wrote {output}{_advice(to)}", err=True)
 
 
 def _format_of(output: Path | None) -> Format:
     name = "" if output is None else output.name.lower().removesuffix(_COMPRESSED)
-    return _BY_ENDING.get(Path(name).suffix, Format.perfetto)
+    ending = Path(name).suffix
+    if ending in _OF_TABLES:
+        raise UsageError(
+            f"-o {output}: tables are several files, in a folder", hint=f"--to {ending[1:]} -o DIR"
+        )
+    return _BY_ENDING.get(ending, Format.perfetto)
 
 
 def _folder(output: Path, files: list[str], force: bool) -> Bundle:

@@ -86,7 +86,7 @@ def gaps(
     salvage: Salvage = False,
     width: Width = None,
 ) -> None:
-    """List the spans in which a device did nothing, longest first, each with its cause.
+    """List when a device did nothing, longest first, and why.
 
     A cause is shown by the host event that the launching thread was in; what nothing shows is unattributed.
 

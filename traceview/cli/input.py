@@ -43,7 +43,7 @@ def input_(
     salvage: Salvage = False,
     width: Width = None,
 ) -> None:
-    """List the stages of the tf.data pipelines with their own times, and how long the model waited.
+    """List the stages of tf.data, and how long the model waited.
 
     The self time of a stage is without that of the stages it calls on its thread; where it only waits for
     one on another thread, that share of it is waiting.

@@ -43,7 +43,7 @@ def open_(
         bool, typer.Option("--no-browser", help="Print the address and open nothing.")
     ] = False,
 ) -> None:
-    """Show a run in the browser: as a report, in XProf, or in TensorBoard.
+    """Show a run in the browser: report, XProf or TensorBoard.
 
     The report becomes a file among the temporary ones, and the command ends. The viewers, and the report with
     --port, are served to this machine alone until Ctrl-C ends the command, with exit code 0; viewers get a copy of

@@ -24,7 +24,7 @@ def runs(
     format_: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.terminal,
     width: Width = None,
 ) -> None:
-    """List the runs below LOGDIR with their hosts, devices and sizes.
+    """List the runs below LOGDIR: hosts, devices and sizes.
 
     Nothing but names and metadata is read. The run that analyze would take is marked;
     if none can be read, the exit code is 4.

@@ -7,7 +7,7 @@ from traceview.cli.output import Target
 
 
 def schema(output: Output = None, force: Force = False) -> None:
-    """Print the JSON Schema of a report: every key, its unit and its meaning.
+    """Print the JSON Schema of a report: keys, units, meanings.
 
     Example: traceview schema -o schema.json
     """

@@ -46,7 +46,9 @@ def steps(
     salvage: Salvage = False,
     width: Width = None,
 ) -> None:
-    """List every step with its time, and the parts of it and the causes of idle time on each device.
+    """List every step with its time, and what it went into.
+
+    For each device: the parts of its time in the step, and the causes of its idle time.
 
     Example: traceview steps logs/ -o steps.csv
     """

@@ -60,9 +60,9 @@ def transfers(
     salvage: Salvage = False,
     width: Width = None,
 ) -> None:
-    """List what issued copies between the host and the GPUs, the longest exposed first.
+    """List what copies between host and GPUs, longest exposed first.
 
-    A copy is exposed while nothing is computed or communicated on its GPU. Every single copy is in the
+    A row for each op, or whatever else issued copies. A copy is exposed while nothing is computed or communicated on its GPU. Every single copy is in the
     DataFrame traceview.load(LOGDIR).copies.
 
     Example: traceview transfers logs/ --direction h2d

@@ -50,7 +50,7 @@ def ask(run: RunFiles) -> Asked:
             raise ViewerError(f"XProf {version} ended with {code}: {last_words(log)}")
         try:
             return Asked(version, parse(json.loads(pages.read_text(encoding="utf-8"))))
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OSError, OverflowError, TypeError, ValueError) as error:
             raise ViewerError(
                 f"XProf {version} gave pages of an unknown form: {type(error).__name__}: {error}"
             ) from error

@@ -14,6 +14,7 @@ from traceview.crosscheck.answer import Answer, KernelAnswer, StepAnswer
 from traceview.crosscheck.facts import Facts
 from traceview.crosscheck.recount import without_ends
 from traceview.report.model import Report
+from traceview.trace.cause import Cause
 from traceview.units import PS_PER_NS
 
 Value: TypeAlias = int | float | str | None
@@ -24,6 +25,9 @@ _HALF_STEP: Final = 0.0006
 
 KERNEL_METRICS: Final = ("kernel_count", "kernel_ps")
 """The rows of one kernel, in this order."""
+
+_CAUSES_OF_BOTH: Final = ("input", "launch", "host_compute", "compile")
+"""Causes of idle time that XProf's step has a part for as well."""
 
 _KERNEL_ROWS: Final = 1000
 """XProf's table ends there; which rows it holds, and of which kernels, is not redone."""
@@ -214,10 +218,17 @@ def _per_step(report: Report, theirs: Answer, expected: Answer, facts: Facts) ->
         "input_ps",
         {**waiting, "one-input-number": bool(their_mean and their_mean.input_ps)},
     )
-    for cause in ("launch", "host_compute", "compile"):
+    for cause in _CAUSES_OF_BOTH[1:]:
         add(f"{cause}_ps", _causes(report, kept, cause), f"{cause}_ps", waiting)
-    idle = _parts(report, kept, "idle_ps")
-    add("idle_ps", idle, "other_ps", {"rest-of-span": True, "merges-devices": len(set(idle)) > 1})
+    rest = _causes(
+        report, kept, *(cause.key for cause in Cause if cause.key not in _CAUSES_OF_BOTH)
+    )
+    add(
+        "idle_other_ps",
+        rest,
+        "other_ps",
+        {"rest-of-span": True, "merges-devices": len(set(rest)) > 1},
+    )
     return rows
 
 
@@ -265,12 +276,16 @@ def _parts(report: Report, kept: set[tuple[str, int]], part: str) -> list[Value]
     return [_rounded_mean(values) for values in of_device.values()]
 
 
-def _causes(report: Report, kept: set[tuple[str, int]], cause: str) -> list[Value]:
-    """The mean time per step that a device waited for a cause, by device."""
+def _causes(report: Report, kept: set[tuple[str, int]], *causes: str) -> list[Value]:
+    """The mean time per step that a device waited for any of the causes, by device."""
     idle = report.results.idle
     return [
         _rounded_mean(
-            [step.causes.get(cause, 0) for step in row.steps if (row.host, step.number) in kept]
+            [
+                sum(step.causes.get(cause, 0) for cause in causes)
+                for step in row.steps
+                if (row.host, step.number) in kept
+            ]
         )
         for row in (idle.devices if idle else ())
     ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 
 from traceview.crosscheck.answer import KernelAnswer
-from traceview.trace.model import Trace
+from traceview.intervals import Int64Array
+from traceview.trace.model import Names, Trace
 from traceview.xplane.planes import ActivityClass
 
 
@@ -16,14 +20,22 @@ def kernels_of(trace: Trace) -> dict[str, KernelAnswer]:
     rows = np.flatnonzero(
         (columns.class_ <= ActivityClass.COLLECTIVE) & np.isin(columns.device, gpus)
     )
-    order = rows[np.argsort(columns.name[rows], kind="stable")]
+    return summed_by_name(columns.name[rows], columns.duration_ps[rows], trace.names)
+
+
+def summed_by_name(
+    name: npt.NDArray[np.integer], duration_ps: Int64Array, names: Names | Sequence[bytes]
+) -> dict[str, KernelAnswer]:
+    """How many events have each name, and how long they are in all; `name`: indices into `names`, `[n]`."""
+    order = np.argsort(name, kind="stable")
     if not order.size:
         return {}
-    name = columns.name[order]
-    first = np.flatnonzero(np.diff(name, prepend=-1))
-    totals = np.add.reduceat(columns.duration_ps[order], first)
+    first = np.flatnonzero(np.diff(name[order].astype(np.int64), prepend=-1))
+    totals = np.add.reduceat(duration_ps[order], first)
     counts = np.diff(np.append(first, order.size))
     return {
-        trace.names[int(name[at])].decode("utf-8", "replace"): KernelAnswer(int(count), int(total))
-        for at, count, total in zip(first.tolist(), counts.tolist(), totals.tolist(), strict=True)
+        names[index].decode("utf-8", "replace"): KernelAnswer(count, total)
+        for index, count, total in zip(
+            name[order][first].tolist(), counts.tolist(), totals.tolist(), strict=True
+        )
     }

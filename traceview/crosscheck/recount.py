@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from traceview.crosscheck.answer import Answer, KernelAnswer, StepAnswer
+from traceview.crosscheck.kernels import summed_by_name
 from traceview.ids import occurring
 from traceview.intervals import Int64Array, union
 from traceview.trace.model import NONE, Trace
@@ -223,13 +224,10 @@ def _kernels(planes: Sequence[tuple[int, PlaneTable]]) -> dict[str, KernelAnswer
     found: dict[str, KernelAnswer] = {}
     for times, table in planes:
         rows = table.texts("kernel_details").event
-        names = table.name[rows]
-        counts = np.bincount(names, minlength=len(table.names))
-        for index in np.flatnonzero(counts).tolist():
-            text = table.names[index].decode("utf-8", "replace")
-            total = int(table.duration_ps[rows[names == index]].sum())
-            known = found.get(text, KernelAnswer(0, 0))
-            found[text] = KernelAnswer(
-                known.count + times * int(counts[index]), known.total_ps + times * total
+        summed = summed_by_name(table.name[rows], table.duration_ps[rows], table.names)
+        for name, one in summed.items():
+            known = found.get(name, KernelAnswer(0, 0))
+            found[name] = KernelAnswer(
+                known.count + times * one.count, known.total_ps + times * one.total_ps
             )
     return found

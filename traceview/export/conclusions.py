@@ -27,21 +27,23 @@ _QUEUED: Final = (Cause.PEER, Cause.DEPENDENCY, Cause.LATENCY)
 """What a device waits for last, when the work has been launched."""
 
 
-def step_tracks(selection: Selection, host: int, labels: Labels) -> Iterator[Track]:
-    """The steps of a host."""
-    steps = selection.steps.get(host, ())
-    slices = Slices(
-        start_ps=np.array([step.start_ps for step in steps], dtype=np.int64),
-        end_ps=np.array([step.end_ps for step in steps], dtype=np.int64),
-        name=_ids(labels, [f"step {step.number}" for step in steps]),
-        category=_ids(labels, ["step"] * len(steps)),
-        arguments=(
-            said("number", np.array([step.number for step in steps], dtype=np.int64)),
-            labelled("kind", _ids(labels, [step.kind for step in steps])),
-            labelled("left out of statistics", _ids(labels, [step.excluded for step in steps])),
-        ),
-    )
-    yield from tracks_of("steps", "analysis", slices, nests=True)
+def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[Track]:
+    """The steps of each host, which is named where there are several."""
+    for host, info in enumerate(trace.hosts):
+        steps = selection.steps.get(host, ())
+        slices = Slices(
+            start_ps=np.array([step.start_ps for step in steps], dtype=np.int64),
+            end_ps=np.array([step.end_ps for step in steps], dtype=np.int64),
+            name=_ids(labels, [f"step {step.number}" for step in steps]),
+            category=_ids(labels, ["step"] * len(steps)),
+            arguments=(
+                said("number", np.array([step.number for step in steps], dtype=np.int64)),
+                labelled("kind", _ids(labels, [step.kind for step in steps])),
+                labelled("left out of statistics", _ids(labels, [step.excluded for step in steps])),
+            ),
+        )
+        name = "steps" if len(trace.hosts) == 1 else f"steps of {info.name}"
+        yield from tracks_of(name, "analysis", slices, nests=True)
 
 
 def gap_tracks(
@@ -50,7 +52,7 @@ def gap_tracks(
     """The idle time of a device: for each cause of a gap a slice as long as its part.
 
     The lengths are exact. In a gap of several causes those of the host stand first, in the order of `Cause`, and the
-    queued part last, as it does in time.
+    queued part last, as it does in time. Thread and host event show the cause of the largest part, and stand there.
     """
     gaps = idle.gaps.get(device)
     if gaps is None:
@@ -69,6 +71,8 @@ def gap_tracks(
     step_numbers = np.array([*(step.number for step in steps), NONE], dtype=np.int64)
     step = gaps.step[piece]
     event, thread = _evidence(trace, selection, device, idle, labels)
+    largest = gaps.causes_of(np.arange(gaps.count)).argmax(axis=0)
+    is_shown = np.array(order)[place] == largest[number]
     slices = Slices(
         start_ps=start,
         end_ps=start + length,
@@ -82,8 +86,8 @@ def gap_tracks(
             Argument("step", step_numbers[step], step != NONE),
             labelled("before", _shown_events(trace, gaps.before)[number]),
             labelled("after", _shown_events(trace, gaps.after)[number]),
-            labelled("thread", thread[number]),
-            labelled("host event", event[number]),
+            labelled("thread", np.where(is_shown, thread[number], NONE)),
+            labelled("host event", np.where(is_shown, event[number], NONE)),
         ),
     )
     yield from tracks_of("idle", "analysis", slices, nests=False)
@@ -120,7 +124,8 @@ def collective_tracks(
 ) -> Iterator[Track]:
     """The collectives of a device, numbered alike on all devices; inside each its waiting for peers, and the transfer.
 
-    What a collective waited and transferred is not told where a device that takes part was not recorded.
+    What a collective waited and transferred, and who started last, is not told where a device that takes part was not
+    recorded.
     """
     window = selection.window_of_device(trace, device)
     if window is None:
@@ -134,7 +139,6 @@ def collective_tracks(
     transfer = found.transfer_ps[number]
     kinds = [CollectiveKind(kind).name.lower() for kind in found.kind[rows].tolist()]
     numbered = zip(kinds, number.tolist(), strict=True)
-    last = found.last_among(np.ones(found.row.size, dtype=np.bool_))[rows]
     size = found.bytes_moved[number]
     arguments = (
         said("collective", number),
@@ -144,7 +148,7 @@ def collective_tracks(
         Argument("bytes", size, size != UNKNOWN_BYTES),
         Argument("wait_ps", found.wait_ps[rows], complete),
         Argument("transfer_ps", transfer, complete),
-        said("started last", last.astype(np.int64)),
+        Argument("started last", found.is_last[rows].astype(np.int64), complete),
     )
     wholes = Slices(
         start_ps=found.start_ps[rows],
@@ -219,11 +223,12 @@ def finding_tracks(
 
 def _spans(trace: Trace, selection: Selection, finding: Finding) -> Iterator[tuple[int, int]]:
     """Where a finding is shown: runs of its steps, else the whole window."""
+    numbers = frozenset(finding.steps)
     steps = [
         step
         for host in _hosts(trace, finding)
         for step in selection.steps.get(host, ())
-        if step.number in set(finding.steps)
+        if step.number in numbers
     ]
     if steps:
         found = union(*_bounds(steps))

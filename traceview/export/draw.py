@@ -1,4 +1,4 @@
-"""What does a viewer show of a run? Findings first, then every device with what it did and waited for, then the hosts."""
+"""What does a viewer show of a run? Findings and steps first, then every device with what it did, then the hosts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
     arrows = launched(trace, selection)
     idle = idle_time(trace, selection)
     collectives = collectives_of(trace)
-    findings = Process(
-        "traceview", tuple(finding_tracks(trace, selection, report.findings, labels))
+    told = Process(
+        "traceview",
+        (
+            *finding_tracks(trace, selection, report.findings, labels),
+            *step_tracks(trace, selection, labels),
+        ),
     )
     devices = [
         Process(
@@ -45,16 +49,13 @@ def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
         "run": report.source.run,
         "verdict": report.verdict.headline,
     }
-    return Scene((findings, *devices, *hosts), labels, facts)
+    return Scene((told, *devices, *hosts), labels, facts)
 
 
 def _host(
     trace: Trace, selection: Selection, host: int, arrows: Launched, labels: Labels
 ) -> Process:
-    tracks = (
-        *step_tracks(selection, host, labels),
-        *host_tracks(trace, selection, host, arrows, labels),
-    )
+    tracks = tuple(host_tracks(trace, selection, host, arrows, labels))
     return Process(f"host {trace.hosts[host].name}", tracks)
 
 

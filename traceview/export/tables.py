@@ -24,13 +24,14 @@ from traceview.export.columns import (
     texts,
     whole,
 )
-from traceview.intervals import BoolArray, Int64Array
+from traceview.intervals import Int64Array
 from traceview.report.model import Report
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import collectives_of
 from traceview.trace.copies import copies_of
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.pipeline import InputStage
+from traceview.trace.step_numbers import step_numbers_at
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, HostMemory
 
@@ -196,16 +197,5 @@ def _hosts_of(trace: Trace) -> Int64Array:
 
 def _step_numbers(trace: Trace, host: Int64Array, start_ps: Int64Array) -> Column:
     """The number of the step in which each event starts on its host."""
-    number = np.full(start_ps.size, NONE, dtype=np.int64)
-    missing: BoolArray = np.ones(start_ps.size, dtype=np.bool_)
-    for one in trace.steps_by_host:
-        if not one.steps:
-            continue
-        begins = np.array([step.start_ps for step in one.steps], dtype=np.int64)
-        ends = np.array([step.end_ps for step in one.steps], dtype=np.int64)
-        numbers = np.array([step.number for step in one.steps], dtype=np.int64)
-        place = np.searchsorted(begins, start_ps, side="right") - 1
-        inside = (host == one.host) & (place >= 0) & (start_ps < ends[np.maximum(place, 0)])
-        number[inside] = numbers[place[inside]]
-        missing &= ~inside
-    return whole("step", number, missing)
+    number, in_step = step_numbers_at(trace, host, start_ps)
+    return whole("step", number, ~in_step)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from statistics import median
 from typing import Final
 
 from rich.text import Text
 
 from traceview.analyses.balance import Balance, DeviceBalance
+from traceview.analyses.balance_findings import whole
 from traceview.analyses.finding import listed
 from traceview.analyses.gradients import DevicePhases, Gradients
 from traceview.analyses.scaling import Scaling
 from traceview.analyses.straggler import FEWEST_STEPS, LONGER_RATIO, Straggler
 from traceview.analyses.throughput import Throughput
+from traceview.analyses.what_if import WhatIf
 from traceview.render import numbers
 from traceview.render.columns import ROWS_IN, Column, add_fitting
 from traceview.render.device_names import joined
@@ -23,6 +26,9 @@ from traceview.report.standing_out import standing_out
 SHOWN_UNEVEN: Final = 3
 WORTH_RATIO: Final = 0.01
 """What costs less than this share of the step, or saves less, is not shown in the report."""
+
+VARY_RATIO: Final = 0.05
+"""So far the median over the steps may be from what the median times show before that is explained."""
 
 _WIDEST_NAME: Final = 24
 _CAUSE_WORDS: Final = {
@@ -35,17 +41,21 @@ WHAT_IF_WORDS: Final = {
     "no_input_wait": "no waiting for input",
     "no_exposed_collectives": "communication hidden",
     "no_exposed_copies": "copies hidden",
-    "balanced_devices": "work shared evenly",
     "concurrent_devices": "all computing at once",
+    "balanced_devices": "work shared evenly",
 }
 PART_WORDS: Final = {
     "compute_ps": "compute",
-    "imbalance_ps": "longest above the mean",
+    "imbalance_ps": "imbalance",
     "communication_ps": "communication",
     "input_ps": "input",
     "launch_ps": "launches",
     "other_ps": "other",
 }
+PARTS_REMARK: Final = (
+    "Compute is the mean of the devices, imbalance what the one that computes longest in the step computes more, and "
+    "the rest is that device's."
+)
 _CODES: Final = (
     "straggler-gpu",
     "mixed-gpus",
@@ -93,6 +103,9 @@ def add_comparison(
         left = [row for row in found.devices if row not in shown]
         if left:
             page.prose(page.styled(others_words(left), "dim"))
+        unclear = unclear_words(*_last(found))
+        if unclear is not None and not is_brief:
+            page.prose(page.styled(f"{unclear[:1].upper()}{unclear[1:]}.", "dim"))
     for sentence in balance_sentences(found, WORTH_RATIO if is_brief else 0.0):
         page.prose(sentence, indent=4, label=Text("  - "))
     _add_bounds(page, found, WORTH_RATIO if is_brief else 0.0)
@@ -121,7 +134,7 @@ def balance_summary(found: Balance, noun: str) -> str:
         used = "the CPU"
     verb = "does" if count == 1 else "do"
     return (
-        f"{used} {verb} the work of {found.effective_gpus:.2f} that compute all the time "
+        f"{used} {verb} the work of {whole(found.effective_gpus)} that compute all the time "
         f"({numbers.share(found.efficiency_ratio)})"
     )
 
@@ -137,7 +150,10 @@ def balance_facts(found: Balance) -> Iterator[str]:
     if ran is not None and found.in_use_count > 1:
         yield f"each ran {ran}"
     if found.stagger_ps is not None:
-        yield f"first kernels {numbers.time(found.stagger_ps)} apart"
+        apart = numbers.time(found.stagger_ps)
+        yield (
+            f"first kernels {apart} apart" if found.stagger_ps else "first kernels at the same time"
+        )
     if found.throughput.examples_per_second is not None:
         yield throughput_words(found.throughput, found.kind)
 
@@ -182,6 +198,22 @@ def _columns(page: Page, found: Balance, rows: Sequence[DeviceBalance]) -> list[
     if common_phases(found) is None and any(text != numbers.ABSENT for text in told):
         columns.append(Column("ran", [page.styled(text) for text in told], droppable=2))
     return columns
+
+
+def _last(found: Balance) -> tuple[int, int]:
+    """To how many collectives a device came last, and of how many."""
+    rows = [row for row in found.devices if row.last_count is not None]
+    whole = max((row.collective_count or 0 for row in rows), default=0)
+    return sum(row.last_count or 0 for row in rows), whole
+
+
+def unclear_words(told: int, of_count: int) -> str | None:
+    """To how many collectives nobody came last, or not by more than clocks may feign; None if there are none."""
+    if told >= of_count:
+        return None
+    return (
+        f"no device was clearly the last to {part_of_count(of_count - told, of_count)} collectives"
+    )
 
 
 def signed_share(ratio: float | None) -> str:
@@ -230,10 +262,15 @@ def balance_sentences(found: Balance, least: float) -> Iterator[str]:
         yield _of_turns(found, saved.get("concurrent_devices"))
     if late is not None and late.cost_ps_per_step >= least * step_ps:
         yield _of_straggler(late, saved.get("balanced_devices"))
-    if late is None and not least:
+    if late is None:
         yield from _of_unsteady(found)
     if found.clock_reason is not None:
         yield f"what runs at once, and who starts later, is not told: {found.clock_reason}"
+    if _vary(found):
+        yield (
+            "how a device compares with the others is the median over the steps, each compared by itself; as steps "
+            "vary, it is not the ratio of the median times"
+        )
     if len(found.hardware) > 1:
         groups = [
             f"{group.model or 'model not recorded'} ({joined(group.devices)})"
@@ -248,6 +285,21 @@ def balance_sentences(found: Balance, least: float) -> Iterator[str]:
             f"in step{'s' if len(short) > 1 else ''} {listed(short, most=SHOWN_UNEVEN)} every device "
             "computed less than usual, as on a short batch"
         )
+
+
+def _vary(found: Balance) -> bool:
+    """Whether the median ratio of a device is far from the ratio of the medians that stands beside it."""
+    known = [
+        (row.compute_ps_per_step, row.longer_ratio)
+        for row in found.devices
+        if row.compute_ps_per_step is not None and row.longer_ratio is not None
+    ]
+    for place, (length, longer) in enumerate(known):
+        others = [one for row, (one, _) in enumerate(known) if row != place]
+        usual = median(others) if others else 0
+        if usual and abs(length / usual - 1 - longer) >= VARY_RATIO:
+            return True
+    return False
 
 
 def _of_turns(found: Balance, saved_ps: int | None) -> str:
@@ -341,12 +393,27 @@ def not_bounded(found: Balance) -> Iterator[str]:
         yield f"no bound with {listed([WHAT_IF_WORDS.get(name, name) for name in names])}: {reason}"
 
 
-def _add_bounds(page: Page, found: Balance, least_saved: float) -> None:
-    rows = [
+def worth_showing(found: Balance, least: float) -> list[WhatIf]:
+    """The bounds that save something, and at least `least` of the step; sharing work only if it saves more.
+
+    Devices that compute equally long can still save by computing at once: work is shared then.
+    """
+    at_once = max(
+        (one.saved_ps for one in found.what_if if one.name == "concurrent_devices"), default=0
+    )
+    worth = [
         one
         for one in found.what_if
-        if one.saved_ps and one.saved_ps >= least_saved * (one.saved_ps + one.step_bound_ps)
+        if one.saved_ps
+        and one.saved_ps >= least * (one.saved_ps + one.step_bound_ps)
+        and not (one.name == "balanced_devices" and one.saved_ps <= at_once)
     ]
+    order = list(WHAT_IF_WORDS)
+    return sorted(worth, key=lambda one: order.index(one.name) if one.name in order else len(order))
+
+
+def _add_bounds(page: Page, found: Balance, least_saved: float) -> None:
+    rows = worth_showing(found, least_saved)
     if not rows:
         return
     page.gap()
@@ -389,6 +456,7 @@ def add_scaling(page: Page, found: Scaling) -> None:
         Column("more", [page.styled(numbers.time(parts[key])) for key in keys], right=True),
     ]
     add_fitting(page, columns)
+    page.prose(page.styled(PARTS_REMARK, "dim"))
     if found.reason is not None:
         page.prose(page.styled(f"{found.reason[:1].upper()}{found.reason[1:]}.", "dim"))
 

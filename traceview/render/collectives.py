@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -10,6 +11,7 @@ from rich.text import Text
 from traceview.analyses.collective_table import CollectiveRow
 from traceview.analyses.collectives import CollectiveResult
 from traceview.render import numbers
+from traceview.render.balance import unclear_words
 from traceview.render.columns import (
     ROWS_IN,
     Column,
@@ -34,6 +36,9 @@ _PATH_WORDS: Final = {
 }
 _LINK_WORDS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
 _NARROWEST_OP: Final = 20
+_ROUNDING: Final = 0.02
+HIDDEN_REMARK: Final = "Waiting that compute hides is not exposed."
+SUM_REMARK: Final = f"Medians over the steps, so they need not add up. {HIDDEN_REMARK}"
 
 
 def add_collectives(page: Page, report: Report) -> None:
@@ -64,7 +69,7 @@ def add_summary(
         Text.assemble("transfer ", (page.text(numbers.time(transfer)), "bold"), each),
         f"{numbers.share(found.overlap_ratio)} hidden by compute",
     ]
-    if found.expected_ps is not None:
+    if found.expected_ps is not None and not is_beyond_link(found):
         facts.append(f"{numbers.time(found.expected_ps)} expected of the link")
     if found.bus_bytes_per_second is not None:
         facts.append(speed(found))
@@ -100,13 +105,18 @@ def unrecorded(found: CollectiveResult) -> list[str]:
     return told
 
 
+def is_beyond_link(found: CollectiveResult) -> bool:
+    """Whether the devices are linked by something faster than the link that was recorded."""
+    return (found.bus_bytes_per_second or 0) > (found.link_bytes_per_second or math.inf)
+
+
 def speed(found: CollectiveResult) -> str:
     """How fast, beside what the link carries."""
     speed = f"{numbers.size(found.bus_bytes_per_second)}/s over each link"
     if found.link_bytes_per_second is None:
         return speed
     link = _LINK_WORDS.get(found.link or "", "")
-    if (found.bus_bytes_per_second or 0) > found.link_bytes_per_second:
+    if is_beyond_link(found):
         return f"{speed}, more than {link} ({numbers.size(found.link_bytes_per_second)}/s): linked by something else"
     return f"{speed}, {link} carries {numbers.size(found.link_bytes_per_second)}/s"
 
@@ -141,6 +151,11 @@ def _add_devices(
             ),
         ],
     )
+    if any(not _is_sum(exposed.get(key), transfer.get(key), wait.get(key)) for key in shown):
+        page.prose(page.styled(SUM_REMARK if per_step else HIDDEN_REMARK, "dim"))
+    unclear = unclear_words(sum(found.last_count.values()), found.count - found.incomplete_count)
+    if unclear is not None:
+        page.prose(page.styled(f"{unclear[:1].upper()}{unclear[1:]}.", "dim"))
     if len(devices) > len(shown):
         others = [key for key in devices if key not in shown]
         told = (
@@ -149,6 +164,13 @@ def _add_devices(
             f"waited {numbers.times(wait.get(key) for key in others)}"
         )
         page.prose(page.styled(f"{told}. traceview collectives LOGDIR -o FILE.csv has all.", "dim"))
+
+
+def _is_sum(exposed: int | None, transfer: int | None, wait: int | None) -> bool:
+    """Whether a reader who adds transfer and waiting gets what is exposed, about."""
+    if exposed is None or transfer is None or wait is None:
+        return True
+    return abs(exposed - transfer - wait) <= _ROUNDING * max(exposed, transfer + wait)
 
 
 def _times(page: Page, heading: str, times: list[int | None], droppable: int = 0) -> Column:

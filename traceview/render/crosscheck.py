@@ -31,7 +31,7 @@ LABELS: Final = {
     "launch_ps": "launching",
     "host_compute_ps": "ops on the host",
     "compile_ps": "compiling",
-    "idle_ps": "idle, all other",
+    "idle_other_ps": "idle, all other",
     "idle_total_ps": "idle, all steps and devices",
     "half_ratio": "compute in 16 bits",
     "input_verdict": "input-bound",
@@ -54,7 +54,7 @@ _NARROWEST_KERNEL: Final = 16
 
 @dataclass(frozen=True)
 class _Line:
-    """A row of the CSV table."""
+    """A row as it is written for programs; `reasons`: their codes, with blanks between them."""
 
     metric: str
     name: str
@@ -103,7 +103,7 @@ def render_json(logdir: str, run: str, xprof_version: str, rows: Sequence[Compar
             "xprof_version": plain(xprof_version),
             "logdir": plain(logdir),
             "run": plain(run),
-            "rows": plain(rows),
+            "rows": [{**plain(_line(row)), "reasons": list(row.reasons)} for row in rows],
             "reasons": {code: REASONS[code] for code in notes_of(rows)},
         }
     )
@@ -111,20 +111,20 @@ def render_json(logdir: str, run: str, xprof_version: str, rows: Sequence[Compar
 
 def render_csv(rows: Sequence[Compared], *, escaped: bool) -> str:
     """A line per number, reasons separated by blanks."""
-    lines = [
-        _Line(
-            row.metric,
-            row.name,
-            row.ours_least,
-            row.ours_most,
-            row.theirs,
-            row.expected,
-            row.status,
-            " ".join(row.reasons),
-        )
-        for row in rows
-    ]
-    return csv.render(lines, _Line, escaped=escaped)
+    return csv.render([_line(row) for row in rows], _Line, escaped=escaped)
+
+
+def _line(row: Compared) -> _Line:
+    return _Line(
+        row.metric,
+        row.name,
+        row.ours_least,
+        row.ours_most,
+        row.theirs,
+        row.expected,
+        row.status,
+        " ".join(row.reasons),
+    )
 
 
 def legend(xprof_version: str) -> str:

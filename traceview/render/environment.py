@@ -25,12 +25,18 @@ _Fact: TypeAlias = Callable[[HostEnvironment], str | None]
 
 
 def add_job(page: Page, report: Report) -> None:
-    """Strategy, batch, size and software; nothing without a sidecar."""
+    """Strategy, batch, size, precision and TensorFlow, before the verdict; nothing without a sidecar."""
+    if report.results.environment is not None:
+        page.facts(job_facts(page, report.results.environment))
+
+
+def add_environment(page: Page, report: Report) -> None:
+    """What else is known of the job, as a section of its own; nothing without a sidecar."""
     environment = report.results.environment
-    if environment is None:
-        return
-    page.facts(job_facts(page, environment))
-    page.facts(page.styled(detail, "dim") for detail in job_details(page, environment))
+    details = job_details(page, environment) if environment is not None else []
+    if details:
+        page.heading("Environment")
+        page.facts(details)
 
 
 def job_facts(page: Page, environment: Environment) -> list[str]:

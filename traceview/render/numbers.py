@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
+from traceview.analyses.finding import percent
+
 ABSENT: Final = "–"
 """What stands where a trace holds no number; a zero would be a claim."""
 
@@ -26,13 +28,7 @@ def size(number: float | None) -> str:
 
 def share(ratio: float | None) -> str:
     """A ratio as a percentage with one decimal; what is not quite nothing or all is not shown as such."""
-    if ratio is None:
-        return ABSENT
-    if 0 < ratio < 0.0005:
-        return "<0.1%"
-    if 0.9995 <= ratio < 1:
-        return ">99.9%"
-    return f"{ratio:.0%}" if ratio in (0, 1) else f"{ratio:.1%}"
+    return ABSENT if ratio is None else percent(ratio)
 
 
 def part(of: int | None, whole: int | None) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from rich.text import Text
 
 from traceview.analyses.finding import listed
-from traceview.analyses.placement import HostPlacement, PlacedDevice, PlacedFunction
+from traceview.analyses.placement import HostPlacement, PlacedDevice, PlacedFunction, Placement
 from traceview.render import numbers
 from traceview.render.columns import Column, add_fitting
 from traceview.render.device_names import bare
@@ -45,6 +45,12 @@ def add_placement(page: Page, report: Report) -> None:
     left = sum(map(len, groups[SHOWN_GROUPS:]))
     if left:
         page.prose(page.styled(f"{numbers.plural(left, 'more host')}: --format json", "dim"))
+
+
+def changes_of_devices(placement: Placement) -> list[str]:
+    """Which devices ran work in which steps, for hosts on which that changes; of hosts alike the first."""
+    changing = [host for host in placement.hosts if len(host.active) > 1]
+    return [group[0].statements[0] for group in alike(changing)[:SHOWN_GROUPS]]
 
 
 def alike(hosts: Sequence[HostPlacement]) -> list[list[HostPlacement]]:

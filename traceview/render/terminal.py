@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceview.render.balance import add_balance
 from traceview.render.collectives import add_collectives
 from traceview.render.devices import add_devices
-from traceview.render.environment import add_job
+from traceview.render.environment import add_environment, add_job
 from traceview.render.findings import add_findings
 from traceview.render.heading import add_capture, add_heading, add_verdict
 from traceview.render.hosts import add_hosts
@@ -32,6 +32,7 @@ def render(report: Report, *, width: int, color: bool, unicode: bool = True, top
     add_job(page, report)
     add_verdict(page, report)
     add_capture(page, report)
+    add_environment(page, report)
     add_hosts(page, report)
     add_devices(page, report)
     add_idle(page, report)

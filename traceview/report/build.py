@@ -177,7 +177,10 @@ def analyze(
             *step_times.diagnose_unsteady(of_steps, [one.code for one in explained]),
         ]
     )
-    found = ordered([*told, *balance_findings.diagnose_scaling(of_balance, selection, told)])
+    of_scale = balance_findings.diagnose_scaling(
+        of_balance, selection, told, has_baseline=results.scaling is not None
+    )
+    found = ordered([*told, *of_scale])
     chosen = [one for one in found if _is_chosen(one, select_codes, ignore_codes)]
     return Report(
         schema_version=SCHEMA_VERSION,

@@ -172,6 +172,12 @@ class Pseudonyms:
         """The value of a setting stays if it is a number, a list of numbers or a switch."""
         return name if _PLAIN_VALUE.fullmatch(name) else self._numbered("value", name)
 
+    def metric(self, name: str) -> str:
+        """The name of a number stays if it is a word of ours, or made of such: `idle_input_ratio`."""
+        words = own_words()
+        is_ours = name in words or all(part in words for part in name.split("_"))
+        return name if is_ours else self._numbered("name", name)
+
     def version(self, name: str) -> str:
         """A version stays if it is written as versions are."""
         return name if _VERSION.fullmatch(name) else self._numbered("version", name)

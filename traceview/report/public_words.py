@@ -1,4 +1,4 @@
-"""Which words identify nobody? Those of traceview's own sentences, and the names of TensorFlow's ops.
+"""Which words identify nobody? Those of traceview's own sentences and lists, and the names of TensorFlow's ops.
 
 Everything that this package says stands in its code, so a word that does not stand there came from a trace. That
 is the safe side of the question: a word that is missing here is hidden, never shown.
@@ -6,6 +6,7 @@ is the safe side of the question: a word that is missing here is hidden, never s
 
 from __future__ import annotations
 
+import json
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from functools import lru_cache
 from importlib.abc import InspectLoader
 from importlib.resources import files
 from importlib.util import find_spec
+from itertools import chain
 from types import CodeType
 from typing import Final
 
@@ -34,15 +36,30 @@ _COUNTED: Final = re.compile(r"_\d+$")
 
 @lru_cache(maxsize=1)
 def own_words() -> frozenset[str]:
-    """Every word of every string in the code that writes reports, in lower case."""
+    """Every word of every string in the code that writes reports, and of the schema's closed lists, in lower case."""
+    said = (text for package in _SOURCES for module in _modules(package) for text in _texts(module))
     return frozenset(
         core.lower()
-        for package in _SOURCES
-        for module in _modules(package)
-        for text in _texts(module)
+        for text in chain(said, closed_words())
         for word in text.split()
         if (core := word.strip(AROUND))
     )
+
+
+@lru_cache(maxsize=1)
+def closed_words() -> frozenset[str]:
+    """The words that a field of a report may be one of; code may make them from the names of an enumeration."""
+    schema = json.loads(files("traceview.report").joinpath("schema.json").read_text("utf-8"))
+    found: set[str] = set()
+    stack = [schema]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, dict):
+            found.update(word for word in one.get("enum", ()) if isinstance(word, str))
+            stack += one.values()
+        elif isinstance(one, list):
+            stack += one
+    return frozenset(found)
 
 
 @lru_cache(maxsize=1)

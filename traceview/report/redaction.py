@@ -29,6 +29,7 @@ _FIELDS: Final[Mapping[str, _Hide]] = {
     "device": Pseudonyms.device,
     "devices": Pseudonyms.device,
     "DeviceDetails.device_name": Pseudonyms.kept,
+    "Evidence.metric": Pseudonyms.metric,
     "FunctionPlacement.name": Pseudonyms.function,
     "FunctionPlacement.step": Pseudonyms.function,
     "GpuLink.bus_id": Pseudonyms.kept,

@@ -28,6 +28,7 @@ from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.collective_calls import CollectiveCalls, collective_calls
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.roles import step_groups
+from traceview.trace.step_numbers import step_numbers_at
 from traceview.xplane.planes import ActivityClass
 
 CLEAR_LEAD: Final = 3
@@ -172,6 +173,11 @@ class Collectives:
         return self.step[order[self.first]]
 
     @cached_property
+    def is_last(self) -> BoolArray:
+        """Which events started after all others of a complete collective (`last_among`), bool `[n]`."""
+        return self.last_among(self.is_complete[self.collective])
+
+    @cached_property
     def bytes_moved(self) -> Int64Array:
         """Bytes that each collective is about, int64 `[collectives]`; `UNKNOWN_BYTES` where not recorded.
 
@@ -193,7 +199,7 @@ def collectives_of(trace: Trace) -> Collectives:
     handed_over = calls.arrival != NONE
     start[handed_over] = trace.host_columns.start_ps[calls.arrival[handed_over]]
     end = columns.end_ps[rows]
-    step = _steps(trace, host, start)
+    step, _ = step_numbers_at(trace, host, start)
     label, group, by_keys = _labels(trace, rows, calls)
     collective = _matched(label, columns.device[rows].astype(np.int64), start, end, step)
     order = np.lexsort((columns.device[rows], collective))
@@ -222,21 +228,6 @@ def _spreads(trace: Trace) -> Int64Array:
     """By how much the ends of a collective differ, by host; 0 where nothing was compared."""
     clocks = [host.clock for host in trace.hosts]
     return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
-
-
-def _steps(trace: Trace, host: Int64Array, start: Int64Array) -> Int64Array:
-    """The number of the step in which each instant lies on its host, else `NONE`."""
-    number = np.full(start.size, NONE, dtype=np.int64)
-    for found in trace.steps_by_host:
-        if not found.steps:
-            continue
-        begins = np.array([step.start_ps for step in found.steps], dtype=np.int64)
-        ends = np.array([step.end_ps for step in found.steps], dtype=np.int64)
-        numbers = np.array([step.number for step in found.steps], dtype=np.int64)
-        place = np.searchsorted(begins, start, side="right") - 1
-        inside = (host == found.host) & (place >= 0) & (start < ends[np.maximum(place, 0)])
-        number[inside] = numbers[place[inside]]
-    return number
 
 
 def _labels(

@@ -24,6 +24,7 @@ from traceview.trace.input_waits import recorded_stages
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names, Trace
 from traceview.trace.ops import OpTable, op_table
 from traceview.trace.pipeline import InputStage
+from traceview.trace.step_numbers import step_numbers_at
 from traceview.trace.windows import Window, windows_of
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, HostMemory
@@ -141,7 +142,7 @@ def collectives_frame(trace: Trace) -> pd.DataFrame:
             "start_ps": found.start_ps,
             "duration_ps": found.duration_ps,
             "wait_ps": _optional(found.wait_ps, incomplete),
-            "last": found.last_among(~incomplete),
+            "last": found.is_last,
             "bytes": _optional(size, size == UNKNOWN_BYTES),
             "step": _optional(found.step, found.step == NONE),
             "by_keys": found.by_keys,
@@ -343,16 +344,5 @@ def _optional(
 def _step_numbers(
     trace: Trace, host: npt.NDArray[np.int64], start_ps: npt.NDArray[np.int64]
 ) -> pd.arrays.IntegerArray:
-    number = np.full(start_ps.size, NONE, dtype=np.int64)
-    found = np.zeros(start_ps.size, dtype=np.bool_)
-    for one in trace.steps_by_host:
-        if not one.steps:
-            continue
-        begins = np.array([step.start_ps for step in one.steps], dtype=np.int64)
-        ends = np.array([step.end_ps for step in one.steps], dtype=np.int64)
-        numbers = np.array([step.number for step in one.steps], dtype=np.int64)
-        place = np.searchsorted(begins, start_ps, side="right") - 1
-        inside = (host == one.host) & (place >= 0) & (start_ps < ends[np.maximum(place, 0)])
-        number[inside] = numbers[place[inside]]
-        found |= inside
-    return _optional(number, ~found)
+    number, in_step = step_numbers_at(trace, host, start_ps)
+    return _optional(number, ~in_step)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.trace.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_summary
 from traceview.xplane.space import PlaneSummary
@@ -101,8 +102,10 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
     others: list[str] = []
     not_files = [path] if path.name.endswith(SUFFIX) else []
     unreadable: list[OSError] = []
+    captures: list[Path] = []
     for directory, folders, names in os.walk(path, onerror=unreadable.append):
         # A capture that is still being recorded, or was killed while it was.
+        captures += [Path(directory, name) for name in folders if name.startswith(CAPTURE_FOLDER)]
         folders[:] = [name for name in folders if not name.startswith(CAPTURE_FOLDER)]
         not_files += [Path(directory, name) for name in folders if name.endswith(SUFFIX)]
         for name in sorted(names, key=_by_number):
@@ -117,12 +120,13 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
     if not found and unreadable:
         raise TraceNotFoundError(f"{unreadable[0].filename}: {unreadable[0].strerror}")
     if not found:
-        raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=_hint(others, not_files))
+        hint = _hint(others, not_files, captures)
+        raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=hint)
     runs = [_run(directory, paths, path) for directory, paths in found.items()]
     return tuple(sorted(runs, key=lambda run: run.name))
 
 
-def _hint(others: list[str], not_files: list[Path]) -> str:
+def _hint(others: list[str], not_files: list[Path], captures: list[Path]) -> str:
     if not_files:
         kind = "a directory" if not_files[0].is_dir() else "not a regular file"
         return f"{not_files[0]} is {kind}"
@@ -130,6 +134,9 @@ def _hint(others: list[str], not_files: list[Path]) -> str:
         return f"found {others[0]}: continuous-profiling containers are not supported"
     if others:
         return f"found {others[0]}, which a viewer derived; the trace itself is missing"
+    begun = [folder for folder in captures if any(folder.glob(f"*{SIDECAR_SUFFIX}"))]
+    if begun:
+        return f"{begun[0]} is of a capture that still runs, or was killed before its end"
     return "give the log directory that was passed to the profiler"
 
 

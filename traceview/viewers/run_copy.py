@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
@@ -63,10 +64,7 @@ def copied_run(run: RunFiles) -> Iterator[RunCopy]:
         directory.mkdir(parents=True)
         files: list[Path] = []
         for path in run.paths:
-            host = _plain(host_of(path))
-            file = directory / f"{host}{SUFFIX}"
-            if file in files:
-                file = directory / f"{host}_{len(files)}{SUFFIX}"
+            file = directory / f"{_new_name(host_of(path), files)}{SUFFIX}"
             _link(path.absolute(), file)
             files.append(file)
         yield RunCopy(logdir, called, tuple(files), scratch)
@@ -76,9 +74,18 @@ def _plain(name: str) -> str:
     return _UNSAFE.sub("_", name).lstrip(".")[:_LONGEST] or "run"
 
 
+def _new_name(host: str, files: Sequence[Path]) -> str:
+    """A plain name that no file has yet, also where file systems do not tell large letters from small ones."""
+    taken = {file.name.removesuffix(SUFFIX).casefold() for file in files}
+    plain = _plain(host)
+    names = chain([plain], (f"{plain}_{number}" for number in count(1)))
+    return next(name for name in names if name.casefold() not in taken)
+
+
 def _link(path: Path, link: Path) -> None:
     try:
         link.symlink_to(path)
     except OSError:
-        # Windows permits links to few, and some file systems to nobody.
-        shutil.copyfile(path, link)
+        # Windows permits links to few, and some file systems to nobody. Never through a link, to a file of the run.
+        with path.open("rb") as source, link.open("xb") as copy:
+            shutil.copyfileobj(source, copy)

@@ -122,7 +122,10 @@ class _Reader:
         """Damage at `offset`: raise, or note it when salvaging."""
         if not self.salvage:
             raise TraceFormatError(
-                self.path, reason, offset=offset, hint="--salvage reports what can still be read"
+                self.path,
+                reason,
+                offset=offset,
+                hint="traceview analyze --salvage says what can still be read",
             )
         self.faults.append(Fault(offset, reason))
 

@@ -66,7 +66,8 @@
     const gaps = data.gaps
       .filter(([owner]) => owner === index)
       .map(([, start, end, number]) => ({ start: start + offset, end: end + offset, number }));
-    return { ...device, offset, lanes, gaps, isOpen: data.devices.length <= MOST_OPEN && lanes.length > 1 };
+    const isOpen = data.devices.length <= MOST_OPEN && lanes.length > 1;
+    return { ...device, offset, lanes, gaps, isOpen, isListed: !data.folded.includes(index) };
   });
 
   // The first slice that ends after a moment.
@@ -91,7 +92,9 @@
   }
 
   // What is drawn where: rows from top to bottom, made again when a device is opened.
+  // Of very many devices those that stand out have one, until all are asked for.
   let rows = [];
+  let listsAll = data.folded.length === 0;
   let height = 0;
 
   function layOut() {
@@ -102,6 +105,10 @@
       y += row.height + SPACE;
     };
     hosts.forEach((host, index) => {
+      const mine = devices.filter((one) => one.host === index && (listsAll || one.isListed));
+      if (!listsAll && !mine.length) {
+        return;
+      }
       if (hosts.length > 1) {
         y += 6;
         add({ kind: "host", height: HEAD, label: host.name });
@@ -111,7 +118,7 @@
         add({ kind: "lane", height: HEIGHTS[lane.kind], label, lane, host });
       }
       y += 4;
-      for (const device of devices.filter((one) => one.host === index)) {
+      for (const device of mine) {
         const canOpen = device.lanes.length > 1;
         const isOpen = canOpen && device.isOpen;
         y += isOpen ? 5 : 0;
@@ -122,6 +129,8 @@
       }
     });
     height = y + 4;
+    const count = listsAll ? devices.length : devices.filter((one) => one.isListed).length;
+    listed.textContent = `${count} of ${devices.length} devices${listsAll ? "" : ": those that stand out, and one like the others"}`;
   }
 
   // The parts of the figure
@@ -129,6 +138,7 @@
   const tools = document.createElement("div");
   tools.className = "tv-tools";
   const view = document.createElement("output");
+  const listed = document.createElement("span");
   const axis = d3.create("svg").attr("class", "tv-axis").attr("aria-hidden", "true");
   const canvas = document.createElement("canvas");
   canvas.className = "tv-canvas";
@@ -368,7 +378,8 @@
       text = slice && slice.name >= 0 ? String(slice.name) : "";
     } else if (room >= NAME_FROM) {
       const isNamed = slice && lane.kind !== "idle" && lane.kind !== "thread";
-      const name = isNamed ? nameOf(lane, slice) : "";
+      const many = isNamed && slice.count > 1 ? `${slice.count.toLocaleString("en")} events` : "";
+      const name = many || (isNamed ? nameOf(lane, slice) : "");
       const told = letter ? `${letter} ${words}` : words;
       // A name may lose its middle; words that do not fit are one letter.
       text = name || (context.measureText(told).width <= room ? told : letter);
@@ -446,7 +457,8 @@
   function tell(row, slice, left, top) {
     const name = nameOf(row.lane, slice);
     const title = document.createElement("b");
-    title.textContent = name && row.lane.kind === "idle" ? `until ${name}` : name;
+    const isNamed = name && slice.count > 1 && row.lane.kind !== "idle" && row.lane.kind !== "thread";
+    title.textContent = name && row.lane.kind === "idle" ? `until ${name}` : isNamed ? `${name} and others` : name;
     const rest = lines(row, slice).map((line) => {
       const one = document.createElement("div");
       one.textContent = line;
@@ -571,6 +583,7 @@
       return;
     }
     device.isOpen = true;
+    device.isListed = true;
     const start = device.offset + detail.start_ps;
     const stop = device.offset + detail.end_ps;
     shown = { device, start, end: stop };
@@ -593,8 +606,10 @@
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = text;
-    button.title = meaning;
-    button.setAttribute("aria-label", meaning);
+    if (meaning) {
+      button.title = meaning;
+      button.setAttribute("aria-label", meaning);
+    }
     button.addEventListener("click", act);
     tools.append(button);
   }
@@ -602,6 +617,16 @@
   addButton("+", "Zoom in", () => zoom.scaleBy(target, 2));
   addButton("−", "Zoom out", () => zoom.scaleBy(target, 0.5));
   addButton("Reset", "Show the whole window", () => zoom.transform(target, d3.zoomIdentity));
+  if (data.folded.length) {
+    const all = `All ${devices.length} devices`;
+    addButton(all, "", ({ target: button }) => {
+      listsAll = !listsAll;
+      button.textContent = listsAll ? "Those that stand out" : all;
+      selected = null;
+      resize();
+    });
+    tools.append(listed);
+  }
   if (devices.length > 1) {
     addButton("Open all", "Open or fold all devices", ({ target: button }) => {
       const willOpen = !devices.every((device) => device.isOpen || device.lanes.length < 2);
@@ -660,4 +685,6 @@
   }).observe(figure);
   readColours();
   resize();
+  // The first picture waits for no frame: what photographs a page as soon as it is loaded has it too.
+  draw();
 })();

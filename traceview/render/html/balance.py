@@ -20,6 +20,7 @@ from traceview.render.balance import (
     prediction_words,
     scaling_summary,
     signed_share,
+    worth_showing,
 )
 from traceview.render.html.blocks import (
     Column,
@@ -65,18 +66,20 @@ def _told(found: Balance) -> tuple[str, ...]:
 
 
 def _devices(view: View, found: Balance) -> list[Table]:
-    rows = found.devices[: view.most_rows]
+    rows = view.in_order(found.devices)
+    told = [
+        times("compute per step", [row.compute_ps_per_step for row in rows]),
+        numeric("beside the others", [row.longer_ratio for row in rows], signed_share),
+        counts("longest in, steps", [row.longest_count for row in rows]),
+        *_moments(found, rows),
+        counts("last, collectives", [row.last_count for row in rows]),
+        *_ran(found, rows),
+    ]
+    if not table("", told):
+        return []
     return table(
         "Balance by device",
-        [
-            devices(view, [row.device for row in rows]),
-            times("compute per step", [row.compute_ps_per_step for row in rows]),
-            numeric("beside the others", [row.longer_ratio for row in rows], signed_share),
-            counts("longest in, steps", [row.longest_count for row in rows]),
-            *_moments(found, rows),
-            counts("last, collectives", [row.last_count for row in rows]),
-            *_ran(found, rows),
-        ],
+        [devices(view, [row.device for row in rows]), *told],
         row_count=len(found.devices),
         rest=view.command("balance"),
     )
@@ -100,7 +103,7 @@ def _ran(found: Balance, rows: Sequence[DeviceBalance]) -> list[Column]:
 
 
 def _bounds(found: Balance) -> list[Subheading | Table]:
-    rows = found.what_if
+    rows = worth_showing(found, 0.0)
     if not rows:
         return []
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from traceview.render import numbers
 from traceview.render.html.places import NumberedGap, Place
@@ -22,11 +22,22 @@ _WIDEST_TEXT: Final = 44
 """Characters after which the text of a cell may be broken."""
 
 
+class _OfDevice(Protocol):
+    """What a result says of one device."""
+
+    @property
+    def device(self) -> str: ...
+
+
+_Row = TypeVar("_Row", bound=_OfDevice)
+
+
 @dataclass(frozen=True)
 class View:
     """A report, and what its page can show of it.
 
-    `most_rows`: of one table. `gaps`: those with a row. `device_ids`: ids of the rows that devices have, by key.
+    `most_rows`: of one table. `gaps`: those with a row. `device_ids`: ids of the rows that devices have, by key,
+    in their order.
     `drawn`: keys of the devices that the timeline draws.
     """
 
@@ -39,6 +50,12 @@ class View:
     def command(self, name: str) -> str:
         """What to type for all rows of a table."""
         return command(self.report.source, name)
+
+    def in_order(self, rows: Sequence[_Row]) -> list[_Row]:
+        """Those of the rows that fit, in the order that devices have on the page."""
+        ranks = {device: rank for rank, device in enumerate(self.device_ids)}
+        ordered = sorted(rows, key=lambda row: ranks.get(row.device, len(ranks)))
+        return ordered[: self.most_rows]
 
     def shown_place(self, place: Place | None) -> Place | None:
         """The place, if the timeline draws its device."""

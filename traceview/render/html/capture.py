@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceview.analyses.capture import HostCapture
 from traceview.render import numbers
 from traceview.render.heading import QUALITY_WORDS
 from traceview.render.hosts import clock_remark, drift, method, offset
@@ -64,7 +65,9 @@ def _hosts(view: View) -> list[Subheading | Table]:
             counts("on devices", [one.device_event_count for one in hosts]),
             counts("dropped", [one.dropped_event_count for one in hosts]),
             shares("kernels without launch", [one.unlinked_ratio for one in hosts]),
-            shares("profiler overhead", [one.overhead_ratio for one in hosts]),
+            Column(
+                "profiler overhead", tuple(_overhead(view, one) for one in hosts), is_number=True
+            ),
             *(
                 (
                     words("clock set", [method(one) for one in hosts]),
@@ -92,6 +95,19 @@ def _hosts(view: View) -> list[Subheading | Table]:
         return []
     remark = f"Hosts: {clock_remark(every)}" if several else "Hosts"
     return [Subheading(remark), *found]
+
+
+def _overhead(view: View, host: HostCapture) -> Cell:
+    """What the profiler adds to a step, where that is more than steps vary by themselves."""
+    ratio = host.overhead_ratio
+    if ratio is None:
+        return Cell(numbers.ABSENT)
+    environment = view.report.results.environment
+    recorded = environment.hosts if environment else ()
+    spreads = [one.overhead.spread_ratio or 0.0 for one in recorded if one.host == host.host]
+    if ratio > max(spreads, default=0.0):
+        return Cell(numbers.share(ratio), ratio)
+    return Cell("too small to measure", 0.0)
 
 
 def _files(view: View) -> list[Subheading | Table]:

@@ -24,6 +24,7 @@ from traceview.render.html.blocks import (
     table,
 )
 from traceview.render.html.places import Place, device_row_ids
+from traceview.report.standing_out import standing_out
 
 PARTS: Final = (
     ("compute", "compute", ("compute_ps",)),
@@ -44,7 +45,7 @@ def devices_section(view: View) -> Section:
     if found is None or not found.devices:
         reason = view.report.skipped.get("device_time", "No device was recorded.")
         return Section("devices", "Devices", (), lead=reason)
-    rows = found.devices[: view.most_rows]
+    rows = view.in_order(found.devices)
     occurring = {part.key for row in rows for part in _parts(row)}
     legend = [Part(key, text, 0.0) for key, text, _ in PARTS if key in occurring]
     return Section(
@@ -68,6 +69,7 @@ def devices_section(view: View) -> Section:
         lead=(
             "Shares are of the window. Communication and copies count only while nothing computes, so that the "
             "parts of a row add up."
+            + (" Those that stand out come first." if standing_out(view.report).others else "")
         ),
         terms=("window", "busy", "compute", "exposed", "idle"),
     )

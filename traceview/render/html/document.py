@@ -28,7 +28,7 @@ from traceview.render.html.launches import launches_section, precision_section
 from traceview.render.html.ops import ops_section
 from traceview.render.html.placement import placement_section
 from traceview.render.html.places import device_ids, numbered_gaps
-from traceview.render.html.shown import breakable, shown
+from traceview.render.html.shown import breakable, prose, shown
 from traceview.render.html.steps import steps_section
 from traceview.render.html.summary import summary
 from traceview.render.html.timeline import SCRIPTS, STYLES, has_timeline, timeline
@@ -149,4 +149,5 @@ def environment() -> Environment:
     )
     made.globals["meanings"] = meanings
     made.filters["breakable"] = breakable
+    made.filters["prose"] = prose
     return made

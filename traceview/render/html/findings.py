@@ -17,13 +17,18 @@ _LINKED_DEVICES = 8
 
 @dataclass(frozen=True)
 class FindingCard:
-    """A finding as the page shows it. `links`: text and target of the devices and gaps that it names."""
+    """A finding as the page shows it.
+
+    `untold_cost`: what its title does not say of its cost. `links`: text and target of the devices and gaps that
+    it names.
+    """
 
     number: int
     severity: str
     code: str
     title: str
     cost: str
+    untold_cost: str
     explanation: str
     evidence: str
     confidence: str
@@ -61,13 +66,15 @@ def findings_section(view: View) -> FindingsSection:
 
 def cards(view: View, most: int) -> Iterator[FindingCard]:
     """The first `most` findings."""
+    has_steps = view.report.results.steps is not None
     for number, finding in enumerate(view.report.findings[:most], start=1):
         yield FindingCard(
             number=number,
             severity=finding.severity,
             code=finding.code,
             title=finding.title,
-            cost=told_cost(finding, view.report.results.steps is not None),
+            cost=told_cost(finding, has_steps),
+            untold_cost=_untold_cost(finding, has_steps),
             explanation=finding.explanation,
             evidence=told_evidence(finding.evidence),
             confidence=finding.confidence,
@@ -76,6 +83,16 @@ def cards(view: View, most: int) -> Iterator[FindingCard]:
             links=tuple(_links(view, finding)),
             place=view.shown_place(place_of(finding, view.report, view.gaps)),
         )
+
+
+def _untold_cost(finding: Finding, has_steps: bool) -> str:
+    if finding.cost_ps_per_step is not None:
+        time = numbers.time(finding.cost_ps_per_step)
+        if time in finding.title:
+            return ""
+        if finding.cost_ratio is not None and numbers.share(finding.cost_ratio) in finding.title:
+            return f"{time} per step"
+    return told_cost(finding, has_steps)
 
 
 def _links(view: View, finding: Finding) -> Iterator[tuple[str, str]]:

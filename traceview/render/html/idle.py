@@ -42,7 +42,7 @@ def idle_section(view: View) -> Section:
     waiting = [row for row in idle.devices if row.idle_ps]
     if not waiting:
         return Section("idle", "Why the devices waited", (), lead="No device waited.")
-    rows = waiting[: view.most_rows]
+    rows = view.in_order(waiting)
     ranked = _ranked(waiting)
     legend = [Part(f"idle-{cause}", _words(cause), 0.0) for cause in ranked]
     return Section(
@@ -135,7 +135,11 @@ def gaps_section(view: View) -> Section | None:
         Column(
             "findings",
             tuple(
-                Cell(links=tuple((f"finding {n}", f"#finding-{n}") for n in findings[one.number]))
+                Cell(
+                    links=tuple(
+                        (f"finding\u00a0{n}", f"#finding-{n}") for n in findings[one.number]
+                    )
+                )
                 if one.number in findings
                 else Cell()
                 for one in numbered

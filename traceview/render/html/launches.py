@@ -33,7 +33,7 @@ def launches_section(view: View) -> Section | None:
     found = view.report.results.launches
     if found is None or not found.devices:
         return None
-    rows = found.devices[: view.most_rows]
+    rows = view.in_order(found.devices)
     remarks: dict[str, list[str]] = {}
     for row in rows:
         remarks.setdefault(launch_remark(row), []).append(row.device)
@@ -66,7 +66,7 @@ def precision_section(view: View) -> Section | None:
     found = view.report.results.precision
     if found is None or not found.devices:
         return None
-    rows = found.devices[: view.most_rows]
+    rows = view.in_order(found.devices)
     cores = Column(
         "tensor cores",
         tuple(Cell(tensor_cores(row), row.tensor_core_ratio) for row in rows),

@@ -8,6 +8,7 @@ from typing import Final
 from traceview.analyses.finding import Finding
 from traceview.analyses.idle import Gap
 from traceview.report.model import Report
+from traceview.report.standing_out import standing_out
 
 MOST_GAPS: Final = 100
 """Gaps of all devices together that have a row, the longest ones."""
@@ -87,10 +88,13 @@ def window_starts(report: Report) -> dict[str, int]:
 
 
 def device_ids(report: Report) -> dict[str, str]:
-    """The id of the row of each device."""
+    """The id of the row of each device, in the order of the page: of very many those that stand out come first."""
     found = report.results.device_time
-    rows = found.devices if found else ()
-    return {row.device: id_ for row, id_ in zip(rows, device_row_ids(len(rows)), strict=True)}
+    chosen = standing_out(report)
+    keys = [row.device for row in (found.devices if found else ())]
+    if chosen.others:
+        keys.sort(key=lambda device: device not in chosen.shown)
+    return dict(zip(keys, device_row_ids(len(keys)), strict=True))
 
 
 def device_row_ids(count: int) -> list[str]:
@@ -123,7 +127,9 @@ def place_of(finding: Finding, report: Report, gaps: tuple[NumberedGap, ...]) ->
     """What to look at for a finding: its longest gap, else its first step, else its device; None without any."""
     named = gaps_of(finding, gaps)
     if named:
-        return named[0].place
+        # Its title speaks of the first device.
+        own = [one for one in named if one.place.device in finding.devices[:1]]
+        return (own or named)[0].place
     found, starts = report.results.device_time, window_starts(report)
     rows = [row for row in (found.devices if found else ()) if row.device in starts]
     row = next((row for row in rows if row.device in finding.devices), None)

@@ -7,6 +7,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from traceview.render import numbers
+from traceview.render.code_in_prose import pieces
 from traceview.render.harmless import encodable, harmless
 
 LONGEST_NAME: Final = 160
@@ -44,6 +45,15 @@ def breakable(text: str) -> Markup:
     for separator in ("/", "::", "_"):
         safe = safe.replace(separator, Markup(f"{separator}<wbr>"))
     return safe
+
+
+def prose(text: str) -> Markup:
+    """A sentence in which calls, command lines and names are set as code."""
+    code = Markup("<code>{}</code>")
+    return Markup().join(
+        code.format(one.text) if one.is_code else escape(one.text)
+        for one in pieces(cut(text, LONGEST_TEXT))
+    )
 
 
 def sentence(text: str) -> str:

@@ -23,6 +23,7 @@ from traceview.render.lane_view import (
     offsets,
 )
 from traceview.report.model import Report
+from traceview.report.standing_out import standing_out
 
 SCRIPTS: Final = ("d3.min.js", "timeline.js")
 """What makes the figure live, in this order; the first is D3, unchanged."""
@@ -92,6 +93,8 @@ def _data(report: Report, lanes: Lanes) -> dict[str, Any]:
     begins, span = offsets(lanes)
     hosts = {host.host: place for place, host in enumerate(lanes.hosts)}
     devices = {device.device: place for place, device in enumerate(lanes.devices)}
+    chosen = standing_out(report)
+    kept = chosen.shown if chosen.others else tuple(devices)
     return {
         "span": span,
         "hosts": [
@@ -112,6 +115,7 @@ def _data(report: Report, lanes: Lanes) -> dict[str, Any]:
             }
             for device in lanes.devices
         ],
+        "folded": [place for device, place in devices.items() if device not in kept],
         "names": [name(one) for one in lanes.names],
         "gaps": [
             [devices[one.place.device], one.place.start_ps, one.place.end_ps, one.number]

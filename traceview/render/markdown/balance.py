@@ -8,6 +8,8 @@ from traceview.analyses.balance import Balance
 from traceview.render import numbers
 from traceview.render.balance import (
     NOUNS,
+    PART_WORDS,
+    PARTS_REMARK,
     WHAT_IF_WORDS,
     balance_facts,
     balance_sentences,
@@ -17,7 +19,9 @@ from traceview.render.balance import (
     part_of_count,
     phases_run,
     prediction_words,
+    scaling_summary,
     signed_share,
+    worth_showing,
 )
 from traceview.render.markdown.blocks import Column, Section, bullets, table
 from traceview.render.markdown.inline import code, plain, prose
@@ -32,7 +36,8 @@ def balance_section(report: Report) -> Section | None:
     if found is None:
         return None
     facts = [*_facts(found), *_scaling(report)]
-    return Section("Balance", (bullets(facts), _bounds(found), _devices(found)))
+    parts = _parts(report)
+    return Section("Balance", (bullets(facts), *parts, _bounds(found), _devices(found)))
 
 
 def _facts(found: Balance) -> list[str]:
@@ -53,17 +58,39 @@ def _scaling(report: Report) -> list[str]:
     scaling = report.results.scaling
     if scaling is None:
         return []
-    base = scaling.baseline
-    faster = scaling.speedup if scaling.speedup is not None else scaling.speedup_by_step
-    share = plain(numbers.share(scaling.scaling_efficiency_ratio))
-    whose = f"{numbers.plural(base.device_count, 'device')}, step {numbers.time(base.step_ps)}"
+    this, base = scaling.this, scaling.baseline
+    runs = (
+        f"step {numbers.time(this.step_ps)} on {numbers.plural(this.device_count, 'device')}; "
+        f"{numbers.time(base.step_ps)} on {base.device_count} in the baseline, run {code(base.run)} of "
+        f"{code(base.logdir)}"
+    )
     return [
-        f"{faster:.2f} times run {code(base.run)} of {code(base.logdir)} ({whose}): efficiency {share}"
+        prose(scaling_summary(scaling)),
+        runs,
+        *([prose(scaling.reason)] if scaling.reason else []),
     ]
 
 
+def _parts(report: Report) -> list[str]:
+    """What the step is made of, beside that of the baseline."""
+    scaling = report.results.scaling
+    if scaling is None:
+        return []
+    sides = {
+        "baseline": vars(scaling.baseline.parts),
+        "this run": vars(scaling.this.parts),
+        "more": vars(scaling.parts),
+    }
+    columns = [Column("part of step", list(PART_WORDS.values()))]
+    columns += [
+        Column(heading, [numbers.time(side[key]) for key in PART_WORDS], right=True)
+        for heading, side in sides.items()
+    ]
+    return [table(columns), prose(PARTS_REMARK)]
+
+
 def _bounds(found: Balance) -> str:
-    rows = found.what_if
+    rows = worth_showing(found, 0.0)
     return table(
         [
             Column("with", [WHAT_IF_WORDS.get(row.name) or code(row.name) for row in rows]),

@@ -1,0 +1,131 @@
+"""Which parts of a sentence are code?
+
+A call, a command line, and every word that is more than a word: `dataset.map(f, num_parallel_calls=4)`,
+`traceview gaps LOGDIR`, `model/dense`, `tf.data.AUTOTUNE`, `@someone`, `#1`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+COMMANDS: Final = (
+    *(
+        "analyze",
+        "balance",
+        "capture",
+        "collectives",
+        "crosscheck",
+        "devices",
+        "doctor",
+        "explain",
+        "export",
+    ),
+    *(
+        "gaps",
+        "input",
+        "open",
+        "ops",
+        "render",
+        "report",
+        "runs",
+        "schema",
+        "steps",
+        "transfers",
+        "version",
+    ),
+)
+"""What may stand after `traceview` in a sentence for the two to be a command line."""
+
+LONGEST_CALL: Final = 300
+"""Characters of a call or command in a sentence; a longer one is taken for words."""
+
+_MORE_THAN_A_WORD: Final = re.compile(r"[\\`*_{}\[\]<>#|!~@&$^/=:]")
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w+(?:\.[A-Za-z_]\w*)+")
+_CALL_START: Final = re.compile(
+    r"(?<![^ (\"'])(?:if [\w %=<>]{1,30}: )?(?:[A-Za-z_]\w* = )?@?[A-Za-z_][\w.]*\((?!s\))"
+)
+_CALL_GOES_ON: Final = re.compile(r"\.[A-Za-z_][\w.]*\(")
+_COMMAND: Final = re.compile(
+    rf"(?<![^ (\"'])traceview (?:{'|'.join(COMMANDS)})(?![\w.:/-])"
+    r"(?: (?:--[a-z][a-z-]*|[A-Z][A-Z_]*(?::[A-Z]+)?|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
+)
+_END_OF_WORD: Final = re.compile(r"[.,;:)\"'?!]*(?: |$)")
+_DEVICE: Final = re.compile(r"(?:CPU|GPU|TPU|replica):\d+")
+_BEFORE: Final = "(\"'"
+_AFTER: Final = ".,;:)\"'?!"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a sentence: words as they are, or code, either one name or a whole call or command line."""
+
+    text: str
+    is_code: bool = False
+    is_whole: bool = False
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """The parts of a sentence, which together are the sentence."""
+    done = 0
+    for start, end in _calls(text):
+        yield from _words(text[done:start])
+        yield Piece(text[start:end], is_code=True, is_whole=True)
+        done = end
+    yield from _words(text[done:])
+
+
+def _calls(text: str) -> Iterator[tuple[int, int]]:
+    """Where the calls and command lines in a sentence begin and end."""
+    calls = [
+        (found.start(), _end_of_call(text, found.end())) for found in _CALL_START.finditer(text)
+    ]
+    commands = [found.span() for found in _COMMAND.finditer(text)]
+    done = 0
+    for start, stop in sorted(
+        [*((start, stop) for start, stop in calls if stop is not None), *commands]
+    ):
+        is_apart = _END_OF_WORD.match(text, stop) is not None
+        if start >= done and is_apart and stop - start <= LONGEST_CALL:
+            done = stop
+            yield start, stop
+
+
+def _end_of_call(text: str, inside: int) -> int | None:
+    """Where the call ends whose opening parenthesis is left of `inside`, with calls of its result; None if it does not."""
+    depth = 1
+    for place in range(inside, min(len(text), inside + LONGEST_CALL)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if not depth:
+            further = _CALL_GOES_ON.match(text, place + 1)
+            return _end_of_call(text, further.end()) if further else place + 1
+    return None
+
+
+def _words(text: str) -> Iterator[Piece]:
+    for place, word in enumerate(text.split(" ")):
+        if place:
+            yield Piece(" ")
+        yield from _word(word)
+
+
+def _word(word: str) -> Iterator[Piece]:
+    core = word.lstrip(_BEFORE)
+    before = word[: len(word) - len(core)]
+    after = ""
+    while core and core[-1] in _AFTER and not (core[-1] == ")" and _is_balanced(core)):
+        core, after = core[:-1], core[-1] + after
+    is_name = any(c.isalnum() for c in core) and (
+        _MORE_THAN_A_WORD.search(core) is not None
+        or _DOTTED.fullmatch(core) is not None
+        or core.startswith("--")
+        or core.lower().startswith("www.")
+    )
+    is_code = is_name and not _DEVICE.fullmatch(core)
+    yield from (one for one in (Piece(before), Piece(core, is_code), Piece(after)) if one.text)
+
+
+def _is_balanced(text: str) -> bool:
+    return text.count("(") >= text.count(")")
