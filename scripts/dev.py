@@ -246,7 +246,7 @@ def demo_recorded() -> None:
 
 def test(arguments: list[str]) -> None:
     MAIN.ready("test")
-    run([MAIN.python, "-m", "pytest", *arguments])
+    run([MAIN.python, "-m", "pytest", "-n", "auto", *arguments])
 
 
 def lint(_: list[str]) -> None:

@@ -104,7 +104,7 @@ def test_a_capture_that_never_ended_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("host", "pid", "age_s", "is_left"),
     [
-        (None, os.getpid(), 99_999, False),
+        pytest.param(None, os.getpid(), 99_999, False, id="this process"),
         (None, 2**22 + 1, 0, True),
         ("elsewhere", 1, 0, False),
         ("elsewhere", 1, 99_999, True),
