@@ -68,6 +68,17 @@ def test_an_empty_sidecar_claims_nothing() -> None:
             "MirroredStrategy in the script, not seen in the step",
         ),
         ({"strategy": {"class": "MirroredStrategy", "found_by": "input"}}, "MirroredStrategy"),
+        (
+            {
+                "strategy": {
+                    "class": "CollectiveAllReduceStrategy",
+                    "found_by": "input",
+                    "replicas": 2,
+                }
+            },
+            "MultiWorkerMirroredStrategy on 2 replicas",
+        ),
+        ({"command": {"script": ["/home/me/runs/train.py", "--lr=1"]}}, "train.py --lr=1"),
         ({"batch": {"global": 64, "missing": {"per_replica": "no"}}}, "batch 64"),
         ({"batch": {"global": 4096, "per_replica": 1024}}, "batch 4,096 (1,024 per replica)"),
         ({"training": {"parameters": 641}}, "641 parameters"),

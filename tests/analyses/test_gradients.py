@@ -118,6 +118,20 @@ def test_a_batch_for_all_replicas_is_no_reason(tmp_path: Path) -> None:
     assert reasons(tmp_path / "two", "batch_of_one", batch={"global": 2}) == []
 
 
+def test_who_alone_has_examples_is_not_called_slower(tmp_path: Path) -> None:
+    """The others run as many kernels, on empty batches."""
+    SCENARIOS["batch_of_one"]().write(tmp_path)
+    balance = traceview.analyze(tmp_path).results.balance
+    assert balance is not None
+    assert balance.straggler is not None
+    assert (balance.straggler.device, balance.straggler.cause) == ("GPU:0", "more_work")
+
+
+def test_no_gpu_is_said_to_run_a_replica_whose_ops_are_on_two(tmp_path: Path) -> None:
+    SCENARIOS["replicas_on_one_gpu"]().write(tmp_path)
+    assert gradients(traceview.analyze(tmp_path)).statements == ()
+
+
 def test_replicas_without_an_example_are_named(tmp_path: Path) -> None:
     """Two examples for four replicas: the first two get them."""
     (path,) = SCENARIOS["healthy_strategy"]().write(tmp_path)

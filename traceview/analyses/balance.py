@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -207,6 +207,13 @@ def compute(
     throughput = throughput_of(trace, selection, len(in_use))
     transfers = transfer_spans(trace, known.collectives)
     bounds = what_ifs(trace, selection, activities, joined, Moments(transfers, known.gaps))
+    of_gradients = gradients.compute(trace, in_use, known.placement, known.outside_view)
+    straggler = find_straggler(
+        trace, selection, compared, known.collectives, known.input_idle, take_turns=take_turns
+    )
+    if straggler and of_gradients.is_single and straggler.device in of_gradients.computed:
+        # As many kernels on an empty batch are no equal work.
+        straggler = replace(straggler, cause="more_work")
     prediction = prediction_of(trace, selection, activities, joined, throughput, transfers)
     return Balance(
         kind=kind,
@@ -214,14 +221,7 @@ def compute(
         in_use_count=len(in_use),
         step_count=joined.count,
         skew_ratio=_skew(joined),
-        straggler=find_straggler(
-            trace,
-            selection,
-            compared,
-            known.collectives,
-            known.input_idle,
-            take_turns=take_turns,
-        ),
+        straggler=straggler,
         concurrency_ratio=turns.ratio if turns else None,
         chance_ratio=turns.chance if turns else None,
         is_serial=turns.is_serial if turns else None,
@@ -233,7 +233,7 @@ def compute(
         throughput=throughput,
         prediction=None if isinstance(prediction, Skipped) else prediction,
         prediction_reason=prediction.reason if isinstance(prediction, Skipped) else None,
-        gradients=gradients.compute(trace, in_use, known.placement, known.outside_view),
+        gradients=of_gradients,
         hardware=hardware_groups(trace, in_use),
         uneven_steps=tuple(uneven[:MOST_UNEVEN_STEPS]),
         uneven_step_count=len(uneven),

@@ -237,6 +237,10 @@ def _where_replicas_ran(trace: Trace, host: int, least_count: int) -> Iterator[s
         if (columns.class_[columns.rows_of(device)] <= ActivityClass.COLLECTIVE).any()
     }
     placed = {device: numbers for device, numbers in running.items() if numbers}
+    numbered = [one for numbers in placed.values() for one in numbers]
+    if len(set(numbered)) < len(numbered):
+        # Ops of one replica on several devices were placed one by one: no device has a replica of its own.
+        return
     # Ops of the first replica have no number in their names.
     count = len({one for numbers in running.values() for one in numbers or (0,)})
     is_usual = all(numbers == (trace.roster[i].ordinal,) for i, numbers in placed.items())

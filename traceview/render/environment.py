@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Final, TypeAlias
 
 from traceview.analyses.environment import Environment, HostEnvironment
@@ -20,6 +21,9 @@ SHOWN_VARIABLES: Final = 4
 _SHOWN_VALUES: Final = 3
 _SHOWN_HOSTS: Final = 3
 _SEVERAL: Final = 2
+
+PUBLIC_NAMES: Final = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy"}
+"""Classes that scripts know by the name under which tf.distribute has them."""
 
 _Fact: TypeAlias = Callable[[HostEnvironment], str | None]
 
@@ -78,11 +82,12 @@ def _strategy(host: HostEnvironment) -> str | None:
     strategy = host.strategy
     if strategy.class_ is None:
         return strategy.missing.get("class")
+    name = PUBLIC_NAMES.get(strategy.class_, strategy.class_)
     if not strategy.is_used:
-        return f"{strategy.class_} in the script, not seen in the step"
+        return f"{name} in the script, not seen in the step"
     if strategy.replicas is None:
-        return strategy.class_
-    return f"{strategy.class_} on {numbers.plural(strategy.replicas, 'replica')}"
+        return name
+    return f"{name} on {numbers.plural(strategy.replicas, 'replica')}"
 
 
 def _batch(host: HostEnvironment) -> str | None:
@@ -120,7 +125,10 @@ def _tensorflow(host: HostEnvironment) -> str | None:
 
 
 def _command(host: HostEnvironment) -> str | None:
-    return shlex.join(host.command.script) if host.command.script else None
+    if not host.command.script:
+        return None
+    script, *arguments = host.command.script
+    return shlex.join([PurePath(script).name, *arguments])
 
 
 def _task(host: HostEnvironment) -> str | None:
