@@ -18,7 +18,7 @@ from scripts.scenarios.plain import plain_step
 from tests.command import Command
 from traceview.analyses.step_table import StepLine
 from traceview.analyses.steps import StepRow
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.render.step_table import SHOWN, add_step_lines
 from traceview.trace.cause import Cause
 

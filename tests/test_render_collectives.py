@@ -15,7 +15,7 @@ from tests.reports import collective_result as result
 from traceview.analyses.collective_table import CollectiveRow
 from traceview.analyses.collectives import CollectiveResult
 from traceview.render.collectives import add_collectives, add_rows, add_summary
-from traceview.render.page import Page
+from traceview.document.page import Page
 
 MS = 10**9
 

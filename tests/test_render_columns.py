@@ -10,7 +10,7 @@ from rich.text import Text
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview.render.columns import Column, add_fitting
-from traceview.render.page import Page
+from traceview.document.page import Page
 
 
 def column(heading: str, text: str, droppable: int = 0) -> Column:

@@ -10,7 +10,7 @@ import pytest
 from tests.reports import bare_report, environment, full_report
 from traceview.analyses.environment import Environment, HostEnvironment
 from traceview.render.environment import add_environment, add_job
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 NOTHING: dict[str, Any] = dict.fromkeys(

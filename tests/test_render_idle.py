@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.reports import MS, full_report, idle_of
 from traceview.analyses.idle import Idle, IdleRow
 from traceview.render.idle import BAR_WIDTH, LOOKS, add_bars, add_idle
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.trace.cause import Cause
 
 LETTERS = {cause: look.letter for cause, look in LOOKS.items()}

@@ -22,7 +22,7 @@ from traceview.analyses.idle import Idle
 from traceview.analyses.timeline import Timeline
 from traceview.analyses.what_if import WhatIf
 from traceview.cli.app import app
-from traceview.render.code_in_prose import COMMANDS
+from traceview.document.code_in_prose import COMMANDS
 from traceview.render.definitions import CAUSES
 from traceview.render.markdown.document import MOST_BYTES, render
 from traceview.render.markdown.inline import code, plain, prose

@@ -6,7 +6,7 @@ import pytest
 
 from traceview.render import numbers
 from traceview.render.device_names import joined
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 
 
 @pytest.mark.parametrize(

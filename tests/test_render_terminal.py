@@ -17,7 +17,7 @@ from traceview.analyses.device_time import DeviceTime
 from traceview.analyses.ops import OpRow, Ops
 from traceview.analyses.timeline import DeviceTimeline
 from traceview.render import numbers
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.render.strip import legend, strip
 from traceview.render.terminal import render
 from traceview.report.model import Report, Source

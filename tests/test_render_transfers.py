@@ -21,7 +21,7 @@ from traceview.analyses.transfers import (
     Directions,
     Transfers,
 )
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.render.transfers import add_device_transfers, add_sources, add_transfers
 
 MS = 10**9

@@ -19,7 +19,7 @@ from traceview.export import chrome, parquet, perfetto
 from traceview.export import csv as csv_tables
 from traceview.export.draw import drawn
 from traceview.export.tables import window_tables
-from traceview.render.harmless import MOST
+from traceview.document.sanitize import MOST
 from traceview.trace.model import NONE, HostColumns, HostStat, Names, Trace
 from traceview.xplane.planes import TEXT_STATS
 

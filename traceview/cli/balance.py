@@ -27,7 +27,7 @@ from traceview.cli.table import FormatChoice, Table, chosen_devices, chosen_form
 if TYPE_CHECKING:
     import pandas as pd
 
-    from traceview.render.page import Page
+    from traceview.document.page import Page
 
 
 def balance(

@@ -16,7 +16,7 @@ from traceview.cli.output import abandon_stdout
 from traceview.cli.quoted import is_plain, quoted
 from traceview.cli.remote import capture_running, check_together
 from traceview.errors import CaptureError, TraceviewError, UsageError
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
 """Everything after SCRIPT is the script's."""

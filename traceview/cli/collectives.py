@@ -26,7 +26,7 @@ from traceview.cli.table import Format, FormatChoice, Table, chosen_devices, cho
 if TYPE_CHECKING:
     import pandas as pd
 
-    from traceview.render.page import Page
+    from traceview.document.page import Page
 
 TERMINAL_TOP = 10
 

@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from traceview.cli.output import abandon_stdout
 from traceview.cli.panels import PanelGroup
 from traceview.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 from traceview.version import VERSION
 
 INTERRUPTED: Final = 130

@@ -15,7 +15,7 @@ from traceview.cli.options import Logdir, Run, Salvage, Steps, Window, WindowCho
 from traceview.cli.output import Target
 from traceview.errors import UsageError
 from traceview.export.formats import TABLES, check_pyarrow
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 
 if TYPE_CHECKING:
     from traceview.analyses.selection import Selection

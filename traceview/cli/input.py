@@ -25,7 +25,7 @@ from traceview.cli.table import FormatChoice, Table, chosen_format, write
 if TYPE_CHECKING:
     import pandas as pd
 
-    from traceview.render.page import Page
+    from traceview.document.page import Page
 
 
 def input_(

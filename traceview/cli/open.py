@@ -13,7 +13,7 @@ import typer
 from traceview.cli.options import Logdir, Run
 from traceview.cli.output import Target
 from traceview.errors import UsageError
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 
 
 class Viewer(str, Enum):

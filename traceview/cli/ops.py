@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from traceview.analyses.ops import OpRow
-    from traceview.render.page import Page
+    from traceview.document.page import Page
 
 
 class Class(str, Enum):

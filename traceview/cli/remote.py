@@ -10,7 +10,7 @@ import typer
 
 from traceview.cli.progress import waiting
 from traceview.errors import UsageError
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 
 if TYPE_CHECKING:
     from traceview.capture.remote import RemoteCapture

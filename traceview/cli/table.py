@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from traceview.analyses.selection import Selection
-    from traceview.render.page import Page
+    from traceview.document.page import Page
     from traceview.report.model import ReportWindow
     from traceview.trace.model import Trace
 

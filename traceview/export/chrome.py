@@ -15,7 +15,7 @@ import numpy as np
 
 from traceview.export.scene import Argument, Counter, Labels, Scene, Slices
 from traceview.intervals import BoolArray, Int64Array
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 from traceview.trace.model import NONE
 from traceview.units import PS_PER_NS, PS_PER_US
 

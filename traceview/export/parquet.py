@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from traceview.export.columns import Column, Table
-from traceview.render.harmless import encodable
+from traceview.document.sanitize import encodable
 
 
 def written(table: Table) -> bytes:

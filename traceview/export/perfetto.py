@@ -15,7 +15,7 @@ import numpy as np
 from traceview.export import wire
 from traceview.export.scene import Argument, Arrows, Counter, Labels, Scene, Slices
 from traceview.intervals import BoolArray, Int64Array
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 from traceview.trace.model import NONE
 
 _PACKET: Final = 1

@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview.export.partition import in_drawing_order
 from traceview.intervals import BoolArray, Int32Array, Int64Array
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 from traceview.trace.model import NONE, Names
 from traceview.units import PS_PER_NS
 

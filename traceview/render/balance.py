@@ -19,7 +19,7 @@ from traceview.analyses.what_if import WhatIf
 from traceview.render import numbers
 from traceview.render.columns import ROWS_IN, Column, add_fitting
 from traceview.render.device_names import joined
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 

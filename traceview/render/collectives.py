@@ -22,7 +22,7 @@ from traceview.render.columns import (
     room_beside,
 )
 from traceview.render.ops import told_apart
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 

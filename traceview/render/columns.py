@@ -9,7 +9,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.render.page import Page
+from traceview.document.page import Page
 
 GAP: Final = 2
 

@@ -15,7 +15,7 @@ from traceview.render import csv, numbers
 from traceview.render.columns import Column, add_columns, fitting, room_beside
 from traceview.render.json import dumped, plain
 from traceview.render.ops import told_apart
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.version import VERSION
 
 LABELS: Final = {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from traceview.render.harmless import encodable, harmless
+from traceview.document.sanitize import encodable, harmless
 
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 

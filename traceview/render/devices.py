@@ -14,7 +14,7 @@ from traceview.analyses.finding import listed
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, add_left_out, fitting, room_beside
 from traceview.render.device_names import joined
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.render.strip import fitting_length, legend, strip
 from traceview.report.model import Report
 from traceview.report.standing_out import StandingOut, standing_out

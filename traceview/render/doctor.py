@@ -13,7 +13,7 @@ from rich.text import Text
 
 from traceview.render import numbers
 from traceview.render.json import dumped, plain
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.version import VERSION
 
 SCHEMA_VERSION: Final = 1

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from traceview.analyses.environment import Environment, HostEnvironment
 from traceview.analyses.finding import listed
 from traceview.render import numbers
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 WIDEST_FACT: Final = 60

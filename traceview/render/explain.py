@@ -11,7 +11,7 @@ from rich.text import Text
 from traceview.analyses.catalogue import FindingKind
 from traceview.render.columns import GAP
 from traceview.render.findings import SEVERITY_STYLES
-from traceview.render.page import Page
+from traceview.document.page import Page
 
 _SEVERITY_WIDTH: Final = 8
 _NARROWEST_TEXT: Final = 30

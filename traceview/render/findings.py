@@ -9,7 +9,7 @@ from rich.text import Text
 
 from traceview.analyses.finding import SEVERITIES, Evidence, Finding, listed
 from traceview.render import numbers
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 SEVERITY_STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}

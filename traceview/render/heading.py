@@ -10,7 +10,7 @@ from rich.text import Text
 
 from traceview.analyses.steps import Steps
 from traceview.render import numbers
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 METHOD_WORDS: Final = {

@@ -11,7 +11,7 @@ from traceview.analyses.capture import HostCapture
 from traceview.analyses.finding import listed
 from traceview.render import numbers
 from traceview.render.columns import Column, add_fitting
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import NAMED
 from traceview.trace.model import HostClock

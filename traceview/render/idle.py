@@ -13,7 +13,7 @@ from traceview.analyses.gap_table import GapRow
 from traceview.analyses.idle import Gap, Idle, IdleRow
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, add_left_out, fitting
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 

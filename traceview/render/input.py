@@ -10,7 +10,7 @@ from rich.text import Text
 from traceview.analyses.input import Input, InputReplica
 from traceview.render import numbers
 from traceview.render.columns import Column, add_columns, add_left_out, fitting, room_beside
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.trace.pipeline import InputStage
 

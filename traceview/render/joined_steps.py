@@ -10,7 +10,7 @@ from rich.text import Text
 from traceview.analyses.steps import StepRow
 from traceview.render import numbers
 from traceview.render.columns import Column, add_columns
-from traceview.render.page import Page
+from traceview.document.page import Page
 
 SHOWN: Final = 12
 """So many steps have a row each; of more the first and the last are shown."""

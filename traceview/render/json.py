@@ -7,7 +7,7 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from traceview.render.harmless import encodable
+from traceview.document.sanitize import encodable
 from traceview.report.model import Report
 
 _NO_LANES: Final = '\n    "lanes": null'

@@ -12,7 +12,7 @@ from traceview.analyses.precision import DevicePrecision
 from traceview.render import numbers
 from traceview.render.columns import Column, add_columns, add_left_out, fitting, room_beside
 from traceview.render.device_names import joined
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 

@@ -13,7 +13,7 @@ from traceview.analyses.ops import OpRow
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, add_left_out, room_beside
 from traceview.render.device_names import joined
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report, Source
 from traceview.report.standing_out import standing_out
 

@@ -11,7 +11,7 @@ from traceview.analyses.outside_view import OutsideViewRow
 from traceview.render import numbers
 from traceview.render.columns import Column, add_fitting
 from traceview.render.device_names import joined
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 SHOWN: Final = 16

@@ -12,7 +12,7 @@ from traceview.analyses.placement import HostPlacement, PlacedDevice, PlacedFunc
 from traceview.render import numbers
 from traceview.render.columns import Column, add_fitting
 from traceview.render.device_names import bare
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 SHOWN_GROUPS: Final = 3

@@ -18,7 +18,7 @@ from traceview.render.columns import (
     room_beside,
 )
 from traceview.render.idle import LOOKS
-from traceview.render.page import Page
+from traceview.document.page import Page
 
 SHOWN: Final = 40
 """So many steps of a host have a row each; of more the first and the last are shown."""

@@ -14,7 +14,7 @@ from traceview.render.columns import GAP, Column, add_columns
 from traceview.render.device_names import bare
 from traceview.render.heading import found_steps
 from traceview.render.joined_steps import add_joined_steps, are_joined
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 SHOWN: Final = 12

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from traceview.analyses.lanes import DeviceLanes, HostLanes, Lane, Lanes
 from traceview.render import numbers
-from traceview.render.harmless import encodable, harmless
+from traceview.document.sanitize import encodable, harmless
 from traceview.render.lane_view import (
     HOW_TO_GET,
     ClassLook,

@@ -7,7 +7,7 @@ from typing import Any
 
 from traceview.render import numbers
 from traceview.render.json import dumped, plain
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import ReportWindow
 from traceview.version import VERSION
 

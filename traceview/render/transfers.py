@@ -20,7 +20,7 @@ from traceview.render.columns import (
     room_beside,
 )
 from traceview.render.ops import told_apart
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 SHOWN_ROUND_TRIPS: Final = 3

@@ -6,7 +6,7 @@ from traceview.render import numbers
 from traceview.render.environment import job_details, job_facts
 from traceview.render.html.blocks import Section, View, notes
 from traceview.render.html.shown import name
-from traceview.render.page import Page
+from traceview.document.page import Page
 
 _WIDE = 200
 

@@ -20,7 +20,7 @@ from traceview.render.html.blocks import (
     table,
 )
 from traceview.render.html.shown import sentence
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.render.placement import about, alike
 
 SHOWN_GROUPS = 6

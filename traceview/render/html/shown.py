@@ -7,8 +7,8 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from traceview.render import numbers
-from traceview.render.code_in_prose import pieces
-from traceview.render.harmless import encodable, harmless
+from traceview.document.code_in_prose import pieces
+from traceview.document.sanitize import encodable, harmless
 
 LONGEST_NAME: Final = 160
 """Characters of a name in a table; the middle of a longer one is left out."""

@@ -16,7 +16,7 @@ from traceview.render.heading import QUALITY_WORDS, found_steps, window_words
 from traceview.render.html.blocks import View
 from traceview.render.html.findings import FindingCard, cards
 from traceview.render.idle import LOOKS
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report, VerdictNumber
 from traceview.report.recoverable import recoverable
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import harmless
 
 _FENCE: Final = re.compile(r"^`{3,}", re.MULTILINE)
 

@@ -11,7 +11,7 @@ from traceview.render.device_names import joined
 from traceview.render.devices import STATUS_WORDS
 from traceview.render.markdown.blocks import Column, Section, bullets, fenced, table
 from traceview.render.markdown.inline import code, plain
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.render.strip import fitting_length, legend, strip
 from traceview.report.model import Report
 from traceview.report.standing_out import MOST, standing_out

@@ -10,7 +10,7 @@ from traceview.render import numbers
 from traceview.render.environment import job_details, job_facts
 from traceview.render.markdown.blocks import Column, Section, bullets, table
 from traceview.render.markdown.inline import code, prose
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 
 _WIDE: Final = 2000

@@ -11,8 +11,8 @@ import re
 from typing import Final
 
 from traceview.render import numbers
-from traceview.render.code_in_prose import LONGEST_CALL, Piece, pieces
-from traceview.render.harmless import harmless
+from traceview.document.code_in_prose import LONGEST_CALL, Piece, pieces
+from traceview.document.sanitize import harmless
 
 MOST: Final = 120
 """Characters of one name; the middle of a longer one is left out."""

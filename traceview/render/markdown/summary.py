@@ -15,7 +15,7 @@ from traceview.render.findings import told_cost
 from traceview.render.heading import found_steps
 from traceview.render.markdown.blocks import Column, fenced, table
 from traceview.render.markdown.inline import code, plain, prose
-from traceview.render.page import Page
+from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.recoverable import recoverable
 

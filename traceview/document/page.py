@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from traceview.render.harmless import harmless
+from traceview.document.sanitize import sanitize
 
 NARROWEST: Final = 40
 WIDEST_PROSE: Final = 110
@@ -38,7 +38,7 @@ class Page:
 
     def text(self, text: str) -> str:
         """`text` as this page can show it."""
-        return harmless(text, unicode=self.unicode)
+        return sanitize(text, unicode=self.unicode)
 
     def styled(self, text: str, style: str = "") -> Text:
         """The same, with a style."""

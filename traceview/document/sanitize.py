@@ -29,7 +29,7 @@ _PLAIN: Final = str.maketrans(
 )
 
 
-def harmless(text: str, *, unicode: bool = True) -> str:
+def sanitize(text: str, *, unicode: bool = True) -> str:
     """`text` on one line, without control, bidirectional or invisible characters.
 
     Without `unicode` the result is ASCII: typography is simplified and the rest escaped.

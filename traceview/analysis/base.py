@@ -1,0 +1,155 @@
+"""Defines what topics conclude: rules, the findings they lead to, the evidence, and why a result may be absent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from traceview.document import numbers
+from traceview.record import Count, DeviceKey, Integer, MetricName, Ratio, Record
+
+Severity: TypeAlias = Literal["critical", "warning", "info"]
+Confidence: TypeAlias = Literal["high", "medium", "low"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A result that could not be computed, and why."""
+
+    reason: str
+
+
+class Evidence(Record):
+    """One measured value and the threshold that it passed.
+
+    Attributes:
+        metric: Name of the value; its ending gives the unit.
+        value: What was measured.
+        threshold: Where the finding starts; null where mere presence counts.
+        where: Device, host, file, step or time that it was measured on.
+    """
+
+    metric: MetricName
+    value: int | float | str
+    threshold: int | float | None
+    where: str
+
+
+class Finding(Record):
+    """A conclusion: one cause, what it costs, what to change, and the evidence for it.
+
+    Attributes:
+        code: Stable name; `traceview explain CODE` describes it.
+        severity: critical, warning or info.
+        title: One sentence with the number in it.
+        explanation: What it means here.
+        advice: What to change, with the call.
+        confidence: How sure the conclusion is.
+        confidence_reason: Why it is as sure as that.
+        evidence: Measured values past their thresholds.
+        devices: Keys of the devices that it is about; empty where it is about the run or a host.
+        steps: Numbers of the steps that it is about; empty for all.
+        cost_ps_per_step: Picoseconds that it costs each step; a bound where the explanation says so; null where
+            that cannot be told.
+        cost_ratio: The same as a share of the median step, or without steps of the window.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    explanation: str
+    advice: str
+    confidence: Confidence
+    confidence_reason: str
+    evidence: tuple[Evidence, ...]
+    devices: tuple[DeviceKey, ...] = ()
+    steps: tuple[Integer, ...] = ()
+    cost_ps_per_step: Count | None = None
+    cost_ratio: Ratio | None = None
+
+
+class Rule(Struct, frozen=True):
+    """When a finding is made, what it means, and what to do about it.
+
+    `starts_at`: from when on, with the name of each of the `limits` in braces. `limits`: the thresholds; the ending
+    of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
+    finding says unless it knows more. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
+    that are a consequence of this one, and stand inside it. `idle_causes`: the causes of idle time that it is about.
+    """
+
+    code: str
+    starts_at: str
+    meaning: str
+    evidence: str
+    advice: str
+    example: str
+    severities: tuple[Severity, ...] = ("warning",)
+    limits: Mapping[str, float] = {}
+    explains: tuple[str, ...] = ()
+    idle_causes: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> str:
+        """From when on the finding is made, with the numbers."""
+        limits = {name: numbers.measured(name, limit) for name, limit in self.limits.items()}
+        return self.starts_at.format(**limits)
+
+    def severity_of(self, ratio: float) -> Severity | None:
+        """By the limits `warning_ratio` and `critical_ratio`: critical, warning, or None below both."""
+        if ratio >= self.limits.get("critical_ratio", float("inf")):
+            return "critical"
+        return "warning" if ratio >= self.limits["warning_ratio"] else None
+
+    def finding(
+        self,
+        title: str,
+        evidence: Sequence[Evidence],
+        *,
+        severity: Severity | None = None,
+        confidence: tuple[Confidence, str],
+        explanation: str | None = None,
+        advice: str | None = None,
+        devices: Sequence[str] = (),
+        steps: Sequence[int] = (),
+        cost_ps_per_step: int | None = None,
+        cost_ratio: float | None = None,
+    ) -> Finding:
+        """A finding by this rule; what is not given is what the rule says. `confidence`: with its reason."""
+        return Finding(
+            code=self.code,
+            severity=severity or self.severities[0],
+            title=title,
+            explanation=self.meaning if explanation is None else explanation,
+            advice=self.advice if advice is None else advice,
+            confidence=confidence[0],
+            confidence_reason=confidence[1],
+            evidence=tuple(evidence),
+            devices=tuple(devices),
+            steps=tuple(steps),
+            cost_ps_per_step=cost_ps_per_step,
+            cost_ratio=cost_ratio,
+        )
+
+
+def by_cost(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings by what they cost, the largest cost first.
+
+    What is critical and has no cost, such as GPUs that were not recorded, comes before them; warnings without a cost
+    come after them, and information last.
+    """
+
+    def place(finding: Finding) -> tuple[int, float, int, str, tuple[str, ...]]:
+        severity = SEVERITIES.index(finding.severity)
+        if finding.severity == "info":
+            group = 3
+        elif finding.cost_ratio:
+            group = 1
+        else:
+            group = 0 if finding.severity == "critical" else 2
+        return group, -(finding.cost_ratio or 0.0), severity, finding.code, finding.devices
+
+    return tuple(sorted(findings, key=place))

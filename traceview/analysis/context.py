@@ -1,0 +1,133 @@
+"""Defines what a topic is, what it computes from, and what its section is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from shlex import quote
+from typing import Any, Final, Generic, TypeVar
+
+from traceview.analysis.activity import DeviceActivity, activities
+from traceview.analysis.base import Finding, Rule, Skipped
+from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
+from traceview.analysis.selection import Selection
+from traceview.document.model import Section
+from traceview.record import Record
+from traceview.trace.collectives import Collectives, collectives_of
+from traceview.trace.model import Trace
+
+R = TypeVar("R", bound=Record)
+
+TOP_OPS: Final = 10
+"""Rows of the op table per device in a report, unless asked otherwise."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may ask for. `top`: op rows per device, None for all. `baseline`: a run on one device.
+
+    `lanes`: whether the timeline of a document is wanted.
+    """
+
+    top: int | None = TOP_OPS
+    baseline: Trace | None = None
+    lanes: bool = False
+
+
+@dataclass(frozen=True)
+class Analysis(Generic[R]):
+    """A topic: how its result is computed, what is concluded from it, and how it is shown.
+
+    `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings
+    that it can lead to. `diagnose`: its findings. `conclude`: findings that are only made where the findings so far do
+    not explain them. `sections`: its parts of a document, None for one that has nothing to show.
+    """
+
+    name: str
+    compute: Callable[[Context], R | Skipped]
+    rules: tuple[Rule, ...] = ()
+    diagnose: Callable[[Context], Iterable[Finding]] | None = None
+    conclude: Callable[[Context, Sequence[Finding]], Iterable[Finding]] | None = None
+    sections: tuple[Callable[[View], Section | None], ...] = ()
+
+
+class Context:
+    """A trace, the part of it that is analysed, and what several topics need; each is computed once, on demand."""
+
+    def __init__(self, trace: Trace, selection: Selection, options: Options | None = None) -> None:
+        self.trace = trace
+        self.selection = selection
+        self.options = options or Options()
+        self._results: dict[str, Any] = {}
+        self._findings: dict[str, tuple[Finding, ...]] = {}
+
+    @cached_property
+    def activities(self) -> tuple[DeviceActivity, ...]:
+        """What each device did, by its index in the device list."""
+        return tuple(activities(self.trace))
+
+    @cached_property
+    def idle(self) -> IdleAttribution:
+        """Every gap of every device with its cause."""
+        return attribute_idle_time(self.trace, self.selection)
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        """Collectives, matched across devices."""
+        return collectives_of(self.trace)
+
+    def result(self, analysis: Analysis[R]) -> R | Skipped:
+        """The result of a topic, or why there is none."""
+        if analysis.name not in self._results:
+            self._results[analysis.name] = analysis.compute(self)
+        result: R | Skipped = self._results[analysis.name]
+        return result
+
+    def record(self, analysis: Analysis[R]) -> R | None:
+        """The result of a topic; None if there is none."""
+        result = self.result(analysis)
+        return None if isinstance(result, Skipped) else result
+
+    def findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
+        """What is concluded from a topic alone."""
+        if analysis.name not in self._findings:
+            made = analysis.diagnose(self) if analysis.diagnose else ()
+            self._findings[analysis.name] = tuple(made)
+        return self._findings[analysis.name]
+
+
+@dataclass(frozen=True)
+class View:
+    """A finished report, as the section of a topic sees it.
+
+    `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
+    the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
+    and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir` and `run`:
+    for the commands that show more.
+    """
+
+    results: Mapping[str, Any]
+    skipped: Mapping[str, str]
+    findings: tuple[Finding, ...]
+    window_start_ps: Mapping[str, int]
+    logdir: str
+    run: str
+    outliers: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    most_rows: int = 64
+    is_brief: bool = False
+    other_runs: tuple[str, ...] = ()
+
+    def result(self, analysis: Analysis[R]) -> R | None:
+        """The result of a topic; None if the report has none."""
+        return self.results.get(analysis.name)
+
+    def command(self, name: str) -> str:
+        """What to type for all rows of a table of this run."""
+        run = f" --run {quote(self.run.rpartition('/')[2])}" if self.other_runs else ""
+        return f"traceview {name} {quote(self.logdir)}{run}"
+
+    def reason(self, analysis: Analysis[R]) -> str:
+        """Why a result is absent."""
+        return self.skipped.get(analysis.name, "not computed")

@@ -1,0 +1,1 @@
+"""Documents: what is to be shown, in no format, and the printers that write it."""

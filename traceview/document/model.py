@@ -1,0 +1,340 @@
+"""Defines documents: what is to be shown, in no format.
+
+A topic describes its section once, as blocks of typed values. The printers (`terminal`, `markdown`, `html`, `svg`) know
+how each type is written and no topic. Where a format cannot show a block, the block says what stands in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from traceview.document.chart import Lanes, UtilizationStrips
+from traceview.document.vocabulary import Look
+
+Kind: TypeAlias = Literal[
+    "bar",
+    "bytes",
+    "count",
+    "device",
+    "links",
+    "look",
+    "name",
+    "number",
+    "rate",
+    "share",
+    "signed_share",
+    "span",
+    "time",
+    "words",
+]
+"""How the values of a column are written.
+
+`time` picoseconds, `share` and `signed_share` ratios, `rate` bytes per second, `name` recorded text, `words` text of
+traceview, `device` a device key that leads to the row of the device, `span` a link into the timeline.
+"""
+
+NUMERIC: frozenset[Kind] = frozenset(
+    ("bytes", "count", "number", "rate", "share", "signed_share", "time")
+)
+"""Kinds that are aligned at their right end and sorted by value."""
+
+
+class Part(Struct, frozen=True):
+    """A piece of a bar: its look, and its share of the whole bar."""
+
+    look: Look
+    ratio: float
+
+
+class Bar(Struct, frozen=True):
+    """A bar in pieces. `ratio`: how much of the room it fills; 1 is all of it."""
+
+    parts: tuple[Part, ...]
+    ratio: float = 1.0
+
+
+class Span(Struct, frozen=True):
+    """A span of one device on the timeline, in picoseconds from the start of its window."""
+
+    device: str
+    start_ps: int
+    end_ps: int
+
+
+class Link(Struct, frozen=True):
+    """A text that leads to the row or the finding with this anchor, where the document has it."""
+
+    text: str
+    anchor: str
+
+
+Value: TypeAlias = str | int | float | Look | Bar | Span | tuple[Link, ...] | None
+"""A cell. None where nothing was measured; a `str` in a numeric column stands as it is."""
+
+
+class Column(Struct, frozen=True):
+    """A heading and the values below it.
+
+    `priority`: 0 stays in any case; of the others the highest number goes first where room is short. `meaning`:
+    explains the heading.
+    """
+
+    heading: str
+    kind: Kind
+    values: tuple[Value, ...]
+    priority: int = 0
+    meaning: str = ""
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it holds numbers."""
+        return self.kind in NUMERIC
+
+
+class Table(Struct, frozen=True):
+    """Rows of equal length, the first column names them.
+
+    `label`: what the table shows, for those who cannot see it. `row_count`: rows there are in all, with those that
+    are not here; `rest`: the command or the place that has all of them. `anchors`: by row, what links lead to.
+    `is_grid`: the terminal prints the columns without headings.
+    """
+
+    label: str
+    columns: tuple[Column, ...]
+    row_count: int = 0
+    rest: str = ""
+    anchors: tuple[str, ...] = ()
+
+    @property
+    def shown_count(self) -> int:
+        """Rows of the table."""
+        return len(self.columns[0].values)
+
+    @property
+    def hidden_count(self) -> int:
+        """Rows that are not in the table."""
+        return max(self.row_count - self.shown_count, 0)
+
+
+class Facts(Struct, frozen=True):
+    """Short statements that stand beside each other."""
+
+    items: tuple[str, ...]
+
+
+class Notes(Struct, frozen=True):
+    """Sentences, one below the other, each worth reading."""
+
+    items: tuple[str, ...]
+
+
+class Remark(Struct, frozen=True):
+    """How to read what stands above: minor, and printed once in a document however often it occurs."""
+
+    text: str
+
+
+class Subheading(Struct, frozen=True):
+    """A title inside a section. `remark`: stands beside it."""
+
+    text: str
+    remark: str = ""
+
+
+class Strips(Struct, frozen=True):
+    """What each device did when, a character per slice of time. A page with a timeline does without."""
+
+    strips: UtilizationStrips
+    devices: tuple[str, ...]
+
+
+class Timeline(Struct, frozen=True):
+    """What every device and thread did when, to be zoomed. In text the `Strips` stand in its place."""
+
+    lanes: Lanes
+
+
+class Finding(Struct, frozen=True):
+    """A finding as documents show it.
+
+    `number`: from 1 on, in the order of the report. `cost`: with its unit and what it is a share of, empty where it is
+    not known; `is_cost_in_title`: the title says it already. `links`: devices and gaps that it is about. `span`: what
+    to look at on the timeline.
+    """
+
+    number: int
+    code: str
+    severity: Look
+    title: str
+    cost: str
+    is_cost_in_title: bool
+    explanation: str
+    evidence: str
+    confidence: str
+    confidence_reason: str
+    advice: str
+    links: tuple[Link, ...] = ()
+    span: Span | None = None
+
+    @property
+    def anchor(self) -> str:
+        """What links lead to."""
+        return finding_anchor(self.number)
+
+
+class Findings(Struct, frozen=True):
+    """Findings with their explanation, evidence and advice; `hidden_count` more have no room."""
+
+    findings: tuple[Finding, ...]
+    hidden_count: int = 0
+
+
+Block: TypeAlias = (
+    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings
+)
+
+
+class Section(Struct, frozen=True):
+    """A part of a document.
+
+    `lead`: its answer in a sentence. `terms`: words whose definitions help to read it. `is_folded`: opened on
+    request where a format can do that.
+    """
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...]
+    lead: str = ""
+    terms: tuple[str, ...] = ()
+    is_folded: bool = True
+
+
+class Tile(Struct, frozen=True):
+    """A number to remember. `note`: what it is of. `source`: what it comes from."""
+
+    label: str
+    value: str
+    note: str
+    source: Link | None = None
+
+
+class Summary(Struct, frozen=True):
+    """The first screen: what was captured, the answer, its numbers, and what to change first.
+
+    `captured`: what and how much was recorded. `job`: the training job. `answer`: what is wrong, or that nothing is.
+    `headline`: which devices worked, empty where it is the answer. `quality`: what limits the capture, None where
+    nothing does. `hidden_count`: findings that are not among `findings`. `command`: makes the document again.
+    """
+
+    run: str
+    captured: tuple[str, ...]
+    job: tuple[str, ...]
+    answer: str
+    headline: str
+    quality: Look | None
+    tiles: tuple[Tile, ...]
+    findings: tuple[Finding, ...]
+    hidden_count: int
+    command: str
+    remarks: tuple[str, ...] = ()
+
+
+class Document(Struct, frozen=True):
+    """A whole report as it is shown. `definitions`: terms and their meanings, by group title."""
+
+    traceview_version: str
+    summary: Summary
+    sections: tuple[Section, ...]
+    definitions: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+
+
+def device_anchor(device: str) -> str:
+    """The anchor of the row of a device."""
+    return f"device {device}"
+
+
+def finding_anchor(number: int) -> str:
+    """The anchor of a finding."""
+    return f"finding {number}"
+
+
+def gap_anchor(number: int) -> str:
+    """The anchor of a gap."""
+    return f"gap {number}"
+
+
+# Blocks, left out where they would be empty
+
+
+def table(
+    label: str,
+    columns: Iterable[Column | None],
+    *,
+    row_count: int = 0,
+    rest: str = "",
+    anchors: Sequence[str] = (),
+) -> tuple[Table, ...]:
+    """A table of the columns that hold anything; nothing without rows."""
+    kept = tuple(
+        column for column in columns if column is not None and any(map(_is_present, column.values))
+    )
+    return (Table(label, kept, row_count, rest, tuple(anchors)),) if kept else ()
+
+
+def facts(*items: str | None) -> tuple[Facts, ...]:
+    """The facts that are not empty; nothing without any."""
+    kept = tuple(item for item in items if item)
+    return (Facts(kept),) if kept else ()
+
+
+def notes(*items: str | None) -> tuple[Notes, ...]:
+    """The sentences that are not empty; nothing without any."""
+    kept = tuple(item for item in items if item)
+    return (Notes(kept),) if kept else ()
+
+
+def remarks(*texts: str | None) -> tuple[Remark, ...]:
+    """The remarks that are not empty."""
+    return tuple(Remark(text) for text in texts if text)
+
+
+def _is_present(value: Value) -> bool:
+    return value is not None and value not in ("", ()) and not (isinstance(value, Bar) and not value.parts)
+
+
+# Columns
+
+
+def _columns_of(kind: Kind) -> Callable[..., Column]:
+    def column(
+        heading: str, values: Iterable[Value], *, priority: int = 0, meaning: str = ""
+    ) -> Column:
+        return Column(heading, kind, tuple(values), priority, meaning)
+
+    return column
+
+
+bars = _columns_of("bar")
+counts = _columns_of("count")
+devices = _columns_of("device")
+links = _columns_of("links")
+looks = _columns_of("look")
+names = _columns_of("name")
+numbers = _columns_of("number")
+rates = _columns_of("rate")
+shares = _columns_of("share")
+signed_shares = _columns_of("signed_share")
+sizes = _columns_of("bytes")
+spans = _columns_of("span")
+times = _columns_of("time")
+words = _columns_of("words")
+
+
+def ratio(part: int | None, whole: int | None) -> float | None:
+    """`part` over `whole`; None where either is not known."""
+    if part is None or whole is None:
+        return None
+    return part / whole if whole else 0.0

@@ -1,0 +1,220 @@
+"""Writes numbers: times, sizes, shares and counts, short enough to compare at a glance.
+
+Titles, sentences and tables all write a number by these functions, so that one value reads the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from itertools import groupby
+from typing import Final, TypeAlias
+
+ABSENT: Final = "–"
+"""What stands where a trace holds no number; a zero would be a claim."""
+
+Unit: TypeAlias = tuple[str, int]
+
+_TIMES: Final[tuple[Unit, ...]] = (
+    ("ps", 1),
+    ("ns", 10**3),
+    ("µs", 10**6),
+    ("ms", 10**9),
+    ("s", 10**12),
+)
+_SIZES: Final[tuple[Unit, ...]] = (
+    ("B", 1),
+    ("kB", 10**3),
+    ("MB", 10**6),
+    ("GB", 10**9),
+    ("TB", 10**12),
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LEAST_SHARE: Final = 0.0005
+
+
+def time(ps: float | None) -> str:
+    """Picoseconds with three significant digits: `669 ms`, `12.3 µs`, `0`."""
+    return ABSENT if ps is None else _scaled(ps, _TIMES)
+
+
+def size(number: float | None) -> str:
+    """Bytes in decimal units, with three significant digits: `6.21 GB`."""
+    return ABSENT if number is None else _scaled(number, _SIZES)
+
+
+def rate(bytes_per_second: float | None) -> str:
+    """`12.5 GB/s`."""
+    return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
+
+
+def share(ratio: float | None) -> str:
+    """A ratio as a percentage with one decimal: `12.5%`; what is not quite nothing or all is not shown as such."""
+    if ratio is None:
+        return ABSENT
+    if 0 < ratio < _LEAST_SHARE:
+        return "<0.1%"
+    if 1 - _LEAST_SHARE <= ratio < 1:
+        return ">99.9%"
+    return f"{ratio:.0%}" if ratio in (0, 1) else f"{ratio:.1%}"
+
+
+def signed_share(ratio: float | None) -> str:
+    """A ratio that says more or less: `+20.0%`, `-3.1%`."""
+    if ratio is None:
+        return ABSENT
+    return f"{ratio:+.1%}" if abs(ratio) >= _LEAST_SHARE else "0%"
+
+
+def part(of: int | None, whole: int | None) -> str:
+    """`of` as a share of `whole`."""
+    if of is None or whole is None:
+        return ABSENT
+    return share(of / whole if whole else 0.0)
+
+
+def share_range(ratios: Iterable[float | None]) -> str:
+    """The least and the greatest of the ratios that are known: `57.7–57.9%`."""
+    known = sorted(ratio for ratio in ratios if ratio is not None)
+    if not known:
+        return ABSENT
+    least, greatest = share(known[0]), share(known[-1])
+    return least if least == greatest else f"{least.removesuffix('%')}–{greatest}"
+
+
+def time_range(picoseconds: Iterable[int | None]) -> str:
+    """The least and the greatest of the times that are known: `5.90 ms to 6.00 ms`."""
+    known = sorted(length for length in picoseconds if length is not None)
+    if not known:
+        return ABSENT
+    least, greatest = time(known[0]), time(known[-1])
+    return least if least == greatest else f"{least} to {greatest}"
+
+
+def count(number: int | None) -> str:
+    """A number of things: `1,367`."""
+    return ABSENT if number is None else f"{number:,}"
+
+
+def number(value: float | None) -> str:
+    """A number without a unit: `1,487`, `0.53`."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, int):
+        return count(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def plural(number: int, noun: str, several: str | None = None) -> str:
+    """A number of things with their name: `1 step`, `6 steps`; `several` where an s is not enough."""
+    return f"{count(number)} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def date(ns: int | None) -> str | None:
+    """Unix nanoseconds as a date and time in UTC; None where there is none or no calendar has it."""
+    if ns is None:
+        return None
+    try:
+        moment = _EPOCH + timedelta(microseconds=ns // 1000)
+    except OverflowError:
+        return None
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def measured(key: str, value: float | str | None) -> str:
+    """A value in the unit that its key ends with."""
+    if value is None or isinstance(value, str):
+        return ABSENT if value is None else value
+    if key.endswith(("_ps", "_ps_per_step")):
+        return time(value)
+    if key.endswith("_ns"):
+        return time(value * 1000)
+    if key.endswith(("_bytes", "_bytes_per_step")):
+        return size(value)
+    if key.endswith("_bytes_per_second"):
+        return rate(value)
+    if key.endswith("_ratio") or "_ratio_" in key:
+        return share(value)
+    return number(value)
+
+
+# Names in a sentence
+
+
+def listed(keys: Sequence[str], most: int = 8) -> str:
+    """Names in a sentence: `a`, `a and b`, `a, b and c`; cut after `most`; empty without any.
+
+    Of more than that, device keys with numbers in a row become one: `a/GPU:0–7, a/GPU:9 and b/GPU:0–7`.
+    """
+    spans = _spans(keys) if len(keys) > most else [(key, 1) for key in keys]
+    shown = [span for span, _ in spans[:most]]
+    hidden_count = sum(count for _, count in spans[most:])
+    if hidden_count:
+        return f"{', '.join(shown)} and {hidden_count} more"
+    if len(shown) < 2:
+        return "".join(shown)
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def joined_devices(keys: Iterable[str]) -> str:
+    """`GPU:0, 2, 5–7`: device keys that differ in their number only, numbers in a row joined.
+
+    With several hosts `a/GPU:0, 1; b/GPU:0`.
+    """
+    groups = []
+    for prefix, same in groupby(keys, key=lambda key: key.rpartition(":")[0]):
+        spans = [span.rpartition(":")[2] for span, _ in _spans(list(same))]
+        groups.append(f"{prefix}:{', '.join(spans)}")
+    return "; ".join(groups)
+
+
+def without_host(key: str) -> str:
+    """The name of a device without its host."""
+    return key.rpartition("/")[2]
+
+
+def _spans(keys: Sequence[str]) -> list[tuple[str, int]]:
+    """Three or more device keys whose numbers follow each other as one span, with their count; others alone."""
+    runs: list[list[str]] = []
+    for key in keys:
+        if runs and _follows(runs[-1][-1], key):
+            runs[-1].append(key)
+        else:
+            runs.append([key])
+    spans: list[tuple[str, int]] = []
+    for run in runs:
+        if len(run) > 2:
+            spans.append((f"{run[0]}–{run[-1].rpartition(':')[2]}", len(run)))
+        else:
+            spans += [(key, 1) for key in run]
+    return spans
+
+
+def _follows(before: str, key: str) -> bool:
+    device, _, number = key.rpartition(":")
+    same, _, last = before.rpartition(":")
+    are_numbers = number.isdecimal() and last.isdecimal()
+    return bool(device) and device == same and are_numbers and int(number) == int(last) + 1
+
+
+# Scaling
+
+
+def _scaled(value: float, units: tuple[Unit, ...]) -> str:
+    if value < 0:
+        return f"-{_scaled(-value, units)}"
+    if value == 0:
+        return "0"
+    for unit, factor in units:
+        scaled = value / factor
+        # 999.6 would be rounded up to 1000: the next unit has room for it.
+        if scaled < 999.5 or unit == units[-1][0]:
+            return f"{_digits(scaled) if factor > 1 else f'{value:.0f}'} {unit}"
+    raise AssertionError(units)
+
+
+def _digits(scaled: float) -> str:
+    """Three significant digits, more only before the point."""
+    if scaled < 9.995:
+        return f"{scaled:.2f}"
+    return f"{scaled:.1f}" if scaled < 99.95 else f"{scaled:,.0f}"

@@ -1,0 +1,120 @@
+"""Prints utilization strips: what each device did when, one character per slice of time, readable without colour."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+from rich.cells import cell_len
+from rich.text import Text
+
+from traceview.document import numbers
+from traceview.document.chart import UtilizationStrip
+from traceview.document.model import Strips
+from traceview.document.page import Page
+from traceview.document.vocabulary import PARTS
+
+NARROWEST: Final = 20
+"""Fewer characters than this show nothing worth the line."""
+
+_WIDEST_NAME: Final = 28
+_GAP: Final = 2
+_MOSTLY_BUSY: Final = 0.5
+"""From this share of a slice on its character is the full one."""
+
+
+class Glyph(Struct, frozen=True):
+    """What most of the busy part of a slice is: a character for a slice busy for half of it or more, and one for less.
+
+    `ascii`: the same two where there are no others.
+    """
+
+    part: str
+    characters: str
+    ascii: str
+
+    def full(self, page: Page) -> str:
+        """The character of a slice that is busy for at least half of it."""
+        return (self.characters if page.unicode else self.ascii)[0]
+
+    def thin(self, page: Page) -> str:
+        """The character of a slice that is busy for less."""
+        return (self.characters if page.unicode else self.ascii)[-1]
+
+
+COMPUTE: Final = Glyph("compute", "█▂", "#+")
+COMMUNICATION: Final = Glyph("collective", "▒░", "%:")
+COPY: Final = Glyph("copies", "≡─", "=-")
+IDLE: Final = Glyph("idle", "·", ".")
+GLYPHS: Final = (COMPUTE, COMMUNICATION, COPY, IDLE)
+
+
+def strip_lines(page: Page, block: Strips) -> None:
+    """Add a strip per device and the legend; nothing where a page is too narrow."""
+    by_device = {strip.device: strip for strip in block.strips.devices}
+    drawn = [by_device[device] for device in block.devices if device in by_device]
+    names = [page.middle(strip.device, _WIDEST_NAME) for strip in drawn]
+    name_width = max(map(cell_len, names), default=0)
+    length = _fitting_length(block.strips.slice_count, page.width - name_width - _GAP)
+    if not drawn or not length:
+        return
+    lengths = {strip.end_ps - strip.start_ps for strip in drawn}
+    window_ps = lengths.pop() if len(lengths) == 1 else None
+    page.gap()
+    title = "timeline" if window_ps is None else f"timeline of {numbers.time(window_ps)}"
+    page.line(" " * (name_width + _GAP), page.styled(title, "dim"))
+    used: set[str] = set()
+    for name, strip in zip(names, drawn, strict=True):
+        line = _strip(page, strip, length)
+        used |= set(line.plain)
+        page.line(Text(name.ljust(name_width), "bold"), " " * _GAP, line)
+    page.facts(_legend(page, used, window_ps // length if window_ps else None), between="   ")
+
+
+def _fitting_length(slice_count: int, width: int) -> int:
+    """The most characters within `width` that stand for equally many slices each; 0 if hardly any."""
+    lengths = [n for n in range(NARROWEST, width + 1) if slice_count and slice_count % n == 0]
+    return max(lengths, default=0)
+
+
+def _strip(page: Page, strip: UtilizationStrip, length: int) -> Text:
+    """The strip of a device in `length` characters; `length` divides its number of slices."""
+    per = len(strip.idle_ps) // length
+    result = Text()
+    for begin in range(0, per * length, per):
+        glyph, share = _glyph(strip, slice(begin, begin + per))
+        character = glyph.full(page) if share >= _MOSTLY_BUSY else glyph.thin(page)
+        result.append(character, PARTS[glyph.part].ink)
+    return result
+
+
+def _glyph(strip: UtilizationStrip, slices: slice) -> tuple[Glyph, float]:
+    """What the busy part of some slices is mostly, and its share of them."""
+    parts = {
+        COMPUTE: sum(strip.compute_ps[slices]),
+        COMMUNICATION: sum(strip.collective_ps[slices]),
+        COPY: sum(strip.copy_ps[slices]),
+    }
+    busy = sum(parts.values())
+    if busy == 0:
+        return IDLE, 1.0
+    most = max(parts, key=lambda glyph: parts[glyph])
+    return most, busy / (busy + sum(strip.idle_ps[slices]))
+
+
+def _legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
+    """What the characters in `used` mean, and how long one of them is."""
+    facts = []
+    thin = []
+    for glyph in GLYPHS:
+        look = PARTS[glyph.part]
+        shown = [c for c in dict.fromkeys((glyph.full(page), glyph.thin(page))) if c in used]
+        if shown:
+            facts.append(Text.assemble((" ".join(shown), look.ink), f" {look.words}"))
+        if glyph is not IDLE:
+            thin += [character for character in shown if character == glyph.thin(page)]
+    if thin:
+        facts.append(Text(f"{' '.join(thin)} less than half of the time"))
+    if character_ps is not None:
+        facts.append(page.styled(f"one character is {numbers.time(character_ps)}"))
+    return facts

@@ -1,0 +1,181 @@
+"""Holds the words for what a report classifies: activities, causes of idle time, statuses, severities.
+
+Each key of the JSON has one display name, used in terminal, Markdown, HTML, SVG and Perfetto alike, with the letter and
+the colour that tell it apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+
+class Look(Struct, frozen=True):
+    """How a key is written and drawn.
+
+    `words`: its display name. `style`: the name of its colour in the style sheets. `ink`: its style in a terminal.
+    `letter`: tells it apart without colour. `meaning`: its definition in half a sentence.
+    """
+
+    key: str
+    words: str
+    style: str = ""
+    ink: str = ""
+    letter: str = ""
+    meaning: str = ""
+
+
+def _by_key(*looks: Look) -> Mapping[str, Look]:
+    return {look.key: look for look in looks}
+
+
+def _cause(key: str, letter: str, ink: str, words: str, meaning: str) -> Look:
+    return Look(key, words, f"idle-{key.replace('_', '-')}", ink, letter, meaning)
+
+
+CAUSES: Final = _by_key(
+    _cause("input", "I", "red", "input", "the host waited for the next batch of the dataset"),
+    _cause(
+        "h2d",
+        "H",
+        "cyan",
+        "copies to the device",
+        "a blocking copy to the device, or the time from the end of a copy to the kernel that needed it",
+    ),
+    _cause(
+        "compile",
+        "T",
+        "magenta",
+        "tracing and compilation",
+        "the host traced a tf.function, compiled with XLA, tuned kernels or loaded a module",
+    ),
+    _cause(
+        "sync",
+        "S",
+        "yellow",
+        "waiting for a value",
+        "the host was blocked until a device had finished or a value was copied back",
+    ),
+    _cause("checkpoint", "K", "blue", "checkpoints", "variables were saved or restored"),
+    _cause(
+        "launch",
+        "L",
+        "bright_red",
+        "kernel launches",
+        "the host launched or scheduled ops one after the other, slower than the device ran them",
+    ),
+    _cause(
+        "callback",
+        "B",
+        "bright_yellow",
+        "Python between steps",
+        "the host was between two steps: callbacks, logging, evaluation",
+    ),
+    _cause("host_compute", "C", "bright_blue", "CPU ops", "the host ran CPU ops of the step"),
+    _cause(
+        "peer",
+        "P",
+        "bright_magenta",
+        "waiting for another device",
+        "another device had not reached the collective that was due",
+    ),
+    _cause(
+        "dependency",
+        "D",
+        "bright_cyan",
+        "stream dependency",
+        "work was queued behind another stream or an event",
+    ),
+    _cause(
+        "latency",
+        "l",
+        "dim",
+        "launch latency",
+        "work was queued for less than 20 µs, the ordinary delay of a launch",
+    ),
+    _cause("unattributed", "?", "dim", "no recorded cause", "the trace shows no cause"),
+    _cause("unused", "u", "dim", "device not used", "the device ran no kernel in the window"),
+)
+"""What an idle device waited for, in the order in which one cause is preferred to the next."""
+
+CLASSES: Final = _by_key(
+    Look("compute", "compute", "compute", "green", "", "a kernel that is not a collective ran"),
+    Look("collective", "communication", "communication", "magenta", "", "a collective ran"),
+    Look("h2d", "copies to the device", "h2d", "cyan", "", "data was copied from the host"),
+    Look("d2h", "copies from the device", "d2h", "cyan", "", "data was copied to the host"),
+    Look("d2d", "copies between devices", "d2d", "cyan", "", "data was copied on or between devices"),
+    Look("memset", "fills", "memset", "cyan", "", "memory was filled"),
+)
+"""What a device does, in the order in which exposed time is attributed."""
+
+PARTS: Final = _by_key(
+    CLASSES["compute"],
+    CLASSES["collective"],
+    Look("copies", "copies and fills", "copies", "cyan", "", "data was copied or memory filled"),
+    Look("idle", "idle", "idle", "dim", "", "nothing ran on the device"),
+)
+"""What a window is made of, where there is no room for every class."""
+
+STEP_KINDS: Final = _by_key(
+    Look("train", "step", "step"),
+    Look("eval", "evaluation step", "step-eval"),
+    Look("excluded", "step left out of statistics", "step-excluded"),
+)
+
+STATUSES: Final = _by_key(
+    Look("active", "active", "status-active"),
+    Look("marginal", "marginal", "status-marginal", "yellow"),
+    Look("copy_only", "copies only", "status-copy_only", "yellow"),
+    Look("memory_only", "memory only", "status-memory_only", "red"),
+    Look("empty", "empty", "status-empty", "red"),
+)
+"""What a device did in the whole recording."""
+
+SEVERITIES: Final = _by_key(
+    Look("critical", "critical", "critical", "bold red"),
+    Look("warning", "warning", "warning", "bold yellow"),
+    Look("info", "info", "info", "bold blue"),
+)
+
+QUALITIES: Final = _by_key(
+    Look("ok", "ok, with remarks", "ok", "green"),
+    Look("degraded", "degraded: some numbers are incomplete", "degraded", "yellow"),
+    Look("unusable", "unusable: it says nothing about the devices", "unusable", "red"),
+)
+"""How far a capture can be trusted."""
+
+DEVICE_KINDS: Final = _by_key(
+    Look("gpu", "GPU"), Look("tpu", "TPU"), Look("replica", "replica"), Look("other", "device")
+)
+
+
+def look_of(looks: Mapping[str, Look], key: str) -> Look:
+    """The look of a key; of one that a later version may have added, the key itself."""
+    return looks.get(key) or Look(key, key)
+
+
+TERMS: Final = (
+    ("window", "the time span that all times and counts refer to"),
+    ("step", "from the marker of one training step to the marker of the next; this period is the step time"),
+    ("busy", "something ran on the device: the union over its streams, never a sum"),
+    ("compute", "a kernel that is not a collective ran"),
+    (
+        "exposed",
+        "communication, a copy or a fill while no activity that stands before it in the table ran",
+    ),
+    ("idle", "nothing ran; compute, exposed time and idle time add up to the window exactly"),
+    ("gap", "a span in which a device did nothing"),
+    ("cost", "the time that a finding takes of each step; costs overlap, so they do not add up"),
+    (
+        "confidence",
+        "how directly the trace shows it: high is recorded, medium is concluded, low is a guess from little data",
+    ),
+    (
+        "recoverable",
+        "the largest cost of a single finding (warning or critical), or without one the largest saving of a bound: "
+        "an upper bound of what one change can save. Costs overlap, so they are not added up",
+    ),
+)
+"""Words of every document with their definitions; docs/method.md has them in full."""

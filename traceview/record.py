@@ -1,0 +1,132 @@
+"""Defines the records of a report: plain data that says of each field what it is, how it is typed and what it means.
+
+A record is a `msgspec.Struct`. Its types check what is read from a file, its docstring gives the meaning of each
+field (`Attributes:`), and the kind of a text says how redaction treats it. JSON, JSON Schema, `docs/metrics.md`, the
+definitions of the HTML page and redaction are made from these and from nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from inspect import cleandoc
+from typing import Annotated, Any, Final, TypeAlias
+
+from msgspec import Meta, Struct
+
+LARGEST: Final = (1 << 63) - 1
+"""Times, sizes and counts are 64 bits wide."""
+
+_TEXT_KIND: Final = "text_kind"
+_ATTRIBUTE: Final = re.compile(r"(\w+): (.*)")
+
+
+def _key(field: str) -> str:
+    """The JSON key of a field: `class_` needs its underscore in Python only."""
+    return field.removesuffix("_")
+
+
+class Record(Struct, frozen=True, rename=_key):
+    """Base of all records. The docstring of each has a section `Attributes:` with an entry per field."""
+
+
+def one_of(*words: str) -> Meta:
+    """A text that is one word of a closed list."""
+    pattern = "|".join(map(re.escape, words))
+    return Meta(pattern=f"^(?:{pattern})$", extra_json_schema={"enum": list(words)})
+
+
+def text_kind(name: str) -> Meta:
+    """What a text names; redaction treats it accordingly."""
+    return Meta(extra={_TEXT_KIND: name})
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
+"""A number of things, a size in bytes, or any other whole number that is never negative."""
+
+Picoseconds: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
+"""A length of time, or a time since the origin of the run."""
+
+Integer: TypeAlias = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
+"""A whole number of either sign, such as a difference of clocks."""
+
+Ratio: TypeAlias = Annotated[float, Meta(ge=0)]
+"""A share; 1 is all of it."""
+
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+"""A ratio that cannot exceed 1."""
+
+Activity: TypeAlias = Annotated[str, text_kind("activity")]
+"""The op or, without one, the kernel of a device event."""
+
+Argument: TypeAlias = Annotated[str, text_kind("argument")]
+"""An argument of a command line."""
+
+DeviceKey: TypeAlias = Annotated[str, text_kind("device")]
+"""A device, `GPU:3`, with its host in front in a run of several hosts."""
+
+FileName: TypeAlias = Annotated[str, text_kind("file")]
+FunctionName: TypeAlias = Annotated[str, text_kind("function")]
+Hostname: TypeAlias = Annotated[str, text_kind("host")]
+KernelName: TypeAlias = Annotated[str, text_kind("kernel")]
+MetricName: TypeAlias = Annotated[str, text_kind("metric")]
+"""The key of a number in the report."""
+
+ModuleName: TypeAlias = Annotated[str, text_kind("module")]
+"""A program that XLA compiled."""
+
+OpName: TypeAlias = Annotated[str, text_kind("op")]
+OpType: TypeAlias = Annotated[str, text_kind("type")]
+PathName: TypeAlias = Annotated[str, text_kind("path")]
+PublicText: TypeAlias = Annotated[str, text_kind("kept")]
+"""A text that identifies nobody: a model of GPU, a checksum."""
+
+RunName: TypeAlias = Annotated[str, text_kind("run")]
+SettingValue: TypeAlias = Annotated[str, text_kind("value")]
+"""The value of an environment variable or a flag."""
+
+SliceName: TypeAlias = Annotated[str, text_kind("slice")]
+"""A stage of an input pipeline, an op or a kernel."""
+
+StageName: TypeAlias = Annotated[str, text_kind("stage")]
+"""A stage of an input pipeline."""
+
+ThreadName: TypeAlias = Annotated[str, text_kind("thread")]
+ThreadNames: TypeAlias = Annotated[str, text_kind("threads")]
+"""Several threads, with commas between them."""
+
+VersionText: TypeAlias = Annotated[str, text_kind("version")]
+
+
+def kind_of_text(extra: Mapping[str, Any] | None) -> str | None:
+    """The kind in what `msgspec.inspect` gives as `extra` of a text; None for a sentence."""
+    return (extra or {}).get(_TEXT_KIND)
+
+
+@cache
+def meanings(record: type[Record]) -> Mapping[str, str]:
+    """What each field of a record means, by its name, from the docstring of the class and of those it is made from."""
+    found: dict[str, str] = {}
+    for base in reversed(record.__mro__):
+        if base is not Record and issubclass(base, Record):
+            found |= _attributes(base.__doc__ or "")
+    return found
+
+
+def summary(record: type[Record]) -> str:
+    """What a record holds: its docstring without the section on fields."""
+    before, _, _ = cleandoc(record.__doc__ or "").partition("Attributes:\n")
+    return " ".join(before.split())
+
+
+def _attributes(docstring: str) -> dict[str, str]:
+    _, _, section = cleandoc(docstring).partition("Attributes:\n")
+    found: dict[str, list[str]] = {}
+    for line in section.splitlines():
+        entry = _ATTRIBUTE.fullmatch(line.removeprefix("    "))
+        if line.startswith("     "):
+            found[next(reversed(found))].append(line.strip())
+        elif entry:
+            found[entry[1]] = [entry[2]]
+    return {name: " ".join(lines) for name, lines in found.items()}
