@@ -13,7 +13,7 @@ import numpy as np
 
 from traceview.analyses.eager_launches import EAGER, GRAPH
 from traceview.analyses.selection import Selection
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
 from traceview.trace.model import Trace
 
@@ -56,7 +56,7 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
     columns = trace.host_columns
     is_graph = trace.names.matching(columns.name, GRAPH)
     result = np.zeros(rows.size, dtype=np.bool_)
-    for line in occurring(columns.line[rows]).tolist():
+    for line in unique_ids(columns.line[rows]).tolist():
         mine = np.flatnonzero(columns.line[rows] == line)
         whole = columns.rows_of(line)
         graphs = np.sort(columns.start_ps[whole][is_graph[whole]])

@@ -157,7 +157,7 @@ def compute(
 ) -> Input | Skipped:
     """The waits, shards and stages of every host.
 
-    `input_idle`: for each device of the roster the idle picoseconds of cause input in each step of its host,
+    `input_idle`: for each device of the device list the idle picoseconds of cause input in each step of its host,
     in the order of `selection.steps`; None where that is not known. `top`: rows of stages, None for all.
     """
     known = [
@@ -223,7 +223,7 @@ def _host_input(trace: Trace, selection: Selection, host: int) -> _HostInput:
 
 
 def _has_plane(trace: Trace, host: int) -> bool:
-    return any(device.host == host and device.kind != "replica" for device in trace.roster)
+    return any(device.host == host and device.kind != "replica" for device in trace.device_list)
 
 
 def _steps(
@@ -261,7 +261,7 @@ def _idle_of_host(
     return {
         device: per_step
         for device, per_step in (input_idle or {}).items()
-        if trace.roster[device].host == host
+        if trace.device_list[device].host == host
     }
 
 
@@ -332,7 +332,7 @@ def _replicas(trace: Trace, selection: Selection, one: _HostInput) -> list[Input
     enough = MODERATE_RATIO * (end - start)
     keys = {
         device.ordinal: trace.device_key(index)
-        for index, device in enumerate(trace.roster)
+        for index, device in enumerate(trace.device_list)
         if device.host == one.host
     }
     return [

@@ -106,9 +106,9 @@ def scaling_run(
     causes: Mapping[int, Int64Array],
     throughput: Throughput,
 ) -> ScalingRun | Skipped:
-    """Split the median step of one run; `unions` by roster index.
+    """Split the median step of one run; `unions` by device index.
 
-    `causes`: by roster index the idle picoseconds by cause and step, int64 `[causes, steps]`, the steps in the
+    `causes`: by device index the idle picoseconds by cause and step, int64 `[causes, steps]`, the steps in the
     order of `selection.steps`.
     """
     step_ps = selection.median_step_ps
@@ -158,7 +158,7 @@ def _waits(
     for row, device in enumerate(joined.devices):
         if device not in causes:
             continue
-        steps = selection.steps[trace.roster[device].host]
+        steps = selection.steps[trace.device_list[device].host]
         place = {step.number: index for index, step in enumerate(steps)}
         chosen = [place[number] for number in joined.numbers]
         for cause, values in found.items():

@@ -189,7 +189,7 @@ def _rows(
     ends = [step.end_ps for step in steps]
     devices = [
         (trace.device_key(index), activities[index].parts(starts, ends))
-        for index, device in enumerate(trace.roster)
+        for index, device in enumerate(trace.device_list)
         if device.host == host
     ]
     return [

@@ -19,12 +19,12 @@ from traceview.analyses.blocking_reads import BlockingReads, blocking_reads
 from traceview.analyses.finding import Skipped
 from traceview.analyses.round_trips import RoundTrip, round_trips
 from traceview.analyses.selection import Selection, rows_in
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
 from traceview.trace.copies import Copies, copies_of
+from traceview.trace.links import pcie_bytes_per_second
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Step, Trace
 from traceview.trace.ops import split_op
-from traceview.trace.pcie import pcie_bytes_per_second
 from traceview.trace.windows import Window
 from traceview.units import PS_PER_S, PS_PER_US
 from traceview.xplane.planes import ActivityClass, HostMemory
@@ -151,15 +151,15 @@ def compute(
     activities: Sequence[DeviceActivity],
     top: int | None = TOP_SOURCES,
 ) -> Transfers | Skipped:
-    """Ask of each GPU what it copied in its window; `activities` by roster index, `top` sources of each."""
-    gpus = [index for index, device in enumerate(trace.roster) if device.kind == "gpu"]
+    """Ask of each GPU what it copied in its window; `activities` by device index, `top` sources of each."""
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     if not gpus:
         return Skipped("not applicable: there is no GPU")
-    traced = {trace.roster[i].host for i in occurring(trace.device_columns.device)}
+    traced = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
     spans = {
         index: _span(window, selection.steps.get(window.host, ()))
         for index in gpus
-        if trace.roster[index].host in traced
+        if trace.device_list[index].host in traced
         and (window := selection.window_of_device(trace, index)) is not None
     }
     if not spans:
@@ -168,9 +168,11 @@ def compute(
     reads, trips = blocking_reads(trace, copies), round_trips(trace, copies)
     device_of_copy = trace.device_columns.device[copies.row]
     rows = []
-    for index in sorted(spans, key=lambda i: (trace.roster[i].host, trace.roster[i].ordinal)):
+    for index in sorted(
+        spans, key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal)
+    ):
         mine = _chosen(copies, np.flatnonzero(device_of_copy == index))
-        entry = trace.roster[index]
+        entry = trace.device_list[index]
         sources = _sources(trace, index, activities[index], spans[index].window, mine)
         rows.append(
             DeviceTransfers(
@@ -328,7 +330,7 @@ def _sources(
     columns = trace.device_columns
     exposed = np.zeros(copies.row.size, dtype=np.int64)
     class_ = columns.class_[copies.row]
-    for one in occurring(class_).tolist():
+    for one in unique_ids(class_).tolist():
         mine = np.flatnonzero(class_ == one)
         exposed[mine] = _exposed(trace, activity, window, copies.row[mine], one)
     groups: dict[tuple[int, str | None, str | None, int], list[Int64Array]] = {}
