@@ -16,7 +16,7 @@ from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
 from traceview.analyses.finding import Skipped
 from traceview.analyses.gradients import Gradients
 from traceview.analyses.hardware import DeviceHardware, HardwareGroup, hardware_groups, hardware_of
-from traceview.analyses.joined_steps import NEVER, JoinedSteps, joined_steps, median_ps
+from traceview.analyses.joined_steps import NEVER, JoinedSteps, joined_steps
 from traceview.analyses.outside_view import OutsideView
 from traceview.analyses.placement import Placement
 from traceview.analyses.selection import Selection
@@ -30,6 +30,7 @@ from traceview.analyses.throughput import Prediction, Throughput, prediction_of,
 from traceview.analyses.what_if import Moments, WhatIf, clocks_agree, what_ifs
 from traceview.ids import unique_inverse
 from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.robust import median_ps
 from traceview.trace.collectives import Collectives
 from traceview.trace.gaps import Gaps
 from traceview.trace.model import Trace

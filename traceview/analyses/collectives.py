@@ -26,6 +26,7 @@ from traceview.analyses.reduction_path import Path, ReductionPath, reduction_pat
 from traceview.analyses.selection import Selection, rows_in
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
+from traceview.robust import median_ps
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.links import nvlink_bytes_per_second, pcie_bytes_per_second
 from traceview.trace.model import UNKNOWN_BYTES, Trace
@@ -211,10 +212,10 @@ class _Sums:
             library=self._library(hosts),
             count=int(here.sum()),
             incomplete_count=int((here & ~complete).sum()),
-            count_per_step=_median(self._per_step(here, np.ones_like(found.first), numbers)),
+            count_per_step=median_ps(self._per_step(here, np.ones_like(found.first), numbers)),
             matched_by=_matched_by(found.by_keys[rows]),
             transfer_ps=int(found.transfer_ps[complete].sum()),
-            transfer_per_step_ps=_median(self._per_step(complete, found.transfer_ps, numbers)),
+            transfer_per_step_ps=median_ps(self._per_step(complete, found.transfer_ps, numbers)),
             wait_ps={key: int(found.wait_ps[mine].sum()) for key, mine in waited.items()},
             wait_per_step_ps=_medians(
                 {key: self._waits_per_step(mine, numbers) for key, mine in waited.items()}
@@ -321,7 +322,7 @@ class _Sums:
         reduces = complete & np.isin(
             found.kind[found.first], (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
         )
-        per_step = _median(self._per_step(reduces, found.transfer_ps, numbers))
+        per_step = median_ps(self._per_step(reduces, found.transfer_ps, numbers))
         if gradients is None or not per_step:
             return _Speeds(None, None, None, None, link, speed, expected)
         on_bus = gradients * _bus_factor(CollectiveKind.ALL_REDUCE, devices)
@@ -443,16 +444,8 @@ def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64
     return total
 
 
-def _median(values: Int64Array) -> int | None:
-    """Rounded down; None of nothing."""
-    if values.size == 0:
-        return None
-    ordered = np.sort(values)
-    return int(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) // 2
-
-
 def _medians(values: dict[str, Int64Array]) -> dict[str, int] | None:
-    medians = {key: _median(one) for key, one in values.items()}
+    medians = {key: median_ps(one) for key, one in values.items()}
     return {key: one for key, one in medians.items() if one is not None} or None
 
 

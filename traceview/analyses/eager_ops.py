@@ -15,6 +15,7 @@ from traceview.analyses.eager_launches import EAGER, GRAPH
 from traceview.analyses.selection import Selection
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
+from traceview.robust import median_ps
 from traceview.trace.model import Trace
 
 SHOWN_TYPES: Final = 3
@@ -47,7 +48,7 @@ def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
     count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
     spans = union(columns.start_ps[rows], columns.end_ps[rows])
     return EagerOps(
-        int(np.median(count)), int(np.median(spans.within(start, end))), _types(trace, host)
+        median_ps(count) or 0, median_ps(spans.within(start, end)) or 0, _types(trace, host)
     )
 
 

@@ -24,6 +24,7 @@ from traceview.analyses.idle import Idle, IdleTime
 from traceview.analyses.retracing import Retraced, retraced_calls
 from traceview.analyses.selection import Selection
 from traceview.intervals import Int64Array
+from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 
@@ -166,7 +167,8 @@ class _Waiting:
 
     def cost_ps(self, cause: Cause, *, is_typical: bool) -> int:
         """What a cause costs a step."""
-        return int(np.median(self.of_steps[cause]) if is_typical else self.of_steps[cause].mean())
+        of_steps = self.of_steps[cause]
+        return (median_ps(of_steps) or 0) if is_typical else int(of_steps.mean())
 
     def alike(self, cause: Cause) -> list[str]:
         """The other devices that wait nearly as long for the same, or longer."""

@@ -19,6 +19,7 @@ from traceview.analyses.finding import Skipped
 from traceview.analyses.input_advice import advice_for
 from traceview.analyses.selection import Selection, rows_in
 from traceview.intervals import Int64Array, union
+from traceview.robust import median_ps
 from traceview.trace.input_waits import InputWaits, arrivals, input_waits, shards
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.pipeline import (
@@ -279,7 +280,7 @@ def _host(
 ) -> InputHost:
     name = trace.hosts[one.host].name
     used = [step for step in steps if step.used]
-    per_step = int(np.median([step.wait_ps for step in used])) if used else None
+    per_step = median_ps([step.wait_ps for step in used])
     ratio = float(np.median([step.input_ratio for step in used])) if used else None
     if _has_plane(trace, one.host):
         idle = _idle_of_host(trace, one.host, input_idle)
@@ -341,8 +342,8 @@ def _replicas(trace: Trace, selection: Selection, one: _HostInput) -> list[Input
             shard=shard,
             device=keys.get(shard),
             wait_ps=int(unions[shard].within(window.start_ps, window.end_ps)),
-            wait_per_step_ps=int(np.median(wait[shard])),
-            late_per_step_ps=int(np.median(late[shard])),
+            wait_per_step_ps=median_ps(wait[shard]) or 0,
+            late_per_step_ps=median_ps(late[shard]) or 0,
             late_step_count=int((late[shard] >= enough).sum()),
             step_count=len(steps),
         )

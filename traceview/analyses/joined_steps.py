@@ -107,11 +107,3 @@ def _last(begin: Int64Array, finish: Int64Array, start: Int64Array, end: Int64Ar
 def _known(moment: Int64Array, occurs: npt.NDArray[np.bool_]) -> Int64Array:
     result: Int64Array = np.where(occurs, moment, NEVER)
     return result
-
-
-def median_ps(values: npt.NDArray[np.integer]) -> int | None:
-    """The median of picoseconds, rounded down; None of nothing."""
-    if values.size == 0:
-        return None
-    ordered = np.sort(values, axis=None)
-    return int(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) // 2

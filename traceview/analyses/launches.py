@@ -20,6 +20,7 @@ from traceview.analyses.finding import Evidence, Finding, Skipped, counted, list
 from traceview.analyses.selection import Selection, rows_in
 from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array, IntervalSet, union
+from traceview.robust import median_ps, p95_ps
 from traceview.trace.correlation import threads
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.windows import Window
@@ -210,7 +211,7 @@ class _Whole:
         kernels, calls = self._kernels[index], self._calls[index]
         delay = calls.first_start_ps - host.start_ps[calls.row]
         lasted = host.duration_ps[calls.row]
-        p50, p95 = _median(np.maximum(delay, 0)), _p95(np.maximum(delay, 0))
+        p50, p95 = median_ps(np.maximum(delay, 0)), p95_ps(np.maximum(delay, 0))
         linked = int(calls.kernel_count.sum())
         entry = trace.device_list[index]
         return DeviceLaunches(
@@ -219,10 +220,10 @@ class _Whole:
             ordinal=entry.ordinal,
             kernel_count=int(kernels.size),
             kernels_per_step=_per_step(columns.start_ps[kernels], steps),
-            kernel_median_ps=_median(columns.duration_ps[kernels]),
+            kernel_median_ps=median_ps(columns.duration_ps[kernels]),
             unlinked_count=int(kernels.size) - linked,
             call_count=int(calls.row.size),
-            call_median_ps=_median(lasted),
+            call_median_ps=median_ps(lasted),
             delay_p50_ps=p50,
             delay_p95_ps=p95,
             negative_delay_count=int((delay < 0).sum()),
@@ -294,7 +295,7 @@ class _Whole:
         return GraphLaunches(
             launch_count=int(of_graph.size + opaque.size),
             kernel_count=int(of_graph.sum()),
-            kernels_per_launch=_median(of_graph),
+            kernels_per_launch=median_ps(of_graph),
             opaque_count=int(opaque.size),
             opaque_ps=int(covered.within(window.start_ps, window.end_ps)),
         )
@@ -345,21 +346,7 @@ def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
 def _per_step(start_ps: Int64Array, steps: tuple[Step, ...]) -> int | None:
     first = np.searchsorted(start_ps, [step.start_ps for step in steps])
     last = np.searchsorted(start_ps, [step.end_ps for step in steps])
-    return _median(last - first)
-
-
-def _median(values: Int64Array) -> int | None:
-    """Rounded down; None of nothing."""
-    if values.size == 0:
-        return None
-    middle = [(values.size - 1) // 2, values.size // 2]
-    return int(np.partition(values, middle)[middle].sum()) // 2
-
-
-def _p95(values: Int64Array) -> int | None:
-    """By nearest rank; None of nothing."""
-    rank = (19 * values.size + 19) // 20 - 1
-    return int(np.partition(values, rank)[rank]) if values.size else None
+    return median_ps(last - first)
 
 
 def _share(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median_low
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from traceview.analyses.finding import Skipped
 from traceview.analyses.throttling import throttle_names
 from traceview.ids import unique_ids
 from traceview.intervals import IntervalSet
+from traceview.robust import low_median
 from traceview.trace.model import Host, Trace
 from traceview.trace.nvml import NvmlGpu
 from traceview.xplane.planes import ActivityClass
@@ -150,9 +151,9 @@ def _row(host: Host, name: str, gpu: NvmlGpu, activity: DeviceActivity | None) -
         ),
         memory_used_bytes=max(samples.integers(samples.memory_used_bytes), default=None),
         memory_total_bytes=_positive(gpu.memory_total_bytes),
-        sm_clock_hz=_median(samples.integers(samples.sm_clock_hz)),
+        sm_clock_hz=low_median(samples.integers(samples.sm_clock_hz)),
         sm_clock_max_hz=_positive(gpu.sm_clock_max_hz),
-        memory_clock_hz=_median(samples.integers(samples.memory_clock_hz)),
+        memory_clock_hz=low_median(samples.integers(samples.memory_clock_hz)),
         power_watts=_mean(samples.numbers(samples.power_watts)),
         power_limit_watts=gpu.power_limit_watts if (gpu.power_limit_watts or 0) > 0 else None,
         pcie_rx_bytes_per_second=_whole_mean(samples.integers(samples.pcie_rx_bytes_per_second)),
@@ -251,10 +252,6 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _whole_mean(values: Sequence[int]) -> int | None:
     return sum(values) // len(values) if values else None
-
-
-def _median(values: Sequence[int]) -> int | None:
-    return median_low(values) if values else None
 
 
 def _positive(value: int | None) -> int | None:

@@ -20,10 +20,11 @@ from traceview.analyses.activity import DeviceActivity, activities
 from traceview.analyses.balance import devices_in_use
 from traceview.analyses.finding import Skipped
 from traceview.analyses.idle import idle_time
-from traceview.analyses.joined_steps import JoinedSteps, joined_steps, median_ps
+from traceview.analyses.joined_steps import JoinedSteps, joined_steps
 from traceview.analyses.selection import Selection, select
 from traceview.analyses.throughput import Throughput, throughput_of
 from traceview.intervals import Int64Array
+from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass

@@ -19,10 +19,11 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from traceview.analyses.joined_steps import NEVER, JoinedSteps, median_ps
+from traceview.analyses.joined_steps import NEVER, JoinedSteps
 from traceview.analyses.selection import Selection
 from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int64Array
+from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
@@ -65,7 +66,6 @@ _WORTH_NAMING: Final = 0.1
 _FEWEST_FOR_Z: Final = 4
 """Of fewer devices the spread is no measure of what is usual."""
 
-_MAD_TO_SIGMA: Final = 1.4826
 _NUMBER: Final = re.compile(r"_\d+$")
 _EXPLAINING: Final = 0.5
 """A cause explains a delay from half of it on."""
@@ -157,8 +157,8 @@ def find_straggler(
 
 def longer_ratios(steps: JoinedSteps) -> FloatArray:
     """For each device the median over the steps of its compute over the median of the others', less 1."""
-    rows = range(len(steps.devices))
-    return np.array([_median(_longer(steps, row)) for row in rows], dtype=np.float64)
+    longer = [_longer(steps, row) for row in range(len(steps.devices))]
+    return np.array([np.median(ratios) if ratios.size else 0.0 for ratios in longer])
 
 
 def _longer(steps: JoinedSteps, row: int) -> FloatArray:
@@ -169,23 +169,14 @@ def _longer(steps: JoinedSteps, row: int) -> FloatArray:
     return result
 
 
-def _median(values: FloatArray) -> float:
-    return float(np.median(values)) if values.size else 0.0
-
-
 def _is_clear(excess: npt.NDArray[Any]) -> bool:
     """Whether what a device is longer or later by stands out from what that varies by over the steps."""
-    return bool(np.median(excess) >= clear_ratio(excess.size) * _spread(excess))
+    return bool(np.median(excess) >= clear_ratio(excess.size) * quartile_range(excess))
 
 
 def clear_ratio(step_count: int) -> float:
     """How many times what it varies by a delay has to be."""
     return _CLEAR_RATIO_OF_FEW.get(step_count, CLEAR_RATIO)
-
-
-def _spread(excess: npt.NDArray[Any]) -> float:
-    low, high = np.percentile(excess, (25, 75))
-    return float(high - low)
 
 
 def _least_often(trace: Trace, steps: JoinedSteps, row: int) -> float:
@@ -227,7 +218,7 @@ def _robust_z(steps: JoinedSteps, row: int) -> float:
         return 0.0
     typical = np.median(steps.compute_ps, axis=1)
     deviation = np.abs(typical - np.median(typical))
-    sigma = _MAD_TO_SIGMA * float(np.median(deviation))
+    sigma = MAD_TO_SIGMA * float(np.median(deviation))
     above = float(typical[row] - np.median(typical))
     return above / sigma if sigma else float("inf") if above > 0 else 0.0
 
@@ -251,7 +242,7 @@ def _slow(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
         launches_ratio=work.launches_ratio,
         top_kernels=work.top_kernels,
         input_ps_per_step=None,
-        spread_ratio=_spread(_longer(steps, row)),
+        spread_ratio=quartile_range(_longer(steps, row)),
         shares_cores=_shares_cores(trace, steps, row),
     )
 
@@ -436,7 +427,7 @@ def _tardy(
         launches_ratio=None,
         top_kernels=(),
         input_ps_per_step=longer,
-        spread_ratio=_spread(late.later_ps) / step_ps,
+        spread_ratio=quartile_range(late.later_ps) / step_ps,
         shares_cores=shares_cores,
     )
 

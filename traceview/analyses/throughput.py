@@ -10,9 +10,10 @@ import numpy as np
 
 from traceview.analyses.activity import DeviceActivity
 from traceview.analyses.finding import Skipped
-from traceview.analyses.joined_steps import JoinedSteps, median_ps
+from traceview.analyses.joined_steps import JoinedSteps
 from traceview.analyses.selection import Selection
 from traceview.intervals import IntervalSet, uncovered
+from traceview.robust import median_ps
 from traceview.trace.model import Trace
 from traceview.units import PS_PER_S
 from traceview.xplane.planes import ActivityClass

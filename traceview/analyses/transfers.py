@@ -21,6 +21,7 @@ from traceview.analyses.round_trips import RoundTrip, round_trips
 from traceview.analyses.selection import Selection, rows_in
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
+from traceview.robust import median_ps
 from traceview.trace.copies import Copies, copies_of
 from traceview.trace.links import pcie_bytes_per_second
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Step, Trace
@@ -253,7 +254,7 @@ def _direction(
         count=int(rows.size),
         busy_ps=busy,
         exposed_ps=exposed,
-        exposed_ps_per_step=_median(per_step),
+        exposed_ps_per_step=median_ps(per_step),
         exposed_ratio=ratio,
         verdict=verdict_of(ratio),
         bytes_per_second=(
@@ -261,7 +262,7 @@ def _direction(
         ),
         pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
         small_count=int(small.size) if is_recorded else None,
-        small_count_per_step=_median(small_in_step) if is_recorded else None,
+        small_count_per_step=median_ps(small_in_step) if is_recorded else None,
         size_counts=_histogram(known) if is_recorded else None,
         blocking_kernel_count=_blocking_kernel_count(trace, device, window, rows),
     )
@@ -279,14 +280,6 @@ def _exposed_ratio(per_step: Int64Array, span: _Span, exposed_ps: int) -> float 
     if lasted.any():
         return float(np.median(per_step[lasted > 0] / lasted[lasted > 0]))
     return exposed_ps / span.window.length_ps if span.window.length_ps else None
-
-
-def _median(values: npt.NDArray[np.integer]) -> int | None:
-    """Rounded down; None of nothing."""
-    if values.size == 0:
-        return None
-    ordered = np.sort(values)
-    return int(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) // 2
 
 
 def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | None:

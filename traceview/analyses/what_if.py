@@ -36,9 +36,10 @@ import numpy.typing as npt
 from traceview.analyses.activity import DeviceActivity
 from traceview.analyses.device_speed import relative_speeds
 from traceview.analyses.finding import Skipped, timed
-from traceview.analyses.joined_steps import JoinedSteps, median_ps
+from traceview.analyses.joined_steps import JoinedSteps
 from traceview.analyses.selection import Selection
 from traceview.intervals import Int64Array, IntervalSet, difference, union
+from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.gaps import Gaps
 from traceview.trace.model import Step, Trace

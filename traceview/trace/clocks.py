@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from traceview.intervals import Int64Array
+from traceview.robust import MAD_TO_SIGMA, median_ps
 from traceview.trace.collectives import CollectiveKind, match_collectives
 from traceview.trace.model import Host, HostClock, HostSteps, Problem, Recording
 from traceview.trace.roles import step_groups
@@ -44,7 +45,6 @@ CLEAR_DRIFT_RATIO: Final = 6
 MAX_DRIFT_PS_PER_S: Final = 10**9
 """Clocks of computers drift by 100 ppm at most; ends that part ten times as fast are not of one collective."""
 
-_MAD_TO_SIGMA: Final = 1.4826
 _COMMON_END: Final = (
     CollectiveKind.ALL_REDUCE,
     CollectiveKind.ALL_GATHER,
@@ -121,8 +121,8 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     if count < MIN_COLLECTIVES:
         return None
     difference = other_ps - reference_ps
-    ahead = _median(difference)
-    since_ps = reference_ps - _median(reference_ps)
+    ahead = median_ps(difference) or 0
+    since_ps = reference_ps - (median_ps(reference_ps) or 0)
     # Slopes between events half a recording apart: their median is deaf to outliers (Theil and Sen).
     half = count // 2
     passed_ps = since_ps[half:] - since_ps[: count - half]
@@ -131,8 +131,8 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     around = difference - ahead
     straightened = around - slope * since_ps
     straightened = np.abs(straightened - np.median(straightened))
-    noise = round(_MAD_TO_SIGMA * float(np.median(straightened)))
-    residual = round(_MAD_TO_SIGMA * _median(np.abs(around)))
+    noise = round(MAD_TO_SIGMA * float(np.median(straightened)))
+    residual = round(MAD_TO_SIGMA * (median_ps(np.abs(around)) or 0))
     drift = None
     gained = abs(slope) * float(np.ptp(reference_ps))
     if count >= MIN_FOR_DRIFT and gained > CLEAR_DRIFT_RATIO * max(noise, 1):
@@ -148,13 +148,6 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
         noise_ps=residual if drift is None else noise,
         drift_ps_per_s=drift,
     )
-
-
-def _median(values: Int64Array) -> int:
-    """The median, rounded down."""
-    ordered = np.sort(values)
-    low, high = int(ordered[(ordered.size - 1) // 2]), int(ordered[ordered.size // 2])
-    return low + (high - low) // 2
 
 
 def on_one_clock(

@@ -31,6 +31,7 @@ import numpy as np
 
 from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int64Array, nesting, union
+from traceview.robust import median_ps
 from traceview.trace.model import NONE, HostStat, Trace
 from traceview.units import PS_PER_US
 
@@ -174,7 +175,7 @@ def stages_of(
                 slow_count=int((duration[mine] > SLOW_CALL_PS).sum()),
                 parallelism=_largest(of_stage["parallelism"]),
                 buffer_limit=_largest(of_stage["buffer_limit"]),
-                buffered_median=int(np.median(fill)) if fill.size else None,
+                buffered_median=median_ps(fill),
                 empty_ratio=float((fill == 0).mean()) if fill.size else None,
                 threads=_threads(trace, columns.line[calls.row[chosen[mine]]]),
                 injected=name.endswith(_PREFETCH) and _is_injected(trace, of_stage["dataset_name"]),
