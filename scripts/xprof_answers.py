@@ -189,7 +189,7 @@ def severity(report: Report, code: str) -> str | None:
 
 
 def statuses(report: Report) -> list[str | None]:
-    """The status of every device, in the order of the roster."""
+    """The status of every device, in the order of the device list."""
     assert report.results.device_time is not None
     return [row.status for row in report.results.device_time.devices]
 

@@ -152,6 +152,12 @@ def test_frames_are_described_by_their_columns() -> None:
         assert places == sorted(places), frame_name
 
 
+def test_the_former_name_of_the_device_list(cpu_run: Trace) -> None:
+    with pytest.warns(DeprecationWarning, match="device_list"):
+        devices = cpu_run.roster
+    assert devices is cpu_run.device_list
+
+
 # Rows
 
 

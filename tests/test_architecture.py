@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "forms", "intervals", "units", "version"),
+    ("errors", "forms", "intervals", "robust", "units", "version"),
     ("ids",),
     ("xplane",),
     ("trace",),
@@ -30,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("crosscheck",),
     ("render",),
     ("export",),
+    ("api",),
     ("cli",),
 )
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -138,6 +140,12 @@ def part_of(name: str) -> str:
     return rest.split(".")[0] or "__init__"
 
 
+def module_of(file: str) -> str:
+    """The dotted name of a module by its path in the package."""
+    parts = Path(file).with_suffix("").parts
+    return ".".join(("traceview", *(part for part in parts if part != "__init__")))
+
+
 def allowed_to(importer: str) -> set[str]:
     if importer == CAPTURE:
         return CAPTURE_MAY_IMPORT
@@ -160,6 +168,30 @@ def test_a_package_imports_only_those_before_it() -> None:
             continue
         if imported not in allowed_to(importer):
             wrong.append(str(found))
+    assert wrong == []
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """Counting those inside functions and for types, too."""
+    graph: dict[str, set[str]] = {}
+    for found in all_imports():
+        importer = module_of(found.file)
+        if is_within(found.module, "traceview") and found.module != importer:
+            graph.setdefault(importer, set()).add(found.module)
+    circle: list[str] = []
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+    assert circle == []
+
+
+def test_nothing_but_the_facade_imports_the_public_objects() -> None:
+    wrong = [
+        str(found)
+        for found in all_imports()
+        if is_within(found.module, "traceview.api") and found.file != "__init__.py"
+    ]
     assert wrong == []
 
 
@@ -189,7 +221,7 @@ def test_third_parties_keep_to_their_place(module: str) -> None:
 def test_slow_imports_happen_inside_functions() -> None:
     wrong = []
     for found in all_imports():
-        own_module = "traceview." + found.file.removesuffix(".py").replace("/", ".")
+        own_module = module_of(found.file)
         lazy = any(is_within(found.module, name) for name in (*LAZY, *LAZY_MODULES))
         is_lazy_itself = any(is_within(own_module, name) for name in LAZY_MODULES)
         if found.at_start and lazy and not is_lazy_itself:

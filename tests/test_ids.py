@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.ids import distinct, is_dense, occurring
+from traceview.ids import is_dense, unique_ids, unique_inverse
 
 _SPARSE = 1 << 22
 
@@ -28,10 +28,10 @@ def _ids_of(dtype: str) -> st.SearchStrategy[npt.NDArray[Any]]:
 @given(st.sampled_from(["i1", "u1", "i2", "i4", "i8", "u8"]).flatmap(_ids_of))
 def test_occurring_and_distinct_are_the_sorted_set(ids: npt.NDArray[Any]) -> None:
     values = sorted(set(ids.tolist()))
-    found = occurring(ids)
+    found = unique_ids(ids)
     assert found.dtype == np.int64
     assert found.tolist() == values
-    again, index = distinct(ids)
+    again, index = unique_inverse(ids)
     assert again.tolist() == values
     assert again.dtype == index.dtype == np.int64
     assert [values[i] for i in index.tolist()] == ids.tolist()

@@ -22,13 +22,12 @@ from traceview.version import VERSION
 
 if TYPE_CHECKING:
     from traceview.analyses.finding import Finding
+    from traceview.api import Trace, load
     from traceview.capture.callback import keras_callback
     from traceview.capture.session import CaptureWarning, capture_steps
     from traceview.report.build import analyze
     from traceview.report.model import Report
     from traceview.report.saved import load_report
-    from traceview.trace.load import load
-    from traceview.trace.model import Trace
 
 __version__ = VERSION
 
@@ -55,11 +54,11 @@ _LAZY = {
     "CaptureWarning": "traceview.capture.session",
     "Finding": "traceview.analyses.finding",
     "Report": "traceview.report.model",
-    "Trace": "traceview.trace.model",
+    "Trace": "traceview.api",
     "analyze": "traceview.report.build",
     "capture_steps": "traceview.capture.session",
     "keras_callback": "traceview.capture.callback",
-    "load": "traceview.trace.load",
+    "load": "traceview.api",
     "load_report": "traceview.report.saved",
 }
 

@@ -22,7 +22,7 @@ def _length(ids: npt.NDArray[np.integer]) -> int:
     return int(ids.max()) + 1 if ids.size else 0
 
 
-def occurring(ids: npt.NDArray[np.integer]) -> Int64Array:
+def unique_ids(ids: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct ids, sorted."""
     if not is_dense(ids):
         return np.unique(ids).astype(np.int64)
@@ -31,12 +31,12 @@ def occurring(ids: npt.NDArray[np.integer]) -> Int64Array:
     return np.flatnonzero(occurs)
 
 
-def distinct(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
+def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
     """The distinct ids, sorted, and for each of `ids` its index among them."""
     if not is_dense(ids):
         values, inverse = np.unique(ids, return_inverse=True)
         return values.astype(np.int64), inverse.astype(np.int64)
-    values = occurring(ids)
+    values = unique_ids(ids)
     index_of = np.zeros(_length(ids), dtype=np.int64)
     index_of[values] = np.arange(values.size)
     return values, index_of[ids]

@@ -19,7 +19,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Union:
+class IntervalSet:
     """Sorted, disjoint, non-touching, non-empty intervals.
 
     `start`, `end`: int64 `[n]`. `covered`: int64 `[n + 1]`, `covered[i]` is the length of the first i.
@@ -59,14 +59,14 @@ class Union:
         return gap_start[open_gap].astype(np.int64), gap_end[open_gap].astype(np.int64)
 
 
-def union(start: Int64Array, end: Int64Array) -> Union:
+def union(start: Int64Array, end: Int64Array) -> IntervalSet:
     """The union of intervals in any order; empty and negative ones cover nothing."""
     positive = end > start
     if not positive.all():
         start, end = start[positive], end[positive]
     if start.size == 0:
         empty = np.empty(0, dtype=np.int64)
-        return Union(empty, empty, np.zeros(1, dtype=np.int64))
+        return IntervalSet(empty, empty, np.zeros(1, dtype=np.int64))
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
@@ -79,10 +79,12 @@ def union(start: Int64Array, end: Int64Array) -> Union:
     merged_end = reach[np.append(first[1:] - 1, start.size - 1)]
     covered = np.zeros(first.size + 1, dtype=np.int64)
     np.cumsum(merged_end - merged_start, out=covered[1:])
-    return Union(merged_start, merged_end, covered)
+    return IntervalSet(merged_start, merged_end, covered)
 
 
-def uncovered(part: Union, cover: Union, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
+def uncovered(
+    part: IntervalSet, cover: IntervalSet, start: npt.ArrayLike, end: npt.ArrayLike
+) -> Int64Array:
     """How much of `part` lies outside of `cover` inside each `[start, end)`; int64, one per span."""
     begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
     cuts = np.unique(np.concatenate((begin, finish)))
@@ -96,7 +98,7 @@ def uncovered(part: Union, cover: Union, start: npt.ArrayLike, end: npt.ArrayLik
     return result
 
 
-def difference(part: Union, cover: Union) -> Union:
+def difference(part: IntervalSet, cover: IntervalSet) -> IntervalSet:
     """What of `part` lies outside of `cover`."""
     first = np.searchsorted(cover.end, part.start, side="right")
     last = np.searchsorted(cover.start, part.end)

@@ -251,8 +251,10 @@ def of_replicas(lengths: tuple[tuple[float, float], ...], first: float = 2, **na
     selection = select(trace, "auto", None)
     if names:
         hosts = tuple(replace(trace.hosts[0], name=name) for name in names.values())
-        roster = tuple(replace(device, host=place) for place, device in enumerate(trace.roster))
-        trace = replace(trace, hosts=hosts, roster=roster)
+        device_list = tuple(
+            replace(device, host=place) for place, device in enumerate(trace.device_list)
+        )
+        trace = replace(trace, hosts=hosts, device_list=device_list)
         selection = replace(selection, steps=dict.fromkeys((0, 1), selection.steps[0]))
     used = [step for step in selection.steps[0] if step.excluded is None]
     numbers = tuple(step.number for step in used)[: len(lengths)]

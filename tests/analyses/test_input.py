@@ -15,8 +15,7 @@ from traceview.analyses.input import Input, compute, verdict_of
 from traceview.analyses.input_advice import advice_for
 from traceview.analyses.input_findings import diagnose
 from traceview.analyses.selection import Selection, select
-from traceview.trace.load import load
-from traceview.trace.model import Trace
+from traceview.api import Trace, load
 
 WAIT = "IteratorGetNextOp::DoCompute"
 

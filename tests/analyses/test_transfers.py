@@ -15,7 +15,7 @@ from tests.analyses.test_findings import check_finding, codes, the
 from tests.sidecars import write_sidecar
 from traceview.analyses.transfers import DeviceTransfers
 from traceview.report.model import Report
-from traceview.trace.pcie import pcie_bytes_per_second
+from traceview.trace.links import pcie_bytes_per_second
 
 LINK_GEN_3_X16 = 16 * 984_615_384
 

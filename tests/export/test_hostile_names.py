@@ -56,8 +56,9 @@ def hostile(tmp_path: Path) -> tuple[Trace, Selection, traceview.Report]:
         lines=tuple(
             replace(one, name=texts[place % len(texts)]) for place, one in enumerate(trace.lines)
         ),
-        roster=tuple(
-            replace(one, model=texts[place % len(texts)]) for place, one in enumerate(trace.roster)
+        device_list=tuple(
+            replace(one, model=texts[place % len(texts)])
+            for place, one in enumerate(trace.device_list)
         ),
     )
     selection = select(changed)

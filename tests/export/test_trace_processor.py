@@ -162,7 +162,7 @@ def test_compute_of_each_device(ask: Ask, tmp_path: Path) -> None:
     (window,) = select(trace).windows.values()
     told = check(ask, drawn_scene(tmp_path / "logs"), tmp_path)
     for rows in told.values():
-        for device in range(len(trace.roster)):
+        for device in range(len(trace.device_list)):
             mine = [
                 (start * 1000, (start + length) * 1000)
                 for process, _, _, category, start, length, _ in rows

@@ -13,11 +13,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps
 from tests.sidecars import write_sidecar
-from traceview.trace.clock import align
-from traceview.trace.collective_clocks import clock_difference
+from traceview.api import Trace, load
+from traceview.trace.clocks import align, clock_difference
 from traceview.trace.collectives import collectives_of
-from traceview.trace.load import load
-from traceview.trace.model import Trace
 
 US = 10**6
 MS = 10**9

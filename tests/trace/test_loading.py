@@ -95,7 +95,7 @@ def test_the_newest_run_is_the_one_whose_profile_began_last(tmp_path: Path) -> N
     for gpus, (run, at) in enumerate({"c": 1, "a": 3, "b": 2}.items(), start=1):
         recording(start_ns=PROFILE_START_NS + at * SECOND_NS, gpus=gpus).write(tmp_path, run)
     trace = load(tmp_path)
-    assert (trace.run, len(trace.roster)) == ("a", 2)
+    assert (trace.run, len(trace.device_list)) == ("a", 2)
     assert trace.other_runs == ("b", "c")
 
 
@@ -109,7 +109,7 @@ def test_without_start_times_the_newest_is_the_last_by_name(tmp_path: Path) -> N
 def test_a_run_by_name(tmp_path: Path) -> None:
     for gpus, run in enumerate(("a", "b"), start=1):
         recording(start_ns=PROFILE_START_NS + gpus, gpus=gpus).write(tmp_path, run)
-    assert len(load(tmp_path, run="a").roster) == 1
+    assert len(load(tmp_path, run="a").device_list) == 1
     with pytest.raises(TraceNotFoundError, match="no run called 'x'") as caught:
         load(tmp_path, run="x")
     assert caught.value.hint == "there are: a, b"
@@ -121,9 +121,9 @@ def test_log_directories_below_one_path(tmp_path: Path) -> None:
     recording(start_ns=PROFILE_START_NS + 1, gpus=2).write(tmp_path / "worker_1")
     trace = load(tmp_path)
     assert (trace.run, trace.other_runs) == ("worker_1/run1", ("worker_0/run1",))
-    assert len(trace.roster) == 2
+    assert len(trace.device_list) == 2
     assert trace.logdir == tmp_path / "worker_1"
-    assert len(load(tmp_path, run="worker_0/run1").roster) == 1
+    assert len(load(tmp_path, run="worker_0/run1").device_list) == 1
     with pytest.raises(TraceNotFoundError, match="several runs called 'run1'") as caught:
         load(tmp_path, run="run1")
     assert caught.value.hint == "there are: worker_0/run1, worker_1/run1"
@@ -365,7 +365,7 @@ def kernel_starts(trace: Trace) -> dict[str, int]:
     columns = trace.device_columns
     return {
         trace.device_key(index): int(columns.start_ps[columns.rows_of(index)][0])
-        for index in range(len(trace.roster))
+        for index in range(len(trace.device_list))
     }
 
 
@@ -434,6 +434,6 @@ def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
                     changed_bytes=1,
                 )
         trace.write(tmp_path)
-        roster = load(tmp_path).roster
-        held_peak = [(d.memory_held_bytes, d.memory_peak_bytes) for d in roster]
+        device_list = load(tmp_path).device_list
+        held_peak = [(d.memory_held_bytes, d.memory_peak_bytes) for d in device_list]
         assert held_peak == ([(20, 90), (21, 91)] if known else [(None, None)] * 2)

@@ -16,13 +16,14 @@ from traceview.trace.model import NONE, Trace
 from traceview.trace.roles import (
     Role,
     machine_of,
+    missing_steps,
     missing_tasks,
     part_in_training,
     role_of,
     step_groups,
     unrecorded_tasks,
 )
-from traceview.trace.step_numbers import missing_steps, step_numbers_at
+from traceview.trace.windows import step_numbers_at
 
 
 def run(folder: Path, hosts: dict[str, dict[str, Any] | None], **counts: int) -> Trace:
@@ -141,7 +142,7 @@ def test_the_step_of_an_instant_is_that_of_its_host(tmp_path: Path) -> None:
     first, last = (trace.steps_by_host[0].steps[place] for place in (0, -1))
     times = [first.start_ps - 1, first.start_ps, first.end_ps, last.end_ps - 1, last.end_ps]
     host = np.repeat([0, 1], len(times))
-    number, in_step = step_numbers_at(trace, host, np.array(times * 2))
+    number, in_step = step_numbers_at(trace.steps_by_host, host, np.array(times * 2))
     # The second host ends after two steps.
     assert number.tolist() == [NONE, 0, 1, 3, NONE, NONE, 0, 1, NONE, NONE]
     assert in_step.tolist() == (number != NONE).tolist()

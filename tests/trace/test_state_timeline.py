@@ -7,7 +7,7 @@ import numpy.typing as npt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceview.intervals import Union, union
+from traceview.intervals import IntervalSet, union
 from traceview.trace.cause import Cause
 from traceview.trace.state_timeline import closed, intersection, layered, outside
 
@@ -17,7 +17,7 @@ pairs = st.lists(st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)), max_
 causes = st.sampled_from(list(Cause))
 
 
-def union_of(spans: list[tuple[int, int]]) -> Union:
+def union_of(spans: list[tuple[int, int]]) -> IntervalSet:
     columns = np.array(spans, dtype=np.int64).reshape(-1, 2)
     return union(columns[:, 0], columns[:, 1])
 
@@ -30,7 +30,7 @@ def instants(spans: list[tuple[int, int]]) -> Bools:
     return covered
 
 
-def of_union(one: Union) -> Bools:
+def of_union(one: IntervalSet) -> Bools:
     return instants(
         [
             (max(start, 0), min(end, LENGTH))

@@ -10,7 +10,7 @@ import pytest
 from scripts.cuda_trace import MS, US, CudaTrace
 from tests.oracle import run_answer
 from tests.oracle.looking import ORIGIN_PS
-from traceview.trace.load import load
+from traceview.api import load
 from traceview.trace.model import HostSteps
 
 ASK = "IteratorGetNext:IteratorGetNext"

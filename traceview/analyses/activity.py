@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from traceview.intervals import Int64Array, Union, union
+from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -45,8 +45,8 @@ class Parts:
 class DeviceActivity:
     """Unions over all streams of one device: `by_class[c]` of class c, `cumulative[c]` of classes 0 to c."""
 
-    by_class: tuple[Union, ...]
-    cumulative: tuple[Union, ...]
+    by_class: tuple[IntervalSet, ...]
+    cumulative: tuple[IntervalSet, ...]
 
     def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Exclusive parts of each span, int64 `[7, spans]`: the classes in order, then idle."""
@@ -60,8 +60,8 @@ def device_activity(trace: Trace, device: int) -> DeviceActivity:
     """The unions of one device over the whole recording."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     start, end, class_ = columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows]
-    by_class: list[Union] = []
-    cumulative: list[Union] = []
+    by_class: list[IntervalSet] = []
+    cumulative: list[IntervalSet] = []
     for one in ActivityClass:
         mine, so_far = class_ == one, class_ <= one
         by_class.append(union(start[mine], end[mine]))
@@ -72,8 +72,8 @@ def device_activity(trace: Trace, device: int) -> DeviceActivity:
 
 
 def activities(trace: Trace) -> Iterator[DeviceActivity]:
-    """The unions of every device, in the order of the roster."""
-    for device in range(len(trace.roster)):
+    """The unions of every device, in the order of the device list."""
+    for device in range(len(trace.device_list)):
         yield device_activity(trace, device)
 
 

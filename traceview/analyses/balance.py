@@ -16,7 +16,7 @@ from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
 from traceview.analyses.finding import Skipped
 from traceview.analyses.gradients import Gradients
 from traceview.analyses.hardware import DeviceHardware, HardwareGroup, hardware_groups, hardware_of
-from traceview.analyses.joined_steps import NEVER, JoinedSteps, joined_steps, median_ps
+from traceview.analyses.joined_steps import NEVER, JoinedSteps, joined_steps
 from traceview.analyses.outside_view import OutsideView
 from traceview.analyses.placement import Placement
 from traceview.analyses.selection import Selection
@@ -28,8 +28,9 @@ from traceview.analyses.straggler import (
 )
 from traceview.analyses.throughput import Prediction, Throughput, prediction_of, throughput_of
 from traceview.analyses.what_if import Moments, WhatIf, clocks_agree, what_ifs
-from traceview.ids import distinct
-from traceview.intervals import Int64Array, Union, union
+from traceview.ids import unique_inverse
+from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.robust import median_ps
 from traceview.trace.collectives import Collectives
 from traceview.trace.gaps import Gaps
 from traceview.trace.model import Trace
@@ -145,7 +146,7 @@ class Balance:
 
 @dataclass(frozen=True, eq=False)
 class BalanceInput:
-    """What other analyses know already. By roster index `input_idle`: the idle time for input of each step; `gaps`."""
+    """What other analyses know already. By device index `input_idle`: the idle time for input of each step; `gaps`."""
 
     device_time: DeviceTime
     input_idle: Mapping[int, Int64Array]
@@ -158,20 +159,20 @@ class BalanceInput:
 def devices_in_use(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> tuple[int, ...]:
-    """The devices (roster indices, by host and number) of one kind that computed in the window."""
+    """The devices (device indices, by host and number) of one kind that computed in the window."""
     computing = [
         device
-        for device, entry in enumerate(trace.roster)
+        for device, entry in enumerate(trace.device_list)
         if (window := selection.window_of_device(trace, device)) is not None
         and int(_compute(activities[device]).within(window.start_ps, window.end_ps)) > 0
         and entry.kind in _KINDS
     ]
-    kinds = {trace.roster[device].kind for device in computing}
+    kinds = {trace.device_list[device].kind for device in computing}
     kind = next((one for one in _KINDS if one in kinds), None)
     return tuple(
         sorted(
-            (device for device in computing if trace.roster[device].kind == kind),
-            key=lambda device: (trace.roster[device].host, trace.roster[device].ordinal),
+            (device for device in computing if trace.device_list[device].kind == kind),
+            key=lambda device: (trace.device_list[device].host, trace.device_list[device].ordinal),
         )
     )
 
@@ -182,20 +183,20 @@ def compute(
     activities: Sequence[DeviceActivity],
     known: BalanceInput,
 ) -> Balance | Skipped:
-    """Compare the devices that computed in the window; `activities` by roster index."""
+    """Compare the devices that computed in the window; `activities` by device index."""
     in_use = devices_in_use(trace, selection, activities)
     if not in_use:
         return Skipped("no device computed in the window")
     if not _make_steps_together(trace, in_use):
         return Skipped("the processes make their steps apart: none waits for a slower one")
-    kind = trace.roster[in_use[0]].kind
+    kind = trace.device_list[in_use[0]].kind
     rows = {row.device: row for row in known.device_time.devices}
     status = {device: rows[trace.device_key(device)].status for device in in_use}
     joined = joined_steps(trace, selection, activities, sorted(in_use))
     compared = joined.of([d for d in joined.devices if status[d] != "marginal"])
     lengths = _lengths(trace, selection, activities, in_use)
     effective = sum(covered / window for covered, window in lengths.values())
-    visible = sum(device.kind == kind for device in trace.roster)
+    visible = sum(device.kind == kind for device in trace.device_list)
     is_one_clock = clocks_agree(trace, in_use)
     turns = (
         _concurrency(trace, selection, activities, in_use, joined.count)
@@ -246,13 +247,13 @@ def compute(
     )
 
 
-def _compute(activity: DeviceActivity) -> Union:
+def _compute(activity: DeviceActivity) -> IntervalSet:
     return activity.by_class[ActivityClass.COMPUTE]
 
 
 def _make_steps_together(trace: Trace, devices: Sequence[int]) -> bool:
     """Whether the hosts of the devices train together; beside parameter servers each works at its own pace."""
-    hosts = {trace.roster[device].host for device in devices}
+    hosts = {trace.device_list[device].host for device in devices}
     return any(hosts <= set(group) for group in step_groups(trace.hosts))
 
 
@@ -265,7 +266,7 @@ def _lengths(
     """By device how long it computes in its window, and how long that is."""
     found = {}
     for device in devices:
-        window = selection.windows[trace.roster[device].host]
+        window = selection.windows[trace.device_list[device].host]
         inside = int(_compute(activities[device]).within(window.start_ps, window.end_ps))
         found[device] = (inside, window.length_ps)
     return found
@@ -290,7 +291,7 @@ def _concurrency(
     """For two devices or more whose clocks agree."""
     starts, ends, lengths = [], [], []
     for device in devices:
-        window = selection.windows[trace.roster[device].host]
+        window = selection.windows[trace.device_list[device].host]
         covered = _compute(activities[device])
         inside = (covered.end > window.start_ps) & (covered.start < window.end_ps)
         starts.append(np.maximum(covered.start[inside], window.start_ps))
@@ -351,7 +352,7 @@ def _usual_ps(compared: JoinedSteps) -> npt.NDArray[np.float64]:
 
 
 def _least_ratio(trace: Trace, compared: JoinedSteps) -> float:
-    kind = trace.roster[compared.devices[0]].kind
+    kind = trace.device_list[compared.devices[0]].kind
     return UNEVEN_REPLICA_RATIO if kind == "replica" else UNEVEN_RATIO
 
 
@@ -374,7 +375,7 @@ def _uneven(trace: Trace, compared: JoinedSteps) -> list[UnevenStep]:
     is_less = (share < least) & (share.max(axis=0) >= _USUAL_RATIO)
     return [
         UnevenStep(
-            host=trace.hosts[trace.roster[device].host].name,
+            host=trace.hosts[trace.device_list[device].host].name,
             device=trace.device_key(device),
             number=compared.numbers[place],
             is_last=place == compared.count - 1,
@@ -406,7 +407,7 @@ def _devices(
     for device in in_use:
         place = joined.devices.index(device)
         row = compared.devices.index(device) if device in compared.devices else None
-        key, entry = trace.device_key(device), trace.roster[device]
+        key, entry = trace.device_key(device), trace.device_list[device]
         lag = joined.first_ps[place, whole] - joined.first_ps[:, whole].min(axis=0, initial=2**62)
         lead = joined.last_ps[:, whole].max(axis=0, initial=0) - joined.last_ps[place, whole]
         found.append(
@@ -439,7 +440,7 @@ def _last_counts(
     counts = collectives.is_complete[collectives.collective]
     counts = counts & np.isin(first_step, joined.numbers)
     counts &= collectives.device_count[collectives.collective] > 1
-    devices, index = distinct(collectives.device[collectives.last_among(counts)])
+    devices, index = unique_inverse(collectives.device[collectives.last_among(counts)])
     times = np.bincount(index, minlength=devices.size)
-    number = distinct(collectives.collective[counts])[0].size
+    number = unique_inverse(collectives.collective[counts])[0].size
     return dict(zip(devices.tolist(), times.tolist(), strict=True)), int(number)

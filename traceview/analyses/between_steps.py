@@ -10,8 +10,8 @@ import numpy as np
 
 from traceview.analyses.finding import Skipped
 from traceview.analyses.selection import Selection
-from traceview.ids import occurring
-from traceview.intervals import Int64Array, Union, union
+from traceview.ids import unique_ids
+from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import HostNameKind
@@ -116,14 +116,14 @@ def _kinds(trace: Trace, states: HostStates, rows: Int64Array) -> Int64Array:
     name_of = trace.host_columns.name[rows]
     for one, word in _OF_KIND.items():
         of_name[name_of[kinds == one]] = KINDS.index(word)
-    for name in occurring(name_of).tolist():
+    for name in unique_ids(name_of).tolist():
         if _SUMMARY in trace.names[name]:
             of_name[name] = KINDS.index("summary")
     result: Int64Array = of_name[name_of]
     return result
 
 
-def _covered(holes: Union, start: Int64Array, end: Int64Array) -> int:
+def _covered(holes: IntervalSet, start: Int64Array, end: Int64Array) -> int:
     work = union(start, end)
     return int(holes.within(work.start, work.end).sum())
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.analyses.idle import IdleTime
 from traceview.analyses.selection import Selection
-from traceview.ids import distinct
+from traceview.ids import unique_inverse
 from traceview.intervals import union
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
@@ -34,7 +34,7 @@ def blocking_ops(
     trace: Trace, found: IdleTime, selection: Selection, device: int
 ) -> tuple[BlockingOp, ...]:
     """The ops under which a device was idle longest, where the idle time's cause is computing on the host."""
-    host = trace.roster[device].host
+    host = trace.device_list[device].host
     gaps, columns = found.gaps[device], trace.host_columns
     steps = selection.steps[host]
     used = np.array([step.excluded is None for step in steps], dtype=np.bool_)
@@ -47,7 +47,7 @@ def blocking_ops(
     rows, overlap = rows[overlap > 0], overlap[overlap > 0]
     # In a gap that had other causes too, the op is to blame for no more than what was left for it.
     most = int(gaps.cause_ps[Cause.HOST_COMPUTE, waits].sum())
-    names, of_row = distinct(columns.name[rows])
+    names, of_row = unique_inverse(columns.name[rows])
     total = np.bincount(of_row, weights=overlap.astype(np.float64), minlength=names.size)
     result = []
     for index in np.argsort(-total, kind="stable")[:MOST].tolist():

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
 from traceview.trace.copies import Copies
-from traceview.trace.link import threads
+from traceview.trace.correlation import threads
 from traceview.trace.model import NONE, Trace
 from traceview.units import PS_PER_US
 from traceview.xplane.planes import ActivityClass
@@ -33,7 +33,7 @@ class BlockingReads:
 
 
 def blocking_reads(trace: Trace, copies: Copies) -> dict[int, BlockingReads]:
-    """By roster index; devices without such a copy are left out."""
+    """By device index; devices without such a copy are left out."""
     device, host = trace.device_columns, trace.host_columns
     is_read = (device.class_[copies.row] == ActivityClass.D2H) & (copies.thread != NONE)
     rows, thread = copies.row[is_read], copies.thread[is_read]
@@ -43,7 +43,7 @@ def blocking_reads(trace: Trace, copies: Copies) -> dict[int, BlockingReads]:
     rows, thread, call = rows[long], thread[long], call[long]
     waited = np.zeros(rows.size, dtype=np.bool_)
     thread_of_line = threads(trace.lines) if rows.size else np.empty(0, dtype=np.int32)
-    for one in occurring(thread):
+    for one in unique_ids(thread):
         mine = np.flatnonzero(thread == one)
         lines = np.flatnonzero(thread_of_line == one)
         waited[mine] = _did_nothing(
@@ -51,7 +51,7 @@ def blocking_reads(trace: Trace, copies: Copies) -> dict[int, BlockingReads]:
         )
     rows, call = rows[waited], call[waited]
     result = {}
-    for index in occurring(device.device[rows]).tolist():
+    for index in unique_ids(device.device[rows]).tolist():
         mine = np.flatnonzero(device.device[rows] == index)
         waits = union(host.start_ps[call[mine]], device.end_ps[rows[mine]])
         result[index] = BlockingReads(int(mine.size), waits.length)

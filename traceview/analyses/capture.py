@@ -9,11 +9,10 @@ import numpy as np
 
 from traceview.analyses import tracer_options
 from traceview.analyses.finding import Evidence, Finding, Severity, counted, listed
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray
 from traceview.trace.model import NONE, Host, HostClock, Problem, SourceFile, Trace
-from traceview.trace.roles import Role, missing_tasks, role_of, unrecorded_tasks
-from traceview.trace.step_numbers import missing_steps
+from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
 from traceview.xplane.planes import ActivityClass
 
 Quality: TypeAlias = Literal["ok", "degraded", "unusable"]
@@ -92,7 +91,7 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
     host = trace.hosts[index]
     role = role_of(host)
     columns = trace.device_columns
-    devices = [i for i, device in enumerate(trace.roster) if device.host == index]
+    devices = [i for i, device in enumerate(trace.device_list) if device.host == index]
     mine = np.isin(columns.device, devices)
     kernels = mine & (columns.class_ <= ActivityClass.COLLECTIVE)
     kernel_count = int(kernels.sum())
@@ -126,7 +125,7 @@ def _clock_inversions(trace: Trace, mine: BoolArray) -> int:
 
 def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -> list[Problem]:
     found = []
-    devices = [d for d in trace.roster if d.host == index]
+    devices = [d for d in trace.device_list if d.host == index]
     planes = [d for d in devices if d.kind != "replica"]
     if not planes and _is_damaged(trace, host):
         text = "the file is damaged before any device plane: what its GPUs did is not known"
@@ -185,7 +184,7 @@ def _is_damaged(trace: Trace, host: Host) -> bool:
 def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
     """Work of the first step launched before the capture, and of the last one still queued at its end."""
     columns, calls = trace.device_columns, trace.host_columns
-    devices = [i for i, d in enumerate(trace.roster) if d.host == index and d.kind == "gpu"]
+    devices = [i for i, d in enumerate(trace.device_list) if d.host == index and d.kind == "gpu"]
     rows = np.flatnonzero(np.isin(columns.device, devices))
     linked = rows[columns.launch[rows] != NONE]
     if linked.size == 0:
@@ -198,7 +197,7 @@ def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
         found.append(Problem("cut-first-step", text, host.name))
     with_id = calls.stat("correlation_id").row
     with_id = with_id[calls.host[with_id] == index]
-    launches = occurring(calls.name[columns.launch[linked]])
+    launches = unique_ids(calls.name[columns.launch[linked]])
     unanswered = with_id[
         ~np.isin(with_id, columns.launch[linked]) & np.isin(calls.name[with_id], launches)
     ]

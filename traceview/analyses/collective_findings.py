@@ -20,6 +20,7 @@ from traceview.analyses.finding import (
 )
 from traceview.analyses.selection import Selection
 from traceview.analyses.steps import Steps
+from traceview.robust import low_median
 
 EXPOSED_RATIO: Final = 0.10
 EXPOSED_CRITICAL_RATIO: Final = 0.30
@@ -324,5 +325,5 @@ def _copied_ps(steps: Steps | Skipped, devices: tuple[str, ...], part: str) -> i
         for one in row.devices if row.used else ():
             if one.device in devices:
                 parts.setdefault(one.device, []).append(getattr(one, part))
-    medians = [sorted(values)[(len(values) - 1) // 2] for values in parts.values()]
+    medians = [low_median(values) or 0 for values in parts.values()]
     return max(medians, default=None)

@@ -54,7 +54,7 @@ def collective_table(
     """
     columns = trace.device_columns
     inside = np.zeros(found.row.size, dtype=np.bool_)
-    host_of = np.array([device.host for device in trace.roster], dtype=np.int64)[found.device]
+    host_of = np.array([device.host for device in trace.device_list], dtype=np.int64)[found.device]
     for host, window in selection.windows.items():
         mine = np.flatnonzero(host_of == host)
         events = found.row[mine]
@@ -66,7 +66,7 @@ def collective_table(
         np.maximum.at(longest, found.collective, found.wait_ps)
         longest[~found.is_complete] = -1
         shown = shown[np.argsort(-longest[shown], kind="stable")[:top]]
-    keys = [trace.device_key(index) for index in range(len(trace.roster))]
+    keys = [trace.device_key(index) for index in range(len(trace.device_list))]
     rows_of = np.split(np.arange(found.row.size), found.first[1:])
     rows = [
         _row(trace, found, row, keys, is_last=bool(found.is_last[row]))
@@ -88,7 +88,7 @@ def _row(
         kind=CollectiveKind(int(found.kind[row])).name.lower(),
         op=None if op is None else split_op(op)[0],
         name=trace.names.text(int(found.name[row])) or "",
-        host=trace.hosts[trace.roster[device].host].name,
+        host=trace.hosts[trace.device_list[device].host].name,
         device=keys[device],
         step=None if found.step[row] == NONE else int(found.step[row]),
         start_ps=int(found.start_ps[row]),

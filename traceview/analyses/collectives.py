@@ -24,12 +24,12 @@ from traceview.analyses.activity import DeviceActivity
 from traceview.analyses.finding import Skipped
 from traceview.analyses.reduction_path import Path, ReductionPath, reduction_paths
 from traceview.analyses.selection import Selection, rows_in
-from traceview.ids import occurring
-from traceview.intervals import BoolArray, Int64Array, Union, uncovered, union
+from traceview.ids import unique_ids
+from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
+from traceview.robust import median_ps
 from traceview.trace.collectives import CollectiveKind, Collectives
+from traceview.trace.links import nvlink_bytes_per_second, pcie_bytes_per_second
 from traceview.trace.model import UNKNOWN_BYTES, Trace
-from traceview.trace.nvlink import nvlink_bytes_per_second
-from traceview.trace.pcie import pcie_bytes_per_second
 from traceview.trace.roles import missing_tasks, step_groups
 from traceview.trace.sidecar import Sidecar
 from traceview.units import PS_PER_S
@@ -123,10 +123,10 @@ def compute(
     activities: Sequence[DeviceActivity],
     found: Collectives,
 ) -> CollectiveResult | Skipped:
-    """Sum up the collectives `found`; `activities` by roster index."""
-    traced = {trace.roster[i].host for i in occurring(trace.device_columns.device)}
+    """Sum up the collectives `found`; `activities` by device index."""
+    traced = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
     hosts = sorted(traced & set(selection.windows))
-    devices = sum(device.host in hosts for device in trace.roster)
+    devices = sum(device.host in hosts for device in trace.device_list)
     if devices < 2 and not found.count:
         return Skipped("not applicable: fewer than two devices, and no collective")
     sums = _Sums(trace, selection, activities, found)
@@ -139,8 +139,8 @@ def compute(
     return CollectiveResult(**vars(whole), hosts=parts)
 
 
-def transfer_spans(trace: Trace, found: Collectives) -> list[Union]:
-    """When each device, by roster index, transferred in a collective: the waiting comes before it.
+def transfer_spans(trace: Trace, found: Collectives) -> list[IntervalSet]:
+    """When each device, by device index, transferred in a collective: the waiting comes before it.
 
     What an incomplete collective transferred is not known: all of it counts.
     """
@@ -150,7 +150,7 @@ def transfer_spans(trace: Trace, found: Collectives) -> list[Union]:
     begin = end - np.minimum(transfer[found.collective], columns.duration_ps[found.row])
     # Rows are in the order of collectives, not of devices.
     order = np.argsort(found.device, kind="stable")
-    bounds = np.searchsorted(found.device[order], np.arange(len(trace.roster) + 1))
+    bounds = np.searchsorted(found.device[order], np.arange(len(trace.device_list) + 1))
     return [union(begin[order[low:high]], end[order[low:high]]) for low, high in pairwise(bounds)]
 
 
@@ -175,7 +175,7 @@ class _Sums:
         self._trace, self._selection, self._activities = trace, selection, activities
         self._found = found
         columns = trace.device_columns
-        self._host_of = np.array([device.host for device in trace.roster], dtype=np.int64)
+        self._host_of = np.array([device.host for device in trace.device_list], dtype=np.int64)
         self._row_host = self._host_of[found.device]
         inside = np.zeros(found.row.size, dtype=np.bool_)
         for host, window in selection.windows.items():
@@ -198,7 +198,7 @@ class _Sums:
         complete = here & found.is_complete
         told = rows & complete[found.collective]
         numbers = self._used_numbers(hosts)
-        devices = [i for i in range(len(trace.roster)) if self._host_of[i] in hosts]
+        devices = [i for i in range(len(trace.device_list)) if self._host_of[i] in hosts]
         keys = [trace.device_key(device) for device in devices]
         exposed = [self._exposed(device) for device in devices]
         by_device = dict(zip(keys, devices, strict=True))
@@ -212,10 +212,10 @@ class _Sums:
             library=self._library(hosts),
             count=int(here.sum()),
             incomplete_count=int((here & ~complete).sum()),
-            count_per_step=_median(self._per_step(here, np.ones_like(found.first), numbers)),
+            count_per_step=median_ps(self._per_step(here, np.ones_like(found.first), numbers)),
             matched_by=_matched_by(found.by_keys[rows]),
             transfer_ps=int(found.transfer_ps[complete].sum()),
-            transfer_per_step_ps=_median(self._per_step(complete, found.transfer_ps, numbers)),
+            transfer_per_step_ps=median_ps(self._per_step(complete, found.transfer_ps, numbers)),
             wait_ps={key: int(found.wait_ps[mine].sum()) for key, mine in waited.items()},
             wait_per_step_ps=_medians(
                 {key: self._waits_per_step(mine, numbers) for key, mine in waited.items()}
@@ -322,7 +322,7 @@ class _Sums:
         reduces = complete & np.isin(
             found.kind[found.first], (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
         )
-        per_step = _median(self._per_step(reduces, found.transfer_ps, numbers))
+        per_step = median_ps(self._per_step(reduces, found.transfer_ps, numbers))
         if gradients is None or not per_step:
             return _Speeds(None, None, None, None, link, speed, expected)
         on_bus = gradients * _bus_factor(CollectiveKind.ALL_REDUCE, devices)
@@ -349,7 +349,7 @@ class _Sums:
         return size * self._members(devices) // devices if gathers else size
 
     def _library(self, hosts: Sequence[int]) -> Library | None:
-        gpus = [one for one in self._trace.roster if one.host in hosts and one.kind == "gpu"]
+        gpus = [one for one in self._trace.device_list if one.host in hosts and one.kind == "gpu"]
         names = [self._trace.names[int(name)].lower() for name in np.unique(self._found.name)]
         if not gpus:
             return None
@@ -392,7 +392,7 @@ class _Sums:
         found: set[tuple[Link | None, int | None]] = set()
         capabilities = {
             (device.stats.get("compute_cap_major"), device.stats.get("compute_cap_minor"))
-            for device in self._trace.roster
+            for device in self._trace.device_list
             if device.host in hosts and device.kind == "gpu"
         }
         for sidecar in self._sidecars(hosts):
@@ -444,16 +444,8 @@ def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64
     return total
 
 
-def _median(values: Int64Array) -> int | None:
-    """Rounded down; None of nothing."""
-    if values.size == 0:
-        return None
-    ordered = np.sort(values)
-    return int(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) // 2
-
-
 def _medians(values: dict[str, Int64Array]) -> dict[str, int] | None:
-    medians = {key: _median(one) for key, one in values.items()}
+    medians = {key: median_ps(one) for key, one in values.items()}
     return {key: one for key, one in medians.items() if one is not None} or None
 
 

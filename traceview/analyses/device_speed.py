@@ -14,7 +14,7 @@ import numpy.typing as npt
 from traceview.analyses.finding import Skipped, listed
 from traceview.analyses.hardware import hardware_groups
 from traceview.analyses.joined_steps import JoinedSteps
-from traceview.ids import distinct
+from traceview.ids import unique_inverse
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -33,7 +33,7 @@ def relative_speeds(trace: Trace, steps: JoinedSteps) -> npt.NDArray[np.float64]
     """
     count = len(steps.devices)
     equal = np.full(count, 1 / max(count, 1))
-    if trace.roster[steps.devices[0]].kind == "replica":
+    if trace.device_list[steps.devices[0]].kind == "replica":
         # Replicas on a host share its cores.
         return equal
     times, total = _times(trace, steps)
@@ -69,7 +69,7 @@ def _times(
         )
         names.append(columns.name[chosen].astype(np.int64))
         durations.append(columns.duration_ps[chosen])
-    known, index = distinct(np.concatenate(names))
+    known, index = unique_inverse(np.concatenate(names))
     bounds = np.cumsum([0, *(one.size for one in names)])
     count, total = np.zeros((2, len(names), known.size))
     for place, own in enumerate(durations):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from traceview.analyses.activity import DeviceActivity, one_span
-from traceview.analyses.roster import statuses
 from traceview.analyses.selection import Selection, rows_in
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, union
 from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.roles import part_in_training
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
+
+MARGINAL_RATIO: Final = 0.20
+"""A device that computes less than this of the busiest one is marginal (METRICS: status)."""
 
 
 @dataclass(frozen=True)
@@ -79,23 +83,60 @@ class DeviceTime:
 
 
 def compute(trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]) -> DeviceTime:
-    """Account for every picosecond of each device in its window; `activities` by roster index."""
+    """Account for every picosecond of each device in its window; `activities` by device index."""
     status = statuses(trace, activities)
-    hosts_with_events = {trace.roster[i].host for i in occurring(trace.device_columns.device)}
+    hosts_with_events = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
     rows = [
         _row(trace, index, status[index], selection, activities[index])
         if device.host in hosts_with_events
         else _without_numbers(trace, index, status[index], selection)
-        for index, device in enumerate(trace.roster)
+        for index, device in enumerate(trace.device_list)
     ]
     order = sorted(
-        range(len(rows)), key=lambda i: (trace.roster[i].host, rows[i].kind, rows[i].ordinal)
+        range(len(rows)), key=lambda i: (trace.device_list[i].host, rows[i].kind, rows[i].ordinal)
     )
     return DeviceTime(tuple(rows[i] for i in order), _shared(trace, selection))
 
 
+def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
+    """The status of each device of the device list, judged over the whole recording.
+
+    active; marginal (computes less than a fifth of the busiest device of its kind and role); copy_only (copies or
+    fills, no kernel); memory_only (its allocator holds bytes, no event); empty.
+    """
+    compute_ps = [a.by_class[ActivityClass.COMPUTE].length for a in activities]
+    busiest = busiest_peers(trace, compute_ps)
+    found = []
+    for index, device in enumerate(trace.device_list):
+        rows = trace.device_columns.rows_of(index)
+        classes = trace.device_columns.class_[rows]
+        if classes.size == 0:
+            found.append("memory_only" if device.memory_held_bytes else "empty")
+        elif (classes >= ActivityClass.H2D).all():
+            found.append("copy_only")
+        elif compute_ps[index] < MARGINAL_RATIO * compute_ps[busiest[index]]:
+            found.append("marginal")
+        else:
+            found.append("active")
+    return found
+
+
+def busiest_peers(trace: Trace, compute_ps: Sequence[int]) -> list[int]:
+    """For each device the one of its kind and role that computes most.
+
+    A replica on a CPU is no yardstick for a GPU, nor is a worker one for a parameter server or an evaluator.
+    """
+    peers = [
+        (device.kind, part_in_training(trace.hosts[device.host])) for device in trace.device_list
+    ]
+    first: dict[tuple[str, str], int] = {}
+    for index in sorted(range(len(peers)), key=lambda i: (-compute_ps[i], i)):
+        first.setdefault(peers[index], index)
+    return [first[one] for one in peers]
+
+
 def _without_numbers(trace: Trace, index: int, status: str, selection: Selection) -> DeviceTimeRow:
-    device = trace.roster[index]
+    device = trace.device_list[index]
     window = selection.window_of_device(trace, index)
     return DeviceTimeRow(
         host=trace.hosts[device.host].name,

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int32Array, Int64Array, nesting
 from traceview.trace.model import NONE, HostColumns, Names
 
@@ -36,7 +36,7 @@ class EagerScopes:
         """How many of these host rows ran in an eager op; None where none of them lies in a recorded scope."""
         host, told, eager = self._host, 0, 0
         thread = self._thread[host.line[calls]]
-        for one in occurring(thread).tolist():
+        for one in unique_ids(thread).tolist():
             mine = np.flatnonzero(self._thread_of_row == one)
             spans = self._rows[mine]
             nest = nesting(host.start_ps[spans], host.end_ps[spans])

@@ -13,8 +13,9 @@ import numpy as np
 
 from traceview.analyses.eager_launches import EAGER, GRAPH
 from traceview.analyses.selection import Selection
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
+from traceview.robust import median_ps
 from traceview.trace.model import Trace
 
 SHOWN_TYPES: Final = 3
@@ -47,7 +48,7 @@ def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
     count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
     spans = union(columns.start_ps[rows], columns.end_ps[rows])
     return EagerOps(
-        int(np.median(count)), int(np.median(spans.within(start, end))), _types(trace, host)
+        median_ps(count) or 0, median_ps(spans.within(start, end)) or 0, _types(trace, host)
     )
 
 
@@ -56,7 +57,7 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
     columns = trace.host_columns
     is_graph = trace.names.matching(columns.name, GRAPH)
     result = np.zeros(rows.size, dtype=np.bool_)
-    for line in occurring(columns.line[rows]).tolist():
+    for line in unique_ids(columns.line[rows]).tolist():
         mine = np.flatnonzero(columns.line[rows] == line)
         whole = columns.rows_of(line)
         graphs = np.sort(columns.start_ps[whole][is_graph[whole]])

@@ -94,7 +94,7 @@ def gap_table(
 def _rows(
     trace: Trace, selection: Selection, found: IdleTime, device: int, numbers: list[int]
 ) -> list[GapRow]:
-    states = found.states[trace.roster[device].host]
+    states = found.states[trace.device_list[device].host]
     chosen = np.array(numbers, dtype=np.int64)
     return [
         GapRow(

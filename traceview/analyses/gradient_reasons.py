@@ -40,8 +40,8 @@ class Reason:
 def reasons_for_one(
     trace: Trace, device: int, placement: Placement | Skipped, outside: OutsideView | Skipped
 ) -> Iterator[Reason]:
-    """The known reasons that evidence shows for gradients on one device, a roster index, only."""
-    host, key = trace.hosts[trace.roster[device].host], trace.device_key(device)
+    """The known reasons that evidence shows for gradients on one device, a device index, only."""
+    host, key = trace.hosts[trace.device_list[device].host], trace.device_key(device)
     together = _replicas_together(trace, device)
     if host.sidecar is not None:
         yield from _of_strategy(host.sidecar)
@@ -63,7 +63,7 @@ def reasons_for_one(
 
 def _replicas_together(trace: Trace, device: int) -> list[int]:
     """The replicas that computed gradients on one device, if several did and it is not divided."""
-    sidecar = trace.hosts[trace.roster[device].host].sidecar
+    sidecar = trace.hosts[trace.device_list[device].host].sidecar
     physical = sidecar.environment.devices.physical if sidecar else None
     if any((one.logical_devices or 1) > 1 for one in physical or () if one.type == "GPU"):
         return []

@@ -90,7 +90,7 @@ def compute(
     placement: Placement | Skipped,
     outside: OutsideView | Skipped,
 ) -> Gradients:
-    """Ask of each device of `in_use` (roster indices of devices with kernels) what part of the step ran there."""
+    """Ask of each device of `in_use` (device indices of devices with kernels) what part of the step ran there."""
     phase = phases_of(trace)
     columns = trace.device_columns
     rows = []
@@ -166,7 +166,7 @@ def _totals(phase: Int64Array, duration: Int64Array) -> list[int]:
 
 
 def _row(trace: Trace, device: int, count: list[int], total: list[int]) -> DevicePhases:
-    entry = trace.roster[device]
+    entry = trace.device_list[device]
     named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
     return DevicePhases(
         host=trace.hosts[entry.host].name,
@@ -223,14 +223,14 @@ def _remark(
 
 
 def _is_on_cpu(trace: Trace, rows: list[DevicePhases]) -> bool:
-    kinds = {trace.device_key(i): one.kind for i, one in enumerate(trace.roster)}
+    kinds = {trace.device_key(i): one.kind for i, one in enumerate(trace.device_list)}
     return all(kinds[row.device] == "replica" for row in rows)
 
 
 def _where_replicas_ran(trace: Trace, host: int, least_count: int) -> Iterator[str]:
     """Where the GPUs of a host do not each run the replica of their own number."""
     columns = trace.device_columns
-    gpus = [i for i, one in enumerate(trace.roster) if (one.host, one.kind) == (host, "gpu")]
+    gpus = [i for i, one in enumerate(trace.device_list) if (one.host, one.kind) == (host, "gpu")]
     running = {
         device: replica_numbers(trace, device)
         for device in gpus
@@ -243,7 +243,7 @@ def _where_replicas_ran(trace: Trace, host: int, least_count: int) -> Iterator[s
         return
     # Ops of the first replica have no number in their names.
     count = len({one for numbers in running.values() for one in numbers or (0,)})
-    is_usual = all(numbers == (trace.roster[i].ordinal,) for i, numbers in placed.items())
+    is_usual = all(numbers == (trace.device_list[i].ordinal,) for i, numbers in placed.items())
     if not running or (is_usual and count >= least_count):
         return
     where = listed(
@@ -264,19 +264,19 @@ def _where_replicas_ran(trace: Trace, host: int, least_count: int) -> Iterator[s
     holding = [
         f"{sized(held)} on {trace.device_key(device)}"
         for device in gpus
-        if device not in running and (held := trace.roster[device].memory_held_bytes)
+        if device not in running and (held := trace.device_list[device].memory_held_bytes)
     ]
     if holding:
         yield f"TensorFlow holds memory where no kernel ran: {listed(holding)}"
 
 
 def _index_of(trace: Trace, key: str) -> int:
-    return [trace.device_key(device) for device in range(len(trace.roster))].index(key)
+    return [trace.device_key(device) for device in range(len(trace.device_list))].index(key)
 
 
 def _is_meant_for_several(trace: Trace, device: int) -> bool:
-    entry = trace.roster[device]
-    same = [one for one in trace.roster if (one.host, one.kind) == (entry.host, entry.kind)]
+    entry = trace.device_list[device]
+    same = [one for one in trace.device_list if (one.host, one.kind) == (entry.host, entry.kind)]
     sidecar = trace.hosts[entry.host].sidecar
     planned = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
     return len(same) >= _SEVERAL or planned >= _SEVERAL or _could_be_several(sidecar)

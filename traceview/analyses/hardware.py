@@ -54,7 +54,7 @@ _NOTHING: Final = _Kind(None, None, None)
 
 def hardware_of(trace: Trace, device: int, outside: OutsideView | Skipped) -> DeviceHardware:
     """What is recorded of one device."""
-    entry = trace.roster[device]
+    entry = trace.device_list[device]
     plane, noted = _on_plane(entry), _in_sidecar(trace, entry)
     key = trace.device_key(device)
     seen = None
@@ -77,8 +77,8 @@ def hardware_groups(trace: Trace, devices: Sequence[int]) -> tuple[HardwareGroup
     What is not known of all of them is not compared, and each of model, cores and clock by one source only: the
     clocks of CUDA and of NVML need not be the same.
     """
-    planes = [_on_plane(trace.roster[device]) for device in devices]
-    noted = [_in_sidecar(trace, trace.roster[device]) for device in devices]
+    planes = [_on_plane(trace.device_list[device]) for device in devices]
+    noted = [_in_sidecar(trace, trace.device_list[device]) for device in devices]
     # CUDA, TensorFlow and NVML call a model alike.
     either = [plane.model or note.model for plane, note in zip(planes, noted, strict=True)]
     kinds = zip(

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceview.analyses.finding import Skipped
 from traceview.analyses.selection import Selection
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.gap_evidence import HostEvidence, evidence_at, evidence_of
@@ -76,28 +76,28 @@ class IdleRow:
 
 @dataclass(frozen=True)
 class Idle:
-    """All devices of which the tracer recorded the host's device events, in the order of the roster."""
+    """All devices of which the tracer recorded the host's device events, in the order of the device list."""
 
     devices: tuple[IdleRow, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class IdleTime:
-    """What the findings are made from: the gaps by roster index, and the states of the hosts."""
+    """What the findings are made from: the gaps by device index, and the states of the hosts."""
 
     gaps: Mapping[int, Gaps]
     states: Mapping[int, HostStates]
     causes_of_steps: Mapping[int, Int64Array]
-    """By roster index: idle picoseconds by cause and step, int64 `[causes, steps of the host]`."""
+    """By device index: idle picoseconds by cause and step, int64 `[causes, steps of the host]`."""
 
 
 def idle_time(trace: Trace, selection: Selection) -> IdleTime:
     """Attribute every gap of every device that could be recorded."""
-    recorded = {trace.roster[i].host for i in occurring(trace.device_columns.device)}
+    recorded = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
     states: dict[int, HostStates] = {}
     gaps: dict[int, Gaps] = {}
     of_steps: dict[int, Int64Array] = {}
-    for device, entry in enumerate(trace.roster):
+    for device, entry in enumerate(trace.device_list):
         window = selection.window_of_device(trace, device)
         if window is None or entry.host not in recorded:
             continue
@@ -134,7 +134,7 @@ def _row(
     found: IdleTime,
     top: int | None,
 ) -> IdleRow:
-    entry = trace.roster[device]
+    entry = trace.device_list[device]
     start, end = gaps.spans
     length = end - start
     longest = _longest(length, top)
@@ -181,7 +181,7 @@ def gap_rows(
     """The gaps of the numbers `chosen`, with their context."""
     start, end = gaps.spans
     causes = gaps.causes_of(chosen)
-    steps = selection.steps[trace.roster[gaps.device].host]
+    steps = selection.steps[trace.device_list[gaps.device].host]
     for place, index in enumerate(chosen.tolist()):
         cause = Cause(int(causes[:, place].argmax()))
         evidence = _evidence(trace, gaps, states, index, cause, int(start[index]), int(end[index]))

@@ -24,6 +24,7 @@ from traceview.analyses.idle import Idle, IdleTime
 from traceview.analyses.retracing import Retraced, retraced_calls
 from traceview.analyses.selection import Selection
 from traceview.intervals import Int64Array
+from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 
@@ -166,7 +167,8 @@ class _Waiting:
 
     def cost_ps(self, cause: Cause, *, is_typical: bool) -> int:
         """What a cause costs a step."""
-        return int(np.median(self.of_steps[cause]) if is_typical else self.of_steps[cause].mean())
+        of_steps = self.of_steps[cause]
+        return (median_ps(of_steps) or 0) if is_typical else int(of_steps.mean())
 
     def alike(self, cause: Cause) -> list[str]:
         """The other devices that wait nearly as long for the same, or longer."""
@@ -202,7 +204,7 @@ def _waiting(trace: Trace, found: IdleTime, selection: Selection, host: int) -> 
     devices = [
         device
         for device, gaps in found.gaps.items()
-        if trace.roster[device].host == host and not gaps.cause_ps[Cause.UNUSED].any()
+        if trace.device_list[device].host == host and not gaps.cause_ps[Cause.UNUSED].any()
     ]
     if not devices:
         return None
@@ -218,7 +220,7 @@ def _waiting(trace: Trace, found: IdleTime, selection: Selection, host: int) -> 
     return _Waiting(
         device=chosen,
         key=trace.device_key(chosen),
-        is_replica=trace.roster[chosen].kind == "replica",
+        is_replica=trace.device_list[chosen].kind == "replica",
         of_steps=of_steps[chosen],
         others={trace.device_key(d): of_steps[d] for d in devices if d != chosen},
         numbers=tuple(s.number for s in selection.steps[host] if s.excluded is None),
@@ -365,7 +367,7 @@ def _one_by_one(
     trace: Trace, waiting: _Waiting, selection: Selection, result: Idle
 ) -> Iterator[Finding]:
     """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
-    ops = eager_ops(trace, selection, trace.roster[waiting.device].host)
+    ops = eager_ops(trace, selection, trace.device_list[waiting.device].host)
     if ops is None or not waiting.has_steps or ops.count_per_step < EAGER_OPS:
         return
     cost = min(ops.ps_per_step, waiting.cost_ps(Cause.HOST_COMPUTE, is_typical=True))

@@ -19,6 +19,7 @@ from traceview.analyses.finding import Skipped
 from traceview.analyses.input_advice import advice_for
 from traceview.analyses.selection import Selection, rows_in
 from traceview.intervals import Int64Array, union
+from traceview.robust import median_ps
 from traceview.trace.input_waits import InputWaits, arrivals, input_waits, shards
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.pipeline import (
@@ -157,7 +158,7 @@ def compute(
 ) -> Input | Skipped:
     """The waits, shards and stages of every host.
 
-    `input_idle`: for each device of the roster the idle picoseconds of cause input in each step of its host,
+    `input_idle`: for each device of the device list the idle picoseconds of cause input in each step of its host,
     in the order of `selection.steps`; None where that is not known. `top`: rows of stages, None for all.
     """
     known = [
@@ -223,7 +224,7 @@ def _host_input(trace: Trace, selection: Selection, host: int) -> _HostInput:
 
 
 def _has_plane(trace: Trace, host: int) -> bool:
-    return any(device.host == host and device.kind != "replica" for device in trace.roster)
+    return any(device.host == host and device.kind != "replica" for device in trace.device_list)
 
 
 def _steps(
@@ -261,7 +262,7 @@ def _idle_of_host(
     return {
         device: per_step
         for device, per_step in (input_idle or {}).items()
-        if trace.roster[device].host == host
+        if trace.device_list[device].host == host
     }
 
 
@@ -279,7 +280,7 @@ def _host(
 ) -> InputHost:
     name = trace.hosts[one.host].name
     used = [step for step in steps if step.used]
-    per_step = int(np.median([step.wait_ps for step in used])) if used else None
+    per_step = median_ps([step.wait_ps for step in used])
     ratio = float(np.median([step.input_ratio for step in used])) if used else None
     if _has_plane(trace, one.host):
         idle = _idle_of_host(trace, one.host, input_idle)
@@ -332,7 +333,7 @@ def _replicas(trace: Trace, selection: Selection, one: _HostInput) -> list[Input
     enough = MODERATE_RATIO * (end - start)
     keys = {
         device.ordinal: trace.device_key(index)
-        for index, device in enumerate(trace.roster)
+        for index, device in enumerate(trace.device_list)
         if device.host == one.host
     }
     return [
@@ -341,8 +342,8 @@ def _replicas(trace: Trace, selection: Selection, one: _HostInput) -> list[Input
             shard=shard,
             device=keys.get(shard),
             wait_ps=int(unions[shard].within(window.start_ps, window.end_ps)),
-            wait_per_step_ps=int(np.median(wait[shard])),
-            late_per_step_ps=int(np.median(late[shard])),
+            wait_per_step_ps=median_ps(wait[shard]) or 0,
+            late_per_step_ps=median_ps(late[shard]) or 0,
             late_step_count=int((late[shard] >= enough).sum()),
             step_count=len(steps),
         )

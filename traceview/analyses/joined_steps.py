@@ -28,7 +28,7 @@ NEVER: Final = NONE
 class JoinedSteps:
     """The used steps that all hosts of some devices have.
 
-    `devices`: roster indices, in the order of the rows below; `numbers` `[steps]`. All others int64
+    `devices`: device indices, in the order of the rows below; `numbers` `[steps]`. All others int64
     `[devices, steps]`, picoseconds: `start_ps`, `end_ps` of the step on the device's host; `compute_ps`: union of
     its compute in the step; `first_ps`, `last_ps`: when its compute begins and ends there, `NEVER` without.
     """
@@ -66,8 +66,8 @@ def joined_steps(
     activities: Sequence[DeviceActivity],
     devices: Sequence[int],
 ) -> JoinedSteps:
-    """Cut the compute of `devices` at the steps of their hosts; `activities` by roster index."""
-    hosts = {trace.roster[device].host for device in devices}
+    """Cut the compute of `devices` at the steps of their hosts; `activities` by device index."""
+    hosts = {trace.device_list[device].host for device in devices}
     used = {
         host: {s.number: s for s in selection.steps.get(host, ()) if s.excluded is None}
         for host in hosts
@@ -76,7 +76,7 @@ def joined_steps(
     shape = (len(devices), len(numbers))
     start, end, compute, first, last = (np.zeros(shape, dtype=np.int64) for _ in range(5))
     for row, device in enumerate(devices):
-        steps = [used[trace.roster[device].host][number] for number in numbers]
+        steps = [used[trace.device_list[device].host][number] for number in numbers]
         start[row] = [step.start_ps for step in steps]
         end[row] = [step.end_ps for step in steps]
         covered = activities[device].by_class[ActivityClass.COMPUTE]
@@ -107,11 +107,3 @@ def _last(begin: Int64Array, finish: Int64Array, start: Int64Array, end: Int64Ar
 def _known(moment: Int64Array, occurs: npt.NDArray[np.bool_]) -> Int64Array:
     result: Int64Array = np.where(occurs, moment, NEVER)
     return result
-
-
-def median_ps(values: npt.NDArray[np.integer]) -> int | None:
-    """The median of picoseconds, rounded down; None of nothing."""
-    if values.size == 0:
-        return None
-    ordered = np.sort(values, axis=None)
-    return int(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) // 2

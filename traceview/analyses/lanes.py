@@ -17,7 +17,7 @@ from traceview.analyses.finding import Skipped
 from traceview.analyses.idle import Idle, IdleTime
 from traceview.analyses.selection import Selection, rows_in
 from traceview.analyses.slices import Slices, fair_shares, slices_of
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int32Array, Int64Array, nesting
 from traceview.trace.cause import Cause
 from traceview.trace.gaps import Gaps
@@ -145,7 +145,7 @@ def compute(
         return Skipped(of_idle.reason)
     devices = list(found.gaps)[:MOST_DEVICES]
     of_device = {device: list(_of_device(trace, selection, found, device)) for device in devices}
-    hosts = sorted({trace.roster[device].host for device in devices})
+    hosts = sorted({trace.device_list[device].host for device in devices})
     of_host = {host: list(_of_host(trace, selection, found, of_idle, host)) for host in hosts}
     drafts = [one for part in (*of_host.values(), *of_device.values()) for one in part]
     shares = fair_shares([one.slices.size for one in drafts], MOST_SLICES)
@@ -165,7 +165,7 @@ def compute(
     device_lanes = [
         DeviceLanes(
             trace.device_key(device),
-            trace.hosts[trace.roster[device].host].name,
+            trace.hosts[trace.device_list[device].host].name,
             tuple(next(made) for _ in part),
         )
         for device, part in of_device.items()
@@ -182,7 +182,7 @@ def compute(
 def _of_device(
     trace: Trace, selection: Selection, found: IdleTime, device: int
 ) -> Iterator[_Draft]:
-    window = selection.windows[trace.roster[device].host]
+    window = selection.windows[trace.device_list[device].host]
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
     class_ = columns.class_[inside]
@@ -333,7 +333,7 @@ def _lane(trace: Trace, names: _Names, draft: _Draft, most: int) -> Lane:
     others = slices.class_ps.copy()
     others[main, np.arange(slices.size)] = 0
     other_slice, other_class = np.nonzero(others.T)
-    used = occurring(np.concatenate((main, other_class)))
+    used = unique_ids(np.concatenate((main, other_class)))
     place = np.zeros(len(draft.classes), dtype=np.int64)
     place[used] = np.arange(used.size)
     before = np.diff(slices.start_ps, prepend=window.start_ps)

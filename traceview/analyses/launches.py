@@ -18,9 +18,10 @@ from traceview.analyses.activity import DeviceActivity
 from traceview.analyses.eager_launches import EagerScopes
 from traceview.analyses.finding import Evidence, Finding, Skipped, counted, listed, timed
 from traceview.analyses.selection import Selection, rows_in
-from traceview.ids import distinct
-from traceview.intervals import Int32Array, Int64Array, Union, union
-from traceview.trace.link import threads
+from traceview.ids import unique_inverse
+from traceview.intervals import Int32Array, Int64Array, IntervalSet, union
+from traceview.robust import median_ps, p95_ps
+from traceview.trace.correlation import threads
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.windows import Window
 from traceview.units import PS_PER_US
@@ -144,8 +145,8 @@ class _Calls:
 def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Launches | Skipped:
-    """Ask of each GPU who launched its kernels; `activities` by roster index."""
-    gpus = [index for index, device in enumerate(trace.roster) if device.kind == "gpu"]
+    """Ask of each GPU who launched its kernels; `activities` by device index."""
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     if not gpus:
         return Skipped("not applicable: there is no GPU")
     found = {}
@@ -157,7 +158,7 @@ def compute(
     if not found:
         return Skipped("no GPU ran a kernel in the window")
     whole = _Whole(trace, {index: rows for index, (_, rows) in found.items()})
-    order = sorted(found, key=lambda i: (trace.roster[i].host, trace.roster[i].ordinal))
+    order = sorted(found, key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal))
     return Launches(
         tuple(
             whole.device(index, *found[index], _used(selection, trace, index), activities[index])
@@ -177,7 +178,7 @@ def computing_rows(trace: Trace, device: int, window: Window | None) -> Int64Arr
 
 
 def _used(selection: Selection, trace: Trace, device: int) -> tuple[Step, ...]:
-    steps = selection.steps.get(trace.roster[device].host, ())
+    steps = selection.steps.get(trace.device_list[device].host, ())
     return tuple(step for step in steps if step.excluded is None)
 
 
@@ -196,7 +197,7 @@ class _Whole:
 
     def _by_thread(self, calls: _Calls) -> tuple[Int64Array, Int64Array]:
         """The threads that launch, and for each call its place among them."""
-        return distinct(self._thread[self._trace.host_columns.line[calls.row]])
+        return unique_inverse(self._thread[self._trace.host_columns.line[calls.row]])
 
     def device(
         self,
@@ -210,19 +211,19 @@ class _Whole:
         kernels, calls = self._kernels[index], self._calls[index]
         delay = calls.first_start_ps - host.start_ps[calls.row]
         lasted = host.duration_ps[calls.row]
-        p50, p95 = _median(np.maximum(delay, 0)), _p95(np.maximum(delay, 0))
+        p50, p95 = median_ps(np.maximum(delay, 0)), p95_ps(np.maximum(delay, 0))
         linked = int(calls.kernel_count.sum())
-        entry = trace.roster[index]
+        entry = trace.device_list[index]
         return DeviceLaunches(
             host=trace.hosts[entry.host].name,
             device=trace.device_key(index),
             ordinal=entry.ordinal,
             kernel_count=int(kernels.size),
             kernels_per_step=_per_step(columns.start_ps[kernels], steps),
-            kernel_median_ps=_median(columns.duration_ps[kernels]),
+            kernel_median_ps=median_ps(columns.duration_ps[kernels]),
             unlinked_count=int(kernels.size) - linked,
             call_count=int(calls.row.size),
-            call_median_ps=_median(lasted),
+            call_median_ps=median_ps(lasted),
             delay_p50_ps=p50,
             delay_p95_ps=p95,
             negative_delay_count=int((delay < 0).sum()),
@@ -270,7 +271,9 @@ class _Whole:
             for other, (theirs, _) in self._threads_of.items()
             if other != index and np.isin(theirs, found).any()
         ]
-        others.sort(key=lambda i: (self._trace.roster[i].host, self._trace.roster[i].ordinal))
+        others.sort(
+            key=lambda i: (self._trace.device_list[i].host, self._trace.device_list[i].ordinal)
+        )
         by_thread = [
             union(host.start_ps[mine], host.end_ps[mine])
             for mine in (rows[place == one] for one in range(found.size))
@@ -285,14 +288,14 @@ class _Whole:
 
     def _graphs(self, index: int, window: Window) -> GraphLaunches:
         columns, calls, opaque = self._trace.device_columns, self._calls[index], self._opaque[index]
-        names, place = distinct(self._trace.host_columns.name[calls.row])
+        names, place = unique_inverse(self._trace.host_columns.name[calls.row])
         is_graph = np.array([is_graph_launch(self._trace.names[int(n)]) for n in names], np.bool_)
         of_graph = calls.kernel_count[is_graph[place]]
         covered = union(columns.start_ps[opaque], columns.end_ps[opaque])
         return GraphLaunches(
             launch_count=int(of_graph.size + opaque.size),
             kernel_count=int(of_graph.sum()),
-            kernels_per_launch=_median(of_graph),
+            kernels_per_launch=median_ps(of_graph),
             opaque_count=int(opaque.size),
             opaque_ps=int(covered.within(window.start_ps, window.end_ps)),
         )
@@ -322,7 +325,7 @@ def _calls(trace: Trace, kernels: Int64Array) -> _Calls:
     launch = columns.launch[linked]
     # The calls for one device stand close together: counted from the first, they are small numbers.
     lowest = launch.min() if launch.size else 0
-    row, place = distinct(launch - lowest)
+    row, place = unique_inverse(launch - lowest)
     row = row + lowest
     first = np.zeros(row.size, dtype=np.int64)
     # In order of start: written last to first, the first kernel of a call is the one that stays.
@@ -334,7 +337,7 @@ def _calls(trace: Trace, kernels: Int64Array) -> _Calls:
 
 def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
     """The distinct ids, the one with the longest sum of durations first."""
-    found, place = distinct(ids)
+    found, place = unique_inverse(ids)
     total = np.zeros(found.size, dtype=np.int64)
     np.add.at(total, place, duration_ps)
     return [int(found[i]) for i in np.argsort(-total, kind="stable")]
@@ -343,28 +346,14 @@ def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
 def _per_step(start_ps: Int64Array, steps: tuple[Step, ...]) -> int | None:
     first = np.searchsorted(start_ps, [step.start_ps for step in steps])
     last = np.searchsorted(start_ps, [step.end_ps for step in steps])
-    return _median(last - first)
-
-
-def _median(values: Int64Array) -> int | None:
-    """Rounded down; None of nothing."""
-    if values.size == 0:
-        return None
-    middle = [(values.size - 1) // 2, values.size // 2]
-    return int(np.partition(values, middle)[middle].sum()) // 2
-
-
-def _p95(values: Int64Array) -> int | None:
-    """By nearest rank; None of nothing."""
-    rank = (19 * values.size + 19) // 20 - 1
-    return int(np.partition(values, rank)[rank]) if values.size else None
+    return median_ps(last - first)
 
 
 def _share(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float | None:
     return float(holds.mean()) if holds.size else None
 
 
-def _overlap_ratio(unions: Sequence[Union]) -> float | None:
+def _overlap_ratio(unions: Sequence[IntervalSet]) -> float | None:
     """Of the time that any of the unions covers, the share that two or more do; None if none covers any."""
     covered = sum(one.length for one in unions)
     if len(unions) < 2 or not covered:

@@ -52,7 +52,7 @@ def table_in_window(trace: Trace, selection: Selection) -> OpTable:
     """The whole op table over the events that overlap the window of their host."""
     columns = trace.device_columns
     kept: list[Int64Array] = []
-    for index in range(len(trace.roster)):
+    for index in range(len(trace.device_list)):
         window = selection.window_of_device(trace, index)
         rows = columns.rows_of(index)
         if window is not None:

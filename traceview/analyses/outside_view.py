@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median_low
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -17,10 +17,11 @@ import numpy as np
 from traceview.analyses.activity import DeviceActivity
 from traceview.analyses.finding import Skipped
 from traceview.analyses.throttling import throttle_names
-from traceview.ids import occurring
-from traceview.intervals import Union
+from traceview.ids import unique_ids
+from traceview.intervals import IntervalSet
+from traceview.robust import low_median
 from traceview.trace.model import Host, Trace
-from traceview.trace.outside_view import RecordedGpu
+from traceview.trace.nvml import NvmlGpu
 from traceview.xplane.planes import ActivityClass
 
 PERIODS_NS: Final = (1_000_000_000 // 6, 1_000_000_000)
@@ -97,10 +98,10 @@ class OutsideView:
 
 
 def compute(trace: Trace, activities: Sequence[DeviceActivity]) -> OutsideView | Skipped:
-    """Set the samples of each GPU beside what the trace holds of it; `activities` by roster index."""
+    """Set the samples of each GPU beside what the trace holds of it; `activities` by device index."""
     rows: list[OutsideViewRow] = []
     absent: dict[str, str] = {}
-    traced = {trace.roster[device].host for device in occurring(trace.device_columns.device)}
+    traced = {trace.device_list[device].host for device in unique_ids(trace.device_columns.device)}
     for index, host in enumerate(trace.hosts):
         view = host.sidecar.outside_view if host.sidecar is not None else None
         if view is None or not view.devices:
@@ -108,7 +109,7 @@ def compute(trace: Trace, activities: Sequence[DeviceActivity]) -> OutsideView |
             continue
         planes = {
             device.ordinal: activities[place]
-            for place, device in enumerate(trace.roster)
+            for place, device in enumerate(trace.device_list)
             if (device.host, device.kind) == (index, "gpu") and index in traced
         }
         for gpu in _numbered(view.devices):
@@ -120,18 +121,16 @@ def compute(trace: Trace, activities: Sequence[DeviceActivity]) -> OutsideView |
     return OutsideView(tuple(rows), absent)
 
 
-def _numbered(gpus: Sequence[RecordedGpu]) -> list[RecordedGpu]:
+def _numbered(gpus: Sequence[NvmlGpu]) -> list[NvmlGpu]:
     """Those with a number of their own, in its order."""
-    by_number: dict[int, RecordedGpu] = {}
+    by_number: dict[int, NvmlGpu] = {}
     for gpu in gpus[:MOST_DEVICES]:
         if gpu.ordinal is not None and gpu.ordinal >= 0:
             by_number.setdefault(gpu.ordinal, gpu)
     return [by_number[number] for number in sorted(by_number)]
 
 
-def _row(
-    host: Host, name: str, gpu: RecordedGpu, activity: DeviceActivity | None
-) -> OutsideViewRow:
+def _row(host: Host, name: str, gpu: NvmlGpu, activity: DeviceActivity | None) -> OutsideViewRow:
     samples = gpu.samples
     reasons = samples.integers(samples.throttle_reasons)
     held_back = [throttle_names(bits) for bits in reasons]
@@ -152,9 +151,9 @@ def _row(
         ),
         memory_used_bytes=max(samples.integers(samples.memory_used_bytes), default=None),
         memory_total_bytes=_positive(gpu.memory_total_bytes),
-        sm_clock_hz=_median(samples.integers(samples.sm_clock_hz)),
+        sm_clock_hz=low_median(samples.integers(samples.sm_clock_hz)),
         sm_clock_max_hz=_positive(gpu.sm_clock_max_hz),
-        memory_clock_hz=_median(samples.integers(samples.memory_clock_hz)),
+        memory_clock_hz=low_median(samples.integers(samples.memory_clock_hz)),
         power_watts=_mean(samples.numbers(samples.power_watts)),
         power_limit_watts=gpu.power_limit_watts if (gpu.power_limit_watts or 0) > 0 else None,
         pcie_rx_bytes_per_second=_whole_mean(samples.integers(samples.pcie_rx_bytes_per_second)),
@@ -181,7 +180,7 @@ class _Busy:
     reason: str | None = None
 
 
-def _compared(host: Host, gpu: RecordedGpu, activity: DeviceActivity | None) -> _Busy:
+def _compared(host: Host, gpu: NvmlGpu, activity: DeviceActivity | None) -> _Busy:
     """The trace is asked what NVML was: how busy, in the period before each sample."""
     samples = gpu.samples
     known = samples.shares(samples.gpu_utilization_ratio)
@@ -213,7 +212,7 @@ def _compared(host: Host, gpu: RecordedGpu, activity: DeviceActivity | None) -> 
 
 
 def _share_before(
-    busy: Union, at_ps: np.ndarray[tuple[int], np.dtype[np.int64]], period_ns: int
+    busy: IntervalSet, at_ps: np.ndarray[tuple[int], np.dtype[np.int64]], period_ns: int
 ) -> float:
     """Mean share of the period before each instant that is covered."""
     period_ps = period_ns * 1000
@@ -224,7 +223,7 @@ def _outside(value: float, low: float, high: float) -> float:
     return max(low - value, value - high, 0.0)
 
 
-def _others(gpu: RecordedGpu) -> tuple[OtherProcess, ...] | None:
+def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
     if gpu.other_processes is None:
         return None
     total = _positive(gpu.memory_total_bytes)
@@ -253,10 +252,6 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _whole_mean(values: Sequence[int]) -> int | None:
     return sum(values) // len(values) if values else None
-
-
-def _median(values: Sequence[int]) -> int | None:
-    return median_low(values) if values else None
 
 
 def _positive(value: int | None) -> int | None:

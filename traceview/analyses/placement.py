@@ -142,7 +142,7 @@ def _recorded_devices(trace: Trace, host: Host, sidecar: Sidecar) -> dict[str, s
     """Keys of the report's devices by TensorFlow's short names, where these are known to be the same."""
     keys = {
         (device.kind, device.ordinal): trace.device_key(index)
-        for index, device in enumerate(trace.roster)
+        for index, device in enumerate(trace.device_list)
         if trace.hosts[device.host] is host
     }
     physical = sidecar.environment.devices.physical or ()

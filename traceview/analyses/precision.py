@@ -26,7 +26,7 @@ from traceview.analyses.finding import (
 )
 from traceview.analyses.launches import computing_rows
 from traceview.analyses.selection import Selection
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
 from traceview.trace.model import Device, Trace
 from traceview.trace.ops import split_op
@@ -125,11 +125,11 @@ class _OfNames:
 def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Precision | Skipped:
-    """Ask of each GPU what it computed with; `activities` by roster index."""
-    gpus = [index for index, device in enumerate(trace.roster) if device.kind == "gpu"]
+    """Ask of each GPU what it computed with; `activities` by device index."""
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     if not gpus:
         return Skipped("not applicable: there is no GPU")
-    gpus.sort(key=lambda i: (trace.roster[i].host, trace.roster[i].ordinal))
+    gpus.sort(key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal))
     known = _of_names(trace)
     rows = []
     for index in gpus:
@@ -149,7 +149,7 @@ def _ratio(part: int, whole: int) -> float:
 
 def _of_names(trace: Trace) -> _OfNames:
     columns = trace.device_columns
-    names = occurring(columns.name[columns.class_ == ActivityClass.COMPUTE])
+    names = unique_ids(columns.name[columns.class_ == ActivityClass.COMPUTE])
     found = [kernel_name(trace.names[int(name)]) for name in names]
     count = len(trace.names)
     precision = np.full(count, NumberFormat.UNKNOWN, dtype=np.uint8)
@@ -168,7 +168,7 @@ def _row(
     known: _OfNames,
     activity: DeviceActivity,
 ) -> DevicePrecision:
-    columns, entry = trace.device_columns, trace.roster[device]
+    columns, entry = trace.device_columns, trace.device_list[device]
     names = columns.name[kernels]
     whole = activity.by_class[ActivityClass.COMPUTE]
     compute_ps = int(whole.within(window.start_ps, window.end_ps))
@@ -182,7 +182,7 @@ def _row(
     precision = known.precision[names]
     by_precision = dict.fromkeys(PRECISIONS, 0)
     before = 0
-    for one in occurring(precision).tolist():
+    for one in unique_ids(precision).tolist():
         so_far = lasted(precision <= one)
         by_precision[NumberFormat(one).name.lower()] = so_far - before
         before = so_far
@@ -335,7 +335,7 @@ def _advice(trace: Trace, rows: Sequence[DevicePrecision]) -> str:
     wanted = {row.device for row in rows}
     capabilities = [
         _capability(device) or 0.0
-        for index, device in enumerate(trace.roster)
+        for index, device in enumerate(trace.device_list)
         if trace.device_key(index) in wanted
     ]
     if min(capabilities) >= FIRST_BFLOAT16:

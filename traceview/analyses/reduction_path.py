@@ -24,7 +24,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from traceview.analyses.selection import Selection, rows_in
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import UNKNOWN_BYTES, Trace
@@ -94,7 +94,7 @@ def reduction_paths(
 ) -> dict[int, ReductionPath]:
     """The path of each host that has a window, from what runs in it; `found`: all collectives."""
     names = _names(trace)
-    host_of_device = np.array([device.host for device in trace.roster], dtype=np.int64)
+    host_of_device = np.array([device.host for device in trace.device_list], dtype=np.int64)
     return {
         host: _Recognition(trace, names, found, selection, host, host_of_device).path()
         for host in selection.windows
@@ -131,8 +131,8 @@ class _Recognition:
         window = selection.windows[host]
         self._step_count = max(1, len(selection.steps.get(host, ())))
         columns, calls = trace.device_columns, trace.host_columns
-        self._devices = [i for i in range(len(trace.roster)) if host_of_device[i] == host]
-        self._kinds = {trace.roster[i].kind for i in self._devices}
+        self._devices = [i for i in range(len(trace.device_list)) if host_of_device[i] == host]
+        self._kinds = {trace.device_list[i].kind for i in self._devices}
         mine = np.flatnonzero(host_of_device[found.device] == host)
         mine = mine[
             rows_in(columns.start_ps[found.row[mine]], columns.end_ps[found.row[mine]], window)
@@ -188,7 +188,7 @@ class _Recognition:
     def _named(self, wanted: BoolArray, *names: Int32Array) -> tuple[str, ...]:
         """The names among these that are wanted, in the order in which they were added to the trace."""
         every = np.concatenate(names)
-        chosen = occurring(every[wanted[every]]).tolist()[:SHOWN_OPS]
+        chosen = unique_ids(every[wanted[every]]).tolist()[:SHOWN_OPS]
         return tuple(self._trace.names.text(index) or "" for index in chosen)
 
     # NCCL, and the collective ops without it
@@ -229,7 +229,7 @@ class _Recognition:
             self._names.total[columns.op[self._rows]]
             & (columns.class_[self._rows] == ActivityClass.COMPUTE)
         ]
-        summing = occurring(columns.device[device_sums])
+        summing = unique_ids(columns.device[device_sums])
         class_ = columns.class_[self._rows]
         between = self._rows[columns.p2p[self._rows]]
         if len(self._devices) > 1 and summing.size and self._is_gradients(between):
@@ -238,7 +238,7 @@ class _Recognition:
                 return ReductionPath("hierarchical_copy", ops, self._configured())
             return ReductionPath("one_device", ops, self._virtual() or self._configured())
         on_device = np.zeros(len(self._trace.names) + 1, dtype=np.bool_)
-        on_device[occurring(columns.op[self._rows][columns.op[self._rows] >= 0])] = True
+        on_device[unique_ids(columns.op[self._rows][columns.op[self._rows] >= 0])] = True
         on_cpu = self._names.total & ~on_device
         sums = self._op_names()[on_cpu[self._op_names()]]
         both_ways = all(
@@ -285,7 +285,7 @@ class _Recognition:
         sums = self._rows[wanted[columns.op[self._rows]]]
         if not sums.size:
             return ReductionPath("none")
-        several = occurring(columns.device[sums]).size > 1
+        several = unique_ids(columns.device[sums]).size > 1
         ops = self._named(wanted, columns.op[sums])
         return ReductionPath(
             "hierarchical_copy" if several else "one_device", ops, self._configured()

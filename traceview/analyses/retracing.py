@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analyses.selection import Selection
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.trace.model import Trace
 
 
@@ -42,7 +42,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
     rows = rows[inside]
     counts = columns.stat("tracing_count").dense(columns.count, -1)[rows] if rows.size else rows
     found = []
-    for name in occurring(columns.name[rows]).tolist():
+    for name in unique_ids(columns.name[rows]).tolist():
         same = columns.name[rows] == name
         known = int(counts[same].max())
         function = trace.names.text(name) or ""

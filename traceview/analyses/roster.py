@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from traceview.analyses.activity import DeviceActivity
+from traceview.analyses.device_time import MARGINAL_RATIO, DeviceTime, DeviceTimeRow, busiest_peers
 from traceview.analyses.finding import (
     Evidence,
     Finding,
@@ -17,14 +18,7 @@ from traceview.analyses.finding import (
 from traceview.analyses.selection import Selection
 from traceview.trace.model import Trace
 from traceview.trace.op_phase import least_replica_counts
-from traceview.trace.roles import part_in_training
 from traceview.xplane.planes import ActivityClass
-
-if TYPE_CHECKING:
-    from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
-
-MARGINAL_RATIO: Final = 0.20
-"""A device that computes less than this of the busiest one is marginal (METRICS: status)."""
 
 MEMORY_HELD_BYTES: Final = 256_000_000
 """Memory held by a device without an event that is worth a warning (METRICS: memory-held-idle-gpu)."""
@@ -35,48 +29,13 @@ CRITICAL_UNUSED_RATIO: Final = 0.5
 _WITHOUT_EVENT: Final = ("empty", "memory_only")
 
 
-def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
-    """The status of each device of the roster, judged over the whole recording.
-
-    active; marginal (computes less than a fifth of the busiest device of its kind and role); copy_only (copies or
-    fills, no kernel); memory_only (its allocator holds bytes, no event); empty.
-    """
-    compute_ps = [a.by_class[ActivityClass.COMPUTE].length for a in activities]
-    busiest = _busiest(trace, compute_ps)
-    found = []
-    for index, device in enumerate(trace.roster):
-        rows = trace.device_columns.rows_of(index)
-        classes = trace.device_columns.class_[rows]
-        if classes.size == 0:
-            found.append("memory_only" if device.memory_held_bytes else "empty")
-        elif (classes >= ActivityClass.H2D).all():
-            found.append("copy_only")
-        elif compute_ps[index] < MARGINAL_RATIO * compute_ps[busiest[index]]:
-            found.append("marginal")
-        else:
-            found.append("active")
-    return found
-
-
-def _busiest(trace: Trace, compute_ps: Sequence[int]) -> list[int]:
-    """For each device the one of its kind and role that computes most.
-
-    A replica on a CPU is no yardstick for a GPU, nor is a worker one for a parameter server or an evaluator.
-    """
-    peers = [(device.kind, part_in_training(trace.hosts[device.host])) for device in trace.roster]
-    first: dict[tuple[str, str], int] = {}
-    for index in sorted(range(len(peers)), key=lambda i: (-compute_ps[i], i)):
-        first.setdefault(peers[index], index)
-    return [first[one] for one in peers]
-
-
 def diagnose(
     trace: Trace,
     result: DeviceTime,
     selection: Selection,
     activities: Sequence[DeviceActivity],
 ) -> list[Finding]:
-    """Devices that were visible and took no proper part in the training; `activities` by roster index."""
+    """Devices that were visible and took no proper part in the training; `activities` by device index."""
     gpus = [row for row in result.devices if row.kind in ("gpu", "tpu")]
     # Where no device of a host recorded an event its tracer failed: that is the capture's finding.
     traced = {row.host for row in gpus if row.status not in _WITHOUT_EVENT}
@@ -98,8 +57,8 @@ def diagnose(
     if copying:
         found.append(_copy_only(copying))
     compute_ps = [activity.by_class[ActivityClass.COMPUTE].length for activity in activities]
-    busiest = _busiest(trace, compute_ps)
-    index_of = {trace.device_key(index): index for index in range(len(trace.roster))}
+    busiest = busiest_peers(trace, compute_ps)
+    index_of = {trace.device_key(index): index for index in range(len(trace.device_list))}
     for row in gpus:
         if row.status == "marginal":
             index = index_of[row.device]

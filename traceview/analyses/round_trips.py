@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
 from traceview.trace.copies import Copies
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
@@ -70,7 +70,7 @@ class _Trips:
 
 
 def round_trips(trace: Trace, copies: Copies) -> dict[int, tuple[RoundTrip, ...]]:
-    """The round trips among `copies` by roster index, those of each device that took longest first."""
+    """The round trips among `copies` by device index, those of each device that took longest first."""
     trips = _found(trace, copies)
     if trips is None:
         return {}
@@ -119,7 +119,7 @@ def _found(trace: Trace, copies: Copies) -> _Trips | None:
     source = np.append(number_of_name, NONE)[copies.op]
     up &= source != NONE
     ops, op_number = _runs(trace, numbers)
-    roster_host = np.array([one.host for one in trace.roster], dtype=np.int64)
+    roster_host = np.array([one.host for one in trace.device_list], dtype=np.int64)
     to_device = copies.row[up]
     launch = device.launch[to_device]
     issued = np.where(
@@ -160,7 +160,7 @@ def _sources(trace: Trace, ops: Int64Array) -> tuple[dict[bytes, int], Int64Arra
     """The ops whose results these transfers bring, numbered, and the number for each name of the trace."""
     numbers: dict[bytes, int] = {}
     number_of_name = np.full(len(trace.names), NONE, dtype=np.int64)
-    for name in occurring(ops[ops != NONE]).tolist():
+    for name in unique_ids(ops[ops != NONE]).tolist():
         transfer = _TRANSFER.fullmatch(trace.names[name])
         if transfer:
             source = transfer["edge"] or transfer["node"]

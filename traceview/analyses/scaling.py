@@ -20,10 +20,11 @@ from traceview.analyses.activity import DeviceActivity, activities
 from traceview.analyses.balance import devices_in_use
 from traceview.analyses.finding import Skipped
 from traceview.analyses.idle import idle_time
-from traceview.analyses.joined_steps import JoinedSteps, joined_steps, median_ps
+from traceview.analyses.joined_steps import JoinedSteps, joined_steps
 from traceview.analyses.selection import Selection, select
 from traceview.analyses.throughput import Throughput, throughput_of
 from traceview.intervals import Int64Array
+from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
@@ -106,9 +107,9 @@ def scaling_run(
     causes: Mapping[int, Int64Array],
     throughput: Throughput,
 ) -> ScalingRun | Skipped:
-    """Split the median step of one run; `unions` by roster index.
+    """Split the median step of one run; `unions` by device index.
 
-    `causes`: by roster index the idle picoseconds by cause and step, int64 `[causes, steps]`, the steps in the
+    `causes`: by device index the idle picoseconds by cause and step, int64 `[causes, steps]`, the steps in the
     order of `selection.steps`.
     """
     step_ps = selection.median_step_ps
@@ -158,7 +159,7 @@ def _waits(
     for row, device in enumerate(joined.devices):
         if device not in causes:
             continue
-        steps = selection.steps[trace.roster[device].host]
+        steps = selection.steps[trace.device_list[device].host]
         place = {step.number: index for index, step in enumerate(steps)}
         chosen = [place[number] for number in joined.numbers]
         for cause, values in found.items():

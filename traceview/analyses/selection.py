@@ -19,8 +19,8 @@ class Selection:
     steps: dict[int, tuple[Step, ...]]
 
     def window_of_device(self, trace: Trace, device: int) -> Window | None:
-        """The window of the host of a device of the roster."""
-        return self.windows.get(trace.roster[device].host)
+        """The window of the host of a device of the device list."""
+        return self.windows.get(trace.device_list[device].host)
 
     @property
     def used_steps(self) -> tuple[Step, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from traceview.analyses.activity import DeviceActivity, Parts, one_span
 from traceview.analyses.finding import Evidence, Finding, Skipped, counted
 from traceview.analyses.selection import Selection
+from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
 from traceview.trace.model import Step, Trace
 
 UNSTEADY_SPREAD: Final = 0.10
@@ -18,7 +19,6 @@ UNSTEADY_OUTLIER: Final = 2.0
 UNSTEADY_COST: Final = 0.05
 """Robust spread, longest step over the median, and mean loss from which a warning is due (METRICS: unsteady-steps)."""
 
-_MAD_TO_SIGMA: Final = 1.4826
 """The standard deviation over the median absolute deviation of a normal distribution."""
 
 FEW_STEPS: Final = 3
@@ -153,7 +153,7 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
         for steps in selection.steps.values()
         for step in steps
     ]
-    median = int(np.median(most)) if most else 0
+    median = median_ps(most) or 0
     return median + 1 if median > 0 else None
 
 
@@ -178,8 +178,7 @@ def _common(values: list[str]) -> str:
 def _quartile_range(used: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int | None:
     if used.size < 2:
         return None
-    lower, upper = np.percentile(used, [25, 75])
-    return int(upper - lower)
+    return int(quartile_range(used))
 
 
 def _rows(
@@ -189,7 +188,7 @@ def _rows(
     ends = [step.end_ps for step in steps]
     devices = [
         (trace.device_key(index), activities[index].parts(starts, ends))
-        for index, device in enumerate(trace.roster)
+        for index, device in enumerate(trace.device_list)
         if device.host == host
     ]
     return [
@@ -235,7 +234,7 @@ def diagnose_unsteady(result: Steps | Skipped, told: Collection[str]) -> list[Fi
         return []
     durations = np.array([row.duration_ps for row in used], dtype=np.int64)
     deviation = float(np.median(np.abs(durations - result.median_ps)))
-    spread = _MAD_TO_SIGMA * deviation / result.median_ps
+    spread = MAD_TO_SIGMA * deviation / result.median_ps
     longest = used[int(durations.argmax())]
     times = longest.duration_ps / result.median_ps
     if spread < UNSTEADY_SPREAD and times < UNSTEADY_OUTLIER:

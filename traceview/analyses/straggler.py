@@ -19,10 +19,11 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from traceview.analyses.joined_steps import NEVER, JoinedSteps, median_ps
+from traceview.analyses.joined_steps import NEVER, JoinedSteps
 from traceview.analyses.selection import Selection
-from traceview.ids import distinct
+from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int64Array
+from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
@@ -65,7 +66,6 @@ _WORTH_NAMING: Final = 0.1
 _FEWEST_FOR_Z: Final = 4
 """Of fewer devices the spread is no measure of what is usual."""
 
-_MAD_TO_SIGMA: Final = 1.4826
 _NUMBER: Final = re.compile(r"_\d+$")
 _EXPLAINING: Final = 0.5
 """A cause explains a delay from half of it on."""
@@ -130,7 +130,7 @@ def find_straggler(
 ) -> Straggler | None:
     """The straggler among the devices of `steps`, which take full part in the work; None without one.
 
-    `input_idle`: by roster index the idle picoseconds of cause input in each step of `selection.steps`.
+    `input_idle`: by device index the idle picoseconds of cause input in each step of `selection.steps`.
     `take_turns`: the devices compute one after the other, so that one of them is last and it is not to blame.
     """
     if len(steps.devices) < 2 or steps.count < FEWEST_STEPS:
@@ -141,7 +141,7 @@ def find_straggler(
     if take_turns:
         return None
     late = _starts_last(trace, steps, collectives) if collectives is not None else None
-    is_one_host = len({trace.roster[device].host for device in steps.devices}) == 1
+    is_one_host = len({trace.device_list[device].host for device in steps.devices}) == 1
     # Hosts that share no collective do not wait for each other, nor are their clocks known to agree.
     if is_one_host and (collectives is None or not collectives.count):
         late = _ends_last(steps)
@@ -157,8 +157,8 @@ def find_straggler(
 
 def longer_ratios(steps: JoinedSteps) -> FloatArray:
     """For each device the median over the steps of its compute over the median of the others', less 1."""
-    rows = range(len(steps.devices))
-    return np.array([_median(_longer(steps, row)) for row in rows], dtype=np.float64)
+    longer = [_longer(steps, row) for row in range(len(steps.devices))]
+    return np.array([np.median(ratios) if ratios.size else 0.0 for ratios in longer])
 
 
 def _longer(steps: JoinedSteps, row: int) -> FloatArray:
@@ -169,23 +169,14 @@ def _longer(steps: JoinedSteps, row: int) -> FloatArray:
     return result
 
 
-def _median(values: FloatArray) -> float:
-    return float(np.median(values)) if values.size else 0.0
-
-
 def _is_clear(excess: npt.NDArray[Any]) -> bool:
     """Whether what a device is longer or later by stands out from what that varies by over the steps."""
-    return bool(np.median(excess) >= clear_ratio(excess.size) * _spread(excess))
+    return bool(np.median(excess) >= clear_ratio(excess.size) * quartile_range(excess))
 
 
 def clear_ratio(step_count: int) -> float:
     """How many times what it varies by a delay has to be."""
     return _CLEAR_RATIO_OF_FEW.get(step_count, CLEAR_RATIO)
-
-
-def _spread(excess: npt.NDArray[Any]) -> float:
-    low, high = np.percentile(excess, (25, 75))
-    return float(high - low)
 
 
 def _least_often(trace: Trace, steps: JoinedSteps, row: int) -> float:
@@ -195,7 +186,7 @@ def _least_often(trace: Trace, steps: JoinedSteps, row: int) -> float:
 
 def _shares_cores(trace: Trace, steps: JoinedSteps, row: int) -> bool:
     """Whether a device is a replica beside others of `steps` on one machine."""
-    entries = [trace.roster[device] for device in steps.devices]
+    entries = [trace.device_list[device] for device in steps.devices]
     machines = [machine_of(trace.hosts[entry.host]) for entry in entries]
     return entries[row].kind == "replica" and machines.count(machines[row]) > 1
 
@@ -227,7 +218,7 @@ def _robust_z(steps: JoinedSteps, row: int) -> float:
         return 0.0
     typical = np.median(steps.compute_ps, axis=1)
     deviation = np.abs(typical - np.median(typical))
-    sigma = _MAD_TO_SIGMA * float(np.median(deviation))
+    sigma = MAD_TO_SIGMA * float(np.median(deviation))
     above = float(typical[row] - np.median(typical))
     return above / sigma if sigma else float("inf") if above > 0 else 0.0
 
@@ -237,7 +228,7 @@ def _slow(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
     others = np.delete(steps.compute_ps, row, axis=0)
     longer = steps.compute_ps[row] - np.median(others, axis=0).astype(np.int64)
     work = _work(trace, steps, row)
-    entry = trace.roster[device]
+    entry = trace.device_list[device]
     return Straggler(
         host=trace.hosts[entry.host].name,
         device=trace.device_key(device),
@@ -251,7 +242,7 @@ def _slow(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
         launches_ratio=work.launches_ratio,
         top_kernels=work.top_kernels,
         input_ps_per_step=None,
-        spread_ratio=_spread(_longer(steps, row)),
+        spread_ratio=quartile_range(_longer(steps, row)),
         shares_cores=_shares_cores(trace, steps, row),
     )
 
@@ -292,7 +283,7 @@ def _work(trace: Trace, steps: JoinedSteps, row: int) -> _Work:
     mean[0] = np.where(count[0] > 0, mean[0], mean[1])
     mean[1] = np.where(count[1] > 0, mean[1], mean[0])
     more = total[0] - total[1]
-    is_replica = trace.roster[steps.devices[row]].kind == "replica"
+    is_replica = trace.device_list[steps.devices[row]].kind == "replica"
     top = [
         _alike(trace, int(place)) if is_replica else trace.names.text(int(place)) or ""
         for place in np.argsort(-more, kind="stable")[:TOP_KERNELS]
@@ -322,7 +313,7 @@ def _kernels(
         chosen = np.flatnonzero(inside & (columns.class_[rows] == ActivityClass.COMPUTE))
         chosen += rows.start
         names = columns.name[chosen].astype(np.int64)
-        if trace.roster[device].kind == "replica":
+        if trace.device_list[device].kind == "replica":
             names = _replica_free(trace, names)
         keys.append(names)
         mine.append(np.full(chosen.size, place == row, dtype=np.bool_))
@@ -336,7 +327,7 @@ def _alike(trace: Trace, name: int) -> str:
 
 def _replica_free(trace: Trace, names: Int64Array) -> Int64Array:
     """Equal numbers for ops of replicas that differ in numbers only: the replica's, and that of a second `MatMul`."""
-    values, index = distinct(names)
+    values, index = unique_inverse(names)
     known: dict[str, int] = {}
     first = [known.setdefault(_alike(trace, int(value)), int(value)) for value in values]
     return np.array(first, dtype=np.int64)[index] if first else names
@@ -408,7 +399,7 @@ def _tardy(
     step_ps: int,
 ) -> Straggler | None:
     device = steps.devices[late.row]
-    entry = trace.roster[device]
+    entry = trace.device_list[device]
     waited = np.stack(
         [_input_of(trace, selection, steps.numbers, input_idle, one) for one in steps.devices]
     )
@@ -436,7 +427,7 @@ def _tardy(
         launches_ratio=None,
         top_kernels=(),
         input_ps_per_step=longer,
-        spread_ratio=_spread(late.later_ps) / step_ps,
+        spread_ratio=quartile_range(late.later_ps) / step_ps,
         shares_cores=shares_cores,
     )
 
@@ -452,6 +443,7 @@ def _input_of(
     if device not in input_idle:
         return np.zeros(len(numbers), dtype=np.int64)
     of_number = {
-        step.number: place for place, step in enumerate(selection.steps[trace.roster[device].host])
+        step.number: place
+        for place, step in enumerate(selection.steps[trace.device_list[device].host])
     }
     return input_idle[device][[of_number[number] for number in numbers]]

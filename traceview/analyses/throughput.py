@@ -10,9 +10,10 @@ import numpy as np
 
 from traceview.analyses.activity import DeviceActivity
 from traceview.analyses.finding import Skipped
-from traceview.analyses.joined_steps import JoinedSteps, median_ps
+from traceview.analyses.joined_steps import JoinedSteps
 from traceview.analyses.selection import Selection
-from traceview.intervals import Union, uncovered
+from traceview.intervals import IntervalSet, uncovered
+from traceview.robust import median_ps
 from traceview.trace.model import Trace
 from traceview.units import PS_PER_S
 from traceview.xplane.planes import ActivityClass
@@ -84,14 +85,14 @@ def prediction_of(
     activities: Sequence[DeviceActivity],
     joined: JoinedSteps,
     throughput: Throughput,
-    transfers: Sequence[Union],
+    transfers: Sequence[IntervalSet],
 ) -> Prediction | Skipped:
-    """What twice the devices of `joined` could do at best; `transfers` of collectives by roster index.
+    """What twice the devices of `joined` could do at best; `transfers` of collectives by device index.
 
     Nothing is said from fewer than two steps, and of replicas on a host.
     """
     step_ps, count = selection.median_step_ps, len(joined.devices)
-    is_replica = any(trace.roster[device].kind == "replica" for device in joined.devices)
+    is_replica = any(trace.device_list[device].kind == "replica" for device in joined.devices)
     if is_replica:
         return Skipped("replicas share the host's cores, however many there are")
     if not step_ps or joined.count < FEWEST_STEPS:

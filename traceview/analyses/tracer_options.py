@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from traceview.analyses.finding import Evidence, Finding, counted, listed
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.trace.environment import TracerOptions
 from traceview.trace.model import Trace
 
@@ -69,7 +69,7 @@ def _without_record(
 
 def _has_python_events(trace: Trace, host: int) -> bool:
     columns = trace.host_columns
-    names = occurring(columns.name[columns.host == host]).tolist()
+    names = unique_ids(columns.name[columns.host == host]).tolist()
     return any(trace.names[name].startswith(_PYTHON_EVENT) for name in names)
 
 

@@ -19,12 +19,13 @@ from traceview.analyses.blocking_reads import BlockingReads, blocking_reads
 from traceview.analyses.finding import Skipped
 from traceview.analyses.round_trips import RoundTrip, round_trips
 from traceview.analyses.selection import Selection, rows_in
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
+from traceview.robust import median_ps
 from traceview.trace.copies import Copies, copies_of
+from traceview.trace.links import pcie_bytes_per_second
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Step, Trace
 from traceview.trace.ops import split_op
-from traceview.trace.pcie import pcie_bytes_per_second
 from traceview.trace.windows import Window
 from traceview.units import PS_PER_S, PS_PER_US
 from traceview.xplane.planes import ActivityClass, HostMemory
@@ -151,15 +152,15 @@ def compute(
     activities: Sequence[DeviceActivity],
     top: int | None = TOP_SOURCES,
 ) -> Transfers | Skipped:
-    """Ask of each GPU what it copied in its window; `activities` by roster index, `top` sources of each."""
-    gpus = [index for index, device in enumerate(trace.roster) if device.kind == "gpu"]
+    """Ask of each GPU what it copied in its window; `activities` by device index, `top` sources of each."""
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     if not gpus:
         return Skipped("not applicable: there is no GPU")
-    traced = {trace.roster[i].host for i in occurring(trace.device_columns.device)}
+    traced = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
     spans = {
         index: _span(window, selection.steps.get(window.host, ()))
         for index in gpus
-        if trace.roster[index].host in traced
+        if trace.device_list[index].host in traced
         and (window := selection.window_of_device(trace, index)) is not None
     }
     if not spans:
@@ -168,9 +169,11 @@ def compute(
     reads, trips = blocking_reads(trace, copies), round_trips(trace, copies)
     device_of_copy = trace.device_columns.device[copies.row]
     rows = []
-    for index in sorted(spans, key=lambda i: (trace.roster[i].host, trace.roster[i].ordinal)):
+    for index in sorted(
+        spans, key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal)
+    ):
         mine = _chosen(copies, np.flatnonzero(device_of_copy == index))
-        entry = trace.roster[index]
+        entry = trace.device_list[index]
         sources = _sources(trace, index, activities[index], spans[index].window, mine)
         rows.append(
             DeviceTransfers(
@@ -251,7 +254,7 @@ def _direction(
         count=int(rows.size),
         busy_ps=busy,
         exposed_ps=exposed,
-        exposed_ps_per_step=_median(per_step),
+        exposed_ps_per_step=median_ps(per_step),
         exposed_ratio=ratio,
         verdict=verdict_of(ratio),
         bytes_per_second=(
@@ -259,7 +262,7 @@ def _direction(
         ),
         pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
         small_count=int(small.size) if is_recorded else None,
-        small_count_per_step=_median(small_in_step) if is_recorded else None,
+        small_count_per_step=median_ps(small_in_step) if is_recorded else None,
         size_counts=_histogram(known) if is_recorded else None,
         blocking_kernel_count=_blocking_kernel_count(trace, device, window, rows),
     )
@@ -277,14 +280,6 @@ def _exposed_ratio(per_step: Int64Array, span: _Span, exposed_ps: int) -> float 
     if lasted.any():
         return float(np.median(per_step[lasted > 0] / lasted[lasted > 0]))
     return exposed_ps / span.window.length_ps if span.window.length_ps else None
-
-
-def _median(values: npt.NDArray[np.integer]) -> int | None:
-    """Rounded down; None of nothing."""
-    if values.size == 0:
-        return None
-    ordered = np.sort(values)
-    return int(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) // 2
 
 
 def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | None:
@@ -328,7 +323,7 @@ def _sources(
     columns = trace.device_columns
     exposed = np.zeros(copies.row.size, dtype=np.int64)
     class_ = columns.class_[copies.row]
-    for one in occurring(class_).tolist():
+    for one in unique_ids(class_).tolist():
         mine = np.flatnonzero(class_ == one)
         exposed[mine] = _exposed(trace, activity, window, copies.row[mine], one)
     groups: dict[tuple[int, str | None, str | None, int], list[Int64Array]] = {}

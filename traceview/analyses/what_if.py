@@ -36,9 +36,10 @@ import numpy.typing as npt
 from traceview.analyses.activity import DeviceActivity
 from traceview.analyses.device_speed import relative_speeds
 from traceview.analyses.finding import Skipped, timed
-from traceview.analyses.joined_steps import JoinedSteps, median_ps
+from traceview.analyses.joined_steps import JoinedSteps
 from traceview.analyses.selection import Selection
-from traceview.intervals import Int64Array, Union, difference, union
+from traceview.intervals import Int64Array, IntervalSet, difference, union
+from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.gaps import Gaps
 from traceview.trace.model import Step, Trace
@@ -80,9 +81,9 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What went on when, by roster index: `transfers` of collectives, and `gaps` where known."""
+    """What went on when, by device index: `transfers` of collectives, and `gaps` where known."""
 
-    transfers: Sequence[Union]
+    transfers: Sequence[IntervalSet]
     gaps: Mapping[int, Gaps]
 
 
@@ -109,7 +110,9 @@ def what_ifs(
                 ),
                 # Replicas have no queue: what they wait for are others that still compute.
                 _waits(
-                    None if trace.roster[device].kind == "replica" else moments.gaps.get(device),
+                    None
+                    if trace.device_list[device].kind == "replica"
+                    else moments.gaps.get(device),
                     Cause.PEER,
                 ),
             ],
@@ -128,10 +131,10 @@ def what_ifs(
     compute = {d: activities[d].by_class[ActivityClass.COMPUTE] for d in joined.devices}
     agree = clocks_agree(trace, joined.devices)
     bounds: dict[str, list[Int64Array]] = {}
-    for host in dict.fromkeys(trace.roster[device].host for device in joined.devices):
+    for host in dict.fromkeys(trace.device_list[device].host for device in joined.devices):
         steps = [step for step in selection.steps.get(host, ()) if step.excluded is None]
         start, end = _bounds_of(steps)
-        own = [device for device in joined.devices if trace.roster[device].host == host]
+        own = [device for device in joined.devices if trace.device_list[device].host == host]
         longest = np.max([compute[device].within(start, end) for device in own], axis=0)
         together = joined.devices if agree else own
         for name in _MOMENTS:
@@ -164,7 +167,9 @@ def what_ifs(
 
 def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
     """Whether collectives show that a moment on one of the devices is the same on another."""
-    clocks = [trace.hosts[host].clock for host in {trace.roster[device].host for device in devices}]
+    clocks = [
+        trace.hosts[host].clock for host in {trace.device_list[device].host for device in devices}
+    ]
     # The host by which the others are set is compared with none.
     alone = sum(clock is None or clock.residual_ps is None for clock in clocks)
     return len(clocks) == 1 or alone <= 1
@@ -174,11 +179,11 @@ def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
 class _Span:
     """Moments of one device: all of them lie in `where`; `amount_ps` is how long they are up to each bound of it."""
 
-    where: Union
+    where: IntervalSet
     amount_ps: Int64Array
 
     @classmethod
-    def of(cls, exact: Union) -> _Span:
+    def of(cls, exact: IntervalSet) -> _Span:
         return cls(exact, exact.covered)
 
     def within(self, start: Int64Array, end: Int64Array) -> Int64Array:
@@ -199,7 +204,7 @@ def _waits(gaps: Gaps | None, cause: Cause) -> _Span:
     # Pieces of a gap touch each other; each keeps its own amount.
     start, end = gaps.start_ps[held], gaps.end_ps[held]
     covered = np.concatenate(([0], np.cumsum(end - start)))
-    return _Span(Union(start, end, covered), np.concatenate(([0], np.cumsum(caused[held]))))
+    return _Span(IntervalSet(start, end, covered), np.concatenate(([0], np.cumsum(caused[held]))))
 
 
 def _covered(spans: Sequence[_Span], start: Int64Array, end: Int64Array) -> Int64Array:
@@ -218,7 +223,7 @@ def _bounds_of(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
 
 
 def _evened(
-    trace: Trace, joined: JoinedSteps, compute: Mapping[int, Union], *, agree: bool
+    trace: Trace, joined: JoinedSteps, compute: Mapping[int, IntervalSet], *, agree: bool
 ) -> Int64Array | Skipped:
     """The bound of every step that all hosts have, on the host of each device."""
     if not joined.count:
@@ -235,7 +240,7 @@ def _evened(
 
 
 def _at_once(
-    joined: JoinedSteps, compute: Mapping[int, Union], *, agree: bool
+    joined: JoinedSteps, compute: Mapping[int, IntervalSet], *, agree: bool
 ) -> Int64Array | Skipped:
     """The bound of every step that all hosts have, on the host of each device."""
     if len(joined.devices) < 2:
@@ -251,7 +256,7 @@ def _at_once(
     return bounds.reshape(-1)
 
 
-def _any(unions: Iterable[Union]) -> Union:
+def _any(unions: Iterable[IntervalSet]) -> IntervalSet:
     """The moments that any of them holds."""
     every = list(unions)
     return union(

@@ -76,7 +76,7 @@ def chosen_devices(trace: Trace, wanted: list[str] | None) -> set[str]:
     """The device keys that `--device` names, all without it; raises `UsageError` for one that is not there."""
     from traceview.report.filtering import chosen_devices as chosen
 
-    known = [trace.device_key(index) for index in range(len(trace.roster))]
+    known = [trace.device_key(index) for index in range(len(trace.device_list))]
     return set(chosen(known, device_names(wanted, known)) if wanted else known)
 
 

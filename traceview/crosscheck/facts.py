@@ -13,7 +13,7 @@ from traceview.crosscheck.recount import (
     is_named_for_xprof,
     steps_of_events,
 )
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import union
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
@@ -64,7 +64,7 @@ def facts_of(trace: Trace) -> Facts:
 
 def _has_overlap(trace: Trace) -> bool:
     columns = trace.device_columns
-    for device in occurring(columns.device).tolist():
+    for device in unique_ids(columns.device).tolist():
         rows = columns.rows_of(device)
         kernel = columns.class_[rows] <= ActivityClass.COLLECTIVE
         start, end = columns.start_ps[rows][kernel], columns.end_ps[rows][kernel]

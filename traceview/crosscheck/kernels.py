@@ -16,7 +16,7 @@ from traceview.xplane.planes import ActivityClass
 def kernels_of(trace: Trace) -> dict[str, KernelAnswer]:
     """The kernels of GPUs, collectives included, by name."""
     columns = trace.device_columns
-    gpus = [index for index, device in enumerate(trace.roster) if device.kind == "gpu"]
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     rows = np.flatnonzero(
         (columns.class_ <= ActivityClass.COLLECTIVE) & np.isin(columns.device, gpus)
     )

@@ -21,7 +21,7 @@ import numpy as np
 
 from traceview.crosscheck.answer import Answer, KernelAnswer, StepAnswer
 from traceview.crosscheck.kernels import summed_by_name
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, union
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass, PlaneKind, is_derived_line
@@ -94,7 +94,7 @@ def recount(trace: Trace) -> Answer:
         steps = _device_steps(trace) if has_gpu_events(trace) else _host_steps(trace)
     return Answer(
         device_count=sum(times for times, _ in planes)
-        + sum(device.kind == "tpu" for device in trace.roster),
+        + sum(device.kind == "tpu" for device in trace.device_list),
         steps=None if steps is None else without_ends(steps),
         idle_ps=_idle(planes),
         half_ratio=None,
@@ -106,7 +106,7 @@ def recount(trace: Trace) -> Answer:
 def has_gpu_events(trace: Trace) -> bool:
     """Whether XProf sees any device at work: replicas on the CPU are none for it."""
     return any(
-        trace.roster[i].kind in ("gpu", "tpu") for i in occurring(trace.device_columns.device)
+        trace.device_list[i].kind in ("gpu", "tpu") for i in unique_ids(trace.device_columns.device)
     )
 
 
@@ -144,7 +144,7 @@ def steps_of_events(trace: Trace) -> Int64Array:
         if found.method != "marker" or not has_roots(trace):
             continue
         begins = np.array([start for start, _ in found.marker_spans], dtype=np.int64)
-        devices = [i for i, device in enumerate(trace.roster) if device.host == found.host]
+        devices = [i for i, device in enumerate(trace.device_list) if device.host == found.host]
         rows = np.flatnonzero(np.isin(columns.device, devices) & (columns.launch != NONE))
         launched = trace.host_columns.start_ps[columns.launch[rows]]
         step[rows] = np.searchsorted(begins, launched, side="right") - 1
@@ -157,7 +157,7 @@ def _device_steps(trace: Trace) -> tuple[StepAnswer, ...]:
     class_ = class_of_name[trace.device_columns.name]
     return tuple(
         _device_step(trace, np.flatnonzero(step == number), class_)
-        for number in occurring(step[step != NONE]).tolist()
+        for number in unique_ids(step[step != NONE]).tolist()
     )
 
 
@@ -177,7 +177,7 @@ def step_span(trace: Trace, rows: Int64Array) -> tuple[int, int]:
     columns = trace.device_columns
     spans = [
         (int(columns.start_ps[mine].min()), int(columns.end_ps[mine].max()))
-        for device in occurring(columns.device[rows]).tolist()
+        for device in unique_ids(columns.device[rows]).tolist()
         for mine in [rows[columns.device[rows] == device]]
     ]
     return max(spans, key=lambda span: span[1] - span[0])

@@ -10,7 +10,7 @@ import numpy as np
 from traceview.analyses.selection import Selection, rows_in
 from traceview.export.scene import Argument, Arrows, Labels, Slices, Track, labelled
 from traceview.export.tracks import tracks_of
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.xplane.planes import ActivityClass
@@ -73,7 +73,7 @@ def launched(trace: Trace, selection: Selection) -> Launched:
         is_shown[host_rows(trace, selection, one)] = True
     shown = [
         device_rows(trace, selection, device)
-        for device, entry in enumerate(trace.roster)
+        for device, entry in enumerate(trace.device_list)
         if entry.kind != "replica"
     ]
     rows = np.concatenate([np.empty(0, dtype=np.int64), *shown])
@@ -95,8 +95,8 @@ def device_tracks(
     columns = trace.device_columns
     rows = device_rows(trace, selection, device)
     classes = np.array([labels.add(one.name.lower()) for one in ActivityClass], dtype=np.int64)
-    nests = trace.roster[device].kind != "gpu"
-    for line in occurring(columns.line[rows]).tolist():
+    nests = trace.device_list[device].kind != "gpu"
+    for line in unique_ids(columns.line[rows]).tolist():
         mine = rows[columns.line[rows] == line]
         slices = Slices(
             start_ps=columns.start_ps[mine],

@@ -67,7 +67,7 @@ def gap_tracks(
     first, last = gaps.spans
     keys = np.array([labels.add(cause.key) for cause in order], dtype=np.int64)
     names = np.array([labels.add(f"idle: {cause.key}") for cause in order], dtype=np.int64)
-    steps = selection.steps[trace.roster[device].host]
+    steps = selection.steps[trace.device_list[device].host]
     step_numbers = np.array([*(step.number for step in steps), NONE], dtype=np.int64)
     step = gaps.step[piece]
     event, thread = _evidence(trace, selection, device, idle, labels)
@@ -102,7 +102,7 @@ def _evidence(
     thread = np.full(gaps.count, NONE, dtype=np.int64)
     start, end = gaps.spans
     longest = np.argsort(start - end, kind="stable")[:GAPS_WITH_EVIDENCE].astype(np.int64)
-    states = idle.states[trace.roster[device].host]
+    states = idle.states[trace.device_list[device].host]
     rows = gap_rows(trace, selection, gaps, states, longest)
     for place, row in zip(longest.tolist(), rows, strict=True):
         if row.host_event is not None:
@@ -242,7 +242,7 @@ def _hosts(trace: Trace, finding: Finding) -> set[int]:
     """The hosts of the devices that a finding names, all if it names none."""
     of_devices = {
         entry.host
-        for device, entry in enumerate(trace.roster)
+        for device, entry in enumerate(trace.device_list)
         if trace.device_key(device) in finding.devices
     }
     return of_devices or set(range(len(trace.hosts)))

@@ -41,7 +41,7 @@ def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
             ),
             tuple(busy_counter(trace, selection, device)),
         )
-        for device in range(len(trace.roster))
+        for device in range(len(trace.device_list))
     ]
     hosts = [_host(trace, selection, host, arrows, labels) for host in range(len(trace.hosts))]
     facts = {
@@ -60,6 +60,6 @@ def _host(
 
 
 def _device_name(trace: Trace, device: int) -> str:
-    model = trace.roster[device].model
+    model = trace.device_list[device].model
     key = trace.device_key(device)
     return f"{key} ({model})" if model else key

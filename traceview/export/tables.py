@@ -31,14 +31,14 @@ from traceview.trace.collectives import collectives_of
 from traceview.trace.copies import copies_of
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.pipeline import InputStage
-from traceview.trace.step_numbers import step_numbers_at
+from traceview.trace.windows import step_numbers_at
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, HostMemory
 
 
 def window_tables(trace: Trace, selection: Selection, report: Report) -> Iterator[Table]:
     """The tables of `formats.TABLES`, one after another; `report`: that of the same window."""
-    keys = [trace.device_key(device) for device in range(len(trace.roster))]
+    keys = [trace.device_key(device) for device in range(len(trace.device_list))]
     found = report.results
     lines = device_table(found.device_time, found.balance) if found.device_time else []
     yield table_of_rows("devices", lines, DeviceLine)
@@ -192,10 +192,10 @@ def _table(name: str, rows: Int64Array, *columns: Column) -> Table:
 
 def _hosts_of(trace: Trace) -> Int64Array:
     """The host of each device."""
-    return np.array([device.host for device in trace.roster], dtype=np.int64)
+    return np.array([device.host for device in trace.device_list], dtype=np.int64)
 
 
 def _step_numbers(trace: Trace, host: Int64Array, start_ps: Int64Array) -> Column:
     """The number of the step in which each event starts on its host."""
-    number, in_step = step_numbers_at(trace, host, start_ps)
+    number, in_step = step_numbers_at(trace.steps_by_host, host, start_ps)
     return whole("step", number, ~in_step)

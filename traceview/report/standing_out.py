@@ -23,7 +23,7 @@ _Shares = tuple[float, ...]
 
 @dataclass(frozen=True)
 class StandingOut:
-    """Whom to show, by key in the order of the roster, and the others.
+    """Whom to show, by key in the order of the device list, and the others.
 
     `shown`: devices that a finding is about and those that differ most from the median device, with one
     that is like it. `others`: the rest, empty where all are shown.
@@ -56,7 +56,7 @@ def standing_out_of(
     if len(rows) <= most:
         return StandingOut(tuple(row.device for row in rows), ())
     apart = _apart(rows)
-    # Python sorts stably: equals keep the order of the roster.
+    # Python sorts stably: equals keep the order of the device list.
     by_distance = sorted(rows, key=lambda row: -apart[row.device])
     chosen = [device for device in named if device in apart]
     chosen += [row.device for row in by_distance if apart[row.device] >= APART]

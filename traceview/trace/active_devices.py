@@ -65,13 +65,13 @@ def changes(
 
 
 def _working(trace: Trace, host: int) -> Iterator[tuple[str, ...]]:
-    """For each step of the host the devices that ran work in it, in the order of the roster."""
+    """For each step of the host the devices that ran work in it, in the order of the device list."""
     steps = trace.steps_by_host[host].steps
     start = np.array([step.start_ps for step in steps], dtype=np.int64)
     end = np.array([step.end_ps for step in steps], dtype=np.int64)
     works: dict[str, BoolArray] = {}
     columns = trace.device_columns
-    for device, entry in enumerate(trace.roster):
+    for device, entry in enumerate(trace.device_list):
         if entry.host == host:
             rows = columns.rows_of(device)
             of_work = np.flatnonzero(columns.class_[rows] <= ActivityClass.COLLECTIVE) + rows.start

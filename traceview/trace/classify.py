@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import distinct
+from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names
 from traceview.xplane.planes import (
@@ -205,7 +205,7 @@ def final_classes(
     kind = kind.copy()
     linked = np.flatnonzero((kind == NameKind.LINKED_COPY) & (launch != NONE))
     if linked.size:
-        calls, index = distinct(host_name[launch[linked]])
+        calls, index = unique_inverse(host_name[launch[linked]])
         directions = np.array([copy_direction(names[int(c)]) for c in calls], dtype=np.uint8)
         kind[linked] = directions[index]
     unknown = (kind == NameKind.LINKED_COPY) | (kind == NameKind.COPY)

@@ -23,10 +23,10 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import distinct
+from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array
-from traceview.trace.link import innermost_value, threads
-from traceview.trace.model import NONE, UNKNOWN_BYTES, HostColumns, HostStat, Trace
+from traceview.trace.correlation import innermost_value, threads
+from traceview.trace.model import NONE, UNKNOWN_BYTES, HostColumns, HostStat, Recording
 
 _CALL: Final = b"nccl"
 _ARRIVAL: Final = b"CollectiveOpV2Kernel::Run"
@@ -51,16 +51,18 @@ class CollectiveCalls:
     arrival: Int64Array
 
 
-def collective_calls(trace: Trace, rows: Int64Array) -> CollectiveCalls:
+def collective_calls(recording: Recording, rows: Int64Array) -> CollectiveCalls:
     """The calls behind the device events at `rows`."""
-    host = trace.host_columns
+    host = recording.host_columns
     op, call, arrival = (np.full(rows.size, NONE, dtype=np.int64) for _ in range(3))
-    at = trace.device_columns.launch[rows]
+    at = recording.device_columns.launch[rows]
     group, instance, size = (host.stat(key) for key in ("group_key", "instance_key", "buffer_size"))
     if (at != NONE).any() and instance.row.size + size.row.size:
-        thread = threads(trace.lines)[host.line]
-        names, index = distinct(host.name[size.row])
-        is_call = np.array([trace.names[int(n)].startswith(_CALL) for n in names], dtype=np.bool_)
+        thread = threads(recording.lines)[host.line]
+        names, index = unique_inverse(host.name[size.row])
+        is_call = np.array(
+            [recording.names[int(n)].startswith(_CALL) for n in names], dtype=np.bool_
+        )
         sized = size.row[is_call[index]]
         for _ in range(_MOST_HANDOVERS):
             _fill(op, at, instance.row, host, thread)
@@ -69,7 +71,7 @@ def collective_calls(trace: Trace, rows: Int64Array) -> CollectiveCalls:
             if (at == NONE).all():
                 break
             arrives = at != NONE
-            arrives[arrives] = trace.names.matching(host.name[at[arrives]], [_ARRIVAL])
+            arrives[arrives] = recording.names.matching(host.name[at[arrives]], [_ARRIVAL])
             arrival[arrives] = at[arrives]
     return CollectiveCalls(
         op=op,

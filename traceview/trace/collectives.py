@@ -16,6 +16,7 @@ the bound of a step. Durations do not depend on the clocks of several hosts; whi
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -26,9 +27,9 @@ import numpy.typing as npt
 
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.collective_calls import CollectiveCalls, collective_calls
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.model import NONE, UNKNOWN_BYTES, HostSteps, Recording, Trace
 from traceview.trace.roles import step_groups
-from traceview.trace.step_numbers import step_numbers_at
+from traceview.trace.windows import step_numbers_at
 from traceview.xplane.planes import ActivityClass
 
 CLEAR_LEAD: Final = 3
@@ -72,7 +73,7 @@ class Collectives:
     """One row per collective and device that took part, by collective and device; all arrays `[n]`.
 
     `collective`: int64, numbers from 0 in the order in which they began. `row`: int64, in the device columns;
-    `device`: int16, in the roster. `start_ps`, `duration_ps`: int64; a replica of a CPU-only run takes part from
+    `device`: int16, in the device list. `start_ps`, `duration_ps`: int64; a replica of a CPU-only run takes part from
     where it hands the op over, before a thread takes it up. `step`: int64, number of the step of its host in
     which it starts, `NONE` outside. `bytes`: int64, of the buffer, or `UNKNOWN_BYTES`. `name`: int32, kernel
     or op; `op`: int32, the op that asked, `NONE` where not recorded. `kind`: uint8 `CollectiveKind`.
@@ -191,20 +192,27 @@ class Collectives:
 
 def collectives_of(trace: Trace) -> Collectives:
     """The collectives of the whole recording."""
-    columns = trace.device_columns
+    return match_collectives(trace, trace.steps_by_host)
+
+
+def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) -> Collectives:
+    """The collectives of a recording whose steps are these."""
+    columns = recording.device_columns
     rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
-    calls = collective_calls(trace, rows)
-    host = np.array([device.host for device in trace.roster], dtype=np.int64)[columns.device[rows]]
+    calls = collective_calls(recording, rows)
+    host = np.array([device.host for device in recording.device_list], dtype=np.int64)[
+        columns.device[rows]
+    ]
     start = columns.start_ps[rows]
     handed_over = calls.arrival != NONE
-    start[handed_over] = trace.host_columns.start_ps[calls.arrival[handed_over]]
+    start[handed_over] = recording.host_columns.start_ps[calls.arrival[handed_over]]
     end = columns.end_ps[rows]
-    step, _ = step_numbers_at(trace, host, start)
-    label, group, by_keys = _labels(trace, rows, calls)
+    step, _ = step_numbers_at(steps_by_host, host, start)
+    label, group, by_keys = _labels(recording, rows, calls)
     collective = _matched(label, columns.device[rows].astype(np.int64), start, end, step)
     order = np.lexsort((columns.device[rows], collective))
     op = np.where(
-        calls.op == NONE, columns.op[rows], np.append(trace.host_columns.name, NONE)[calls.op]
+        calls.op == NONE, columns.op[rows], np.append(recording.host_columns.name, NONE)[calls.op]
     )
     return Collectives(
         collective=collective[order],
@@ -216,30 +224,32 @@ def collectives_of(trace: Trace) -> Collectives:
         bytes=calls.bytes[order],
         name=columns.name[rows][order],
         op=op[order].astype(np.int32),
-        kind=_kinds(trace, rows, calls, op)[order],
+        kind=_kinds(recording, rows, calls, op)[order],
         by_keys=by_keys[order],
         group=group[order],
         host=host[order],
-        spread_ps=_spreads(trace)[host[order]],
+        spread_ps=_spreads(recording)[host[order]],
     )
 
 
-def _spreads(trace: Trace) -> Int64Array:
+def _spreads(recording: Recording) -> Int64Array:
     """By how much the ends of a collective differ, by host; 0 where nothing was compared."""
-    clocks = [host.clock for host in trace.hosts]
+    clocks = [host.clock for host in recording.hosts]
     return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
 
 
 def _labels(
-    trace: Trace, rows: Int64Array, calls: CollectiveCalls
+    recording: Recording, rows: Int64Array, calls: CollectiveCalls
 ) -> tuple[Int64Array, Int64Array, BoolArray]:
     """What events share that may be one collective: their keys, or their name; the group; which it was.
 
     Keys count where every event of a name has them. Ops of replicas have a name each; one name stands for all.
     Processes that make their steps apart number theirs alike, and share none.
     """
-    columns = trace.device_columns
-    is_replica = np.array([device.kind == "replica" for device in trace.roster], dtype=np.bool_)
+    columns = recording.device_columns
+    is_replica = np.array(
+        [device.kind == "replica" for device in recording.device_list], dtype=np.bool_
+    )
     name = np.where(
         is_replica[columns.device[rows]] if rows.size else False, NONE, columns.name[rows]
     ).astype(np.int64)
@@ -247,10 +257,10 @@ def _labels(
     lacking = np.zeros(of_name.max(initial=-1) + 1, dtype=np.bool_)
     lacking[of_name[calls.instance == NONE]] = True
     by_keys = ~lacking[of_name]
-    apart = np.zeros(len(trace.hosts), dtype=np.int64)
-    for place, hosts in enumerate(step_groups(trace.hosts)):
+    apart = np.zeros(len(recording.hosts), dtype=np.int64)
+    for place, hosts in enumerate(step_groups(recording.hosts)):
         apart[list(hosts)] = place
-    of_device = np.array([device.host for device in trace.roster], dtype=np.int64)
+    of_device = np.array([device.host for device in recording.device_list], dtype=np.int64)
     keys = [
         apart[of_device[columns.device[rows]]] if rows.size else name,
         np.where(by_keys, NONE, name),
@@ -358,14 +368,14 @@ def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:
 
 
 def _kinds(
-    trace: Trace, rows: Int64Array, calls: CollectiveCalls, op: Int64Array
+    recording: Recording, rows: Int64Array, calls: CollectiveCalls, op: Int64Array
 ) -> npt.NDArray[np.uint8]:
     """By the kernel; where its name does not say, by what NCCL was called with, then by the op."""
-    called = np.append(trace.host_columns.name, NONE)[calls.call]
+    called = np.append(recording.host_columns.name, NONE)[calls.call]
     kind = np.zeros(rows.size, dtype=np.uint8)
-    for name in (trace.device_columns.name[rows], called, op):
+    for name in (recording.device_columns.name[rows], called, op):
         asked = np.flatnonzero((kind == CollectiveKind.UNKNOWN) & (name != NONE))
         names, index = np.unique(name[asked], return_inverse=True)
-        kinds = [collective_kind(trace.names[int(one)]) for one in names]
+        kinds = [collective_kind(recording.names[int(one)]) for one in names]
         kind[asked] = np.array(kinds, dtype=np.uint8)[index] if kinds else kind[asked]
     return kind

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.ids import distinct, occurring
+from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int32Array, Int64Array, nesting
-from traceview.trace.link import threads
+from traceview.trace.correlation import threads
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -45,7 +45,7 @@ def copies_of(trace: Trace) -> Copies:
         thread_of_line = threads(trace.lines)
         thread[linked] = thread_of_line[host.line[launch[linked]]]
         nameless = linked[op[linked] == NONE]
-        for one in occurring(thread[nameless]):
+        for one in unique_ids(thread[nameless]):
             mine = nameless[thread[nameless] == one]
             op[mine] = _ops_around(trace, launch[mine], np.flatnonzero(thread_of_line == one))
     return Copies(row, op, thread)
@@ -60,7 +60,7 @@ def _ops_around(trace: Trace, calls: Int64Array, lines: Int64Array) -> Int32Arra
     around = rows[
         np.searchsorted(times, host.start_ps[rows]) < np.searchsorted(times, host.end_ps[rows])
     ]
-    names, index = distinct(host.name[around])
+    names, index = unique_inverse(host.name[around])
     is_op = np.array([op_type(trace.names[int(i)]) is not None for i in names], dtype=np.bool_)
     around = around[is_op[index]] if names.size else around
     inner = nesting(host.start_ps[around], host.end_ps[around]).innermost(host.start_ps[calls])

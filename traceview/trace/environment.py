@@ -52,7 +52,7 @@ class Versions:
 class StrategySetup:
     """The distribution strategy. `found_by`: variables or input of the step; memory: the script has it.
 
-    What was only in memory is found by the recording if that shows replicas (`strategy_seen`).
+    What was only in memory is found by the recording if that shows replicas (`traceview.trace.replicas`).
     `devices`: one per replica, in their order. `bytes_per_pack`: 0 as TensorFlow sees fit.
     """
 

@@ -24,8 +24,7 @@ from traceview.trace.input_waits import recorded_stages
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names, Trace
 from traceview.trace.ops import OpTable, op_table
 from traceview.trace.pipeline import InputStage
-from traceview.trace.step_numbers import step_numbers_at
-from traceview.trace.windows import Window, windows_of
+from traceview.trace.windows import Window, step_numbers_at, windows_of
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, HostMemory
 
@@ -38,19 +37,19 @@ def devices_frame(trace: Trace) -> pd.DataFrame:
     recorded).
     """
     columns = trace.device_columns
-    counts = [columns.rows_of(i) for i in range(len(trace.roster))]
+    counts = [columns.rows_of(i) for i in range(len(trace.device_list))]
     frame = pd.DataFrame(
         {
-            "device": _texts([trace.device_key(i) for i in range(len(trace.roster))]),
-            "host": _texts([trace.hosts[d.host].name for d in trace.roster]),
-            "ordinal": np.array([d.ordinal for d in trace.roster], dtype=np.int64),
-            "kind": _texts([d.kind for d in trace.roster]),
-            "model": _texts([d.model for d in trace.roster]),
+            "device": _texts([trace.device_key(i) for i in range(len(trace.device_list))]),
+            "host": _texts([trace.hosts[d.host].name for d in trace.device_list]),
+            "ordinal": np.array([d.ordinal for d in trace.device_list], dtype=np.int64),
+            "kind": _texts([d.kind for d in trace.device_list]),
+            "model": _texts([d.model for d in trace.device_list]),
             "event_count": np.array([c.stop - c.start for c in counts], dtype=np.int64),
         }
     )
     for key in ("memory_held_bytes", "memory_peak_bytes", "memory_capacity_bytes"):
-        frame[key] = pd.array([getattr(d, key) for d in trace.roster], dtype="Int64")
+        frame[key] = pd.array([getattr(d, key) for d in trace.device_list], dtype="Int64")
     return frame
 
 
@@ -63,11 +62,11 @@ def device_events_frame(trace: Trace) -> pd.DataFrame:
     number of the step in which it starts), `p2p`, `opaque` (bool).
     """
     columns = trace.device_columns
-    host = np.array([d.host for d in trace.roster], dtype=np.int64)[columns.device]
+    host = np.array([d.host for d in trace.device_list], dtype=np.int64)[columns.device]
     return pd.DataFrame(
         {
             "device": _category(
-                columns.device, [trace.device_key(i) for i in range(len(trace.roster))]
+                columns.device, [trace.device_key(i) for i in range(len(trace.device_list))]
             ),
             "stream": _category(columns.line, [line.name for line in trace.lines]),
             "class": _category(columns.class_, [c.name.lower() for c in ActivityClass]),
@@ -95,13 +94,13 @@ def copies_frame(trace: Trace) -> pd.DataFrame:
     """
     columns, copies = trace.device_columns, copies_of(trace)
     row = copies.row
-    host = np.array([d.host for d in trace.roster], dtype=np.int64)[columns.device[row]]
+    host = np.array([d.host for d in trace.device_list], dtype=np.int64)[columns.device[row]]
     memory = columns.host_memory[row].astype(np.int64)
     kinds = [one.name.lower() for one in (HostMemory.PAGEABLE, HostMemory.PINNED)]
     return pd.DataFrame(
         {
             "device": _category(
-                columns.device[row], [trace.device_key(i) for i in range(len(trace.roster))]
+                columns.device[row], [trace.device_key(i) for i in range(len(trace.device_list))]
             ),
             "direction": _category(columns.class_[row], [c.name.lower() for c in ActivityClass]),
             "stream": _category(columns.line[row], [line.name for line in trace.lines]),
@@ -134,7 +133,7 @@ def collectives_frame(trace: Trace) -> pd.DataFrame:
         {
             "collective": found.collective,
             "device": _category(
-                found.device, [trace.device_key(i) for i in range(len(trace.roster))]
+                found.device, [trace.device_key(i) for i in range(len(trace.device_list))]
             ),
             "kind": _category(found.kind, [kind.name.lower() for kind in CollectiveKind]),
             "name": _names(found.name, trace.names),
@@ -265,13 +264,13 @@ def gaps_frame(trace: Trace, windows: Mapping[int, Window] | None = None) -> pd.
     no_steps = np.empty(0, dtype=np.int64)
     found = [
         gaps_of_device(trace, device, windows[entry.host], (no_steps, no_steps), states[entry.host])
-        for device, entry in enumerate(trace.roster)
+        for device, entry in enumerate(trace.device_list)
         if entry.host in windows
     ]
     start = joined([gaps.start_ps for gaps in found], np.int64)
     end = joined([gaps.end_ps for gaps in found], np.int64)
     device = np.repeat([gaps.device for gaps in found], [gaps.count for gaps in found])
-    host = np.array([entry.host for entry in trace.roster], dtype=np.int64)
+    host = np.array([entry.host for entry in trace.device_list], dtype=np.int64)
     before = joined([gaps.before for gaps in found], np.int64)
     after = joined([gaps.after for gaps in found], np.int64)
     thread = joined([gaps.thread for gaps in found], np.int32)
@@ -281,7 +280,8 @@ def gaps_frame(trace: Trace, windows: Mapping[int, Window] | None = None) -> pd.
     return pd.DataFrame(
         {
             "device": _category(
-                device.astype(np.int64), [trace.device_key(i) for i in range(len(trace.roster))]
+                device.astype(np.int64),
+                [trace.device_key(i) for i in range(len(trace.device_list))],
             ),
             "start_ps": start,
             "duration_ps": end - start,
@@ -344,5 +344,5 @@ def _optional(
 def _step_numbers(
     trace: Trace, host: npt.NDArray[np.int64], start_ps: npt.NDArray[np.int64]
 ) -> pd.arrays.IntegerArray:
-    number, in_step = step_numbers_at(trace, host, start_ps)
+    number, in_step = step_numbers_at(trace.steps_by_host, host, start_ps)
     return _optional(number, ~in_step)

@@ -36,8 +36,8 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
-from traceview.intervals import BoolArray, Int32Array, Int64Array, Union, nesting, union
+from traceview.ids import unique_ids
+from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, nesting, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import LONG_AGO_PS, HostStates
 from traceview.trace.model import NONE, Trace
@@ -124,7 +124,7 @@ class _Finder:
         self._device = device
         self._window = window
         self._states = states
-        self._is_replica = trace.roster[device].kind == "replica"
+        self._is_replica = trace.device_list[device].kind == "replica"
 
     def gaps(self, step_start: Int64Array, step_end: Int64Array) -> Gaps:
         columns, rows = self._trace.device_columns, self._trace.device_columns.rows_of(self._device)
@@ -233,7 +233,7 @@ class _Finder:
             cause_ps[Cause.UNATTRIBUTED, is_late] += end - start
             return
         self._add(cause_ps, is_late, self._states.timeline(caller), start, by_caller)
-        for one in occurring(thread[gap][thread[gap] != caller]).tolist():
+        for one in unique_ids(thread[gap][thread[gap] != caller]).tolist():
             mine = np.flatnonzero((thread[gap] == one) & (end > by_caller))
             timeline = self._states.timeline(one)
             self._add(cause_ps, is_late[mine], timeline, by_caller[mine], end[mine])
@@ -285,7 +285,7 @@ class _Finder:
         cause_ps[Cause.LATENCY, queued] += np.where(is_short & ~launching, left, 0)
         cause_ps[Cause.DEPENDENCY, queued] += np.where(is_short, 0, left)
 
-    def _peers(self) -> Union:
+    def _peers(self) -> IntervalSet:
         """When other devices were in a collective."""
         columns = self._trace.device_columns
         rows = np.flatnonzero(

@@ -45,12 +45,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import occurring
-from traceview.intervals import BoolArray, Int32Array, Int64Array, Union, union
+from traceview.ids import unique_ids
+from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
 from traceview.trace.cause import Cause
-from traceview.trace.handover import Handovers
-from traceview.trace.link import threads
+from traceview.trace.correlation import threads
 from traceview.trace.model import NONE, HostSteps, Trace
+from traceview.trace.producer_consumer import ProducerConsumerLinks
 from traceview.trace.state_timeline import (
     Layer,
     StateTimeline,
@@ -89,9 +89,9 @@ class _Evidence:
     """Unions of what events of a set of threads show."""
 
     strong: tuple[Layer, ...]
-    launch: Union
-    host_compute: Union
-    scheduling: Union
+    launch: IntervalSet
+    host_compute: IntervalSet
+    scheduling: IntervalSet
 
 
 class HostStates:
@@ -107,7 +107,7 @@ class HostStates:
         self._columns = trace.host_columns
         self.thread: Int32Array = threads(trace.lines)
         self._has_queue = any(
-            device.host == host and device.kind != "replica" for device in trace.roster
+            device.host == host and device.kind != "replica" for device in trace.device_list
         )
         self._steps: HostSteps = trace.steps_by_host[host]
         lines = [
@@ -212,7 +212,7 @@ class HostStates:
     def computing_rows(self) -> Int64Array:
         """Ops that compute on the host: they launch nothing and take longer than scheduling does."""
         every = [np.empty(0, dtype=np.int64)]
-        for thread in occurring(self.thread[self._lines]).tolist():
+        for thread in unique_ids(self.thread[self._lines]).tolist():
             rows = self.rows_of_thread(thread)
             ops = rows[self.kind_of(rows) == HostNameKind.OP]
             every.append(self._split_ops(ops, self._launches_among(rows))[1])
@@ -246,8 +246,8 @@ class HostStates:
         return result
 
     @cached_property
-    def _links(self) -> Handovers:
-        return Handovers(self._columns, self.thread, self._host)
+    def _links(self) -> ProducerConsumerLinks:
+        return ProducerConsumerLinks(self._columns, self.thread, self._host)
 
     def timeline(self, thread: int) -> StateTimeline:
         """The causes that a thread's doings are, over all time."""
@@ -312,7 +312,7 @@ class HostStates:
         """What all other threads of the model show together."""
         every = [
             self._evidence(thread)
-            for thread in occurring(self.thread[self._lines]).tolist()
+            for thread in unique_ids(self.thread[self._lines]).tolist()
             if thread != self.caller
         ]
         strong = [
@@ -376,7 +376,7 @@ class HostStates:
         """By name of the trace: what a thread does while such an event is open."""
         names = self._trace.names
         kind = np.zeros(len(names), dtype=np.uint8)
-        for name in occurring(self._columns.name).tolist():
+        for name in unique_ids(self._columns.name).tolist():
             kind[name] = host_name_kind(names[name])
         return kind
 
@@ -398,7 +398,7 @@ class HostStates:
         result: Int64Array = rows[self._kind[self._columns.name[rows]] == kind]
         return result
 
-    def _spans(self, rows: Int64Array) -> Union:
+    def _spans(self, rows: Int64Array) -> IntervalSet:
         return union(self._columns.start_ps[rows], self._columns.end_ps[rows])
 
     @cached_property
@@ -408,13 +408,13 @@ class HostStates:
         return rows[self._is_model_line[self._columns.line[rows]]]
 
     @cached_property
-    def _calls(self) -> Union:
+    def _calls(self) -> IntervalSet:
         """Where the caller runs a graph."""
         rows = self._call_rows
         return self._spans(rows[self.thread[self._columns.line[rows]] == self.caller])
 
     @cached_property
-    def markers(self) -> Union:
+    def markers(self) -> IntervalSet:
         """What the host did in steps, if markers say so: function calls say nothing of what lies between."""
         spans = np.array(self._steps.marker_spans, dtype=np.int64).reshape(-1, 2)
         if self._steps.method not in _EXPLICIT_METHODS:
@@ -422,14 +422,14 @@ class HostStates:
         return union(spans[:, 0], spans[:, 1])
 
     @cached_property
-    def _replica_work(self) -> Union:
+    def _replica_work(self) -> IntervalSet:
         device = self._trace.device_columns
-        mine = [i for i, one in enumerate(self._trace.roster) if one.host == self._host]
+        mine = [i for i, one in enumerate(self._trace.device_list) if one.host == self._host]
         rows = np.flatnonzero(np.isin(device.device, mine))
         return union(device.start_ps[rows], device.end_ps[rows])
 
     @cached_property
-    def _async_input(self) -> Union:
+    def _async_input(self) -> IntervalSet:
         """Iterator ops on threads of tf.data that a graph call of the model waits for: they share its id."""
         rows = self._rows_of_kind(HostNameKind.ASYNC_INPUT)
         id_ = self._columns.stat("id")
@@ -438,7 +438,7 @@ class HostStates:
         rows = _among(rows, id_.row)
         return self._spans(rows[np.isin(waited, called)])
 
-    def _traced(self, rows: Int64Array) -> Union:
+    def _traced(self, rows: Int64Array) -> IntervalSet:
         """Calls of a `tf.function` that traced it, up to where they run what was traced."""
         columns, calls = self._columns, self._columns.stat("tf_function_call")
         is_traced = [self._trace.names[int(v)].startswith(b"traced-") for v in calls.value]
@@ -454,7 +454,7 @@ class HostStates:
             end[index] = columns.start_ps[runs[inside]].min(initial=end[index])
         return union(columns.start_ps[traced], end)
 
-    def _reads(self, rows: Int64Array) -> Union:
+    def _reads(self, rows: Int64Array) -> IntervalSet:
         """Copies from a device after whose call the thread did nothing until the copy had ended."""
         columns = self._columns
         copies, calls = self._reads_of_devices
@@ -479,7 +479,7 @@ def _among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = Non
     return result
 
 
-def _joined(unions: Iterable[Union]) -> Union:
+def _joined(unions: Iterable[IntervalSet]) -> IntervalSet:
     empty = np.empty(0, dtype=np.int64)
     parts = (union(empty, empty), *unions)
     return union(

@@ -19,9 +19,9 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array
-from traceview.trace.link import threads
+from traceview.trace.correlation import threads
 from traceview.trace.model import NONE, HostSteps, Trace
 from traceview.trace.pipeline import (
     GENERATOR,
@@ -121,7 +121,7 @@ def _pipelines(trace: Trace, rows: Int64Array, calls: IteratorCalls) -> Int64Arr
     pipeline = np.full(rows.size, NONE, dtype=np.int64)
     outer = np.flatnonzero(calls.enclosing == NONE)
     line, start = columns.line[calls.row[outer]], columns.start_ps[calls.row[outer]]
-    for one in occurring(columns.line[rows]):
+    for one in unique_ids(columns.line[rows]):
         mine = np.flatnonzero(columns.line[rows] == one)
         here = outer[line == one]
         if here.size == 0:
@@ -175,7 +175,7 @@ def arrivals(trace: Trace, calls: IteratorCalls, waits: InputWaits) -> Int64Arra
     arrived = waits.end_ps.copy()
     ahead = calls.from_other_thread
     on_line = columns.line[calls.row]
-    for pipeline in occurring(waits.pipeline[waits.pipeline != NONE]).tolist():
+    for pipeline in unique_ids(waits.pipeline[waits.pipeline != NONE]).tolist():
         mine = np.flatnonzero(waits.pipeline == pipeline)
         of_pipeline = calls.pipeline == pipeline
         asked_here = of_pipeline & np.isin(on_line, columns.line[waits.row[mine]]) & ~ahead

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from traceview.intervals import Int64Array
 from traceview.trace.classify import Activity, final_classes
-from traceview.trace.link import launches
+from traceview.trace.correlation import launches
 from traceview.trace.model import DeviceColumns, HostColumns, HostStat, Names
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import TEXT_STATS

@@ -12,8 +12,7 @@ import numpy as np
 
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
 from traceview.trace.classify import activity_of
-from traceview.trace.clock import align
-from traceview.trace.collective_clocks import on_one_clock
+from traceview.trace.clocks import AlignedClocks, align, on_one_clock, unsolved
 from traceview.trace.join import DeviceParts, HostParts
 from traceview.trace.locate import RunFiles, choose_run, find_runs, host_of, profile_times
 from traceview.trace.memory import with_memory
@@ -21,19 +20,18 @@ from traceview.trace.model import (
     NONE,
     Device,
     Host,
-    HostSteps,
     LineInfo,
     Names,
     Problem,
+    Recording,
     SourceFile,
     StoredStep,
     Trace,
 )
 from traceview.trace.options import tracer_levels
-from traceview.trace.replicas import replicas_of
+from traceview.trace.replicas import find_replicas, strategies_seen
 from traceview.trace.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.steps import find_steps
-from traceview.trace.strategy_seen import with_strategy_seen
 from traceview.xplane.planes import STEPS_LINE, PlaneKind
 from traceview.xplane.read import read_file
 from traceview.xplane.source import read_bytes
@@ -84,30 +82,38 @@ class _Loader:
     def trace(self, other_runs: tuple[str, ...]) -> Trace:
         self.read_files()
         clocks = align(self.hosts)
-        offset_ps = clocks.offset_ps
-        host_columns = self.host_parts.joined(offset_ps)
-        device_columns = self.device_parts.joined(offset_ps, host_columns, self.names)
-        trace = Trace(
+        by_starts = self.recording(clocks)
+        recording, steps_by_host = on_one_clock(by_starts, find_steps(by_starts))
+        parts = vars(recording) | {"hosts": strategies_seen(recording)}
+        return Trace(
+            **parts,
             logdir=self.run.logdir,
             run=self.run.name,
             run_dir=self.run.directory,
             other_runs=other_runs,
             files=tuple(self.files),
+            steps_by_host=steps_by_host,
+            problems=unsolved((*self.problems, *clocks.problems), recording.hosts),
+        )
+
+    def recording(self, clocks: AlignedClocks) -> Recording:
+        """Everything that was read, on the clock that the starts of the profiles set."""
+        offset_ps = clocks.offset_ps
+        host_columns = self.host_parts.joined(offset_ps)
+        device_columns = self.device_parts.joined(offset_ps, host_columns, self.names)
+        replicas = find_replicas(clocks.hosts, self.devices, self.lines, self.names, host_columns)
+        return Recording(
             hosts=clocks.hosts,
-            roster=tuple(with_memory(self.devices, host_columns, self.names)),
+            device_list=(*with_memory(self.devices, host_columns, self.names), *replicas.devices),
             lines=tuple(self.lines),
             names=self.names,
-            device_columns=device_columns,
+            device_columns=replicas.after(device_columns),
             host_columns=host_columns,
-            steps_by_host=(),
-            problems=(*self.problems, *clocks.problems),
             stored_steps=tuple(
                 step.shifted(int(offset_ps[step.host])) for step in self.stored_steps
             ),
+            shared_rows=replicas.shared_rows,
         )
-        trace = with_strategy_seen(replicas_of(trace))
-        steps: tuple[HostSteps, ...] = find_steps(trace)
-        return on_one_clock(replace(trace, steps_by_host=steps))
 
     # Files
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.trace.model import Device, HostColumns, Names
 
 _ALLOCATOR = re.compile(rb"GPU_(\d{1,9})_bfc")
@@ -53,11 +53,11 @@ def _held(host: HostColumns, names: Names) -> dict[tuple[int, int], _Held]:
     of_host = host.host[allocator.row]
     start = host.start_ps[allocator.row]
     result = {}
-    for name in occurring(allocator.value):
+    for name in unique_ids(allocator.value):
         match = _ALLOCATOR.fullmatch(names[int(name)])
         if not match:
             continue
-        for index in occurring(of_host):
+        for index in unique_ids(of_host):
             rows = np.flatnonzero((allocator.value == name) & (of_host == index) & (allocated >= 0))
             if rows.size:
                 last = rows[np.flatnonzero(start[rows] == start[rows].max())[-1]]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from traceview.xplane.planes import ActivityClass
 from traceview.xplane.read import read_event_stats
 from traceview.xplane.source import read_bytes
 from traceview.xplane.space import Stat
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NONE: Final = -1
 """No name, no launch, no step: the value of an index column where there is nothing to point to."""
@@ -325,43 +322,50 @@ class HostSteps:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Trace:
-    """One run: everything its hosts recorded, on one clock.
+class Recording:
+    """What the hosts of a run recorded, on one clock: the part of a `Trace` that steps are found in.
 
+    `device_list`: devices by the index that columns use. `stored_steps`: those that the writer of the file derived.
     `shared_rows`: rows of the host columns that are ops of a CPU-only run which no replica owns.
     """
+
+    hosts: tuple[Host, ...]
+    device_list: tuple[Device, ...]
+    lines: tuple[LineInfo, ...]
+    names: Names
+    device_columns: DeviceColumns
+    host_columns: HostColumns
+    stored_steps: tuple[StoredStep, ...]
+    shared_rows: Int64Array
+
+    def device_key(self, device: int) -> str:
+        """How a device is called in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""
+        entry = self.device_list[device]
+        return f"{self.hosts[entry.host].name}/{entry.name}" if len(self.hosts) > 1 else entry.name
+
+    def class_name(self, class_: int) -> str:
+        """How a class of device activity is called in the report."""
+        return ActivityClass(class_).name.lower()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Recording):
+    """One run: what its hosts recorded, the steps in it, and the files that it was read from."""
 
     logdir: Path
     run: str
     run_dir: Path
     other_runs: tuple[str, ...]
     files: tuple[SourceFile, ...]
-    hosts: tuple[Host, ...]
-    roster: tuple[Device, ...]
-    lines: tuple[LineInfo, ...] = field(repr=False)
-    names: Names = field(repr=False)
-    device_columns: DeviceColumns = field(repr=False)
-    host_columns: HostColumns = field(repr=False)
-    steps_by_host: tuple[HostSteps, ...] = field(repr=False)
+    steps_by_host: tuple[HostSteps, ...]
     problems: tuple[Problem, ...]
-    stored_steps: tuple[StoredStep, ...] = field(repr=False, default=())
-    shared_rows: Int64Array = field(repr=False, default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __repr__(self) -> str:
         steps = sum(len(found.steps) for found in self.steps_by_host)
         return (
-            f"<Trace of run {self.run!r}: {len(self.hosts)} host(s), {len(self.roster)} device(s), "
+            f"<Trace of run {self.run!r}: {len(self.hosts)} host(s), {len(self.device_list)} device(s), "
             f"{self.device_columns.count} device events, {steps} step(s)>"
         )
-
-    def device_key(self, device: int) -> str:
-        """How a device is called in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""
-        entry = self.roster[device]
-        return f"{self.hosts[entry.host].name}/{entry.name}" if len(self.hosts) > 1 else entry.name
-
-    def class_name(self, class_: int) -> str:
-        """How a class of device activity is called in the report."""
-        return ActivityClass(class_).name.lower()
 
     def stats(self, line: int, position: int) -> tuple[Stat, ...]:
         """Every stat of one event as recorded, read again from its file.
@@ -374,73 +378,3 @@ class Trace:
         if len(data) != source.bytes:
             raise TraceFormatError(source.path, "the file has changed since it was loaded")
         return read_event_stats(data, position, info.stat_names)
-
-    @cached_property
-    def devices(self) -> pd.DataFrame:
-        """One row per device; see `traceview.trace.frames.devices_frame`."""
-        from traceview.trace import frames
-
-        return frames.devices_frame(self)
-
-    @cached_property
-    def device_events(self) -> pd.DataFrame:
-        """One row per device event; see `traceview.trace.frames.device_events_frame`."""
-        from traceview.trace import frames
-
-        return frames.device_events_frame(self)
-
-    @cached_property
-    def copies(self) -> pd.DataFrame:
-        """One row per copy; see `traceview.trace.frames.copies_frame`."""
-        from traceview.trace import frames
-
-        return frames.copies_frame(self)
-
-    @cached_property
-    def collectives(self) -> pd.DataFrame:
-        """One row per collective and device; see `traceview.trace.frames.collectives_frame`."""
-        from traceview.trace import frames
-
-        return frames.collectives_frame(self)
-
-    @cached_property
-    def host_events(self) -> pd.DataFrame:
-        """One row per host event; see `traceview.trace.frames.host_events_frame`."""
-        from traceview.trace import frames
-
-        return frames.host_events_frame(self)
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """One row per step; see `traceview.trace.frames.steps_frame`."""
-        from traceview.trace import frames
-
-        return frames.steps_frame(self)
-
-    @cached_property
-    def gaps(self) -> pd.DataFrame:
-        """One row per gap of every device; see `traceview.trace.frames.gaps_frame`."""
-        from traceview.trace import frames
-
-        return frames.gaps_frame(self)
-
-    @cached_property
-    def ops(self) -> pd.DataFrame:
-        """One row per device, op and kernel; see `traceview.trace.frames.ops_frame`."""
-        from traceview.trace import frames
-
-        return frames.ops_frame(self)
-
-    @cached_property
-    def active_devices(self) -> pd.DataFrame:
-        """One row per step; see `traceview.trace.frames.active_devices_frame`."""
-        from traceview.trace import frames
-
-        return frames.active_devices_frame(self)
-
-    @cached_property
-    def input_stages(self) -> pd.DataFrame:
-        """One row per stage of the input pipelines; see `traceview.trace.frames.input_stages_frame`."""
-        from traceview.trace import frames
-
-        return frames.input_stages_frame(self)

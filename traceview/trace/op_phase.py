@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import distinct, occurring
+from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int64Array
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.planes import ActivityClass
 
 
@@ -78,7 +78,7 @@ def uses_variable(type_: bytes) -> bool:
 def phases_of(trace: Trace) -> Int64Array:
     """The phase of every device event, int64; copies and fills have none, collectives are the reduction."""
     columns = trace.device_columns
-    values, index = distinct(columns.op + 1)
+    values, index = unique_inverse(columns.op + 1)
     of_value = np.array(
         [
             Phase.UNKNOWN if value == 0 else phase_of(trace.names[value - 1])
@@ -95,7 +95,7 @@ def phases_of(trace: Trace) -> Int64Array:
 def phases_on_host(trace: Trace) -> frozenset[Phase]:
     """What of the backward pass, the optimizer and the reduction ops on the host are part of."""
     found = set()
-    for name in occurring(trace.host_columns.name).tolist():
+    for name in unique_ids(trace.host_columns.name).tolist():
         _, type_ = _split(trace.names[name][:_LONGEST])
         # Sending and receiving is named after the op whose value it is.
         if type_ and not type_.startswith(b"_"):
@@ -103,7 +103,7 @@ def phases_on_host(trace: Trace) -> frozenset[Phase]:
     return frozenset(found - {Phase.UNKNOWN, Phase.FORWARD})
 
 
-def least_replica_counts(trace: Trace) -> dict[int, int]:
+def least_replica_counts(recording: Recording) -> dict[int, int]:
     """By host (index), how many replicas there are at least: the names of its ops tell of the one before.
 
     Ops that only send to another device or receive from it tell, too. A host is left out where no name tells of a
@@ -114,13 +114,13 @@ def least_replica_counts(trace: Trace) -> dict[int, int]:
             int(found[1])
             if b"replica_" in name and (found := _REPLICA_SCOPE.search(name[:_LONGEST]))
             else NONE
-            for name in trace.names
+            for name in recording.names
         ],
         dtype=np.int64,
     )
-    columns, host = trace.device_columns, trace.host_columns
-    host_of_device = np.array([one.host for one in trace.roster], dtype=np.int64)
-    most = np.full(len(trace.hosts), NONE, dtype=np.int64)
+    columns, host = recording.device_columns, recording.host_columns
+    host_of_device = np.array([one.host for one in recording.device_list], dtype=np.int64)
+    most = np.full(len(recording.hosts), NONE, dtype=np.int64)
     named = host.name[number[host.name] > 0]
     np.maximum.at(most, host.host[number[host.name] > 0], number[named])
     on_device = np.flatnonzero(columns.op != NONE)
@@ -134,7 +134,7 @@ def replica_numbers(trace: Trace, device: int) -> tuple[int, ...]:
     """The replicas that the names of ops computed on one device tell of, `replica_4/…`, sorted."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     op = columns.op[rows][columns.class_[rows] == ActivityClass.COMPUTE]
-    names = occurring(op[op != NONE]).tolist()
+    names = unique_ids(op[op != NONE]).tolist()
     found = (_replica_of(trace.names[name]) for name in names)
     return tuple(sorted({one for one in found if one is not None}))
 
@@ -152,7 +152,7 @@ def backward_replicas(trace: Trace, device: int) -> dict[int, int]:
     """How long the gradients of each replica took on one device, in ps; those without a number are replica 0's."""
     columns, mine = trace.device_columns, trace.device_columns.rows_of(device)
     of_op = (columns.class_[mine] == ActivityClass.COMPUTE) & (columns.op[mine] != NONE)
-    names, index = distinct(columns.op[mine][of_op])
+    names, index = unique_inverse(columns.op[mine][of_op])
     total = np.zeros(names.size, dtype=np.int64)
     np.add.at(total, index, columns.duration_ps[mine][of_op])
     found: dict[int, int] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import distinct, occurring
+from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 
@@ -66,7 +66,9 @@ def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
     if rows is None:
         rows = np.arange(columns.count, dtype=np.int64)
     ops, op_id = _by_replica_free_name(trace, columns.op[rows])
-    is_replica = np.array([device.kind == "replica" for device in trace.roster], dtype=np.bool_)
+    is_replica = np.array(
+        [device.kind == "replica" for device in trace.device_list], dtype=np.bool_
+    )
     of_replica = is_replica[columns.device[rows]] if rows.size else np.empty(0, dtype=np.bool_)
     kernel = np.where(of_replica, NONE, columns.name[rows]).astype(np.int64)
     duration = columns.duration_ps[rows]
@@ -121,7 +123,7 @@ def _groups(*keys: Int64Array) -> Int64Array:
 def _by_replica_free_name(
     trace: Trace, op: Int32Array
 ) -> tuple[list[tuple[str | None, str | None]], Int64Array]:
-    recorded, index = distinct(op.astype(np.int64) + 1)
+    recorded, index = unique_inverse(op.astype(np.int64) + 1)
     ids: dict[tuple[str | None, str | None], int] = {}
     id_of_recorded = np.empty(recorded.size, dtype=np.int64)
     for place, name in enumerate(recorded.tolist()):
@@ -146,12 +148,12 @@ def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
     """
     columns = trace.device_columns
     self_time = columns.duration_ps[rows].copy()
-    nests = np.array([device.kind != "gpu" for device in trace.roster], dtype=np.bool_)
+    nests = np.array([device.kind != "gpu" for device in trace.device_list], dtype=np.bool_)
     if rows.size == 0 or not nests.any():
         return self_time
     nesting_rows = np.flatnonzero(nests[columns.device[rows]])
     line, start, end = columns.line[rows], columns.start_ps[rows], columns.end_ps[rows]
-    for one in occurring(line[nesting_rows]):
+    for one in unique_ids(line[nesting_rows]):
         mine = nesting_rows[line[nesting_rows] == one]
         parent = nesting(start[mine], end[mine]).parent
         inner = np.flatnonzero(parent != NONE)
@@ -171,7 +173,7 @@ def _shares(
     columns = trace.device_columns
     share = np.full(total.size, np.nan)
     is_compute: BoolArray = columns.class_[rows] == 0
-    for one in occurring(device):
+    for one in unique_ids(device):
         mine = rows[is_compute & (columns.device[rows] == one)]
         compute = union(columns.start_ps[mine], columns.end_ps[mine]).length
         if compute:

@@ -29,8 +29,9 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import distinct, occurring
+from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int64Array, nesting, union
+from traceview.robust import median_ps
 from traceview.trace.model import NONE, HostStat, Trace
 from traceview.units import PS_PER_US
 
@@ -147,7 +148,7 @@ def stages_of(
     """
     columns = trace.host_columns
     asked = np.isin(calls.pipeline[chosen], blocking)
-    _, group = distinct(calls.stage[chosen] * 2 + asked)
+    _, group = unique_inverse(calls.stage[chosen] * 2 + asked)
     # Dense, so that a group's calls are a slice of the calls in the order of groups.
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
@@ -174,7 +175,7 @@ def stages_of(
                 slow_count=int((duration[mine] > SLOW_CALL_PS).sum()),
                 parallelism=_largest(of_stage["parallelism"]),
                 buffer_limit=_largest(of_stage["buffer_limit"]),
-                buffered_median=int(np.median(fill)) if fill.size else None,
+                buffered_median=median_ps(fill),
                 empty_ratio=float((fill == 0).mean()) if fill.size else None,
                 threads=_threads(trace, columns.line[calls.row[chosen[mine]]]),
                 injected=name.endswith(_PREFETCH) and _is_injected(trace, of_stage["dataset_name"]),
@@ -209,7 +210,7 @@ def _none() -> Int64Array:
 
 def _stages(trace: Trace, row: Int64Array) -> tuple[Int64Array, tuple[str, ...]]:
     """The stage of each call: its name without the numbers of inputs."""
-    names, of_row = distinct(trace.host_columns.name[row])
+    names, of_row = unique_inverse(trace.host_columns.name[row])
     index: dict[str, int] = {}
     stage = [
         index.setdefault(_INPUT_NUMBER.sub("", trace.names.text(int(name)) or ""), len(index))
@@ -335,7 +336,7 @@ def _largest(values: Int64Array) -> int | None:
 
 
 def _threads(trace: Trace, lines: np.ndarray[tuple[int], np.dtype[np.int32]]) -> str:
-    names = (trace.lines[int(line)].name.partition("/")[0] for line in occurring(lines))
+    names = (trace.lines[int(line)].name.partition("/")[0] for line in unique_ids(lines))
     return ", ".join(sorted(set(names)))
 
 

@@ -14,16 +14,27 @@ places is `shared`, counted apart.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, nesting
-from traceview.trace.link import linked_events
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Device, DeviceColumns, Trace
-from traceview.trace.op_phase import uses_variable
+from traceview.trace.correlation import linked_events
+from traceview.trace.model import (
+    NONE,
+    UNKNOWN_BYTES,
+    Device,
+    DeviceColumns,
+    Host,
+    HostColumns,
+    LineInfo,
+    Names,
+    Recording,
+)
+from traceview.trace.op_phase import least_replica_counts, uses_variable
 from traceview.xplane.planes import ActivityClass, HostMemory
 
 _OP = re.compile(rb"([^\s:](?:[^:]|:(?!:))*):([A-Za-z_]\w*)", re.DOTALL)
@@ -35,6 +46,7 @@ _COLLECTIVE = re.compile(rb"Collective.*|NcclAllReduce")
 _SUFFIX = re.compile(rb"_(\d{1,6}):[^:]*$")
 _DATA_THREAD: Final = "tf_data"
 _SHARED: Final = -2
+_SEVERAL: Final = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,30 +63,68 @@ class _NameFacts:
     suffix: Int64Array
 
 
-def replicas_of(trace: Trace) -> Trace:
-    """The trace with the replicas of its CPU-only hosts as devices; others are left as they are."""
-    with_plane = {device.host for device in trace.roster}
-    hosts = [
+@dataclass(frozen=True, eq=False)
+class Replicas:
+    """The replicas of CPU-only hosts as devices, numbered after the planes of other hosts.
+
+    `columns`: their ops, None without any. `shared_rows`: int64, host rows of ops that no replica owns.
+    """
+
+    devices: tuple[Device, ...]
+    columns: DeviceColumns | None
+    shared_rows: Int64Array
+
+    def after(self, columns: DeviceColumns) -> DeviceColumns:
+        """The events of planes with those of the replicas behind them, in the order of devices."""
+        if self.columns is None:
+            return columns
+        return DeviceColumns(
+            **{
+                key: np.concatenate((column, getattr(self.columns, key)))
+                for key, column in vars(columns).items()
+                if key in DeviceColumns.__dataclass_fields__
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _HostEvents:
+    columns: HostColumns
+    lines: Sequence[LineInfo]
+    names: Names
+
+
+def find_replicas(
+    hosts: Sequence[Host],
+    planes: Sequence[Device],
+    lines: Sequence[LineInfo],
+    names: Names,
+    columns: HostColumns,
+) -> Replicas:
+    """The replicas of hosts that run on CPUs only; `planes` are the devices that have one of their own."""
+    with_plane = {device.host for device in planes}
+    on_cpu = [
         index
-        for index, host in enumerate(trace.hosts)
+        for index, host in enumerate(hosts)
         if index not in with_plane and not host.gpus_expected
     ]
-    if not hosts or trace.host_columns.count == 0:
-        return trace
-    facts = _name_facts(trace)
-    rows = np.flatnonzero(facts.work[trace.host_columns.name] & _on_executor_thread(trace))
-    rows = rows[np.isin(trace.host_columns.host[rows], hosts)]
-    replica = _replica_of_rows(trace, rows, facts)
+    if not on_cpu or columns.count == 0:
+        return Replicas((), None, np.empty(0, dtype=np.int64))
+    events = _HostEvents(columns, lines, names)
+    facts = _name_facts(names)
+    rows = np.flatnonzero(facts.work[columns.name] & _on_executor_thread(events))
+    rows = rows[np.isin(columns.host[rows], on_cpu)]
+    replica = _replica_of_rows(events, rows, facts)
     placed = replica >= 0
-    devices: list[Device] = list(trace.roster)
+    devices: list[Device] = []
     device_of: dict[tuple[int, int], int] = {}
-    of_host = trace.host_columns.host[rows].astype(np.int64)
-    for host in hosts:
-        for number in occurring(replica[placed & (of_host == host)]).tolist():
-            device_of[host, number] = len(devices)
+    of_host = columns.host[rows].astype(np.int64)
+    for host in on_cpu:
+        for number in unique_ids(replica[placed & (of_host == host)]).tolist():
+            device_of[host, number] = len(planes) + len(devices)
             devices.append(Device(host, f"replica:{number}", "replica", int(number), None, {}))
     if not device_of:
-        return replace(trace, shared_rows=rows)
+        return Replicas((), None, rows)
     device = np.array(
         [
             device_of[pair]
@@ -82,21 +132,15 @@ def replicas_of(trace: Trace) -> Trace:
         ],
         dtype=np.int16,
     )
-    columns = _columns(trace, rows[placed], device, facts)
-    return replace(
-        trace,
-        roster=tuple(devices),
-        device_columns=_joined(trace.device_columns, columns),
-        shared_rows=rows[~placed],
-    )
+    return Replicas(tuple(devices), _columns(events, rows[placed], device, facts), rows[~placed])
 
 
-def _name_facts(trace: Trace) -> _NameFacts:
-    count = len(trace.names)
+def _name_facts(names: Names) -> _NameFacts:
+    count = len(names)
     work, uses, collective = (np.zeros(count, dtype=np.bool_) for _ in range(3))
     replica, suffix = np.full(count, NONE, dtype=np.int64), np.zeros(count, dtype=np.int64)
     for index in range(count):
-        name = trace.names[index]
+        name = names[index]
         op = _OP.fullmatch(name)
         if not op:
             continue
@@ -112,18 +156,18 @@ def _name_facts(trace: Trace) -> _NameFacts:
     return _NameFacts(work, uses, collective, replica, suffix)
 
 
-def _on_executor_thread(trace: Trace) -> BoolArray:
+def _on_executor_thread(events: _HostEvents) -> BoolArray:
     of_line = np.array(
-        [not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_
+        [not line.name.startswith(_DATA_THREAD) for line in events.lines], dtype=np.bool_
     )
-    result: BoolArray = of_line[trace.host_columns.line]
+    result: BoolArray = of_line[events.columns.line]
     return result
 
 
-def _replica_of_rows(trace: Trace, rows: Int64Array, facts: _NameFacts) -> Int64Array:
+def _replica_of_rows(events: _HostEvents, rows: Int64Array, facts: _NameFacts) -> Int64Array:
     """Replica of each op row, `_SHARED` where nothing places it."""
-    host = trace.host_columns
-    component = _component_of_rows(trace, rows)
+    host = events.columns
+    component = _component_of_rows(events, rows)
     named = facts.replica[host.name[rows]]
     result = np.where(named != NONE, named, _SHARED)
     in_component = component != NONE
@@ -140,20 +184,20 @@ def _replica_of_rows(trace: Trace, rows: Int64Array, facts: _NameFacts) -> Int64
     collective = np.flatnonzero(facts.collective[host.name[rows]] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
-        result[collective] = _deal_out(trace, rows[collective], facts, replicas)
+        result[collective] = _deal_out(events, rows[collective], facts, replicas)
     return result
 
 
-def _component_of_rows(trace: Trace, rows: Int64Array) -> Int64Array:
+def _component_of_rows(events: _HostEvents, rows: Int64Array) -> Int64Array:
     """The component that each op row runs in, if a step function's call produced it; else `NONE`."""
-    host = trace.host_columns
+    host = events.columns
     producers, producer_key, consumers, consumer_key = linked_events(host)
-    runs = trace.names.matching(host.name[producers], [b"FunctionRun"])
-    calls = runs & _on_executor_thread(trace)[producers]
+    runs = events.names.matching(host.name[producers], [b"FunctionRun"])
+    calls = runs & _on_executor_thread(events)[producers]
     is_component = np.isin(consumer_key, producer_key[calls])
-    executes = trace.names.matching(host.name[consumers], [b"ExecutorState::Process"])
+    executes = events.names.matching(host.name[consumers], [b"ExecutorState::Process"])
     component = np.full(rows.size, NONE, dtype=np.int64)
-    for line in occurring(host.line[rows]):
+    for line in unique_ids(host.line[rows]):
         mine = np.flatnonzero(host.line[rows] == line)
         around = np.flatnonzero(executes & (host.line[consumers] == line))
         if around.size == 0:
@@ -166,9 +210,11 @@ def _component_of_rows(trace: Trace, rows: Int64Array) -> Int64Array:
     return component
 
 
-def _deal_out(trace: Trace, rows: Int64Array, facts: _NameFacts, replicas: int) -> Int64Array:
+def _deal_out(
+    events: _HostEvents, rows: Int64Array, facts: _NameFacts, replicas: int
+) -> Int64Array:
     """Collectives by the rank of their suffix within one (group, instance), else by the suffix itself."""
-    host = trace.host_columns
+    host = events.columns
     suffix = facts.suffix[host.name[rows]]
     group = host.stat("group_key").dense(host.count, NONE)[rows]
     instance = host.stat("instance_key").dense(host.count, NONE)[rows]
@@ -183,12 +229,12 @@ def _deal_out(trace: Trace, rows: Int64Array, facts: _NameFacts, replicas: int) 
 
 
 def _columns(
-    trace: Trace,
+    events: _HostEvents,
     rows: Int64Array,
     device: np.ndarray[tuple[int], np.dtype[np.int16]],
     facts: _NameFacts,
 ) -> DeviceColumns:
-    host = trace.host_columns
+    host = events.columns
     order = np.lexsort((host.start_ps[rows], device))
     rows, device = rows[order], device[order]
     no = np.zeros(rows.size, dtype=np.bool_)
@@ -218,12 +264,33 @@ def _columns(
     )
 
 
-def _joined(first: DeviceColumns, second: DeviceColumns) -> DeviceColumns:
-    # Replicas are devices of later numbers than any plane, so the order of devices is kept.
-    return DeviceColumns(
-        **{
-            key: np.concatenate((column, getattr(second, key)))
-            for key, column in vars(first).items()
-            if key in DeviceColumns.__dataclass_fields__
-        }
+def strategies_seen(recording: Recording) -> tuple[Host, ...]:
+    """The hosts, with `found_by` set to `recording` for each strategy that the capture found in memory only.
+
+    The capture looks at the variables and the input of the step functions. A model that was built outside of the
+    strategy's scope, or a step without a `tf.function`, shows nothing there; that several replicas ran does.
+    """
+    in_memory = [
+        index
+        for index, host in enumerate(recording.hosts)
+        if host.sidecar is not None and host.sidecar.environment.strategy.found_by == "memory"
+    ]
+    if not in_memory:
+        return recording.hosts
+    named = least_replica_counts(recording)
+    on_cpu = [device.host for device in recording.device_list if device.kind == "replica"]
+    return tuple(
+        _seen(host)
+        if index in in_memory and (index in named or on_cpu.count(index) >= _SEVERAL)
+        else host
+        for index, host in enumerate(recording.hosts)
     )
+
+
+def _seen(host: Host) -> Host:
+    if host.sidecar is None:
+        return host
+    environment = host.sidecar.environment
+    strategy = replace(environment.strategy, found_by="recording")
+    environment = replace(environment, strategy=strategy)
+    return replace(host, sidecar=replace(host.sidecar, environment=environment))

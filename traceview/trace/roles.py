@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.trace.model import Host
+from traceview.trace.model import Host, HostSteps, Trace
 
 _SERVER: Final = "ps"
 _OUTSIDE: Final = "evaluator"
@@ -96,3 +96,23 @@ def _sizes(hosts: Sequence[Host]) -> dict[str, int]:
         for name, count in ((cluster.sizes if cluster else None) or {}).items():
             sizes[name] = max(sizes.get(name, 0), count)
     return sizes
+
+
+def missing_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
+    """For each host the recorded numbers of steps that others of its group have and it has not, sorted.
+
+    Empty for a host whose steps carry no recorded numbers: which they are cannot be told.
+    """
+    missing: list[tuple[int, ...]] = [()] * len(trace.hosts)
+    for group in step_groups(trace.hosts):
+        numbers = {host: _recorded_numbers(trace.steps_by_host[host]) for host in group}
+        every = set().union(*(known for known in numbers.values() if known is not None))
+        for host, known in numbers.items():
+            if known is not None:
+                missing[host] = tuple(sorted(every - known))
+    return tuple(missing)
+
+
+def _recorded_numbers(found: HostSteps) -> set[int] | None:
+    numbers = {step.recorded_number for step in found.steps}
+    return None if None in numbers else {number for number in numbers if number is not None}

@@ -9,7 +9,7 @@ from typing import Final
 
 from traceview.trace.environment import RecordedEnvironment
 from traceview.trace.fields import read_as
-from traceview.trace.outside_view import RecordedOutsideView
+from traceview.trace.nvml import NvmlRecord
 from traceview.trace.placement import RecordedPlacement
 
 SUFFIX: Final = ".traceview.json"
@@ -31,7 +31,7 @@ class Sidecar:
     steps_per_call: tuple[int, ...]
     environment: RecordedEnvironment
     placement: RecordedPlacement
-    outside_view: RecordedOutsideView
+    outside_view: NvmlRecord
     wrong_fields: tuple[str, ...]
 
     @property
@@ -51,7 +51,7 @@ class _Window:
 class _File(RecordedEnvironment):
     window: _Window
     placement: RecordedPlacement
-    outside_view: RecordedOutsideView
+    outside_view: NvmlRecord
 
 
 class SidecarError(Exception):

@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import occurring
-from traceview.intervals import Int64Array, Union, union
+from traceview.ids import unique_ids
+from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.trace.cause import Cause
 
 _FOREVER: Final = 1 << 61
 """Later than any event, and twice it still fits."""
-Layer = tuple[Cause, Union]
+Layer = tuple[Cause, IntervalSet]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class StateTimeline:
         first, last = self._stretch(before), self._stretch(after)
         first_part, last_part = before - self.start[first], after - self.start[last]
         first_cause, last_cause = self.cause[first], self.cause[last]
-        for cause in occurring(self.cause).tolist():
+        for cause in unique_ids(self.cause).tolist():
             elapsed = self.elapsed[cause]
             lengths = elapsed[last] - elapsed[first]
             lengths += np.where(last_cause == cause, last_part, 0)
@@ -75,12 +75,12 @@ def layered(layers: Sequence[Layer]) -> StateTimeline:
     start, cause = start[changes], cause[changes]
     elapsed = np.zeros((len(Cause), start.size), dtype=np.int64)
     lengths = np.diff(start)
-    for one in occurring(cause).tolist():
+    for one in unique_ids(cause).tolist():
         elapsed[one, 1:] = np.cumsum(np.where(cause[:-1] == one, lengths, 0))
     return StateTimeline(start, cause, elapsed)
 
 
-def closed(intervals: Union, hole_ps: int) -> Union:
+def closed(intervals: IntervalSet, hole_ps: int) -> IntervalSet:
     """The same with holes up to `hole_ps` filled."""
     if intervals.start.size < 2:
         return intervals
@@ -88,7 +88,7 @@ def closed(intervals: Union, hole_ps: int) -> Union:
     return union(intervals.start[np.append(True, keeps)], intervals.end[np.append(keeps, True)])
 
 
-def intersection(first: Union, second: Union) -> Union:
+def intersection(first: IntervalSet, second: IntervalSet) -> IntervalSet:
     """What lies in both."""
     if not first.start.size or not second.start.size:
         empty = np.empty(0, dtype=np.int64)
@@ -99,7 +99,7 @@ def intersection(first: Union, second: Union) -> Union:
     return union(start[inside], end[inside])
 
 
-def outside(intervals: Union) -> Union:
+def outside(intervals: IntervalSet) -> IntervalSet:
     """All time that is not in it."""
     edges = (
         np.concatenate(([-_FOREVER], intervals.end)),

@@ -19,9 +19,9 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
-from traceview.trace.model import Step, Trace
+from traceview.trace.model import Recording, Step
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
@@ -44,26 +44,26 @@ _ASKING: Final = b"IteratorGetNext"
 _DATA_THREAD: Final = "tf_data"
 
 
-def iterator_steps(trace: Trace, host: int) -> tuple[Step, ...]:
+def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     """Steps from one call for input to the next; the last, which none follows, ends with the recording.
 
     Empty where fewer than `FEWEST_REPEATS` are found.
     """
-    columns = trace.host_columns
+    columns = recording.host_columns
     asking = [
         name
-        for name in occurring(columns.name[columns.host == host]).tolist()
-        if (op_type(trace.names[name]) or trace.names[name]).startswith(_ASKING)
+        for name in unique_ids(columns.name[columns.host == host]).tolist()
+        if (op_type(recording.names[name]) or recording.names[name]).startswith(_ASKING)
     ]
     rows = np.flatnonzero(np.isin(columns.name, asking) & (columns.host == host))
     of_model = np.array(
-        [not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_
+        [not line.name.startswith(_DATA_THREAD) for line in recording.lines], dtype=np.bool_
     )
     rows = rows[of_model[columns.line[rows]]]
     starts = _without_bursts(np.unique(columns.start_ps[rows]))
     if starts.size < FEWEST_REPEATS:
         return ()
-    return _steps(host, starts, _last_end(trace, host))
+    return _steps(host, starts, _last_end(recording, host))
 
 
 def _without_bursts(starts: Int64Array) -> Int64Array:
@@ -82,23 +82,23 @@ def _without_bursts(starts: Int64Array) -> Int64Array:
     return starts
 
 
-def _last_end(trace: Trace, host: int) -> int:
-    columns, device = trace.host_columns, trace.device_columns
-    mine = [index for index, one in enumerate(trace.roster) if one.host == host]
+def _last_end(recording: Recording, host: int) -> int:
+    columns, device = recording.host_columns, recording.device_columns
+    mine = [index for index, one in enumerate(recording.device_list) if one.host == host]
     ends = columns.end_ps[columns.host == host]
     of_devices = device.end_ps[np.isin(device.device, mine)]
     return int(of_devices.max() if of_devices.size else ends.max())
 
 
-def periodic_steps(trace: Trace, host: int) -> tuple[Step, ...]:
+def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     """Steps from one occurrence of the anchor to the next, over the devices that repeat alike; empty without one.
 
     The anchor is that of the device with most kernels.
     """
-    columns = trace.device_columns
+    columns = recording.device_columns
     kernels = {
         device: rows[columns.class_[rows] <= ActivityClass.COLLECTIVE]
-        for device, one in enumerate(trace.roster)
+        for device, one in enumerate(recording.device_list)
         if one.host == host and one.kind != "replica"
         for rows in [np.arange(*columns.rows_of(device).indices(columns.count))]
     }
@@ -121,7 +121,7 @@ def periodic_steps(trace: Trace, host: int) -> tuple[Step, ...]:
     end = max(int(columns.end_ps[own].max()) for own in last)
     is_cut = kernels[busiest][anchors[-1] :].size < period
     repeating = {
-        trace.device_key(device): own
+        recording.device_key(device): own
         for device, own in begins.items()
         if own.size >= _SAME_RATIO * anchors.size
     }

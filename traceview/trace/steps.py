@@ -19,10 +19,10 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, nesting
-from traceview.trace.link import Roots, steps_of_rows, threads
-from traceview.trace.model import NONE, DeviceColumns, HostSteps, Step, Trace
+from traceview.trace.correlation import Roots, steps_of_rows, threads
+from traceview.trace.model import NONE, DeviceColumns, HostSteps, Recording, Step
 from traceview.trace.step_methods import iterator_steps, periodic_steps
 from traceview.xplane.planes import is_compilation
 
@@ -47,35 +47,35 @@ class _Markers:
     roots: Roots
 
 
-def find_steps(trace: Trace) -> tuple[HostSteps, ...]:
+def find_steps(recording: Recording) -> tuple[HostSteps, ...]:
     """The steps of every host, in the order of hosts."""
-    thread_of_line = threads(trace.lines)
+    thread_of_line = threads(recording.lines)
     return tuple(
-        _with_exclusions(trace, _host_steps(trace, host, thread_of_line))
-        for host in range(len(trace.hosts))
+        _with_exclusions(recording, _host_steps(recording, host, thread_of_line))
+        for host in range(len(recording.hosts))
     )
 
 
 def _host_steps(
-    trace: Trace, host: int, thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]]
+    recording: Recording, host: int, thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]]
 ) -> HostSteps:
-    markers = _explicit_markers(trace, host) or _keras_markers(trace, host)
+    markers = _explicit_markers(recording, host) or _keras_markers(recording, host)
     if markers is None:
-        groups = _stored_groups(trace, host)
+        groups = _stored_groups(recording, host)
         if groups:
             return HostSteps(host, "group", "marker", groups)
-        markers = _function_markers(trace, host, thread_of_line)
+        markers = _function_markers(recording, host, thread_of_line)
     if markers is None:
-        return _repeating(trace, host)
-    return _cut(trace, host, markers, thread_of_line)
+        return _repeating(recording, host)
+    return _cut(recording, host, markers, thread_of_line)
 
 
-def _repeating(trace: Trace, host: int) -> HostSteps:
+def _repeating(recording: Recording, host: int) -> HostSteps:
     """Steps from what comes back once per step, if anything does."""
-    asked = iterator_steps(trace, host)
+    asked = iterator_steps(recording, host)
     if asked:
         return HostSteps(host, "iterator", "marker", asked)
-    repeated = periodic_steps(trace, host)
+    repeated = periodic_steps(recording, host)
     if repeated:
         return HostSteps(host, "period", "device", repeated)
     return HostSteps(host, "none", "marker", ())
@@ -84,39 +84,39 @@ def _repeating(trace: Trace, host: int) -> HostSteps:
 # Markers
 
 
-def _explicit_markers(trace: Trace, host: int) -> _Markers | None:
-    columns = trace.host_columns
+def _explicit_markers(recording: Recording, host: int) -> _Markers | None:
+    columns = recording.host_columns
     step_num = columns.stat("step_num")
     mine = columns.host[step_num.row] == host
     rows, numbers = step_num.row[mine], step_num.value[mine]
     has_root = np.isin(rows, columns.stat("root").row)
     named = np.array(
-        [_is_marker_name(trace.names[int(n)]) for n in columns.name[rows]], dtype=np.bool_
+        [_is_marker_name(recording.names[int(n)]) for n in columns.name[rows]], dtype=np.bool_
     )
     chosen = has_root | named
-    return _outermost(trace, "marker", rows[chosen], numbers[chosen].tolist())
+    return _outermost(recording, "marker", rows[chosen], numbers[chosen].tolist())
 
 
 def _is_marker_name(name: bytes) -> bool:
     return name.startswith(_MARKER_STARTS) and b"/" not in name
 
 
-def _keras_markers(trace: Trace, host: int) -> _Markers | None:
-    columns = trace.host_columns
+def _keras_markers(recording: Recording, host: int) -> _Markers | None:
+    columns = recording.host_columns
     rows = np.flatnonzero(
-        trace.names.matching(columns.name, [b"Profiled batch"]) & (columns.host == host)
+        recording.names.matching(columns.name, [b"Profiled batch"]) & (columns.host == host)
     )
     numbers = columns.stat("step_num").dense(columns.count, NONE)[rows].tolist()
-    return _outermost(trace, "keras", rows, [None if n == NONE else n for n in numbers])
+    return _outermost(recording, "keras", rows, [None if n == NONE else n for n in numbers])
 
 
 def _outermost(
-    trace: Trace, method: str, rows: Int64Array, numbers: list[int | None]
+    recording: Recording, method: str, rows: Int64Array, numbers: list[int | None]
 ) -> _Markers | None:
     """Markers in time order without those inside another."""
     if rows.size == 0:
         return None
-    columns = trace.host_columns
+    columns = recording.host_columns
     start, end = columns.start_ps[rows], columns.end_ps[rows]
     kept = []
     reach = None
@@ -131,20 +131,20 @@ def _outermost(
 
 
 def _function_markers(
-    trace: Trace, host: int, thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]]
+    recording: Recording, host: int, thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]]
 ) -> _Markers | None:
     """The calls of the function that is called most often from one thread, one marker per call."""
-    columns = trace.host_columns
+    columns = recording.host_columns
     of_model = np.array(
-        [not line.name.startswith(_DATA_THREAD) for line in trace.lines], dtype=np.bool_
+        [not line.name.startswith(_DATA_THREAD) for line in recording.lines], dtype=np.bool_
     )
     rows = np.flatnonzero(
-        trace.names.matching(columns.name, [b"FunctionRun"]) & (columns.host == host)
+        recording.names.matching(columns.name, [b"FunctionRun"]) & (columns.host == host)
     )
     rows = rows[of_model[columns.line[rows]]]
     if rows.size == 0:
         return None
-    function = _function_around(trace, rows)
+    function = _function_around(recording, rows)
     call = columns.stat("id").dense(columns.count, NONE)[rows]
     order = np.argsort(columns.start_ps[rows], kind="stable")
     calls: dict[tuple[int, int], dict[int, list[int]]] = {}
@@ -161,12 +161,12 @@ def _function_markers(
     return _Markers("function", first, [None] * first.size, Roots(np.concatenate(repeated), step))
 
 
-def _function_around(trace: Trace, rows: Int64Array) -> Int64Array:
+def _function_around(recording: Recording, rows: Int64Array) -> Int64Array:
     """The name of the innermost `tf.function` call around each row, `NONE` without one."""
-    columns = trace.host_columns
+    columns = recording.host_columns
     function_calls = columns.stat("tf_function_call").row
     result = np.full(rows.size, NONE, dtype=np.int64)
-    for line in occurring(columns.line[rows]):
+    for line in unique_ids(columns.line[rows]):
         mine = np.flatnonzero(columns.line[rows] == line)
         around = function_calls[columns.line[function_calls] == line]
         if around.size == 0:
@@ -181,7 +181,7 @@ def _function_around(trace: Trace, rows: Int64Array) -> Int64Array:
 # Steps that the file holds already
 
 
-def _stored_groups(trace: Trace, host: int) -> tuple[Step, ...]:
+def _stored_groups(recording: Recording, host: int) -> tuple[Step, ...]:
     """Stored steps by number over all devices of the host, earliest start to latest end."""
     spans: dict[int, tuple[int, int]] = {}
 
@@ -189,13 +189,13 @@ def _stored_groups(trace: Trace, host: int) -> tuple[Step, ...]:
         known = spans.get(number, (start, end))
         spans[number] = (min(known[0], start), max(known[1], end))
 
-    for stored in trace.stored_steps:
+    for stored in recording.stored_steps:
         if stored.host == host:
             widen(stored.number, stored.start_ps, stored.end_ps)
     if not spans:
-        columns, rows = trace.device_columns, _device_rows(trace, host)
+        columns, rows = recording.device_columns, _device_rows(recording, host)
         rows = rows[columns.group[rows] != NONE]
-        for number in occurring(columns.group[rows]).tolist():
+        for number in unique_ids(columns.group[rows]).tolist():
             members = rows[columns.group[rows] == number]
             widen(number, int(columns.start_ps[members].min()), int(columns.end_ps[members].max()))
     return tuple(
@@ -204,28 +204,28 @@ def _stored_groups(trace: Trace, host: int) -> tuple[Step, ...]:
     )
 
 
-def _device_rows(trace: Trace, host: int) -> Int64Array:
-    devices = [index for index, device in enumerate(trace.roster) if device.host == host]
-    return np.flatnonzero(np.isin(trace.device_columns.device, devices))
+def _device_rows(recording: Recording, host: int) -> Int64Array:
+    devices = [index for index, device in enumerate(recording.device_list) if device.host == host]
+    return np.flatnonzero(np.isin(recording.device_columns.device, devices))
 
 
 # From markers to steps
 
 
 def _cut(
-    trace: Trace,
+    recording: Recording,
     host: int,
     markers: _Markers,
     thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]],
 ) -> HostSteps:
-    columns = trace.host_columns
+    columns = recording.host_columns
     start = columns.start_ps[markers.row].tolist()
     end = columns.end_ps[markers.row]
     # A call ends with the last of its components.
     np.maximum.at(end, markers.roots.step, columns.end_ps[markers.roots.row])
-    first_linked, last_linked = _linked_span(trace, host, markers, thread_of_line)
+    first_linked, last_linked = _linked_span(recording, host, markers, thread_of_line)
     basis = "marker"
-    if _has_planes(trace, host) and _runs_ahead(start, first_linked):
+    if _has_planes(recording, host) and _runs_ahead(start, first_linked):
         basis, start = "device", [time for time in first_linked if time is not None]
     ends = [*start[1:], max(int(end[-1]), last_linked or int(end[-1]), start[-1])]
     steps = [
@@ -235,7 +235,9 @@ def _cut(
             recorded_number=recorded,
             start_ps=begin,
             end_ps=finish,
-            kind="eval" if trace.names[int(columns.name[row])].startswith(_EVAL_START) else "train",
+            kind="eval"
+            if recording.names[int(columns.name[row])].startswith(_EVAL_START)
+            else "train",
         )
         for number, recorded, begin, finish, row in zip(
             _numbers(markers.number), markers.number, start, ends, markers.row, strict=True
@@ -256,18 +258,18 @@ def _numbers(recorded: list[int | None]) -> list[int]:
 
 
 def _linked_span(
-    trace: Trace,
+    recording: Recording,
     host: int,
     markers: _Markers,
     thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]],
 ) -> tuple[list[int | None], int | None]:
     """Start of the first device event linked to each marker, and end of the last one linked to the last."""
-    device: DeviceColumns = trace.device_columns
-    rows = _device_rows(trace, host)
+    device: DeviceColumns = recording.device_columns
+    rows = _device_rows(recording, host)
     rows = rows[device.launch[rows] != NONE]
     count = markers.row.size
-    launched = occurring(device.launch[rows])
-    step_of_launch = steps_of_rows(launched, markers.roots, trace.host_columns, thread_of_line)
+    launched = unique_ids(device.launch[rows])
+    step_of_launch = steps_of_rows(launched, markers.roots, recording.host_columns, thread_of_line)
     step = step_of_launch[np.searchsorted(launched, device.launch[rows])]
     rows, step = rows[step != NONE], step[step != NONE]
     nothing = np.iinfo(np.int64).max
@@ -279,9 +281,9 @@ def _linked_span(
     ) if last.size else None
 
 
-def _has_planes(trace: Trace, host: int) -> bool:
+def _has_planes(recording: Recording, host: int) -> bool:
     """Whether the host has devices of its own; replicas are the host itself, which cannot run ahead."""
-    return any(device.host == host and device.kind != "replica" for device in trace.roster)
+    return any(device.host == host and device.kind != "replica" for device in recording.device_list)
 
 
 def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
@@ -297,20 +299,22 @@ def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
     return growth > RUN_AHEAD_RATIO * float(np.median(periods))
 
 
-def _with_exclusions(trace: Trace, found: HostSteps) -> HostSteps:
+def _with_exclusions(recording: Recording, found: HostSteps) -> HostSteps:
     """Mark the steps that take no part in statistics, and why."""
-    sidecar = trace.hosts[found.host].sidecar
+    sidecar = recording.hosts[found.host].sidecar
     edges = sidecar.edge_steps if sidecar is not None and found.method == "marker" else frozenset()
     # Recorded on either side of the steps asked for, so that those are whole.
     steps = [step for step in found.steps if step.recorded_number not in edges]
     if not steps:
         return replace(found, steps=())
-    if _holds_tracing(trace, steps[0]):
+    if _holds_tracing(recording, steps[0]):
         steps[0] = replace(steps[0], excluded="the first step holds tracing or compilation")
-    if trace.hosts[found.host].dropped_event_count:
+    if recording.hosts[found.host].dropped_event_count:
         # Buffers fill up: what is missing is missing from the last recorded device event on.
-        rows = _device_rows(trace, found.host)
-        last = int(trace.device_columns.start_ps[rows].max()) if rows.size else steps[0].start_ps
+        rows = _device_rows(recording, found.host)
+        last = (
+            int(recording.device_columns.start_ps[rows].max()) if rows.size else steps[0].start_ps
+        )
         steps = [
             replace(step, excluded=step.excluded or "the tracer dropped events in it")
             if step.end_ps > last
@@ -325,16 +329,16 @@ def _with_exclusions(trace: Trace, found: HostSteps) -> HostSteps:
     return replace(found, steps=tuple(steps))
 
 
-def _holds_tracing(trace: Trace, step: Step) -> bool:
+def _holds_tracing(recording: Recording, step: Step) -> bool:
     """Whether a `tf.function` was traced or XLA compiled while the step ran."""
-    columns = trace.host_columns
+    columns = recording.host_columns
     calls = columns.stat("tf_function_call")
     traced = np.array(
-        [trace.names[int(v)].startswith(b"traced-") for v in calls.value], dtype=np.bool_
+        [recording.names[int(v)].startswith(b"traced-") for v in calls.value], dtype=np.bool_
     )
     inside = (columns.start_ps >= step.start_ps) & (columns.start_ps < step.end_ps)
     inside &= columns.host == step.host
-    names = occurring(columns.name[inside])
+    names = unique_ids(columns.name[inside])
     return bool(inside[calls.row[traced]].any()) or any(
-        is_compilation(trace.names[int(name)]) for name in names
+        is_compilation(recording.names[int(name)]) for name in names
     )

@@ -1,14 +1,16 @@
-"""Which span of time do the numbers speak of?"""
+"""The spans of time that numbers are about: windows, ranges of steps, and the step of an instant."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from traceview.errors import UsageError
-from traceview.trace.model import HostSteps, Step, Trace
+from traceview.intervals import BoolArray, Int64Array
+from traceview.trace.model import NONE, HostSteps, Step, Trace
 
 WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
 WINDOW_KINDS: Final[tuple[WindowKind, ...]] = ("auto", "steps", "devices", "trace")
@@ -44,6 +46,28 @@ class Window:
     def length_ps(self) -> int:
         """Length of the window."""
         return self.end_ps - self.start_ps
+
+
+def step_numbers_at(
+    steps_by_host: Sequence[HostSteps], host: Int64Array, time_ps: Int64Array
+) -> tuple[Int64Array, BoolArray]:
+    """The number of the step in which each instant lies on its host, int64 `[n]`, and bool `[n]` where it is in one.
+
+    `host`: index into the hosts, `[n]`. `time_ps`: since the origin of the run, `[n]`. `NONE` outside of all steps.
+    """
+    number = np.full(time_ps.size, NONE, dtype=np.int64)
+    in_step = np.zeros(time_ps.size, dtype=np.bool_)
+    for found in steps_by_host:
+        if not found.steps:
+            continue
+        begins = np.array([step.start_ps for step in found.steps], dtype=np.int64)
+        ends = np.array([step.end_ps for step in found.steps], dtype=np.int64)
+        numbers = np.array([step.number for step in found.steps], dtype=np.int64)
+        place = np.searchsorted(begins, time_ps, side="right") - 1
+        inside = (host == found.host) & (place >= 0) & (time_ps < ends[np.maximum(place, 0)])
+        number[inside] = numbers[place[inside]]
+        in_step |= inside
+    return number, in_step
 
 
 def chosen_steps(found: HostSteps, steps: StepRange | None) -> tuple[Step, ...]:
@@ -102,7 +126,7 @@ def _span(host: int, kind: str, steps: tuple[Step, ...]) -> Window | None:
 
 def _device_window(trace: Trace, host: int) -> Window | None:
     columns = trace.device_columns
-    devices = [index for index, device in enumerate(trace.roster) if device.host == host]
+    devices = [index for index, device in enumerate(trace.device_list) if device.host == host]
     rows = np.flatnonzero(np.isin(columns.device, devices))
     if rows.size == 0:
         return None

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import distinct, is_dense
+from traceview.ids import is_dense, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.units import PS_PER_NS
 from traceview.xplane.columns import ValueKind, joined
@@ -133,7 +133,7 @@ class PlaneTable:
         entries = self._entries(key, (ValueKind.STR, ValueKind.BYTES, ValueKind.REF))
         is_ref = self._kind[entries] == ValueKind.REF
         refs, strings = entries[is_ref], entries[~is_ref]
-        ids, ref_index = distinct(self._value[refs])
+        ids, ref_index = unique_inverse(self._value[refs])
         texts = [self.plane.stat_names.get(int(i), b"") for i in ids]
         contents, content_index = DECODER.intern_contents(self.data, self._value[strings])
         rows = [self._row_of_stat[refs], self._row_of_stat[strings]]

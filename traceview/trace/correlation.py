@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int32Array, Int64Array, nesting
 from traceview.trace.model import NONE, HostColumns, LineInfo
 
@@ -41,7 +41,7 @@ def launches(
     order = np.lexsort((host.start_ps[calls.row], calls.value, host.host[calls.row]))
     call_host = host.host[calls.row][order].astype(np.int64)
     call_id, call_row = calls.value[order], calls.row[order]
-    for index in occurring(device_host):
+    for index in unique_ids(device_host):
         first, last = np.searchsorted(call_host, [index, index + 1])
         if first == last:
             continue
@@ -148,7 +148,7 @@ def innermost_value(
     result = np.full(rows.size, NONE, dtype=np.int64)
     by_thread = np.argsort(thread[rows], kind="stable")
     sorted_thread = thread[rows][by_thread]
-    for one in occurring(thread[carriers]):
+    for one in unique_ids(thread[carriers]):
         first, last = np.searchsorted(sorted_thread, [one, one + 1])
         if first == last:
             continue

@@ -6,13 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
-from traceview.ids import occurring
+from traceview.ids import unique_ids
 from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
-from traceview.trace.link import linked_events
+from traceview.trace.correlation import linked_events
 from traceview.trace.model import NONE, HostColumns
 
 
-class Handovers:
+class ProducerConsumerLinks:
     """Producers (`_pt`, `_p`) and consumers (`_ct`, `_c`) of one host; `thread` is that of each line."""
 
     def __init__(self, columns: HostColumns, thread: Int32Array, host: int) -> None:
@@ -26,7 +26,7 @@ class Handovers:
         columns = self._columns
         result = np.full(rows.size, NONE, dtype=np.int64)
         thread = self._thread[columns.line[rows]]
-        for one in occurring(thread).tolist():
+        for one in unique_ids(thread).tolist():
             consumers, nest = self._consumers_on(one)
             if consumers.size == 0:
                 continue

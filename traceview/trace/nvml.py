@@ -13,7 +13,7 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class RecordedSamples:
+class NvmlSamples:
     """Columns of equal length; `t_ns` is Unix nanoseconds. None where a question had no answer.
 
     Utilisations are averages over NVML's last period, which is between a sixth of a second and a second
@@ -51,7 +51,7 @@ class RecordedSamples:
 
 
 @dataclass(frozen=True)
-class RecordedProcess:
+class NvmlProcess:
     """Another process on the GPU; the most memory that it held, and its mean use, if the driver says."""
 
     pid: int | None
@@ -60,26 +60,26 @@ class RecordedProcess:
 
 
 @dataclass(frozen=True)
-class RecordedGpu:
+class NvmlGpu:
     """One GPU. `other_processes`: None where they could not be told. `missing`: why a field could not be had."""
 
     ordinal: int | None
     bus_id: str | None
     name: str | None
-    samples: RecordedSamples
+    samples: NvmlSamples
     sm_clock_max_hz: int | None
     power_limit_watts: float | None
     memory_total_bytes: int | None
-    other_processes: tuple[RecordedProcess, ...] | None
+    other_processes: tuple[NvmlProcess, ...] | None
     missing: dict[str, str]
 
 
 @dataclass(frozen=True)
-class RecordedOutsideView:
+class NvmlRecord:
     """`source`: nvml, or None for the `reason`; `window_ns`: from the start of the profile to its stop."""
 
     source: str | None
     reason: str | None
     window_ns: int | None
     interval_ms: int | None
-    devices: tuple[RecordedGpu, ...]
+    devices: tuple[NvmlGpu, ...]

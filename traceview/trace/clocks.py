@@ -18,16 +18,18 @@ usual capture is uncertain by. It is measured and said instead; the offset is th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from traceview.intervals import Int64Array
-from traceview.trace.collectives import CollectiveKind, collectives_of
-from traceview.trace.model import Host, HostClock, HostSteps, Trace
+from traceview.robust import MAD_TO_SIGMA, median_ps
+from traceview.trace.collectives import CollectiveKind, match_collectives
+from traceview.trace.model import Host, HostClock, HostSteps, Problem, Recording
 from traceview.trace.roles import step_groups
-from traceview.units import PS_PER_S
+from traceview.units import PS_PER_NS, PS_PER_S
 from traceview.xplane.read import MAX_PS
 
 MIN_COLLECTIVES: Final = 3
@@ -43,7 +45,6 @@ CLEAR_DRIFT_RATIO: Final = 6
 MAX_DRIFT_PS_PER_S: Final = 10**9
 """Clocks of computers drift by 100 ppm at most; ends that part ten times as fast are not of one collective."""
 
-_MAD_TO_SIGMA: Final = 1.4826
 _COMMON_END: Final = (
     CollectiveKind.ALL_REDUCE,
     CollectiveKind.ALL_GATHER,
@@ -51,6 +52,47 @@ _COMMON_END: Final = (
     CollectiveKind.ALL_TO_ALL,
 )
 _NO_END: Final = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedClocks:
+    """The hosts with their times since the origin of the run, and what to add to the times of each.
+
+    `offset_ps`: int64 `[hosts]`. `problems`: hosts whose clock could not be aligned.
+    """
+
+    hosts: tuple[Host, ...]
+    offset_ps: Int64Array
+    problems: tuple[Problem, ...]
+
+
+def align(hosts: Sequence[Host]) -> AlignedClocks:
+    """Align hosts by `profile_start_time`; one without it keeps its own start as origin."""
+    starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
+    origin = min(starts, default=0)
+    aligned, offsets, problems = [], [], []
+    for host in hosts:
+        offset = 0
+        method = "none" if host.profile_start_ns is None else "profile_start"
+        if host.profile_start_ns is not None:
+            offset = (host.profile_start_ns - origin) * PS_PER_NS
+        elif len(hosts) > 1:
+            problems.append(Problem("unaligned-clock", "no profile start recorded", host.name))
+        if offset > MAX_PS:
+            text = "its profile started months after that of another host; clocks not aligned"
+            problems.append(Problem("unaligned-clock", text, host.name))
+            offset, method = 0, "none"
+        offsets.append(offset)
+        clock = HostClock(method) if len(hosts) > 1 else None
+        aligned.append(replace(host, start_ps=offset, stop_ps=_stop_ps(host, offset), clock=clock))
+    return AlignedClocks(tuple(aligned), np.array(offsets, dtype=np.int64), tuple(problems))
+
+
+def _stop_ps(host: Host, offset: int) -> int | None:
+    if host.profile_start_ns is None or host.profile_stop_ns is None:
+        return None
+    length = (host.profile_stop_ns - host.profile_start_ns) * PS_PER_NS
+    return offset + length if 0 <= length <= MAX_PS else None
 
 
 @dataclass(frozen=True)
@@ -79,8 +121,8 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     if count < MIN_COLLECTIVES:
         return None
     difference = other_ps - reference_ps
-    ahead = _median(difference)
-    since_ps = reference_ps - _median(reference_ps)
+    ahead = median_ps(difference) or 0
+    since_ps = reference_ps - (median_ps(reference_ps) or 0)
     # Slopes between events half a recording apart: their median is deaf to outliers (Theil and Sen).
     half = count // 2
     passed_ps = since_ps[half:] - since_ps[: count - half]
@@ -89,8 +131,8 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     around = difference - ahead
     straightened = around - slope * since_ps
     straightened = np.abs(straightened - np.median(straightened))
-    noise = round(_MAD_TO_SIGMA * float(np.median(straightened)))
-    residual = round(_MAD_TO_SIGMA * _median(np.abs(around)))
+    noise = round(MAD_TO_SIGMA * float(np.median(straightened)))
+    residual = round(MAD_TO_SIGMA * (median_ps(np.abs(around)) or 0))
     drift = None
     gained = abs(slope) * float(np.ptp(reference_ps))
     if count >= MIN_FOR_DRIFT and gained > CLEAR_DRIFT_RATIO * max(noise, 1):
@@ -108,31 +150,38 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     )
 
 
-def _median(values: Int64Array) -> int:
-    """The median, rounded down."""
-    ordered = np.sort(values)
-    low, high = int(ordered[(ordered.size - 1) // 2]), int(ordered[ordered.size // 2])
-    return low + (high - low) // 2
-
-
-def on_one_clock(trace: Trace) -> Trace:
-    """The trace with the times of its hosts moved to where the collectives they share say; one host stays."""
-    groups = [group for group in step_groups(trace.hosts) if len(group) > 1]
+def on_one_clock(
+    recording: Recording, steps_by_host: tuple[HostSteps, ...]
+) -> tuple[Recording, tuple[HostSteps, ...]]:
+    """The recording and its steps with all times moved to where common collectives set the clocks; one host stays."""
+    groups = [group for group in step_groups(recording.hosts) if len(group) > 1]
     if not groups:
-        return trace
-    ends = _ends(trace)
-    clocks = [host.clock or HostClock("none") for host in trace.hosts]
+        return recording, steps_by_host
+    ends = _ends(recording, steps_by_host)
+    clocks = [host.clock or HostClock("none") for host in recording.hosts]
     for group in groups:
-        _set_clocks(trace.hosts, clocks, ends, group)
-    offset_ps = np.array([clock.offset_ps for clock in clocks], dtype=np.int64)
-    return _moved(trace, clocks, offset_ps)
+        _set_clocks(recording.hosts, clocks, ends, group)
+    by = _shifts(recording.hosts, clocks)
+    return _moved(recording, clocks, by), tuple(
+        _steps(found, int(by[found.host])) for found in steps_by_host
+    )
 
 
-def _ends(trace: Trace) -> Int64Array:
+def unsolved(problems: Sequence[Problem], hosts: Sequence[Host]) -> tuple[Problem, ...]:
+    """The problems without those of clocks that collectives have aligned since."""
+    aligned = {host.name for host in hosts if host.clock and host.clock.method == "collectives"}
+    return tuple(
+        problem
+        for problem in problems
+        if problem.code != "unaligned-clock" or problem.host not in aligned
+    )
+
+
+def _ends(recording: Recording, steps_by_host: Sequence[HostSteps]) -> Int64Array:
     """When each complete collective ended on each host, int64 `[collectives, hosts]`, `_NO_END` where not in it."""
-    found = collectives_of(trace)
-    host_of = np.array([device.host for device in trace.roster], dtype=np.int64)
-    ends = np.full((found.count, len(trace.hosts)), _NO_END, dtype=np.int64)
+    found = match_collectives(recording, steps_by_host)
+    host_of = np.array([device.host for device in recording.device_list], dtype=np.int64)
+    ends = np.full((found.count, len(recording.hosts)), _NO_END, dtype=np.int64)
     if found.count == 0:
         return ends
     np.maximum.at(ends, (found.collective, host_of[found.device]), found.end_ps)
@@ -192,40 +241,34 @@ def _clock(
     )
 
 
-def _moved(trace: Trace, clocks: list[HostClock], offset_ps: Int64Array) -> Trace:
-    """All times of each host moved by its offset, and the origin put back to the earliest profile start."""
+def _shifts(hosts: Sequence[Host], clocks: Sequence[HostClock]) -> Int64Array:
+    """What to add to the times of each host, so that the origin is the earliest profile start again."""
     starts = [
-        host.start_ps + int(offset)
-        for host, offset in zip(trace.hosts, offset_ps, strict=True)
+        host.start_ps + clock.offset_ps
+        for host, clock in zip(hosts, clocks, strict=True)
         if host.profile_start_ns is not None
     ]
-    by = offset_ps - min(starts, default=0)
-    host_columns, device_columns = trace.host_columns, trace.device_columns
+    offset_ps = np.array([clock.offset_ps for clock in clocks], dtype=np.int64)
+    return offset_ps - min(starts, default=0)
+
+
+def _moved(recording: Recording, clocks: Sequence[HostClock], by: Int64Array) -> Recording:
+    host_columns, device_columns = recording.host_columns, recording.device_columns
     if by.any():
-        host_of = np.array([device.host for device in trace.roster], dtype=np.int64)
+        host_of = np.array([device.host for device in recording.device_list], dtype=np.int64)
         host_columns = replace(host_columns, start_ps=host_columns.start_ps + by[host_columns.host])
         device_columns = replace(
             device_columns, start_ps=device_columns.start_ps + by[host_of[device_columns.device]]
         )
     return replace(
-        trace,
+        recording,
         hosts=tuple(
             _host(host, clock, int(shift))
-            for host, clock, shift in zip(trace.hosts, clocks, by, strict=True)
+            for host, clock, shift in zip(recording.hosts, clocks, by, strict=True)
         ),
         host_columns=host_columns,
         device_columns=device_columns,
-        stored_steps=tuple(step.shifted(int(by[step.host])) for step in trace.stored_steps),
-        steps_by_host=tuple(_steps(found, int(by[found.host])) for found in trace.steps_by_host),
-        problems=tuple(
-            problem
-            for problem in trace.problems
-            if problem.code != "unaligned-clock"
-            or not any(
-                host.name == problem.host and clock.method == "collectives"
-                for host, clock in zip(trace.hosts, clocks, strict=True)
-            )
-        ),
+        stored_steps=tuple(step.shifted(int(by[step.host])) for step in recording.stored_steps),
     )
 
 
