@@ -17,9 +17,13 @@ from traceview.cli.garbage import collect_no_garbage
 
 def account(logdir: Path, *, with_causes: bool) -> None:
     """The analyses that say how the time of the devices was spent; `with_causes` those that say why, too."""
-    from traceview.analyses import capture, device_time, ops, steps, timeline
-    from traceview.analyses.activity import activities
-    from traceview.analyses.selection import select
+    from traceview.analysis import ops
+    from traceview.analysis import utilization as timeline
+    from traceview.analysis.activity import activities
+    from traceview.analysis.capture import compute as capture
+    from traceview.analysis.device_time import compute as device_time
+    from traceview.analysis.selection import select
+    from traceview.analysis.steps import compute as steps
     from traceview.report.build import TOP_OPS
     from traceview.trace.load import load
 
@@ -33,16 +37,14 @@ def account(logdir: Path, *, with_causes: bool) -> None:
     ops.compute(trace, selection, TOP_OPS)
     if not with_causes:
         return
-    from traceview.analyses import (
-        idle,
-        idle_findings,
-        input_findings,
-        launches,
-        precision,
-        transfer_findings,
-        transfers,
-    )
-    from traceview.analyses import input as input_pipeline
+    from traceview.analysis import precision
+    from traceview.analysis.idle import compute as idle
+    from traceview.analysis.idle import findings as idle_findings
+    from traceview.analysis.input import compute as input_pipeline
+    from traceview.analysis.input import findings as input_findings
+    from traceview.analysis.launches import compute as launches
+    from traceview.analysis.transfers import compute as transfers
+    from traceview.analysis.transfers import findings as transfer_findings
     from traceview.trace.cause import Cause
 
     found = idle.idle_time(trace, selection)

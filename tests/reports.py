@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceview.analyses.balance import Balance, DeviceBalance, UnevenStep
-from traceview.analyses.between_steps import BetweenAllSteps, BetweenSteps
-from traceview.analyses.capture import Capture, HostCapture
-from traceview.analyses.collectives import CollectiveResult, HostCollectives
-from traceview.analyses.device_time import DeviceTime, DeviceTimeRow, SharedTime
-from traceview.analyses.environment import Environment, HostEnvironment
-from traceview.analyses.finding import Evidence, Finding
-from traceview.analyses.gradients import DevicePhases, Gradients
-from traceview.analyses.hardware import DeviceHardware, HardwareGroup
-from traceview.analyses.idle import Gap, Idle, IdleRow, StepCauses
-from traceview.analyses.lanes import DeviceLanes, HostLanes, Lane, Lanes
-from traceview.analyses.launches import (
+from traceview.analysis.balance.compute import Balance, DeviceBalance, UnevenStep
+from traceview.analysis.balance.gradients import DevicePhases, Gradients
+from traceview.analysis.balance.hardware import DeviceHardware, HardwareGroup
+from traceview.analysis.balance.straggler import Straggler
+from traceview.analysis.balance.throughput import Prediction, Throughput
+from traceview.analysis.balance.what_if import WhatIf
+from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.between_steps import BetweenAllSteps, BetweenSteps
+from traceview.analysis.capture.compute import Capture, HostCapture
+from traceview.analysis.collectives.compute import CollectiveResult, HostCollectives
+from traceview.analysis.device_time.compute import DeviceTime, DeviceTimeRow, SharedTime
+from traceview.analysis.environment import Environment, HostEnvironment
+from traceview.analysis.idle.compute import Gap, Idle, IdleRow, StepCauses
+from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lane, Lanes
+from traceview.analysis.launches.compute import (
     Contention,
     DeviceLaunches,
     GraphLaunches,
@@ -23,21 +26,18 @@ from traceview.analyses.launches import (
     LaunchThread,
     XlaKernels,
 )
-from traceview.analyses.ops import OpRow, Ops
-from traceview.analyses.placement import (
+from traceview.analysis.ops import OpRow, Ops
+from traceview.analysis.placement import (
     ActiveDevices,
     HostPlacement,
     PlacedDevice,
     PlacedFunction,
     Placement,
 )
-from traceview.analyses.precision import DevicePrecision, OrdinaryKernel, Precision
-from traceview.analyses.scaling import Scaling, ScalingParts, ScalingRun
-from traceview.analyses.steps import StepDevice, StepRow, Steps
-from traceview.analyses.straggler import Straggler
-from traceview.analyses.throughput import Prediction, Throughput
-from traceview.analyses.timeline import DeviceTimeline, Timeline
-from traceview.analyses.what_if import WhatIf
+from traceview.analysis.precision import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analysis.scaling import Scaling, ScalingParts, ScalingRun
+from traceview.analysis.steps.compute import StepDevice, StepRow, Steps
+from traceview.analysis.utilization import DeviceTimeline, Timeline
 from traceview.report.model import (
     Report,
     ReportFile,

@@ -13,8 +13,8 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.oracle import run_answer
-from traceview.analyses.idle import Idle, IdleTime, idle_time
-from traceview.analyses.selection import select
+from traceview.analysis.idle.compute import Idle, IdleTime, idle_time
+from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.cause import Cause
 from traceview.trace.load import load

@@ -18,7 +18,7 @@ import typer.main
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview import __version__
-from traceview.analyses.catalogue import FINDINGS
+from traceview.analysis.catalogue import FINDINGS
 from traceview.cli import progress
 from traceview.cli.app import app
 from traceview.cli.output import Target

@@ -15,7 +15,7 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.command import Command
-from traceview.analyses.gap_table import GapRow
+from traceview.analysis.idle.table import GapRow
 from traceview.cli import table as table_module
 from traceview.cli.durations import picoseconds
 from traceview.cli.gaps import CauseChoice

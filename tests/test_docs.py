@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from scripts.docs import DOCS, PAGES, notebook
 from scripts.readme import current
-from traceview.analyses.catalogue import FINDINGS
+from traceview.analysis.catalogue import FINDINGS
 from traceview.cli.app import app
 
 ROOT = DOCS.parent

@@ -10,8 +10,8 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.oracle.input import input_ratio, stage_times, step_waits
 from tests.oracle.reading import Host, read_hosts
-from traceview.analyses.input import Input, compute
-from traceview.analyses.selection import select
+from traceview.analysis.input.compute import Input, compute
+from traceview.analysis.selection import select
 from traceview.trace.input_waits import recorded_stages
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))

@@ -9,7 +9,7 @@ import pytest
 
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
-from traceview.analyses.finding import listed
+from traceview.document import numbers
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -66,9 +66,9 @@ def test_the_headline_names_who_is_missing(command: Command, logs: str) -> None:
 
 def test_numbers_in_a_row_are_joined_where_there_are_many() -> None:
     few = [f"GPU:{number}" for number in range(4)]
-    assert listed(few) == "GPU:0, GPU:1, GPU:2 and GPU:3"
+    assert numbers.listed(few) == "GPU:0, GPU:1, GPU:2 and GPU:3"
     two = [f"{host}/GPU:{number}" for host in "ab" for number in range(8) if number != 6]
-    assert listed(two) == "a/GPU:0–5, a/GPU:7, b/GPU:0–5 and b/GPU:7"
+    assert numbers.listed(two) == "a/GPU:0–5, a/GPU:7, b/GPU:0–5 and b/GPU:7"
     many = [f"host{host}/GPU:{number}" for host in range(10) for number in range(8)]
-    assert listed(many, 2) == "host0/GPU:0–7, host1/GPU:0–7 and 64 more"
-    assert listed([f"op{number}" for number in range(10)], 2) == "op0, op1 and 8 more"
+    assert numbers.listed(many, 2) == "host0/GPU:0–7, host1/GPU:0–7 and 64 more"
+    assert numbers.listed([f"op{number}" for number in range(10)], 2) == "op0, op1 and 8 more"

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
-from traceview.render.columns import Column, add_fitting
 from traceview.document.page import Page
+from traceview.render.columns import Column, add_fitting
 
 
 def column(heading: str, text: str, droppable: int = 0) -> Column:

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 
 from tests.reports import op
-from traceview.analyses.ops import OpRow
+from traceview.analysis.ops import OpRow
 from traceview.render.csv import columns_of, render
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.reports import bare_report, environment, full_report
-from traceview.analyses.environment import Environment, HostEnvironment
-from traceview.render.environment import add_environment, add_job
+from traceview.analysis.environment import Environment, HostEnvironment
 from traceview.document.page import Page
+from traceview.render.environment import add_environment, add_job
 from traceview.report.model import Report
 
 NOTHING: dict[str, Any] = dict.fromkeys(

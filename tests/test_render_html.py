@@ -26,10 +26,10 @@ from tests.reports import (
     step,
     timeline_of,
 )
-from traceview.analyses.device_time import DeviceTime
-from traceview.analyses.idle import Idle
-from traceview.analyses.timeline import Timeline
-from traceview.analyses.what_if import WhatIf
+from traceview.analysis.balance.what_if import WhatIf
+from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.idle.compute import Idle
+from traceview.analysis.utilization import Timeline
 from traceview.render.definitions import CAUSES, TERMS
 from traceview.render.html.document import MOST_BYTES, render
 from traceview.render.html.places import Place, findings_of, numbered_gaps, place_of

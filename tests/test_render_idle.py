@@ -1,4 +1,4 @@
-"""Is a bar of idle time always as long as it should be, and every name harmless?"""
+"""Is a bar of idle time always as long as it should be, and every name sanitize?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reports import MS, full_report, idle_of
-from traceview.analyses.idle import Idle, IdleRow
-from traceview.render.idle import BAR_WIDTH, LOOKS, add_bars, add_idle
+from traceview.analysis.idle.compute import Idle, IdleRow
 from traceview.document.page import Page
+from traceview.render.idle import BAR_WIDTH, LOOKS, add_bars, add_idle
 from traceview.trace.cause import Cause
 
 LETTERS = {cause: look.letter for cause, look in LOOKS.items()}

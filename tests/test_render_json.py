@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
-from traceview.analyses.finding import SEVERITIES
-from traceview.analyses.ops import Ops
+from traceview.analysis.base import SEVERITIES
+from traceview.analysis.ops import Ops
 from traceview.render.json import render
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.xplane.planes import ActivityClass

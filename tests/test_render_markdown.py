@@ -17,10 +17,10 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import MS, bare_report, device, finding, full_report, idle_of, timeline_of
-from traceview.analyses.device_time import DeviceTime
-from traceview.analyses.idle import Idle
-from traceview.analyses.timeline import Timeline
-from traceview.analyses.what_if import WhatIf
+from traceview.analysis.balance.what_if import WhatIf
+from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.idle.compute import Idle
+from traceview.analysis.utilization import Timeline
 from traceview.cli.app import app
 from traceview.document.code_in_prose import COMMANDS
 from traceview.render.definitions import CAUSES

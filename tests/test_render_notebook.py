@@ -1,4 +1,4 @@
-"""Is what a notebook shows of a report a harmless fragment that says what matters?"""
+"""Is what a notebook shows of a report a sanitize fragment that says what matters?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import traceview
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import bare_report, device, finding, full_report
-from traceview.analyses.device_time import DeviceTime
+from traceview.analysis.device_time.compute import DeviceTime
 from traceview.render.html.notebook import SHOWN, render
 from traceview.report.model import Report
 

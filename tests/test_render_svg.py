@@ -1,4 +1,4 @@
-"""Is the timeline as a picture well-formed, complete, the same every time, and harmless whatever names are in it?"""
+"""Is the timeline as a picture well-formed, complete, the same every time, and sanitize whatever names are in it?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.hostile import HOSTILE
 from tests.reports import HOST, MS, bare_report, full_report, lane, lanes_of
-from traceview.analyses.lanes import DeviceLanes, HostLanes, Lanes
+from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lanes
 from traceview.render import svg
 from traceview.render.lane_view import cut_words, slices
 from traceview.report.model import Report

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from traceview.render.strip import legend, strip
 
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, device, empty_device, finding, full_report, op, step
-from traceview.analyses.device_time import DeviceTime
-from traceview.analyses.ops import OpRow, Ops
-from traceview.analyses.timeline import DeviceTimeline
-from traceview.render import numbers
+from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.ops import OpRow, Ops
+from traceview.analysis.utilization import DeviceTimeline
 from traceview.document.page import Page
-from traceview.render.strip import legend, strip
+from traceview.render import numbers
 from traceview.render.terminal import render
 from traceview.report.model import Report, Source
 

@@ -11,9 +11,8 @@ from rich.cells import cell_len
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.analyses.blocking_reads import BlockingReads
-from traceview.analyses.round_trips import RoundTrip
-from traceview.analyses.transfers import (
+from traceview.analysis.transfers.blocking_reads import BlockingReads
+from traceview.analysis.transfers.compute import (
     SIZE_BOUNDS_BYTES,
     CopySource,
     DeviceTransfers,
@@ -21,6 +20,7 @@ from traceview.analyses.transfers import (
     Directions,
     Transfers,
 )
+from traceview.analysis.transfers.round_trips import RoundTrip
 from traceview.document.page import Page
 from traceview.render.transfers import add_device_transfers, add_sources, add_transfers
 

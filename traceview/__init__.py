@@ -21,7 +21,7 @@ from traceview.forms import let_draw
 from traceview.version import VERSION
 
 if TYPE_CHECKING:
-    from traceview.analyses.finding import Finding
+    from traceview.analysis.base import Finding
     from traceview.api import Trace, load
     from traceview.capture.callback import keras_callback
     from traceview.capture.session import CaptureWarning, capture_steps
@@ -52,7 +52,7 @@ __all__ = [
 
 _LAZY = {
     "CaptureWarning": "traceview.capture.session",
-    "Finding": "traceview.analyses.finding",
+    "Finding": "traceview.analysis.base",
     "Report": "traceview.report.model",
     "Trace": "traceview.api",
     "analyze": "traceview.report.build",

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from inspect import cleandoc
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, inspect
 
 LARGEST: Final = (1 << 63) - 1
 """Times, sizes and counts are 64 bits wide."""
@@ -130,3 +130,33 @@ def _attributes(docstring: str) -> dict[str, str]:
         elif entry:
             found[entry[1]] = [entry[2]]
     return {name: " ".join(lines) for name, lines in found.items()}
+
+
+class TableColumn(NamedTuple):
+    """A column of rows that are records: the field, its key, and what its cells are."""
+
+    field: str
+    key: str
+    kind: Literal["text", "int", "float", "bool"]
+    is_optional: bool
+
+
+def table_columns(row: type[Record]) -> tuple[TableColumn, ...]:
+    """The columns of a table whose rows are records of plain values."""
+    return tuple(
+        TableColumn(field.name, field.encode_name, *_cell_kind(field.type))
+        for field in inspect.type_info(row).fields
+    )
+
+
+def _cell_kind(type_: inspect.Type) -> tuple[Literal["text", "int", "float", "bool"], bool]:
+    if isinstance(type_, inspect.Metadata):
+        return _cell_kind(type_.type)
+    if isinstance(type_, inspect.UnionType):
+        known = [member for member in type_.types if not isinstance(member, inspect.NoneType)]
+        return _cell_kind(known[0])[0], len(known) < len(type_.types)
+    if isinstance(type_, inspect.IntType):
+        return "int", False
+    if isinstance(type_, inspect.FloatType):
+        return "float", False
+    return ("bool" if isinstance(type_, inspect.BoolType) else "text"), False

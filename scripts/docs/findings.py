@@ -8,8 +8,8 @@ from pathlib import Path
 import traceview
 from scripts.docs.words import words
 from scripts.scenarios import SCENARIOS
-from traceview.analyses.catalogue import FINDINGS, FindingKind
-from traceview.analyses.finding import SEVERITIES, Finding
+from traceview.analysis.base import SEVERITIES, Finding
+from traceview.analysis.catalogue import FINDINGS, FindingKind
 from traceview.errors import TraceviewError
 from traceview.render.findings import told_cost, told_evidence
 from traceview.render.markdown.blocks import Column, bullets, table

@@ -14,13 +14,13 @@ from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import graph, mirrored, write_sidecar
-from traceview.analyses.absorption import absorbed
-from traceview.analyses.balance import Balance
-from traceview.analyses.balance_findings import whole
-from traceview.analyses.finding import Evidence, Finding
-from traceview.analyses.joined_steps import JoinedSteps
-from traceview.analyses.selection import select
-from traceview.analyses.straggler import Straggler, find_straggler
+from traceview.analysis.balance.compute import Balance
+from traceview.analysis.balance.findings import whole
+from traceview.analysis.balance.straggler import Straggler, find_straggler
+from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.explained_findings import absorbed
+from traceview.analysis.joined_steps import JoinedSteps
+from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.load import load
 from traceview.trace.op_phase import Phase, phase_of

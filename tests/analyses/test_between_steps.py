@@ -8,7 +8,7 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.analyses.between_steps import KINDS, BetweenSteps
+from traceview.analysis.between_steps import KINDS, BetweenSteps
 from traceview.report.model import Report
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures"

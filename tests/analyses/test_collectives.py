@@ -12,11 +12,12 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import write_sidecar
-from traceview.analyses import collective_findings, collectives
-from traceview.analyses.activity import activities
-from traceview.analyses.collectives import CollectiveResult
-from traceview.analyses.finding import Finding
-from traceview.analyses.selection import select
+from traceview.analysis.activity import activities
+from traceview.analysis.base import Finding
+from traceview.analysis.collectives import compute as collectives
+from traceview.analysis.collectives import findings as collective_findings
+from traceview.analysis.collectives.compute import CollectiveResult
+from traceview.analysis.selection import select
 from traceview.render.collectives import speed
 from traceview.report.model import Report
 from traceview.trace.collectives import collectives_of

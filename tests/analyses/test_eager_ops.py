@@ -11,7 +11,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.trace.test_replicas import FIRST, SECOND, component
-from traceview.analyses.finding import Finding
+from traceview.analysis.base import Finding
 
 SPACING_MS: Final = 0.4
 

@@ -14,8 +14,9 @@ from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, PROFILE_START_NS, Cuda
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.sidecars import write_sidecar
-from traceview.analyses.catalogue import FINDINGS, FindingKind
-from traceview.analyses.finding import Finding, Severity, counted, listed, ordered, percent
+from traceview.analysis.base import Finding, Severity, by_cost
+from traceview.analysis.catalogue import FINDINGS, FindingKind
+from traceview.document import numbers
 from traceview.report.model import Report
 
 HERE = Path(__file__).resolve().parent
@@ -500,7 +501,7 @@ def test_order_is_what_has_no_price_then_cost_then_code() -> None:
         finding("c", "warning"),
         finding("a", "info", 1.0),
     ]
-    assert list(ordered(expected[::-1])) == expected
+    assert list(by_cost(expected[::-1])) == expected
 
 
 @pytest.mark.parametrize(
@@ -514,11 +515,11 @@ def test_order_is_what_has_no_price_then_cost_then_code() -> None:
     ],
 )
 def test_names_in_a_sentence(keys: Sequence[str], text: str) -> None:
-    assert listed(list(keys)) == text
+    assert numbers.listed(list(keys)) == text
 
 
 def test_numbers_in_a_sentence() -> None:
-    assert [counted(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
+    assert [numbers.plural(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
 
 
 @pytest.mark.parametrize(
@@ -533,4 +534,4 @@ def test_numbers_in_a_sentence() -> None:
     ],
 )
 def test_shares_in_sentences_are_those_of_tables(ratio: float, text: str) -> None:
-    assert percent(ratio) == text
+    assert numbers.share(ratio) == text

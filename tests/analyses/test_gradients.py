@@ -12,7 +12,7 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
-from traceview.analyses.gradients import Gradients
+from traceview.analysis.balance.gradients import Gradients
 from traceview.render.markdown.document import render as as_markdown
 from traceview.render.terminal import render as as_terminal
 from traceview.report.model import Report

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
-from traceview.analyses.activity import PART_KEYS
+from traceview.analysis.activity import PART_KEYS
 from traceview.report.model import Report
 from traceview.trace.windows import WindowKind
 

@@ -11,11 +11,11 @@ import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
-from traceview.analyses.device_time import DeviceTimeRow
-from traceview.analyses.finding import Skipped
-from traceview.analyses.gap_table import gap_table
-from traceview.analyses.idle import TOP_GAPS, Gap, Idle, IdleRow, compute, idle_time
-from traceview.analyses.selection import select
+from traceview.analysis.base import Skipped
+from traceview.analysis.device_time.compute import DeviceTimeRow
+from traceview.analysis.idle.compute import TOP_GAPS, Gap, Idle, IdleRow, compute, idle_time
+from traceview.analysis.idle.table import gap_table
+from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.load import load
 from traceview.trace.windows import StepRange, WindowKind

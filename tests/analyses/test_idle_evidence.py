@@ -8,9 +8,9 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, new_trace
-from traceview.analyses.gap_table import gap_table
-from traceview.analyses.idle import idle_time
-from traceview.analyses.selection import select
+from traceview.analysis.idle.compute import idle_time
+from traceview.analysis.idle.table import gap_table
+from traceview.analysis.selection import select
 from traceview.trace.load import load
 
 

@@ -14,10 +14,10 @@ import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analyses.test_findings import check_finding
-from traceview.analyses.finding import Finding, Severity
-from traceview.analyses.idle import compute, idle_time
-from traceview.analyses.idle_findings import diagnose
-from traceview.analyses.selection import select
+from traceview.analysis.base import Finding, Severity
+from traceview.analysis.idle.compute import compute, idle_time
+from traceview.analysis.idle.findings import diagnose
+from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.load import load
 

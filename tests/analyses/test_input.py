@@ -10,11 +10,11 @@ import pytest
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from traceview.analyses.finding import Finding, Skipped
-from traceview.analyses.input import Input, compute, verdict_of
-from traceview.analyses.input_advice import advice_for
-from traceview.analyses.input_findings import diagnose
-from traceview.analyses.selection import Selection, select
+from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.input.advice import advice_for
+from traceview.analysis.input.compute import Input, compute, verdict_of
+from traceview.analysis.input.findings import diagnose
+from traceview.analysis.selection import Selection, select
 from traceview.api import Trace, load
 
 WAIT = "IteratorGetNextOp::DoCompute"

@@ -18,9 +18,9 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.analyses.test_identity import Run, analyzed, runs
 from tests.reports import full_report
-from traceview.analyses import lanes as lane_limits
-from traceview.analyses.lanes import Lane
-from traceview.analyses.slices import fair_shares, slices_of
+from traceview.analysis.lanes import compute as lane_limits
+from traceview.analysis.lanes.compute import Lane
+from traceview.analysis.lanes.slices import fair_shares, slices_of
 from traceview.render.lane_view import every_lane, slices
 from traceview.report.consistency import first_disagreement
 from traceview.report.model import Report

@@ -13,11 +13,11 @@ import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analyses.test_findings import check_finding
-from traceview.analyses.activity import activities
-from traceview.analyses.finding import Finding
-from traceview.analyses.outside_findings import diagnose
-from traceview.analyses.outside_view import OutsideView, OutsideViewRow, compute
-from traceview.analyses.throttling import throttle_names
+from traceview.analysis.activity import activities
+from traceview.analysis.base import Finding
+from traceview.analysis.nvml.compute import OutsideView, OutsideViewRow, compute
+from traceview.analysis.nvml.findings import diagnose
+from traceview.analysis.nvml.throttling import throttle_names
 from traceview.render.json import render as as_json
 from traceview.render.terminal import render
 

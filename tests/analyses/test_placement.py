@@ -12,7 +12,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import LOCAL, graph, mirrored, write_sidecar
-from traceview.analyses.placement import HostPlacement
+from traceview.analysis.placement import HostPlacement
 from traceview.trace.placement import local_device
 
 

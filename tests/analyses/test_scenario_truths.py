@@ -10,7 +10,7 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.analyses.catalogue import FINDINGS
+from traceview.analysis.catalogue import FINDINGS
 from traceview.report.model import Report
 
 COVERED = {

@@ -21,8 +21,8 @@ from tests.reports import (
     lane,
     lanes_of,
 )
-from traceview.analyses.device_time import DeviceTime
-from traceview.analyses.lanes import DeviceLanes, HostLanes, Lanes
+from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lanes
 from traceview.report.model import Report
 
 if TYPE_CHECKING:

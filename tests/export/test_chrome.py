@@ -11,7 +11,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.export.trace_events import Event, checked, nanoseconds, picoseconds, slices
-from traceview.analyses.selection import select
+from traceview.analysis.selection import select
 from traceview.export import chrome
 from traceview.export.conclusions import BUSY_POINTS
 from traceview.export.draw import drawn

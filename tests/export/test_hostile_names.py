@@ -14,12 +14,12 @@ from scripts.scenarios import SCENARIOS
 from tests.export.perfetto_reading import read
 from tests.export.trace_events import checked
 from tests.hostile import HOSTILE
-from traceview.analyses.selection import Selection, select
+from traceview.analysis.selection import Selection, select
+from traceview.document.sanitize import MOST
 from traceview.export import chrome, parquet, perfetto
 from traceview.export import csv as csv_tables
 from traceview.export.draw import drawn
 from traceview.export.tables import window_tables
-from traceview.document.sanitize import MOST
 from traceview.trace.model import NONE, HostColumns, HostStat, Names, Trace
 from traceview.xplane.planes import TEXT_STATS
 

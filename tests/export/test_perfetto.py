@@ -10,7 +10,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.export import trace_events
 from tests.export.perfetto_reading import Read, read
-from traceview.analyses.selection import select
+from traceview.analysis.selection import select
 from traceview.export import chrome, perfetto, wire
 from traceview.export.draw import drawn
 from traceview.export.scene import Arrows, Labels, Process, Scene, Slices, Track

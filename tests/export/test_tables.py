@@ -12,7 +12,7 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.analyses.selection import select
+from traceview.analysis.selection import select
 from traceview.export import csv as csv_tables
 from traceview.export import parquet
 from traceview.export.columns import Table, category, flag, texts, whole

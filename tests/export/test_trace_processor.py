@@ -21,7 +21,7 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.analyses.selection import select
+from traceview.analysis.selection import select
 from traceview.export import chrome, perfetto
 from traceview.export.draw import drawn
 from traceview.export.scene import Scene

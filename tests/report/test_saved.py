@@ -13,7 +13,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
-from traceview.analyses.ops import Ops
+from traceview.analysis.ops import Ops
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.render.json import render
 from traceview.report.model import Report

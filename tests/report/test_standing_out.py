@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.reports import MS, device, empty_device, finding, full_report
-from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
-from traceview.analyses.finding import Finding
+from traceview.analysis.base import Finding
+from traceview.analysis.device_time.compute import DeviceTime, DeviceTimeRow
 from traceview.render.numbers import shares
 from traceview.render.terminal import render
 from traceview.report.model import Report

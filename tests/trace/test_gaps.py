@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
-from traceview.analyses.idle import IdleTime, idle_time
-from traceview.analyses.selection import select
+from traceview.analysis.idle.compute import IdleTime, idle_time
+from traceview.analysis.selection import select
 from traceview.trace.cause import Cause
 from traceview.trace.load import load
 from traceview.trace.model import Trace

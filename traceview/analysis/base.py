@@ -23,7 +23,7 @@ class Skipped:
     reason: str
 
 
-class Evidence(Record):
+class Evidence(Record, frozen=True):
     """One measured value and the threshold that it passed.
 
     Attributes:
@@ -39,7 +39,7 @@ class Evidence(Record):
     where: str
 
 
-class Finding(Record):
+class Finding(Record, frozen=True):
     """A conclusion: one cause, what it costs, what to change, and the evidence for it.
 
     Attributes:

@@ -14,10 +14,17 @@ from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
 from traceview.record import Record
+from traceview.intervals import Int64Array
+from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
 
 R = TypeVar("R", bound=Record)
+
+
+def _nothing(*_: object) -> Iterable[Finding]:
+    return ()
+
 
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
@@ -41,15 +48,17 @@ class Analysis(Generic[R]):
 
     `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings
     that it can lead to. `diagnose`: its findings. `conclude`: findings that are only made where the findings so far do
-    not explain them. `sections`: its parts of a document, None for one that has nothing to show.
+    not explain them. `sections`: its parts of a document, None for one that has nothing to show. `title_if_absent`: the
+    title of a section that gives the reason where there is no result; without one nothing is said.
     """
 
     name: str
     compute: Callable[[Context], R | Skipped]
     rules: tuple[Rule, ...] = ()
-    diagnose: Callable[[Context], Iterable[Finding]] | None = None
-    conclude: Callable[[Context, Sequence[Finding]], Iterable[Finding]] | None = None
-    sections: tuple[Callable[[View], Section | None], ...] = ()
+    diagnose: Callable[[Context], Iterable[Finding]] = _nothing
+    conclude: Callable[[Context, Sequence[Finding]], Iterable[Finding]] = _nothing
+    sections: tuple[Callable[[View, R], Section | None], ...] = ()
+    title_if_absent: str = ""
 
 
 class Context:
@@ -73,6 +82,12 @@ class Context:
         return attribute_idle_time(self.trace, self.selection)
 
     @cached_property
+    def input_idle(self) -> Mapping[int, Int64Array]:
+        """By device index: the idle picoseconds with cause input in each step of its host."""
+        by_device = self.idle.causes_of_steps
+        return {device: causes[Cause.INPUT] for device, causes in by_device.items()}
+
+    @cached_property
     def collectives(self) -> Collectives:
         """Collectives, matched across devices."""
         return collectives_of(self.trace)
@@ -92,8 +107,7 @@ class Context:
     def findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
         """What is concluded from a topic alone."""
         if analysis.name not in self._findings:
-            made = analysis.diagnose(self) if analysis.diagnose else ()
-            self._findings[analysis.name] = tuple(made)
+            self._findings[analysis.name] = tuple(analysis.diagnose(self))
         return self._findings[analysis.name]
 
 

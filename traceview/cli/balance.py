@@ -51,8 +51,8 @@ def balance(
     Example: traceview balance logs/ --baseline logs_of_one_gpu/
     """
     collect_no_garbage()
-    from traceview.analyses.balance_table import BalanceLine, balance_table
-    from traceview.analyses.selection import select
+    from traceview.analysis.balance.table import BalanceLine, balance_table
+    from traceview.analysis.selection import select
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
     from traceview.report.standing_out import standing_out

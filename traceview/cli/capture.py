@@ -15,8 +15,8 @@ from traceview.cli.demo import check_demo
 from traceview.cli.output import abandon_stdout
 from traceview.cli.quoted import is_plain, quoted
 from traceview.cli.remote import capture_running, check_together
+from traceview.document.sanitize import sanitize
 from traceview.errors import CaptureError, TraceviewError, UsageError
-from traceview.document.sanitize import harmless
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
 """Everything after SCRIPT is the script's."""
@@ -205,7 +205,7 @@ class _Console:
 
     def say(self, line: str) -> None:
         """A line for the user, behind what the script has printed."""
-        self.print(f"traceview: {harmless(line)}")
+        self.print(f"traceview: {sanitize(line)}")
 
     def say_error(self, error: CaptureError) -> None:
         """The same for what went wrong, with what helps."""

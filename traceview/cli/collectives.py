@@ -61,12 +61,12 @@ def collectives(
     Example: traceview collectives logs/ --steps 10:12 -o collectives.csv
     """
     collect_no_garbage()
-    from traceview.analyses import collectives as analysis
-    from traceview.analyses import device_time
-    from traceview.analyses.activity import activities
-    from traceview.analyses.collective_table import CollectiveRow, collective_table
-    from traceview.analyses.finding import Skipped
-    from traceview.analyses.selection import select
+    from traceview.analysis.activity import activities
+    from traceview.analysis.base import Skipped
+    from traceview.analysis.collectives import compute as analysis
+    from traceview.analysis.collectives.table import CollectiveRow, collective_table
+    from traceview.analysis.device_time import compute as device_time
+    from traceview.analysis.selection import select
     from traceview.cli.progress import reading
     from traceview.report.standing_out import standing_out_of
     from traceview.trace.collectives import collectives_of

@@ -47,8 +47,8 @@ def devices(
     Example: traceview devices logs/ -o devices.csv
     """
     collect_no_garbage()
-    from traceview.analyses.device_table import DeviceLine, device_table
-    from traceview.analyses.selection import select
+    from traceview.analysis.device_time.table import DeviceLine, device_table
+    from traceview.analysis.selection import select
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
     from traceview.report.standing_out import standing_out

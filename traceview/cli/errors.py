@@ -14,8 +14,8 @@ from typer.core import TyperCommand
 
 from traceview.cli.output import abandon_stdout
 from traceview.cli.panels import PanelGroup
+from traceview.document.sanitize import sanitize
 from traceview.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.document.sanitize import harmless
 from traceview.version import VERSION
 
 INTERRUPTED: Final = 130
@@ -85,7 +85,7 @@ def _shown(error: TraceviewError) -> typer.Exit:
     """Tell the user, and return what ends the command."""
     _say(f"error: {error.message}")
     if error.hint:
-        _print(f"hint: {harmless(error.hint)}")
+        _print(f"hint: {sanitize(error.hint)}")
     return typer.Exit(error.exit_code)
 
 
@@ -107,7 +107,7 @@ def _usage_error(error: Any) -> UsageError:
 
 
 def _say(text: str) -> None:
-    _print(f"traceview: {harmless(text)}")
+    _print(f"traceview: {sanitize(text)}")
 
 
 def _print(line: str) -> None:

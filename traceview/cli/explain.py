@@ -24,7 +24,7 @@ def explain(
 
     Example: traceview explain unused-gpu
     """
-    from traceview.analyses.catalogue import FINDINGS
+    from traceview.analysis.catalogue import FINDINGS
     from traceview.render.explain import render_list, render_one
 
     target = Target(None)

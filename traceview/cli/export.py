@@ -13,12 +13,12 @@ from traceview.cli.bundle import Bundle
 from traceview.cli.garbage import collect_no_garbage
 from traceview.cli.options import Logdir, Run, Salvage, Steps, Window, WindowChoice, step_range
 from traceview.cli.output import Target
+from traceview.document.sanitize import sanitize
 from traceview.errors import UsageError
 from traceview.export.formats import TABLES, check_pyarrow
-from traceview.document.sanitize import harmless
 
 if TYPE_CHECKING:
-    from traceview.analyses.selection import Selection
+    from traceview.analysis.selection import Selection
     from traceview.report.model import Report
     from traceview.trace.model import Trace
 
@@ -83,7 +83,7 @@ def export(
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """
     collect_no_garbage()
-    from traceview.analyses.selection import select
+    from traceview.analysis.selection import select
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
     from traceview.trace.load import load
@@ -113,7 +113,7 @@ def export(
     if trace.other_runs and run is None:
         count = len(trace.other_runs) + 1
         typer.echo(
-            f"traceview: run {harmless(trace.run)}, one of {count}; --run NAME chooses another",
+            f"traceview: run {sanitize(trace.run)}, one of {count}; --run NAME chooses another",
             err=True,
         )
     if bundle or (target and target.path):

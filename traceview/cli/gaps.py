@@ -93,9 +93,9 @@ def gaps(
     Example: traceview gaps logs/ --device GPU:0 --cause input --min 50us
     """
     collect_no_garbage()
-    from traceview.analyses.gap_table import GapRow, gap_table
-    from traceview.analyses.idle import idle_time
-    from traceview.analyses.selection import select
+    from traceview.analysis.idle.compute import idle_time
+    from traceview.analysis.idle.table import GapRow, gap_table
+    from traceview.analysis.selection import select
     from traceview.cli.progress import reading
     from traceview.render.idle import add_gap_rows
     from traceview.trace.load import load

@@ -51,10 +51,10 @@ def input_(
     Example: traceview input logs/ --steps 5:10 -o stages.csv
     """
     collect_no_garbage()
-    from traceview.analyses import input as pipeline
-    from traceview.analyses.finding import Skipped
-    from traceview.analyses.idle import idle_time
-    from traceview.analyses.selection import select
+    from traceview.analysis.base import Skipped
+    from traceview.analysis.idle.compute import idle_time
+    from traceview.analysis.input import compute as pipeline
+    from traceview.analysis.selection import select
     from traceview.cli.progress import reading
     from traceview.trace.cause import Cause
     from traceview.trace.load import load

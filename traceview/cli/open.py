@@ -12,8 +12,8 @@ import typer
 
 from traceview.cli.options import Logdir, Run
 from traceview.cli.output import Target
+from traceview.document.sanitize import sanitize
 from traceview.errors import UsageError
-from traceview.document.sanitize import harmless
 
 
 class Viewer(str, Enum):
@@ -63,7 +63,7 @@ def open_(
 
 
 def _show(target: Target, address: str, *, browser: bool) -> None:
-    target.write(f"{harmless(address)}\n")
+    target.write(f"{sanitize(address)}\n")
     if browser:
         from traceview.viewers.browser import show
 
@@ -145,4 +145,4 @@ def _free_port(wanted: int) -> int:
 
 
 def _say(text: str) -> None:
-    typer.echo(f"traceview: {harmless(text)}", err=True)
+    typer.echo(f"traceview: {sanitize(text)}", err=True)

@@ -28,7 +28,7 @@ from traceview.cli.table import FormatChoice, Table, chosen_devices, chosen_form
 if TYPE_CHECKING:
     import pandas as pd
 
-    from traceview.analyses.ops import OpRow
+    from traceview.analysis.ops import OpRow
     from traceview.document.page import Page
 
 
@@ -84,9 +84,9 @@ def ops(
     Example: traceview ops logs/ --device GPU:0 -o ops.csv
     """
     collect_no_garbage()
-    from traceview.analyses.finding import Skipped
-    from traceview.analyses.ops import OpRow, compute, table_in_window
-    from traceview.analyses.selection import select
+    from traceview.analysis.base import Skipped
+    from traceview.analysis.ops import OpRow, compute, table_in_window
+    from traceview.analysis.selection import select
     from traceview.cli.progress import reading
     from traceview.trace.load import load
 

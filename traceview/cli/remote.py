@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from traceview.cli.progress import waiting
+from traceview.document.sanitize import sanitize
 from traceview.errors import UsageError
-from traceview.document.sanitize import harmless
 
 if TYPE_CHECKING:
     from traceview.capture.remote import RemoteCapture
@@ -64,6 +64,6 @@ def capture_running(
             duration_ms=duration_ms,
             timeout_ms=timeout_ms,
             say=say,
-            progress=lambda text: show(harmless(text)),
+            progress=lambda text: show(sanitize(text)),
             run=run,
         )

@@ -28,7 +28,7 @@ from traceview.errors import UsageError
 from traceview.render.formats import DOCUMENTS
 
 if TYPE_CHECKING:
-    from traceview.analyses.selection import Selection
+    from traceview.analysis.selection import Selection
     from traceview.report.model import Report
     from traceview.trace.model import Trace
 
@@ -89,7 +89,7 @@ def report(
     Example: traceview report logs/ -o report
     """
     collect_no_garbage()
-    from traceview.analyses.selection import select as selection_of
+    from traceview.analysis.selection import select as selection_of
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
     from traceview.trace.load import load

@@ -53,12 +53,13 @@ def steps(
     Example: traceview steps logs/ -o steps.csv
     """
     collect_no_garbage()
-    from traceview.analyses import device_time, idle
-    from traceview.analyses import steps as step_times
-    from traceview.analyses.activity import activities
-    from traceview.analyses.finding import Skipped
-    from traceview.analyses.selection import select
-    from traceview.analyses.step_table import StepLine, in_whole_steps, step_table
+    from traceview.analysis.activity import activities
+    from traceview.analysis.base import Skipped
+    from traceview.analysis.device_time import compute as device_time
+    from traceview.analysis.idle import compute as idle
+    from traceview.analysis.selection import select
+    from traceview.analysis.steps import compute as step_times
+    from traceview.analysis.steps.table import StepLine, in_whole_steps, step_table
     from traceview.cli.progress import reading
     from traceview.render.numbers import plural
     from traceview.render.step_table import add_step_lines, ends_of

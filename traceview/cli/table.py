@@ -18,7 +18,7 @@ from traceview.errors import UsageError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from traceview.analyses.selection import Selection
+    from traceview.analysis.selection import Selection
     from traceview.document.page import Page
     from traceview.report.model import ReportWindow
     from traceview.trace.model import Trace

@@ -68,10 +68,10 @@ def transfers(
     Example: traceview transfers logs/ --direction h2d
     """
     collect_no_garbage()
-    from traceview.analyses import transfers as analysis
-    from traceview.analyses.activity import activities
-    from traceview.analyses.finding import Skipped
-    from traceview.analyses.selection import select
+    from traceview.analysis.activity import activities
+    from traceview.analysis.base import Skipped
+    from traceview.analysis.selection import select
+    from traceview.analysis.transfers import compute as analysis
     from traceview.cli.progress import reading
     from traceview.trace.load import load
 

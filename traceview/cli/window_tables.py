@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from traceview.export.formats import TABLES, check_pyarrow
 
 if TYPE_CHECKING:
-    from traceview.analyses.selection import Selection
+    from traceview.analysis.selection import Selection
     from traceview.report.model import Report
     from traceview.trace.model import Trace
 

@@ -31,7 +31,7 @@ LONGEST_LABEL: Final = 22
 """Characters of the label of a row; the middle of a longer one is left out."""
 
 
-class UtilizationStrip(Record):
+class UtilizationStrip(Record, frozen=True):
     """What one device did per slice of its window; the parts are exclusive as in device_time.
 
     Attributes:
@@ -53,7 +53,7 @@ class UtilizationStrip(Record):
     idle_ps: tuple[Picoseconds, ...]
 
 
-class UtilizationStrips(Record):
+class UtilizationStrips(Record, frozen=True):
     """The window of every device in equal slices.
 
     Attributes:
@@ -65,7 +65,7 @@ class UtilizationStrips(Record):
     devices: tuple[UtilizationStrip, ...]
 
 
-class Lane(Record):
+class Lane(Record, frozen=True):
     """One row of the timeline: slices in time order that do not overlap, as columns.
 
     Where device events overlap, each counts from where all that began before it have ended.
@@ -133,7 +133,7 @@ class Lane(Record):
         return CLASSES.get(class_) or STEP_KINDS.get(class_) or CLASSES["compute"]
 
 
-class DeviceLanes(Record):
+class DeviceLanes(Record, frozen=True):
     """The lanes of one device in the window of its host; a lane that holds nothing is absent.
 
     Attributes:
@@ -147,7 +147,7 @@ class DeviceLanes(Record):
     lanes: tuple[Lane, ...]
 
 
-class HostLanes(Record):
+class HostLanes(Record, frozen=True):
     """The window of one host, with its steps and the threads that matter.
 
     These are the thread that runs the steps, those that launch most, and those that the longest gaps name.
@@ -165,7 +165,7 @@ class HostLanes(Record):
     lanes: tuple[Lane, ...]
 
 
-class Lanes(Record):
+class Lanes(Record, frozen=True):
     """A picture of the window, for a timeline: a bounded number of slices.
 
     Times in lanes are picoseconds from the start of the window of their host.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final
 
@@ -129,11 +129,13 @@ class _Page:
             summary=self._document.summary,
             findings=findings.findings[:NOTEBOOK_FINDINGS],
             hidden_count=len(findings.findings[NOTEBOOK_FINDINGS:]) + findings.hidden_count,
-            tables=[block for block in (devices.blocks if devices else ()) if isinstance(block, Table)][:1],
+            tables=[
+                block for block in (devices.blocks if devices else ()) if isinstance(block, Table)
+            ][:1],
         )
 
     def _environment(self) -> Environment:
-        """How templates are filled: everything is escaped, and made harmless before that."""
+        """How templates are filled: everything is escaped, and made sanitize before that."""
         environment = _base_environment().overlay()
         environment.filters["cell"] = self._cell
         environment.filters["link"] = self._link
@@ -294,7 +296,7 @@ def _strips(block: Block) -> str:
 
 
 def shown(value: object) -> object:
-    """What a template writes for a value: text is made harmless and cut; markup of our own stays as it is."""
+    """What a template writes for a value: text is made sanitize and cut; markup of our own stays as it is."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return cut(value, LONGEST_TEXT)

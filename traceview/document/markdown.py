@@ -121,9 +121,7 @@ def _first_finding(finding: Finding) -> str:
 
 
 def _section(section: Section) -> str:
-    body = "\n\n".join(
-        text for text in (prose(section.lead), *map(_block, section.blocks)) if text
-    )
+    body = "\n\n".join(text for text in (prose(section.lead), *map(_block, section.blocks)) if text)
     if not section.is_folded:
         return f"## {plain(section.title)}\n\n{body}"
     return f"<details>\n<summary><b>{plain(section.title)}</b></summary>\n\n{body}\n\n</details>"
@@ -184,9 +182,7 @@ def _table(table: Table) -> str:
     ]
     if table.hidden_count:
         rest = f"; all of them: {prose(table.rest)}" if table.rest else ""
-        lines.append(
-            f"\n{table.shown_count:,} of {numbers.plural(table.row_count, 'row')}{rest}."
-        )
+        lines.append(f"\n{table.shown_count:,} of {numbers.plural(table.row_count, 'row')}{rest}.")
     return "\n".join(lines)
 
 

@@ -192,9 +192,7 @@ class Findings(Struct, frozen=True):
     hidden_count: int = 0
 
 
-Block: TypeAlias = (
-    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings
-)
+Block: TypeAlias = Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings
 
 
 class Section(Struct, frozen=True):
@@ -302,7 +300,11 @@ def remarks(*texts: str | None) -> tuple[Remark, ...]:
 
 
 def _is_present(value: Value) -> bool:
-    return value is not None and value not in ("", ()) and not (isinstance(value, Bar) and not value.parts)
+    return (
+        value is not None
+        and value not in ("", ())
+        and not (isinstance(value, Bar) and not value.parts)
+    )
 
 
 # Columns

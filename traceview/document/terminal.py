@@ -171,7 +171,9 @@ def add_table(page: Page, table: Table) -> None:
             f"Not shown at {page.width} columns: {', '.join(left)}; --width {needed} shows all."
         )
     if table.hidden_count:
-        page.remark(f"{table.hidden_count:,} of {table.row_count:,} rows are not shown; {_rest(table)}")
+        page.remark(
+            f"{table.hidden_count:,} of {table.row_count:,} rows are not shown; {_rest(table)}"
+        )
 
 
 def _rest(table: Table) -> str:
@@ -181,13 +183,13 @@ def _rest(table: Table) -> str:
 def _printed(page: Page, column: Column, *, is_first: bool) -> _Printed:
     heading = page.text(column.heading)
     if column.kind == "bar":
-        bars = [_bar(value, BAR_WIDTH) if isinstance(value, Bar) else Text() for value in column.values]
+        bars = [
+            _bar(value, BAR_WIDTH) if isinstance(value, Bar) else Text() for value in column.values
+        ]
         return _Printed(column, heading, bars, BAR_WIDTH, NARROWEST_BAR)
     style = "bold" if is_first else ""
     looks = [value.ink if isinstance(value, Look) else style for value in column.values]
-    texts = [
-        page.styled(text, ink) for text, ink in zip(cells.texts(column), looks, strict=True)
-    ]
+    texts = [page.styled(text, ink) for text, ink in zip(cells.texts(column), looks, strict=True)]
     width = max([cell_len(heading), *(cell_len(text.plain) for text in texts)])
     least = width
     if column.kind in ("name", "device", "words"):

@@ -105,7 +105,9 @@ CLASSES: Final = _by_key(
     Look("collective", "communication", "communication", "magenta", "", "a collective ran"),
     Look("h2d", "copies to the device", "h2d", "cyan", "", "data was copied from the host"),
     Look("d2h", "copies from the device", "d2h", "cyan", "", "data was copied to the host"),
-    Look("d2d", "copies between devices", "d2d", "cyan", "", "data was copied on or between devices"),
+    Look(
+        "d2d", "copies between devices", "d2d", "cyan", "", "data was copied on or between devices"
+    ),
     Look("memset", "fills", "memset", "cyan", "", "memory was filled"),
 )
 """What a device does, in the order in which exposed time is attributed."""
@@ -158,7 +160,10 @@ def look_of(looks: Mapping[str, Look], key: str) -> Look:
 
 TERMS: Final = (
     ("window", "the time span that all times and counts refer to"),
-    ("step", "from the marker of one training step to the marker of the next; this period is the step time"),
+    (
+        "step",
+        "from the marker of one training step to the marker of the next; this period is the step time",
+    ),
     ("busy", "something ran on the device: the union over its streams, never a sum"),
     ("compute", "a kernel that is not a collective ran"),
     (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.analyses.selection import Selection, rows_in
+from traceview.analysis.selection import Selection, rows_in
 from traceview.export.scene import Argument, Arrows, Labels, Slices, Track, labelled
 from traceview.export.tracks import tracks_of
 from traceview.ids import unique_ids

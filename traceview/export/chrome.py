@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from traceview.document.sanitize import sanitize
 from traceview.export.scene import Argument, Counter, Labels, Scene, Slices
 from traceview.intervals import BoolArray, Int64Array
-from traceview.document.sanitize import harmless
 from traceview.trace.model import NONE
 from traceview.units import PS_PER_NS, PS_PER_US
 
@@ -25,7 +25,7 @@ _ROWS_AT_ONCE: Final = 1 << 16
 
 def written(scene: Scene) -> Iterator[bytes]:
     """The trace in parts, to be written one after another: one event per line, of a track in order of time."""
-    facts = {key: harmless(text) for key, text in scene.facts.items()}
+    facts = {key: sanitize(text) for key, text in scene.facts.items()}
     head = f'{{"displayTimeUnit":"ns","otherData":{_json(facts)},"traceEvents":[\n'
     yield head.encode()
     texts = _Texts(scene.labels)
@@ -74,7 +74,7 @@ class _Texts:
 def _named(pid: int, tid: int, what: str, name: str, rank: int) -> list[str]:
     """What tells a viewer how a process or a thread is called and where it stands."""
     facts: tuple[tuple[str, dict[str, Any]], ...] = (
-        (f"{what}_name", {"name": harmless(name)}),
+        (f"{what}_name", {"name": sanitize(name)}),
         (f"{what}_sort_index", {"sort_index": rank}),
     )
     return [

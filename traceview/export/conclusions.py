@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analyses.finding import Finding
-from traceview.analyses.idle import IdleTime, gap_rows
-from traceview.analyses.selection import Selection, rows_in
+from traceview.analysis.base import Finding
+from traceview.analysis.idle.compute import IdleTime, gap_rows
+from traceview.analysis.selection import Selection, rows_in
 from traceview.export.scene import Argument, Counter, Labels, Slices, Track, labelled, said
 from traceview.export.tracks import tracks_of
 from traceview.intervals import Int64Array, union

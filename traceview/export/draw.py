@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from traceview.analyses.idle import idle_time
-from traceview.analyses.selection import Selection
+from traceview.analysis.idle.compute import idle_time
+from traceview.analysis.selection import Selection
 from traceview.export.activity import Launched, device_tracks, host_tracks, launched
 from traceview.export.conclusions import (
     busy_counter,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
-from traceview.export.columns import Column, Table
 from traceview.document.sanitize import encodable
+from traceview.export.columns import Column, Table
 
 
 def written(table: Table) -> bytes:

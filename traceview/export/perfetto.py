@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
+from traceview.document.sanitize import sanitize
 from traceview.export import wire
 from traceview.export.scene import Argument, Arrows, Counter, Labels, Scene, Slices
 from traceview.intervals import BoolArray, Int64Array
-from traceview.document.sanitize import harmless
 from traceview.trace.model import NONE
 
 _PACKET: Final = 1
@@ -111,7 +111,7 @@ def _process(uuid: int, pid: int, name: str) -> bytes:
     process = (
         wire.number(_PID, pid)
         + wire.number(_SORT_INDEX, pid)
-        + wire.text(_PROCESS_NAME, harmless(name))
+        + wire.text(_PROCESS_NAME, sanitize(name))
     )
     return _descriptor(
         wire.number(_UUID, uuid)
@@ -125,7 +125,7 @@ def _thread(uuid: int, pid: int, tid: int, rank: int, name: str) -> bytes:
         wire.number(_PID, pid)
         + wire.number(_TID, tid)
         + wire.number(_SORT_INDEX, rank)
-        + wire.text(_THREAD_NAME, harmless(name))
+        + wire.text(_THREAD_NAME, sanitize(name))
     )
     return _descriptor(wire.number(_UUID, uuid) + wire.text(_THREAD, thread))
 
@@ -133,7 +133,7 @@ def _thread(uuid: int, pid: int, tid: int, rank: int, name: str) -> bytes:
 def _child(uuid: int, parent: int, rank: int, name: str) -> bytes:
     return _descriptor(
         wire.number(_UUID, uuid)
-        + wire.text(_TRACK_NAME, harmless(name))
+        + wire.text(_TRACK_NAME, sanitize(name))
         + wire.number(_PARENT_UUID, parent)
         + wire.number(_SIBLING_ORDER_RANK, rank)
     )

@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
+from traceview.document.sanitize import sanitize
 from traceview.export.partition import in_drawing_order
 from traceview.intervals import BoolArray, Int32Array, Int64Array
-from traceview.document.sanitize import harmless
 from traceview.trace.model import NONE, Names
 from traceview.units import PS_PER_NS
 
@@ -37,9 +37,9 @@ class Labels:
         return index
 
     def shown(self, index: int) -> str:
-        """The text on one line, cut in its middle from `harmless.MOST` characters on."""
+        """The text on one line, cut in its middle from `sanitize.MOST` characters on."""
         own = index - len(self._names)
-        return harmless(self._own[own] if own >= 0 else self._names.text(index) or "")
+        return sanitize(self._own[own] if own >= 0 else self._names.text(index) or "")
 
 
 @dataclass(frozen=True, eq=False)

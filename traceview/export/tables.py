@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceview.analyses import idle
-from traceview.analyses.collective_table import CollectiveRow, collective_table
-from traceview.analyses.device_table import DeviceLine, device_table
-from traceview.analyses.finding import Skipped
-from traceview.analyses.ops import table_in_window
-from traceview.analyses.selection import Selection
-from traceview.analyses.step_table import StepLine, in_whole_steps, step_table
+from traceview.analysis.base import Skipped
+from traceview.analysis.collectives.table import CollectiveRow, collective_table
+from traceview.analysis.device_time.table import DeviceLine, device_table
+from traceview.analysis.idle import compute as idle
+from traceview.analysis.ops import table_in_window
+from traceview.analysis.selection import Selection
+from traceview.analysis.steps.table import StepLine, in_whole_steps, step_table
 from traceview.export.activity import device_rows, host_rows
 from traceview.export.columns import (
     Column,

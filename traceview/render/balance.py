@@ -8,18 +8,18 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.balance import Balance, DeviceBalance
-from traceview.analyses.balance_findings import whole
-from traceview.analyses.finding import listed
-from traceview.analyses.gradients import DevicePhases, Gradients
-from traceview.analyses.scaling import Scaling
-from traceview.analyses.straggler import FEWEST_STEPS, LONGER_RATIO, Straggler
-from traceview.analyses.throughput import Throughput
-from traceview.analyses.what_if import WhatIf
+from traceview.analysis.balance.compute import Balance, DeviceBalance
+from traceview.analysis.balance.findings import whole
+from traceview.analysis.balance.gradients import DevicePhases, Gradients
+from traceview.analysis.balance.straggler import FEWEST_STEPS, LONGER_RATIO, Straggler
+from traceview.analysis.balance.throughput import Throughput
+from traceview.analysis.balance.what_if import WhatIf
+from traceview.analysis.scaling import Scaling
+from traceview.document import numbers
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import ROWS_IN, Column, add_fitting
 from traceview.render.device_names import joined
-from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 
@@ -276,13 +276,13 @@ def balance_sentences(found: Balance, least: float) -> Iterator[str]:
             f"{group.model or 'model not recorded'} ({joined(group.devices)})"
             for group in found.hardware
         ]
-        yield f"the devices differ: {listed(groups)}"
+        yield f"the devices differ: {numbers.listed(groups)}"
     yield from _of_gradients(found.gradients)
     yield from _of_uneven_steps(found)
     if found.short_steps:
         short = [str(number) for number in found.short_steps]
         yield (
-            f"in step{'s' if len(short) > 1 else ''} {listed(short, most=SHOWN_UNEVEN)} every device "
+            f"in step{'s' if len(short) > 1 else ''} {numbers.listed(short, most=SHOWN_UNEVEN)} every device "
             "computed less than usual, as on a short batch"
         )
 
@@ -380,7 +380,7 @@ def prediction_words(found: Balance) -> str:
     speed = f" ({_rate(rate)} examples per second)" if rate is not None else ""
     return (
         f"{numbers.plural(prediction.device_count, noun)} could do at most {prediction.speedup_bound:.2f} times as "
-        f"much{speed}, if {listed(prediction.assumptions)}"
+        f"much{speed}, if {numbers.listed(prediction.assumptions)}"
     )
 
 
@@ -390,7 +390,7 @@ def not_bounded(found: Balance) -> Iterator[str]:
         return
     for reason in dict.fromkeys(found.what_if_missing.values()):
         names = [name for name, why in found.what_if_missing.items() if why == reason]
-        yield f"no bound with {listed([WHAT_IF_WORDS.get(name, name) for name in names])}: {reason}"
+        yield f"no bound with {numbers.listed([WHAT_IF_WORDS.get(name, name) for name in names])}: {reason}"
 
 
 def worth_showing(found: Balance, least: float) -> list[WhatIf]:

@@ -8,8 +8,9 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.collective_table import CollectiveRow
-from traceview.analyses.collectives import CollectiveResult
+from traceview.analysis.collectives.compute import CollectiveResult
+from traceview.analysis.collectives.table import CollectiveRow
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.balance import unclear_words
 from traceview.render.columns import (
@@ -22,7 +23,6 @@ from traceview.render.columns import (
     room_beside,
 )
 from traceview.render.ops import told_apart
-from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 

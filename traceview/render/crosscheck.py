@@ -11,11 +11,11 @@ from rich.text import Text
 from traceview.crosscheck.comparison import Compared, Value
 from traceview.crosscheck.reasons import REASONS
 from traceview.crosscheck.recount import KNOWN_VERSION
+from traceview.document.page import Page
 from traceview.render import csv, numbers
 from traceview.render.columns import Column, add_columns, fitting, room_beside
 from traceview.render.json import dumped, plain
 from traceview.render.ops import told_apart
-from traceview.document.page import Page
 from traceview.version import VERSION
 
 LABELS: Final = {

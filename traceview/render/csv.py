@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from traceview.document.sanitize import encodable, harmless
+from traceview.document.sanitize import encodable, sanitize
 
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -51,7 +51,7 @@ class _Lines:
 def _cell(value: object, escaped: bool) -> object:
     if not isinstance(value, str):
         return value
-    return no_formula(harmless(value) if escaped else value)
+    return no_formula(sanitize(value) if escaped else value)
 
 
 def no_formula(text: str) -> str:

@@ -7,12 +7,12 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.device_table import DeviceLine
+from traceview.analysis.device_time.table import DeviceLine
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.balance import signed_share
 from traceview.render.columns import ROWS_IN, Column, add_fitting
 from traceview.render.devices import STATUS_WORDS
-from traceview.document.page import Page
 
 _WIDEST_NAME: Final = 24
 _WIDEST_MODEL: Final = 28

@@ -9,12 +9,12 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.analyses.device_time import DeviceTimeRow
-from traceview.analyses.finding import listed
+from traceview.analysis.device_time.compute import DeviceTimeRow
+from traceview.document import numbers
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, add_left_out, fitting, room_beside
 from traceview.render.device_names import joined
-from traceview.document.page import Page
 from traceview.render.strip import fitting_length, legend, strip
 from traceview.report.model import Report
 from traceview.report.standing_out import StandingOut, standing_out
@@ -65,7 +65,7 @@ def add_devices(page: Page, report: Report) -> None:
         if row.outside_window_count
     ]
     if outside:
-        told = f"Outside the window: {listed(outside)}; --window devices takes them in."
+        told = f"Outside the window: {numbers.listed(outside)}; --window devices takes them in."
         page.prose(page.styled(told, "dim"))
     for one in found.shared:
         where = f" on {one.host}" if len(found.shared) > 1 else ""

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from rich.cells import cell_len
 from rich.text import Text
 
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.json import dumped, plain
-from traceview.document.page import Page
 from traceview.version import VERSION
 
 SCHEMA_VERSION: Final = 1

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Final, TypeAlias
 
-from traceview.analyses.environment import Environment, HostEnvironment
-from traceview.analyses.finding import listed
-from traceview.render import numbers
+from traceview.analysis.environment import Environment, HostEnvironment
+from traceview.document import numbers
 from traceview.document.page import Page
+from traceview.render import numbers
 from traceview.report.model import Report
 
 WIDEST_FACT: Final = 60
@@ -54,7 +54,7 @@ def job_details(page: Page, environment: Environment) -> list[str]:
     facts = (_command, _task, _software, _reduction, _xla, _memory, _links)
     details = [*_facts(page, environment.hosts, facts), *_variables(page, environment.hosts)]
     if environment.unknown:
-        details.append(f"no sidecar of {listed(environment.unknown, most=_SHOWN_HOSTS)}")
+        details.append(f"no sidecar of {numbers.listed(environment.unknown, most=_SHOWN_HOSTS)}")
     return details
 
 
@@ -73,7 +73,7 @@ def _by_host(told: dict[str, list[str]], host_count: int, page: Page) -> Iterato
         yield page.middle(next(iter(told)), WIDEST_FACT)
         return
     for text, names in list(told.items())[:_SHOWN_VALUES]:
-        yield f"{page.middle(text, WIDEST_FACT)} on {listed(names, most=_SHOWN_HOSTS)}"
+        yield f"{page.middle(text, WIDEST_FACT)} on {numbers.listed(names, most=_SHOWN_HOSTS)}"
     if len(told) > _SHOWN_VALUES:
         yield f"{len(told) - _SHOWN_VALUES} other values on other hosts{page.ellipsis}"
 

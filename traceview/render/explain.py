@@ -8,10 +8,10 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.analyses.catalogue import FindingKind
+from traceview.analysis.catalogue import FindingKind
+from traceview.document.page import Page
 from traceview.render.columns import GAP
 from traceview.render.findings import SEVERITY_STYLES
-from traceview.document.page import Page
 
 _SEVERITY_WIDTH: Final = 8
 _NARROWEST_TEXT: Final = 30

@@ -7,9 +7,10 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.finding import SEVERITIES, Evidence, Finding, listed
-from traceview.render import numbers
+from traceview.analysis.base import SEVERITIES, Evidence, Finding
+from traceview.document import numbers
 from traceview.document.page import Page
+from traceview.render import numbers
 from traceview.report.model import Report
 
 SEVERITY_STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -84,7 +85,7 @@ def told_evidence(evidence: Sequence[Evidence]) -> str:
     for (metric, value, limit), found in places.items():
         where = [place for place in dict.fromkeys(found) if place]
         told.append(
-            (f"{listed(where)}: " if where else "")
+            (f"{numbers.listed(where)}: " if where else "")
             + f"{metric} = {value}"
             + (f" (threshold {limit})" if limit else "")
         )

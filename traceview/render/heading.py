@@ -8,9 +8,9 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.steps import Steps
-from traceview.render import numbers
+from traceview.analysis.steps.compute import Steps
 from traceview.document.page import Page
+from traceview.render import numbers
 from traceview.report.model import Report
 
 METHOD_WORDS: Final = {

@@ -7,11 +7,11 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.capture import HostCapture
-from traceview.analyses.finding import listed
+from traceview.analysis.capture.compute import HostCapture
+from traceview.document import numbers
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import Column, add_fitting
-from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import NAMED
 from traceview.trace.model import HostClock
@@ -38,7 +38,7 @@ def add_hosts(page: Page, report: Report) -> None:
     rows = _worth_showing(report, hosts)
     add_fitting(page, _columns(page, report, rows))
     if report.capture.unrecorded_tasks:
-        absent = listed(list(report.capture.unrecorded_tasks), _NAMED_TASKS)
+        absent = numbers.listed(list(report.capture.unrecorded_tasks), _NAMED_TASKS)
         page.prose(page.styled(f"Not recorded: {absent}."))
     if len(rows) < len(hosts):
         others = [host for host in hosts if host not in rows]

@@ -8,12 +8,12 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.between_steps import BetweenSteps
-from traceview.analyses.gap_table import GapRow
-from traceview.analyses.idle import Gap, Idle, IdleRow
+from traceview.analysis.between_steps import BetweenSteps
+from traceview.analysis.idle.compute import Gap, Idle, IdleRow
+from traceview.analysis.idle.table import GapRow
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, add_left_out, fitting
-from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 

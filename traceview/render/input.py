@@ -7,10 +7,10 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.input import Input, InputReplica
+from traceview.analysis.input.compute import Input, InputReplica
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import Column, add_columns, add_left_out, fitting, room_beside
-from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.trace.pipeline import InputStage
 

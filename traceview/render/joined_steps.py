@@ -7,10 +7,10 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.steps import StepRow
+from traceview.analysis.steps.compute import StepRow
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import Column, add_columns
-from traceview.document.page import Page
 
 SHOWN: Final = 12
 """So many steps have a row each; of more the first and the last are shown."""

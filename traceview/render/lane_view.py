@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from traceview.analyses.lanes import Lane, Lanes
+from traceview.analysis.lanes.compute import Lane, Lanes
 from traceview.render import numbers
 from traceview.render.idle import LOOKS
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.launches import DeviceLaunches
-from traceview.analyses.precision import DevicePrecision
+from traceview.analysis.launches.compute import DeviceLaunches
+from traceview.analysis.precision import DevicePrecision
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import Column, add_columns, add_left_out, fitting, room_beside
 from traceview.render.device_names import joined
-from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 

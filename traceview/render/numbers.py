@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
-from traceview.analyses.finding import percent
+from traceview.document import numbers
 
 ABSENT: Final = "–"
 """What stands where a trace holds no number; a zero would be a claim."""
@@ -28,7 +28,7 @@ def size(number: float | None) -> str:
 
 def share(ratio: float | None) -> str:
     """A ratio as a percentage with one decimal; what is not quite nothing or all is not shown as such."""
-    return ABSENT if ratio is None else percent(ratio)
+    return ABSENT if ratio is None else numbers.share(ratio)
 
 
 def part(of: int | None, whole: int | None) -> str:

@@ -9,11 +9,11 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.analyses.ops import OpRow
+from traceview.analysis.ops import OpRow
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns, add_left_out, room_beside
 from traceview.render.device_names import joined
-from traceview.document.page import Page
 from traceview.report.model import Report, Source
 from traceview.report.standing_out import standing_out
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.outside_view import OutsideViewRow
+from traceview.analysis.nvml.compute import OutsideViewRow
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import Column, add_fitting
 from traceview.render.device_names import joined
-from traceview.document.page import Page
 from traceview.report.model import Report
 
 SHOWN: Final = 16

@@ -7,12 +7,12 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.finding import listed
-from traceview.analyses.placement import HostPlacement, PlacedDevice, PlacedFunction, Placement
+from traceview.analysis.placement import HostPlacement, PlacedDevice, PlacedFunction, Placement
+from traceview.document import numbers
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import Column, add_fitting
 from traceview.render.device_names import bare
-from traceview.document.page import Page
 from traceview.report.model import Report
 
 SHOWN_GROUPS: Final = 3
@@ -39,7 +39,7 @@ def add_placement(page: Page, report: Report) -> None:
     ]
     groups = alike(told)
     for group in groups[:SHOWN_GROUPS]:
-        names = listed([host.host for host in group], most=_SHOWN_HOSTS)
+        names = numbers.listed([host.host for host in group], most=_SHOWN_HOSTS)
         where = f"on {names}" if len(placement.hosts) > 1 else ""
         _add_host(page, group[0], where, has_sidecar=group[0].host in known)
     left = sum(map(len, groups[SHOWN_GROUPS:]))

@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.text import Text
 
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import Column, add_fitting
 from traceview.render.json import dumped, plain
-from traceview.document.page import Page
 from traceview.trace.locate import FileSummary, RunSummary
 from traceview.xplane.source import NOT_A_TRACE
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.step_table import StepLine
+from traceview.analysis.steps.table import StepLine
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import (
     ROWS_IN,
@@ -18,7 +19,6 @@ from traceview.render.columns import (
     room_beside,
 )
 from traceview.render.idle import LOOKS
-from traceview.document.page import Page
 
 SHOWN: Final = 40
 """So many steps of a host have a row each; of more the first and the last are shown."""

@@ -8,13 +8,13 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.steps import StepRow, Steps
+from traceview.analysis.steps.compute import StepRow, Steps
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import GAP, Column, add_columns
 from traceview.render.device_names import bare
 from traceview.render.heading import found_steps
 from traceview.render.joined_steps import add_joined_steps, are_joined
-from traceview.document.page import Page
 from traceview.report.model import Report
 
 SHOWN: Final = 12

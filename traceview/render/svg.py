@@ -8,9 +8,9 @@ from importlib.resources import files
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from traceview.analyses.lanes import DeviceLanes, HostLanes, Lane, Lanes
+from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lane, Lanes
+from traceview.document.sanitize import encodable, sanitize
 from traceview.render import numbers
-from traceview.document.sanitize import encodable, harmless
 from traceview.render.lane_view import (
     HOW_TO_GET,
     ClassLook,
@@ -401,4 +401,4 @@ def _fitting(text: str, most: int) -> str:
 
 
 def _clean(text: str) -> str:
-    return escape(harmless(encodable(text)))
+    return escape(sanitize(encodable(text)))

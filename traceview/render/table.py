@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.json import dumped, plain
-from traceview.document.page import Page
 from traceview.report.model import ReportWindow
 from traceview.version import VERSION
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceview.document.page import Page
 from traceview.render.balance import add_balance
 from traceview.render.collectives import add_collectives
 from traceview.render.devices import add_devices
@@ -14,7 +15,6 @@ from traceview.render.input import add_input
 from traceview.render.launches import add_launches
 from traceview.render.ops import add_top_ops
 from traceview.render.outside_view import add_outside_view
-from traceview.document.page import Page
 from traceview.render.placement import add_placement
 from traceview.render.steps import add_steps
 from traceview.render.transfers import add_transfers

@@ -7,8 +7,9 @@ from typing import Final
 
 from rich.text import Text
 
-from traceview.analyses.round_trips import RoundTrip
-from traceview.analyses.transfers import CopySource, DeviceTransfers, Direction
+from traceview.analysis.transfers.compute import CopySource, DeviceTransfers, Direction
+from traceview.analysis.transfers.round_trips import RoundTrip
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.columns import (
     ROWS_IN,
@@ -20,7 +21,6 @@ from traceview.render.columns import (
     room_beside,
 )
 from traceview.render.ops import told_apart
-from traceview.document.page import Page
 from traceview.report.model import Report
 
 SHOWN_ROUND_TRIPS: Final = 3

@@ -6,38 +6,31 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, TypeVar
 
-from traceview.analyses import (
-    balance,
-    balance_findings,
-    between_steps,
-    capture,
-    collective_findings,
-    collectives,
-    device_time,
-    environment,
-    idle,
-    idle_findings,
-    input_findings,
-    launches,
-    ops,
-    outside_findings,
-    outside_view,
-    placement,
-    precision,
-    roster,
-    scaling,
-    timeline,
-    transfer_findings,
-    transfers,
-)
-from traceview.analyses import input as input_pipeline
-from traceview.analyses import lanes as timeline_lanes
-from traceview.analyses import steps as step_times
-from traceview.analyses.absorption import absorbed
-from traceview.analyses.activity import activities
-from traceview.analyses.catalogue import FINDINGS
-from traceview.analyses.finding import Finding, Skipped, ordered
-from traceview.analyses.selection import Selection, select
+from traceview.analysis import between_steps, environment, ops, placement, precision, scaling
+from traceview.analysis import utilization as timeline
+from traceview.analysis.activity import activities
+from traceview.analysis.balance import compute as balance
+from traceview.analysis.balance import findings as balance_findings
+from traceview.analysis.base import Finding, Skipped, by_cost
+from traceview.analysis.capture import compute as capture
+from traceview.analysis.catalogue import FINDINGS
+from traceview.analysis.collectives import compute as collectives
+from traceview.analysis.collectives import findings as collective_findings
+from traceview.analysis.device_time import compute as device_time
+from traceview.analysis.device_time import findings as roster
+from traceview.analysis.explained_findings import absorbed
+from traceview.analysis.idle import compute as idle
+from traceview.analysis.idle import findings as idle_findings
+from traceview.analysis.input import compute as input_pipeline
+from traceview.analysis.input import findings as input_findings
+from traceview.analysis.lanes import compute as timeline_lanes
+from traceview.analysis.launches import compute as launches
+from traceview.analysis.nvml import compute as outside_view
+from traceview.analysis.nvml import findings as outside_findings
+from traceview.analysis.selection import Selection, select
+from traceview.analysis.steps import compute as step_times
+from traceview.analysis.transfers import compute as transfers
+from traceview.analysis.transfers import findings as transfer_findings
 from traceview.errors import UsageError
 from traceview.report.command import reproducing
 from traceview.report.model import (
@@ -180,7 +173,7 @@ def analyze(
     of_scale = balance_findings.diagnose_scaling(
         of_balance, selection, told, has_baseline=results.scaling is not None
     )
-    found = ordered([*told, *of_scale])
+    found = by_cost([*told, *of_scale])
     chosen = [one for one in found if _is_chosen(one, select_codes, ignore_codes)]
     return Report(
         schema_version=SCHEMA_VERSION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
+from msgspec.structs import replace
 from typing import Any
 
 from traceview.errors import UsageError
@@ -35,7 +35,7 @@ def only_devices(report: Report, wanted: Collection[str]) -> Report:
     rows = results.device_time.devices if results.device_time else ()
     kept = chosen_devices([row.device for row in rows], wanted)
     found = {
-        field.name: _of_devices(getattr(results, field.name), kept) for field in fields(results)
+        name: _of_devices(getattr(results, name), kept) for name in results.__struct_fields__
     }
     if results.ops:
         op_rows = tuple(row for row in results.ops.rows if row.device in kept)

@@ -2,80 +2,118 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from traceview.analyses.balance import Balance
-from traceview.analyses.between_steps import BetweenAllSteps
-from traceview.analyses.capture import Capture
-from traceview.analyses.collectives import CollectiveResult
-from traceview.analyses.device_time import DeviceTime
-from traceview.analyses.environment import Environment
-from traceview.analyses.finding import Finding, Skipped
-from traceview.analyses.idle import Idle
-from traceview.analyses.input import Input
-from traceview.analyses.lanes import Lanes
-from traceview.analyses.launches import Launches
-from traceview.analyses.ops import Ops
-from traceview.analyses.outside_view import OutsideView
-from traceview.analyses.placement import Placement
-from traceview.analyses.precision import Precision
-from traceview.analyses.scaling import Scaling
-from traceview.analyses.steps import Steps
-from traceview.analyses.timeline import Timeline
-from traceview.analyses.transfers import Transfers
+from traceview.analysis.balance.compute import Balance
+from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.between_steps import BetweenAllSteps
+from traceview.analysis.capture.compute import Capture
+from traceview.analysis.collectives.compute import CollectiveResult
+from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.environment import Environment
+from traceview.analysis.idle.compute import Idle
+from traceview.analysis.input.compute import Input
+from traceview.analysis.lanes.compute import Lanes
+from traceview.analysis.launches.compute import Launches
+from traceview.analysis.nvml.compute import OutsideView
+from traceview.analysis.ops import Ops
+from traceview.analysis.placement import Placement
+from traceview.analysis.precision import Precision
+from traceview.analysis.scaling import Scaling
+from traceview.analysis.steps.compute import Steps
+from traceview.analysis.transfers.compute import Transfers
+from traceview.analysis.utilization import Timeline
 from traceview.forms import drawn
+from traceview.record import (
+    Count,
+    FileName,
+    Hostname,
+    Integer,
+    PathName,
+    PublicText,
+    Record,
+    RunName,
+    one_of,
+)
 
 SCHEMA_VERSION: Final = 1
 
 
-@dataclass(frozen=True)
-class ReportFile:
-    """One file of the run. `sha256` is None and `event_count` 0 where it could not be read at all."""
+class ReportFile(Record, frozen=True):
+    """One file of the run. `sha256` is None and `event_count` 0 where it could not be read at all.
 
-    name: str
-    host: str
-    bytes: int
-    sha256: str | None
-    event_count: int
-    duplicate_of: str | None
+    Attributes:
+        name: File name.
+        host: Host that the file is named after.
+        bytes: Size in bytes.
+        sha256: SHA-256 of the bytes, hexadecimal; null where the file could not be read at all.
+        event_count: Events in the file; 0 where it was not read or counted as a duplicate.
+        duplicate_of: Name of the file with the same bytes that was counted instead; null if there is none.
+    """
+
+    name: FileName
+    host: Hostname
+    bytes: Count
+    sha256: PublicText | None
+    event_count: Count
+    duplicate_of: FileName | None
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where the numbers come from; `other_runs` are those in the same place that were not read."""
+class Source(Record, frozen=True):
+    """Where the numbers come from; `other_runs` are those in the same place that were not read.
 
-    logdir: str
-    run: str
-    other_runs: tuple[str, ...]
+    Attributes:
+        logdir: Log directory that was read.
+        run: Name of the run.
+        other_runs: Runs in the same place that were not read.
+        files: The files of the run.
+    """
+
+    logdir: PathName
+    run: RunName
+    other_runs: tuple[RunName, ...]
     files: tuple[ReportFile, ...]
 
 
-@dataclass(frozen=True)
-class ReportWindow:
-    """The span that times and counts of a host speak of; `kind` is steps, devices or trace."""
+class ReportWindow(Record, frozen=True):
+    """The span that times and counts of a host speak of; `kind` is steps, devices or trace.
 
-    host: str
-    kind: str
-    start_ps: int
-    end_ps: int
+    Attributes:
+        host: Name of the host.
+        kind: steps: first step start to last step end; devices: first to last device event; trace: profile
+            start to stop.
+        start_ps: Start, picoseconds since the origin of the run.
+        end_ps: End, picoseconds since the origin of the run, exclusive.
+    """
+
+    host: Hostname
+    kind: Annotated[str, one_of("steps", "devices", "trace")]
+    start_ps: Integer
+    end_ps: Integer
 
 
-@dataclass(frozen=True)
-class VerdictNumber:
-    """A number of the verdict: `key` as in the results, with its unit at the end; None if not measured."""
+class VerdictNumber(Record, frozen=True):
+    """A number of the verdict: `key` as in the results, with its unit at the end; None if not measured.
+
+    Attributes:
+        key: Name, with its unit at the end.
+        label: What it is, in words.
+        value: The value in the unit of `key`; null if not measured.
+    """
 
     key: str
     label: str
-    value: int | float | None
+    value: Integer | float | None
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Record, frozen=True):
     """The answer in one sentence, and the numbers to remember.
 
-    `largest_cost`: the title of the finding that costs most, of those that are more than information; None
-    if there is none.
+    Attributes:
+        headline: One sentence.
+        numbers: The numbers to remember.
+        largest_cost: Title of the finding that costs most, of those that are more than information; null
+            without one.
     """
 
     headline: str
@@ -83,9 +121,28 @@ class Verdict:
     largest_cost: str | None = None
 
 
-@dataclass(frozen=True)
-class Results:
-    """Results by analysis; one that could not be made is None here and has its reason in `skipped`."""
+class Results(Record, frozen=True):
+    """Results by analysis; one that could not be made is None here and has its reason in `skipped`.
+
+    Attributes:
+        device_time: How busy every device was, and with what.
+        steps: How long each step was, and how its time was spent.
+        timeline: The window of every device in equal slices.
+        idle: Why each device was idle.
+        between_steps: What hosts did between their step markers.
+        ops: The ops and kernels that take the time.
+        environment: What the job ran in, from the sidecars.
+        placement: What was asked of which device, and which devices ran work.
+        outside_view: The GPUs as their driver saw them.
+        transfers: Copies between the host and GPUs: their cost, speed and sources.
+        input: Whether the model waits for its input, and which stage is to blame.
+        launches: How the host starts the kernels of each GPU.
+        precision: With which kinds of numbers each GPU computes, and whether on tensor cores.
+        collectives: Collectives: transfer, waiting, what is hidden, and how the devices reduce.
+        balance: How evenly the devices work, which one is late, and what better balance would be worth.
+        scaling: How much faster than a baseline run, and where the rest goes.
+        lanes: What a timeline draws; null unless a document was made.
+    """
 
     device_time: DeviceTime | None
     steps: Steps | None
@@ -106,16 +163,25 @@ class Results:
     lanes: Lanes | None = None
 
 
-@dataclass(frozen=True, repr=False)
-class Report:
+class Report(Record, frozen=True):
     """Everything said about one run. Times are picoseconds since the origin of the run.
 
-    `skipped`: analyses that were not made, and why. `left_out_findings`: codes of findings that were made
-    and not asked for. `command`: the command line that makes this report again; empty where none does.
+    Attributes:
+        schema_version: Version of this schema; it changes only when a key changes its meaning or goes.
+        traceview_version: Version of traceview that wrote the report.
+        source: Where the numbers come from.
+        capture: How far the capture can be trusted.
+        windows: The span of each host that times and counts speak of.
+        verdict: The answer in one sentence, and the numbers to remember.
+        results: Results by analysis; null where the analysis could not be made, with the reason in `skipped`.
+        skipped: Name of an analysis to the reason why it has no result.
+        findings: What is wrong, most severe first, then by cost.
+        left_out_findings: Codes of findings that were made and not asked for.
+        command: The command line that makes this report again, argument by argument; empty where none does.
     """
 
-    schema_version: int
-    traceview_version: str
+    schema_version: Integer
+    traceview_version: PublicText
     source: Source
     capture: Capture
     windows: tuple[ReportWindow, ...]

@@ -12,7 +12,8 @@ can find them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
+from msgspec.structs import replace
 from typing import Any, Final, TypeAlias, cast
 
 from traceview.report.model import Report

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.analyses.device_time import DeviceTimeRow
+from traceview.analysis.device_time.compute import DeviceTimeRow
 from traceview.report.model import Report
 
 MOST: Final = 16

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceview.analyses.capture import Capture
-from traceview.analyses.device_time import DeviceTime, DeviceTimeRow
-from traceview.analyses.finding import Finding, counted, listed
-from traceview.analyses.steps import Steps
+from traceview.analysis.base import Finding
+from traceview.analysis.capture.compute import Capture
+from traceview.analysis.device_time.compute import DeviceTime, DeviceTimeRow
+from traceview.analysis.steps.compute import Steps
+from traceview.document import numbers
 from traceview.report.model import Verdict, VerdictNumber
 from traceview.trace.model import Trace
 from traceview.trace.roles import missing_tasks
@@ -59,16 +60,16 @@ def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
     if not rows:
         return "No device was recorded: nothing can be said about GPUs."
     if capture.quality == "unusable":
-        return f"{counted(len(rows), 'device')} visible, none with a recorded event."
+        return f"{numbers.plural(len(rows), 'device')} visible, none with a recorded event."
     kinds = {row.kind for row in rows}
     noun, verb = _WORDS[kinds.pop()] if len(kinds) == 1 else _WORDS["other"]
     working = [row for row in rows if row.status in ("active", "marginal")]
-    sentence = f"{len(working)} of {counted(len(rows), noun)} {verb}"
+    sentence = f"{len(working)} of {numbers.plural(len(rows), noun)} {verb}"
     if [row.kind for row in working] == ["replica"] and len(rows) == 1:
         # One alone is no replica of anything.
         sentence = f"The CPU {verb}, as {rows[0].device}; no GPU was recorded"
     if 0 < len(working) < len(rows) and len(working) <= _NAMED_DEVICES:
-        sentence += f" ({listed([row.device for row in working])})"
+        sentence += f" ({numbers.listed([row.device for row in working])})"
     for status, words in _STATUS_WORDS.items():
         having = [row for row in rows if row.status == status]
         if having:
@@ -80,7 +81,7 @@ def _unknown_hosts(trace: Trace, device_time: DeviceTime) -> str:
     """Hosts of the run of whose devices nothing is known, because their files are damaged."""
     known = {row.host for row in device_time.devices}
     unknown = [f.host for f in trace.files if f.duplicate_of is None and f.host not in known]
-    return f"; nothing is known of {listed(unknown)}" if unknown else ""
+    return f"; nothing is known of {numbers.listed(unknown)}" if unknown else ""
 
 
 def _missing(trace: Trace, capture: Capture) -> str:
@@ -89,7 +90,7 @@ def _missing(trace: Trace, capture: Capture) -> str:
         str(task) for task in missing_tasks(trace.hosts) if str(task) in capture.unrecorded_tasks
     ]
     verb = "was" if len(tasks) == 1 else "were"
-    return f"; {listed(tasks, _NAMED)} {verb} not recorded" if tasks else ""
+    return f"; {numbers.listed(tasks, _NAMED)} {verb} not recorded" if tasks else ""
 
 
 def _count(rows: list[DeviceTimeRow]) -> str:
@@ -109,7 +110,9 @@ def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumbe
     return (
         VerdictNumber(
             "median_step_ps",
-            f"step time, median of {counted(count, 'step')}" if count else "step time, median",
+            f"step time, median of {numbers.plural(count, 'step')}"
+            if count
+            else "step time, median",
             steps.median_ps if steps else None,
         ),
         VerdictNumber("least_busy_ratio", "busy, least busy device in use", least),

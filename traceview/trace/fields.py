@@ -1,6 +1,6 @@
 """How is a JSON object read whose fields may hold anything? Each as what it should be, or not at all.
 
-A data class says which fields there are and of which type. A field that is absent or null is None, or empty
+A struct says which fields there are and of which type. A field that is absent or null is None, or empty
 where its type has no None; one of another type is taken as absent, and its name noted. Keys that no field
 has are ignored: a newer version may write them.
 """
@@ -8,8 +8,9 @@ has are ignored: a newer version may write them.
 from __future__ import annotations
 
 import types
-from dataclasses import is_dataclass
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 LARGEST: Final = 2**63 - 1
 """Numbers beyond are no count and no time of ours."""
@@ -22,7 +23,7 @@ class _WrongTypeError(Exception):
 
 
 def read_as(kind: type[_Record], value: Any, wrong: list[str], path: str = "") -> _Record:
-    """`value` as a data class of text, numbers, booleans, tuples, dictionaries by text, and such classes.
+    """`value` as a struct of text, numbers, booleans, tuples, dictionaries by text, and such structs.
 
     The dotted names of fields of another type are added to `wrong`; `path` stands before them. A trailing
     underscore, which Python needs in `class_`, is not part of a key.
@@ -49,7 +50,7 @@ def _field(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
 def _nothing(hint: Any, wrong: list[str], path: str) -> Any:
     if get_origin(hint) in (tuple, dict):
         return get_origin(hint)()
-    if isinstance(hint, type) and is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         return read_as(hint, None, wrong, path)
     return None
 
@@ -65,7 +66,7 @@ def _typed(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
         items = _of(dict, value)
         read = _elements(items.values(), arguments[1], wrong, path)
         return dict(zip(items, read, strict=True))
-    if isinstance(hint, type) and is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         return read_as(hint, _of(dict, value), wrong, path)
     return _plain(value, hint)
 

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview.errors import TraceFormatError
 from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.sidecar import Sidecar
 from traceview.xplane.planes import ActivityClass
 from traceview.xplane.read import read_event_stats
@@ -80,35 +81,44 @@ class SourceFile:
     duplicate_of: str | None
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Something about the capture that limits what can be said. `code` is stable, `text` one sentence."""
+class Problem(Record, frozen=True):
+    """Something about the capture that limits what can be said. `code` is stable, `text` one sentence.
+
+    Attributes:
+        code: Stable name of the kind of problem.
+        text: One sentence.
+        host: Host that it is about; null for all.
+    """
 
     code: str
     text: str
-    host: str | None = None
+    host: Hostname | None = None
 
 
-@dataclass(frozen=True)
-class HostClock:
+class HostClock(Record, frozen=True):
     """How the clock of a host was set beside those of the other hosts.
 
-    `method`: collectives (by the ends of those it shares with `reference`), profile_start (by the recorded start
-    of the profile) or none (by neither: its times cannot be compared with those of other hosts). `offset_ps`:
-    what collectives added to its times on top of the profile start. `collective_count`: those compared, whether
-    or not they moved the clock; 0 without a common one. Their ends still differ: `residual_ps` is the robust spread
-    of the differences (1.4826 times their median distance from the median), `residual_max_ps` the largest of them
-    as the clock stands now. `drift_ps_per_s`: how much the clock gained on that of the reference, which is not
-    corrected and part of both; None where it cannot be told from the spread.
+    Attributes:
+        method: collectives: by the ends of those it shares with the reference; profile_start: by the recorded
+            start of the profile; none: by neither, so its times cannot be compared with those of other hosts.
+        reference: Name of the host with which its collectives were compared; null without a comparison.
+        offset_ps: What collectives added to its times on top of the profile start, in picoseconds.
+        collective_count: Collectives whose ends were compared, whether or not they moved the clock.
+        residual_ps: Robust spread of the differences of their ends, drift included, in picoseconds; null
+            without a comparison.
+        residual_max_ps: Largest difference of their ends as the clock stands now, in picoseconds; null without
+            a comparison.
+        drift_ps_per_s: How many picoseconds the clock gained on that of the reference per second, not
+            corrected; null where it cannot be told from the spread.
     """
 
-    method: str
-    reference: str | None = None
-    offset_ps: int = 0
-    collective_count: int = 0
-    residual_ps: int | None = None
-    residual_max_ps: int | None = None
-    drift_ps_per_s: int | None = None
+    method: Annotated[str, one_of("collectives", "profile_start", "none")]
+    reference: Hostname | None = None
+    offset_ps: Integer = 0
+    collective_count: Count = 0
+    residual_ps: Picoseconds | None = None
+    residual_max_ps: Picoseconds | None = None
+    drift_ps_per_s: Integer | None = None
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@ name of its plane.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 from typing import TypeVar
 
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True)
-class NvmlSamples:
+class NvmlSamples(Struct, frozen=True):
     """Columns of equal length; `t_ns` is Unix nanoseconds. None where a question had no answer.
 
     Utilisations are averages over NVML's last period, which is between a sixth of a second and a second
@@ -50,8 +49,7 @@ class NvmlSamples:
         return list(zip(self.t_ns, column, strict=True))
 
 
-@dataclass(frozen=True)
-class NvmlProcess:
+class NvmlProcess(Struct, frozen=True):
     """Another process on the GPU; the most memory that it held, and its mean use, if the driver says."""
 
     pid: int | None
@@ -59,8 +57,7 @@ class NvmlProcess:
     utilization_ratio: float | None
 
 
-@dataclass(frozen=True)
-class NvmlGpu:
+class NvmlGpu(Struct, frozen=True):
     """One GPU. `other_processes`: None where they could not be told. `missing`: why a field could not be had."""
 
     ordinal: int | None
@@ -74,8 +71,7 @@ class NvmlGpu:
     missing: dict[str, str]
 
 
-@dataclass(frozen=True)
-class NvmlRecord:
+class NvmlRecord(Struct, frozen=True):
     """`source`: nvml, or None for the `reason`; `window_ns`: from the start of the profile to its stop."""
 
     source: str | None

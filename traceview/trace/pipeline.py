@@ -31,6 +31,7 @@ import numpy as np
 
 from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int64Array, nesting, union
+from traceview.record import Count, Hostname, Picoseconds, Ratio, Record, StageName, ThreadNames
 from traceview.robust import median_ps
 from traceview.trace.model import NONE, HostStat, Trace
 from traceview.units import PS_PER_US
@@ -79,31 +80,40 @@ class IteratorCalls:
         return result
 
 
-@dataclass(frozen=True)
-class InputStage:
+class InputStage(Record, frozen=True):
     """One stage of a host's pipelines over some calls, with their whole durations.
 
-    `name`: the path from the root. `blocking`: the model asks its pipeline; others run in the background.
-
-    `calls`, `total_ps`, `self_ps`, `waiting_ps`: sums. `slow_count`: calls longer than 50 µs. `parallelism`,
-    `buffer_limit`: the largest recorded. `buffered_median`: elements in the buffer at the start of a call,
-    rounded down; `empty_ratio`: share of the calls with a known fill that found none. None where not recorded.
-    `threads`: their names without numbers, comma-separated. `injected`: a prefetch that TensorFlow put in.
+    Attributes:
+        host: Name of the host.
+        name: Path of the stage from the root, without the numbers of inputs.
+        blocking: Whether the model asks its pipeline; others run in the background.
+        calls: Calls.
+        total_ps: Sum of durations, picoseconds.
+        self_ps: Sum of durations without calls of other stages nested on the same thread, picoseconds.
+        waiting_ps: The part of the self time in which an input of the stage ran on another thread, picoseconds.
+        slow_count: Calls longer than 50 µs.
+        parallelism: Largest recorded parallelism; null without one.
+        buffer_limit: Largest recorded size of the buffer, elements; null without one.
+        buffered_median: Elements in the buffer at the start of a call, median rounded down; null where not
+            recorded.
+        empty_ratio: Share of the calls with a known fill that found the buffer empty; null where not recorded.
+        threads: Names of the threads that ran it, without their numbers, comma-separated.
+        injected: Whether TensorFlow put the stage in by itself.
     """
 
-    host: str
-    name: str
+    host: Hostname
+    name: StageName
     blocking: bool
-    calls: int
-    total_ps: int
-    self_ps: int
-    waiting_ps: int
-    slow_count: int
-    parallelism: int | None
-    buffer_limit: int | None
-    buffered_median: int | None
-    empty_ratio: float | None
-    threads: str
+    calls: Count
+    total_ps: Picoseconds
+    self_ps: Picoseconds
+    waiting_ps: Picoseconds
+    slow_count: Count
+    parallelism: Count | None
+    buffer_limit: Count | None
+    buffered_median: Count | None
+    empty_ratio: Ratio | None
+    threads: ThreadNames
     injected: bool
 
     @property

@@ -7,8 +7,10 @@ The group `placement` of the sidecar. Device names are TensorFlow's own, such as
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from msgspec import Struct
 from typing import Final
+
+from traceview.record import DeviceKey, FunctionName, Integer, OpName, OpType, Record
 
 _DEVICE: Final = re.compile(
     r"(?:/job:(?P<job>\w{1,64}))?(?:/replica:\d{1,9})?(?:/task:(?P<task>\d{1,9}))?"
@@ -16,58 +18,81 @@ _DEVICE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class VariablesOnDevice:
-    """How many variables one device holds for the function, and of these how many are of which kind."""
+class VariablesOnDevice(Record, frozen=True):
+    """How many variables one device holds for the function, and of these how many are of which kind.
 
-    count: int | None
-    bytes: int | None
-    mirrored: int | None
-    trainable: int | None
+    Attributes:
+        count: How many.
+        bytes: Their bytes.
+        mirrored: Those that are mirrored.
+        trainable: Those that are trainable.
+    """
 
-
-@dataclass(frozen=True)
-class NotMirrored:
-    """Variables of which there is one for all replicas; `names` are the first of them."""
-
-    count: int | None
-    trainable: int | None
-    names: tuple[str, ...]
+    count: Integer | None
+    bytes: Integer | None
+    mirrored: Integer | None
+    trainable: Integer | None
 
 
-@dataclass(frozen=True)
-class FunctionVariables:
-    """Variables that a function uses. `classes`: how many by TensorFlow's class."""
+class NotMirrored(Record, frozen=True):
+    """Variables of which there is one for all replicas; `names` are the first of them.
 
-    per_device: dict[str, VariablesOnDevice]
-    classes: dict[str, int]
+    Attributes:
+        count: How many.
+        trainable: Those that are trainable.
+        names: Names of the first.
+    """
+
+    count: Integer | None
+    trainable: Integer | None
+    names: tuple[OpName, ...]
+
+
+class FunctionVariables(Record, frozen=True):
+    """Variables that a function uses. `classes`: how many by TensorFlow's class.
+
+    Attributes:
+        per_device: Device to what it holds.
+        classes: Class of TensorFlow to the number of variables.
+        not_mirrored: Those of which there is one for all replicas.
+    """
+
+    per_device: dict[DeviceKey, VariablesOnDevice]
+    classes: dict[str, Integer]
     not_mirrored: NotMirrored
 
 
-@dataclass(frozen=True)
-class FunctionPlacement:
+class FunctionPlacement(Record, frozen=True):
     """One step function. `step`: what its calls are counted as; `name`: its own. `traces`: its graphs.
 
-    `ops_per_device`: ops of its newest graph and of those in it, by the device that they ask for;
-    `ops_without_device` ask for none. `training_loop`: type of the op that repeats whole steps inside the
-    graph, if any. `missing`: why a field could not be had.
+    Attributes:
+        step: What its calls are counted as.
+        name: Its own name.
+        traces: Graphs that it has; the newest is counted.
+        jit_compile: Whether XLA compiles it as a whole.
+        op_count: Ops, those of inner functions included.
+        ops_per_device: Device to the number of ops that ask for it.
+        ops_without_device: Ops that ask for no device.
+        ops_per_type: Type of op to their number.
+        training_loop: Type of the op that repeats whole steps inside it; null if none does.
+        variables: Variables that it uses.
+        missing: Field that could not be had to the reason, as recorded.
     """
 
-    step: str | None
-    name: str | None
-    traces: int | None
+    step: FunctionName | None
+    name: FunctionName | None
+    traces: Integer | None
     jit_compile: bool | None
-    op_count: int | None
-    ops_per_device: dict[str, int]
-    ops_without_device: int | None
-    ops_per_type: dict[str, int]
-    training_loop: str | None
+    op_count: Integer | None
+    ops_per_device: dict[DeviceKey, Integer]
+    ops_without_device: Integer | None
+    ops_per_type: dict[OpType, Integer]
+    training_loop: FunctionName | None
     variables: FunctionVariables | None
     missing: dict[str, str]
 
 
-@dataclass(frozen=True)
-class RecordedPlacement:
+class RecordedPlacement(Struct, frozen=True):
     """The step functions of the window; `missing`: those without a graph, and why."""
 
     functions: tuple[FunctionPlacement, ...]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from traceview.trace.environment import RecordedEnvironment
 from traceview.trace.fields import read_as
@@ -40,15 +42,13 @@ class Sidecar:
         return self.environment.overhead.ratio
 
 
-@dataclass(frozen=True)
-class _Window:
+class _Window(Struct, frozen=True):
     asked: tuple[int, ...]
     edge_steps: tuple[int, ...]
     steps_per_call: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _File(RecordedEnvironment):
+class _File(RecordedEnvironment, frozen=True):
     window: _Window
     placement: RecordedPlacement
     outside_view: NvmlRecord
@@ -75,7 +75,7 @@ def read_sidecar(trace: Path) -> Sidecar | None:
         edge_steps=frozenset(file.window.edge_steps),
         steps_per_call=file.window.steps_per_call,
         environment=RecordedEnvironment(
-            **{field.name: getattr(file, field.name) for field in fields(RecordedEnvironment)}
+            **{name: getattr(file, name) for name in RecordedEnvironment.__struct_fields__}
         ),
         placement=file.placement,
         outside_view=file.outside_view,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceview.analyses.balance import Balance, DeviceBalance
-from traceview.analyses.scaling import Scaling
+from traceview.analysis.balance.compute import Balance, DeviceBalance
+from traceview.analysis.scaling import Scaling
 from traceview.render import numbers
 from traceview.render.balance import (
     NOUNS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.analyses.capture import HostCapture
+from traceview.analysis.capture.compute import HostCapture
 from traceview.render import numbers
 from traceview.render.heading import QUALITY_WORDS
 from traceview.render.hosts import clock_remark, drift, method, offset

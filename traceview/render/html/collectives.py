@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.analyses.collectives import CollectiveResult
+from traceview.analysis.collectives.compute import CollectiveResult
 from traceview.render import numbers
 from traceview.render.collectives import speed, unrecorded, way
 from traceview.render.html.blocks import (

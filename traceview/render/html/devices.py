@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analyses.device_time import DeviceTimeRow
+from traceview.analysis.device_time.compute import DeviceTimeRow
 from traceview.render import numbers
 from traceview.render.devices import STATUS_WORDS
 from traceview.render.html.blocks import (

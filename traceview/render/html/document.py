@@ -137,7 +137,7 @@ def _asset(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """How templates are filled: everything is escaped, and made harmless before that."""
+    """How templates are filled: everything is escaped, and made sanitize before that."""
     made = Environment(
         loader=PackageLoader("traceview.render.html"),
         autoescape=True,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.environment import job_details, job_facts
 from traceview.render.html.blocks import Section, View, notes
 from traceview.render.html.shown import name
-from traceview.document.page import Page
 
 _WIDE = 200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from traceview.analyses.finding import SEVERITIES, Finding
+from traceview.analysis.base import SEVERITIES, Finding
 from traceview.render import numbers
 from traceview.render.findings import told_cost, told_evidence
 from traceview.render.html.blocks import View

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analyses.idle import Gap, IdleRow
+from traceview.analysis.idle.compute import Gap, IdleRow
 from traceview.render import numbers
 from traceview.render.definitions import CAUSES
 from traceview.render.html.blocks import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.analyses.input import Input
+from traceview.analysis.input.compute import Input
 from traceview.render import numbers
 from traceview.render.html.blocks import (
     Cell,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.analyses.device_time import DeviceTimeRow
+from traceview.analysis.device_time.compute import DeviceTimeRow
 from traceview.render import numbers
 from traceview.render.devices import STATUS_WORDS
 from traceview.render.html.blocks import Part, View, ratio

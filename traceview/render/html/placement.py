@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceview.analyses.finding import listed
-from traceview.analyses.placement import HostPlacement, PlacedFunction
+from traceview.analysis.placement import HostPlacement, PlacedFunction
+from traceview.document import numbers
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.html.blocks import (
     Block,
@@ -20,7 +21,6 @@ from traceview.render.html.blocks import (
     table,
 )
 from traceview.render.html.shown import sentence
-from traceview.document.page import Page
 from traceview.render.placement import about, alike
 
 SHOWN_GROUPS = 6
@@ -48,7 +48,7 @@ def placement_section(view: View) -> Section | None:
 def _of_hosts(view: View, group: list[HostPlacement]) -> Iterator[Block]:
     host = group[0]
     if len(view.report.capture.hosts) > 1:
-        yield Subheading(f"On {listed([one.host for one in group])}")
+        yield Subheading(f"On {numbers.listed([one.host for one in group])}")
     for function in host.functions[:SHOWN_FUNCTIONS]:
         yield from _of_function(view, function, host.step_count)
     left = len(host.functions) - SHOWN_FUNCTIONS

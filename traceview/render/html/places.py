@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.analyses.finding import Finding
-from traceview.analyses.idle import Gap
+from traceview.analysis.base import Finding
+from traceview.analysis.idle.compute import Gap
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 

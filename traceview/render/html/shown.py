@@ -6,9 +6,9 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from traceview.render import numbers
 from traceview.document.code_in_prose import pieces
-from traceview.document.sanitize import encodable, harmless
+from traceview.document.sanitize import encodable, sanitize
+from traceview.render import numbers
 
 LONGEST_NAME: Final = 160
 """Characters of a name in a table; the middle of a longer one is left out."""
@@ -18,7 +18,7 @@ LONGEST_TEXT: Final = 1200
 
 
 def shown(value: object) -> object:
-    """What a template writes for a value: text is made harmless and cut; markup of our own stays as it is."""
+    """What a template writes for a value: text is made sanitize and cut; markup of our own stays as it is."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return cut(value, LONGEST_TEXT)
@@ -32,10 +32,10 @@ def name(text: str | None) -> str:
 def cut(text: str, most: int) -> str:
     """At most `most` characters of `text`, from both ends, with the length of the whole stated."""
     if len(text) <= most:
-        return harmless(encodable(text))
+        return sanitize(encodable(text))
     head = most * 2 // 3
-    left = harmless(encodable(text[:head]))
-    right = harmless(encodable(text[head - most :]))
+    left = sanitize(encodable(text[:head]))
+    right = sanitize(encodable(text[head - most :]))
     return f"{left}…{right} ({numbers.plural(len(text), 'character')})"
 
 

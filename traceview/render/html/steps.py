@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analyses.steps import StepRow, Steps
+from traceview.analysis.steps.compute import StepRow, Steps
 from traceview.render import numbers
 from traceview.render.html.blocks import (
     Cell,

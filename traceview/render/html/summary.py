@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.balance import WHAT_IF_WORDS
 from traceview.render.environment import job_facts
@@ -16,7 +17,6 @@ from traceview.render.heading import QUALITY_WORDS, found_steps, window_words
 from traceview.render.html.blocks import View
 from traceview.render.html.findings import FindingCard, cards
 from traceview.render.idle import LOOKS
-from traceview.document.page import Page
 from traceview.report.model import Report, VerdictNumber
 from traceview.report.recoverable import recoverable
 

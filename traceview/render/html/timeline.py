@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from traceview.analyses.lanes import Lane, Lanes
+from traceview.analysis.lanes.compute import Lane, Lanes
 from traceview.render import numbers, svg
 from traceview.render.html.places import numbered_gaps
 from traceview.render.html.shown import LONGEST_TEXT, cut, name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from traceview.analyses.transfers import DeviceTransfers
+from traceview.analysis.transfers.compute import DeviceTransfers
 from traceview.render import numbers
 from traceview.render.html.blocks import (
     Section,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.balance import Balance
+from traceview.analysis.balance.compute import Balance
 from traceview.render import numbers
 from traceview.render.balance import (
     NOUNS,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.document.sanitize import harmless
+from traceview.document.sanitize import sanitize
 
 _FENCE: Final = re.compile(r"^`{3,}", re.MULTILINE)
 
@@ -51,7 +51,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def fenced(lines: Iterable[str], language: str = "") -> str:
     """Lines as they are, in a block of code."""
-    text = "\n".join(harmless(line) for line in lines)
+    text = "\n".join(sanitize(line) for line in lines)
     longest = max((len(found) for found in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language or 'text'}\n{text}\n{fence}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analyses.capture import HostCapture
+from traceview.analysis.capture.compute import HostCapture
 from traceview.render import numbers
 from traceview.render.hosts import offset
 from traceview.render.markdown.blocks import Column, Section, bullets, table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analyses.between_steps import BetweenSteps
-from traceview.analyses.idle import Gap, IdleRow
+from traceview.analysis.between_steps import BetweenSteps
+from traceview.analysis.idle.compute import Gap, IdleRow
 from traceview.render import numbers
 from traceview.render.device_names import joined
 from traceview.render.idle import BETWEEN_WORDS, LOOKS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.collectives import CollectiveResult
+from traceview.analysis.collectives.compute import CollectiveResult
 from traceview.render import numbers
 from traceview.render.collectives import unrecorded
 from traceview.render.markdown.blocks import Column, Section, bullets, table

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from traceview.analyses.device_time import DeviceTimeRow
+from traceview.analysis.device_time.compute import DeviceTimeRow
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.device_names import joined
 from traceview.render.devices import STATUS_WORDS
 from traceview.render.markdown.blocks import Column, Section, bullets, fenced, table
 from traceview.render.markdown.inline import code, plain
-from traceview.document.page import Page
 from traceview.render.strip import fitting_length, legend, strip
 from traceview.report.model import Report
 from traceview.report.standing_out import MOST, standing_out

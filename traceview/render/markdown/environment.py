@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analyses.placement import HostPlacement, PlacedFunction
+from traceview.analysis.placement import HostPlacement, PlacedFunction
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.environment import job_details, job_facts
 from traceview.render.markdown.blocks import Column, Section, bullets, table
 from traceview.render.markdown.inline import code, prose
-from traceview.document.page import Page
 from traceview.report.model import Report
 
 _WIDE: Final = 2000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.finding import Finding
+from traceview.analysis.base import Finding
 from traceview.render import numbers
 from traceview.render.findings import told_cost, told_evidence
 from traceview.render.markdown.blocks import Section, bullets

@@ -1,7 +1,7 @@
 r"""How does recorded text stand in Markdown without being Markdown?
 
 Names become code, in which nothing is markup, a link, a mention or an emoji; in sentences all that is more than words
-does too (`code_in_prose`). Everything goes through `harmless` first, so that there are no line breaks, control or
+does too (`code_in_prose`). Everything goes through `sanitize` first, so that there are no line breaks, control or
 reordering characters, and nothing is endless.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from traceview.render import numbers
 from traceview.document.code_in_prose import LONGEST_CALL, Piece, pieces
-from traceview.document.sanitize import harmless
+from traceview.document.sanitize import sanitize
+from traceview.render import numbers
 
 MOST: Final = 120
 """Characters of one name; the middle of a longer one is left out."""
@@ -27,7 +27,7 @@ _BLOCK_START: Final = re.compile(r"^(?=[-+])|^(\d+)(?=[.)](?: |$))")
 
 def code(text: str, most: int = MOST) -> str:
     """A name as code, also in the cell of a table."""
-    shown = _shortened(harmless(text), most)
+    shown = _shortened(sanitize(text), most)
     if not shown.strip():
         return numbers.ABSENT
     if "`" in shown or "|" in shown:
@@ -39,12 +39,12 @@ def code(text: str, most: int = MOST) -> str:
 
 def plain(text: str) -> str:
     """Words and numbers of our own, for a heading or a cell: nothing in them is markup."""
-    return _MARKUP.sub(lambda match: _HTML.get(match[0], f"\\{match[0]}"), harmless(text))
+    return _MARKUP.sub(lambda match: _HTML.get(match[0], f"\\{match[0]}"), sanitize(text))
 
 
 def prose(text: str) -> str:
     """A sentence that may hold recorded names."""
-    whole = _shortened(harmless(text.strip()), LONGEST_PROSE)
+    whole = _shortened(sanitize(text.strip()), LONGEST_PROSE)
     shown = "".join(map(_piece, pieces(whole)))
     return _BLOCK_START.sub(lambda m: f"{m[1] or ''}\\", shown, count=1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.input import Input
+from traceview.analysis.input.compute import Input
 from traceview.render import numbers
 from traceview.render.input import MISSING_WORDS
 from traceview.render.markdown.blocks import Column, Section, bullets, table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.precision import DevicePrecision
+from traceview.analysis.precision import DevicePrecision
 from traceview.render import numbers
 from traceview.render.markdown.blocks import Column, Section, table
 from traceview.render.markdown.inline import code, plain

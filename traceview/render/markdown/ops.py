@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.ops import OpRow
+from traceview.analysis.ops import OpRow
 from traceview.render import numbers
 from traceview.render.device_names import joined
 from traceview.render.markdown.blocks import Column, Section, table

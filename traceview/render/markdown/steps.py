@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.steps import StepRow, Steps
+from traceview.analysis.steps.compute import StepRow, Steps
 from traceview.render import numbers
 from traceview.render.heading import found_steps
 from traceview.render.markdown.blocks import Column, Section, bullets, table

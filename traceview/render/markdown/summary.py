@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from traceview.analyses.finding import Finding
+from traceview.analysis.base import Finding
+from traceview.document.page import Page
 from traceview.render import numbers
 from traceview.render.balance import WHAT_IF_WORDS
 from traceview.render.environment import job_facts
@@ -15,7 +16,6 @@ from traceview.render.findings import told_cost
 from traceview.render.heading import found_steps
 from traceview.render.markdown.blocks import Column, fenced, table
 from traceview.render.markdown.inline import code, plain, prose
-from traceview.document.page import Page
 from traceview.report.model import Report
 from traceview.report.recoverable import recoverable
 

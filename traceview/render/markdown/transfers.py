@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analyses.transfers import DeviceTransfers
+from traceview.analysis.transfers.compute import DeviceTransfers
 from traceview.render import numbers
 from traceview.render.markdown.blocks import Column, Section, bullets, table
 from traceview.render.markdown.inline import code, plain

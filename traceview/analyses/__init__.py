@@ -1,1 +1,0 @@
-"""One question per module, asked of a whole trace: pure functions from columns to results and findings."""

@@ -1,0 +1,461 @@
+"""Which device do the others wait for, why, and what does it cost them?
+
+A device that computes longer than the others is late wherever it started. One that computes no longer can only
+be late because it began late: then its batch came late, or the host got round to it late. The two are told apart
+by how long it waited for input itself.
+
+Chance makes some device the last one in every step, and with few steps the same one in most of them. So what a
+device is later by has to stand out from what that varies by from step to step. Replicas on one CPU also take its
+cores from each other, and whichever got them later is no habit of the replica.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.analysis.joined_steps import NEVER, JoinedSteps
+from traceview.analysis.selection import Selection
+from traceview.ids import unique_inverse
+from traceview.intervals import BoolArray, Int64Array
+from traceview.record import Count, DeviceKey, Hostname, Picoseconds, Ratio, Record
+from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
+from traceview.trace.collectives import Collectives
+from traceview.trace.model import NONE, Trace
+from traceview.trace.ops import split_op
+from traceview.trace.roles import machine_of
+from traceview.xplane.planes import ActivityClass
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+Cause: TypeAlias = Literal["slower_device", "more_work", "input", "late_start"]
+
+LONGER_RATIO: Final = 0.05
+"""A straggler computes longer than the median of the others by this share (METRICS: balance)."""
+
+MOST_STEPS_RATIO: Final = 0.60
+"""… and longest, or is last, in this share of the steps or collectives (METRICS: balance)."""
+
+REPLICA_STEPS_RATIO: Final = 0.90
+"""… of replicas that share the cores of a machine in this share: they take them from each other by chance."""
+
+CLEAR_RATIO: Final = 2.0
+"""… and what it is longer or later by is so many times what that varies by (interquartile range over the steps)."""
+
+_CLEAR_RATIO_OF_FEW: Final = {2: 13.0, 3: 4.0}
+"""… of so few steps: chance alone makes them alike. So it names a straggler in one of twenty runs at most."""
+
+ROBUST_Z: Final = 3.5
+"""… or lies so many robust standard deviations above the median (METRICS: balance)."""
+
+WAIT_RATIO: Final = 0.05
+"""Peers wait this share of the step for a device that starts late (METRICS: balance)."""
+
+FEWEST_STEPS: Final = 2
+"""One step shows no habit: a straggler is one in most of several steps."""
+
+TOP_KERNELS: Final = 3
+"""So many kernels are named that take longer in sum than elsewhere."""
+
+_WORTH_NAMING: Final = 0.1
+"""… if each is this share of all that do."""
+
+_FEWEST_FOR_Z: Final = 4
+"""Of fewer devices the spread is no measure of what is usual."""
+
+_NUMBER: Final = re.compile(r"_\d+$")
+_EXPLAINING: Final = 0.5
+"""A cause explains a delay from half of it on."""
+
+
+class Straggler(Record, frozen=True):
+    """The device that the others wait for.
+
+    Attributes:
+        host: Name of the host.
+        device: Key of the device.
+        ordinal: Number of the device.
+        cause: slower_device (the same kernels, longer), more_work (more launches), input (its batch came late)
+            or late_start.
+        cost_ps_per_step: What it computes longer than the median of the others, or what its peers wait for it,
+            median over the steps, picoseconds.
+        longer_ratio: Median over the steps of its compute over the median of the others', less 1.
+        step_count: Steps in which it computed longest; for the causes input and late_start collectives (without
+            any: steps) in which it was last.
+        of_count: Of so many.
+        wait_ps_per_step: What its peers wait, median over the steps, picoseconds; null for slower_device and
+            more_work.
+        launches_ratio: Its kernels over the mean of the others'; null for input and late_start.
+        top_kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty
+            for input and late_start.
+        input_ps_per_step: How much longer than its peers it waited for input, median over the steps,
+            picoseconds; null for slower_device and more_work.
+        spread_ratio: How much longer_ratio varies over the steps (interquartile range); for input and
+            late_start what its peers wait, over the median step.
+        shares_cores: Whether it is a replica beside others on one machine, whose cores they share.
+    """
+
+    host: Hostname
+    device: DeviceKey
+    ordinal: Count
+    cause: Cause
+    cost_ps_per_step: Picoseconds
+    longer_ratio: float
+    step_count: Count
+    of_count: Count
+    wait_ps_per_step: Picoseconds | None
+    launches_ratio: Ratio | None
+    top_kernels: tuple[str, ...]
+    input_ps_per_step: Picoseconds | None
+    spread_ratio: Ratio
+    shares_cores: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Late:
+    """A device that is last: how often, of how many, and what its peers wait for it in a step (median).
+
+    `later_ps` `[steps]`: what it is later by than its peers, below 0 where it is earlier. `begins_late_ps`: how
+    much later than theirs its compute begins; None where a collective shows it.
+    """
+
+    row: int
+    count: int
+    of_count: int
+    wait_ps: int
+    later_ps: Int64Array
+    begins_late_ps: int | None
+
+
+def find_straggler(
+    trace: Trace,
+    selection: Selection,
+    steps: JoinedSteps,
+    collectives: Collectives | None,
+    input_idle: Mapping[int, Int64Array],
+    *,
+    take_turns: bool,
+) -> Straggler | None:
+    """The straggler among the devices of `steps`, which take full part in the work; None without one.
+
+    `input_idle`: by device index the idle picoseconds of cause input in each step of `selection.steps`.
+    `take_turns`: the devices compute one after the other, so that one of them is last and it is not to blame.
+    """
+    if len(steps.devices) < 2 or steps.count < FEWEST_STEPS:
+        return None
+    longest = _computes_longest(trace, steps)
+    if longest is not None:
+        return _slow(trace, steps, longest)
+    if take_turns:
+        return None
+    late = _starts_last(trace, steps, collectives) if collectives is not None else None
+    is_one_host = len({trace.device_list[device].host for device in steps.devices}) == 1
+    # Hosts that share no collective do not wait for each other, nor are their clocks known to agree.
+    if is_one_host and (collectives is None or not collectives.count):
+        late = _ends_last(steps)
+    step_ps = selection.median_step_ps
+    if late is None or not step_ps or late.wait_ps < WAIT_RATIO * step_ps:
+        return None
+    if late.count < _least_often(trace, steps, late.row) * late.of_count:
+        return None
+    if not _is_clear(late.later_ps):
+        return None
+    return _tardy(trace, selection, steps, late, input_idle, step_ps)
+
+
+def longer_ratios(steps: JoinedSteps) -> FloatArray:
+    """For each device the median over the steps of its compute over the median of the others', less 1."""
+    longer = [_longer(steps, row) for row in range(len(steps.devices))]
+    return np.array([np.median(ratios) if ratios.size else 0.0 for ratios in longer])
+
+
+def _longer(steps: JoinedSteps, row: int) -> FloatArray:
+    """By step what a device computes over the median of the others, less 1; steps in which they compute."""
+    others = np.median(np.delete(steps.compute_ps, row, axis=0), axis=0)
+    known = others > 0
+    result: FloatArray = steps.compute_ps[row, known] / others[known] - 1
+    return result
+
+
+def _is_clear(excess: npt.NDArray[Any]) -> bool:
+    """Whether what a device is longer or later by stands out from what that varies by over the steps."""
+    return bool(np.median(excess) >= clear_ratio(excess.size) * quartile_range(excess))
+
+
+def clear_ratio(step_count: int) -> float:
+    """How many times what it varies by a delay has to be."""
+    return _CLEAR_RATIO_OF_FEW.get(step_count, CLEAR_RATIO)
+
+
+def _least_often(trace: Trace, steps: JoinedSteps, row: int) -> float:
+    """In which share of the steps a device has to be the last one."""
+    return REPLICA_STEPS_RATIO if _shares_cores(trace, steps, row) else MOST_STEPS_RATIO
+
+
+def _shares_cores(trace: Trace, steps: JoinedSteps, row: int) -> bool:
+    """Whether a device is a replica beside others of `steps` on one machine."""
+    entries = [trace.device_list[device] for device in steps.devices]
+    machines = [machine_of(trace.hosts[entry.host]) for entry in entries]
+    return entries[row].kind == "replica" and machines.count(machines[row]) > 1
+
+
+def longest_counts(steps: JoinedSteps) -> Int64Array:
+    """In how many steps each device computed longer than every other."""
+    ordered = np.sort(steps.compute_ps, axis=0)
+    alone = ordered[-1] > ordered[-2] if len(steps.devices) > 1 else np.zeros(steps.count, np.bool_)
+    is_longest = (steps.compute_ps == ordered[-1]) & alone
+    result: Int64Array = is_longest.sum(axis=1).astype(np.int64)
+    return result
+
+
+def _computes_longest(trace: Trace, steps: JoinedSteps) -> int | None:
+    """The device that clearly computes longer than the others; of several the one that does so most."""
+    ratios, counts = longer_ratios(steps), longest_counts(steps)
+    for row in np.argsort(-ratios, kind="stable").tolist():
+        if ratios[row] < LONGER_RATIO:
+            return None
+        usually = counts[row] >= _least_often(trace, steps, row) * steps.count
+        far_out = not _shares_cores(trace, steps, row) and _robust_z(steps, row) >= ROBUST_Z
+        if (usually or far_out) and _is_clear(_longer(steps, row)):
+            return int(row)
+    return None
+
+
+def _robust_z(steps: JoinedSteps, row: int) -> float:
+    if len(steps.devices) < _FEWEST_FOR_Z:
+        return 0.0
+    typical = np.median(steps.compute_ps, axis=1)
+    deviation = np.abs(typical - np.median(typical))
+    sigma = MAD_TO_SIGMA * float(np.median(deviation))
+    above = float(typical[row] - np.median(typical))
+    return above / sigma if sigma else float("inf") if above > 0 else 0.0
+
+
+def _slow(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
+    device = steps.devices[row]
+    others = np.delete(steps.compute_ps, row, axis=0)
+    longer = steps.compute_ps[row] - np.median(others, axis=0).astype(np.int64)
+    work = _work(trace, steps, row)
+    entry = trace.device_list[device]
+    return Straggler(
+        host=trace.hosts[entry.host].name,
+        device=trace.device_key(device),
+        ordinal=entry.ordinal,
+        cause="more_work" if work.is_more else "slower_device",
+        cost_ps_per_step=max(median_ps(longer) or 0, 0),
+        longer_ratio=float(longer_ratios(steps)[row]),
+        step_count=int(longest_counts(steps)[row]),
+        of_count=steps.count,
+        wait_ps_per_step=None,
+        launches_ratio=work.launches_ratio,
+        top_kernels=work.top_kernels,
+        input_ps_per_step=None,
+        spread_ratio=quartile_range(_longer(steps, row)),
+        shares_cores=_shares_cores(trace, steps, row),
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    is_more: bool
+    launches_ratio: float | None
+    top_kernels: tuple[str, ...]
+
+
+def _work(trace: Trace, steps: JoinedSteps, row: int) -> _Work:
+    """Whether one device computes longer because it launches more.
+
+    Over the kernels by name, with counts c and mean durations m, the sums of durations differ by
+    Σ (c - c')·m, which is work, and Σ c'·(m - m'), which is speed, where c' and m' are those of the others.
+    """
+    key, mine, duration = _kernels(trace, steps, row)
+    if key.size == 0:
+        return _Work(is_more=False, launches_ratio=None, top_kernels=())
+    size = int(key.max()) + 1
+    others = len(steps.devices) - 1
+    count, total = (
+        np.stack(
+            [
+                np.bincount(key[chosen], weights=weights, minlength=size)
+                for chosen, weights in (
+                    (mine, None if of is None else of[mine]),
+                    (~mine, None if of is None else of[~mine]),
+                )
+            ]
+        ).astype(np.float64)
+        for of in (None, duration)
+    )
+    count[1] /= others
+    total[1] /= others
+    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    mean[0] = np.where(count[0] > 0, mean[0], mean[1])
+    mean[1] = np.where(count[1] > 0, mean[1], mean[0])
+    more = total[0] - total[1]
+    is_replica = trace.device_list[steps.devices[row]].kind == "replica"
+    top = [
+        _alike(trace, int(place)) if is_replica else trace.names.text(int(place)) or ""
+        for place in np.argsort(-more, kind="stable")[:TOP_KERNELS]
+        if more[place] >= _WORTH_NAMING * more[more > 0].sum() > 0
+    ]
+    more_work = float(((count[0] - count[1]) * mean[0]).sum())
+    slower = float((count[1] * (mean[0] - mean[1])).sum())
+    # Half of the time in kernels that are no longer than elsewhere: that is no slow device.
+    is_longer = mean[0] > mean[1]
+    is_uniform = total[1][is_longer].sum() >= _EXPLAINING * total[1].sum()
+    launches = float(count[0].sum() / count[1].sum()) if count[1].sum() else None
+    return _Work(more_work > slower or not bool(is_uniform), launches, tuple(top))
+
+
+def _kernels(
+    trace: Trace, steps: JoinedSteps, row: int
+) -> tuple[Int64Array, BoolArray, Int64Array]:
+    """The kernels of all devices in the steps: what they are alike by, whether of `row`, and their durations."""
+    columns = trace.device_columns
+    keys, mine, durations = [], [], []
+    for place, device in enumerate(steps.devices):
+        rows = columns.rows_of(device)
+        start = columns.start_ps[rows]
+        begin, end = steps.start_ps[place], steps.end_ps[place]
+        step = np.searchsorted(begin, start, side="right") - 1
+        inside = (step >= 0) & (start < end[np.maximum(step, 0)])
+        chosen = np.flatnonzero(inside & (columns.class_[rows] == ActivityClass.COMPUTE))
+        chosen += rows.start
+        names = columns.name[chosen].astype(np.int64)
+        if trace.device_list[device].kind == "replica":
+            names = _replica_free(trace, names)
+        keys.append(names)
+        mine.append(np.full(chosen.size, place == row, dtype=np.bool_))
+        durations.append(columns.duration_ps[chosen])
+    return np.concatenate(keys), np.concatenate(mine), np.concatenate(durations)
+
+
+def _alike(trace: Trace, name: int) -> str:
+    return _NUMBER.sub("", split_op(trace.names.text(name) or "")[0])
+
+
+def _replica_free(trace: Trace, names: Int64Array) -> Int64Array:
+    """Equal numbers for ops of replicas that differ in numbers only: the replica's, and that of a second `MatMul`."""
+    values, index = unique_inverse(names)
+    known: dict[str, int] = {}
+    first = [known.setdefault(_alike(trace, int(value)), int(value)) for value in values]
+    return np.array(first, dtype=np.int64)[index] if first else names
+
+
+def _starts_last(trace: Trace, steps: JoinedSteps, collectives: Collectives) -> _Late | None:
+    """The device that started last in most of the collectives in the steps."""
+    place = _places(steps.devices, collectives.device)
+    step = _places(steps.numbers, collectives.first_step[collectives.collective])
+    counts = collectives.is_complete[collectives.collective] & (place != NONE) & (step != NONE)
+    last = collectives.last_among(counts)
+    if not last.any():
+        return None
+    of_device = np.bincount(place[last], minlength=len(steps.devices))
+    row = int(of_device.argmax())
+    known = np.zeros(collectives.count, dtype=np.bool_)
+    known[collectives.collective[counts]] = True
+    of_count = int(known.sum())
+    if of_device[row] < MOST_STEPS_RATIO * of_count:
+        return None
+    was_last = np.zeros(collectives.count, dtype=np.bool_)
+    was_last[collectives.collective[last & (place == row)]] = True
+    waited = counts & (place != row) & was_last[collectives.collective]
+    wait = np.zeros((len(steps.devices), steps.count), dtype=np.int64)
+    np.add.at(wait, (place[waited], step[waited]), collectives.wait_ps[waited])
+    peers = np.median(np.delete(wait, row, axis=0), axis=0).astype(np.int64)
+    own = np.zeros(steps.count, dtype=np.int64)
+    np.add.at(own, step[counts & (place == row)], collectives.wait_ps[counts & (place == row)])
+    return _Late(row, int(of_device[row]), of_count, median_ps(peers) or 0, peers - own, None)
+
+
+def _places(known: tuple[int, ...], asked: npt.NDArray[np.integer]) -> Int64Array:
+    """The place of each number among those that are known, which are sorted; `NONE` for others."""
+    numbers = np.array(known, dtype=np.int64)
+    place = np.minimum(np.searchsorted(numbers, asked), numbers.size - 1)
+    result: Int64Array = np.where(numbers[place] == asked, place, NONE)
+    return result
+
+
+def _ends_last(steps: JoinedSteps) -> _Late | None:
+    """Without collectives: the device whose compute ends last in most steps."""
+    whole = (steps.last_ps != NEVER).all(axis=0)
+    ends = steps.last_ps[:, whole]
+    if ends.shape[1] < FEWEST_STEPS:
+        return None
+    ordered = np.sort(ends, axis=0)
+    is_last = (ends == ordered[-1]) & (ordered[-1] > ordered[-2])
+    counts = is_last.sum(axis=1)
+    row = int(counts.argmax())
+    if counts[row] < MOST_STEPS_RATIO * ends.shape[1]:
+        return None
+    wait = np.where(is_last[row], ends[row] - np.delete(ends, row, axis=0), 0)
+    peers = np.median(wait, axis=0).astype(np.int64)
+    others = np.median(np.delete(ends, row, axis=0), axis=0).astype(np.int64)
+    begins = steps.first_ps[:, whole]
+    earlier = np.median(np.delete(begins, row, axis=0), axis=0).astype(np.int64)
+    later = median_ps(begins[row] - earlier) or 0
+    return _Late(
+        row, int(counts[row]), int(ends.shape[1]), median_ps(peers) or 0, ends[row] - others, later
+    )
+
+
+def _tardy(
+    trace: Trace,
+    selection: Selection,
+    steps: JoinedSteps,
+    late: _Late,
+    input_idle: Mapping[int, Int64Array],
+    step_ps: int,
+) -> Straggler | None:
+    device = steps.devices[late.row]
+    entry = trace.device_list[device]
+    waited = np.stack(
+        [_input_of(trace, selection, steps.numbers, input_idle, one) for one in steps.devices]
+    )
+    peers = np.median(np.delete(waited, late.row, axis=0), axis=0).astype(np.int64)
+    longer = max(median_ps(waited[late.row] - peers) or 0, 0)
+    is_input = longer >= _EXPLAINING * late.wait_ps
+    begins_late = late.begins_late_ps is None or late.begins_late_ps >= _EXPLAINING * late.wait_ps
+    if not is_input and not begins_late:
+        # It ends last because it does something after the others, which is no delay.
+        return None
+    shares_cores = _shares_cores(trace, steps, late.row)
+    if not is_input and shares_cores:
+        # Nobody starts the kernels of a replica: it computes when it gets a core.
+        return None
+    return Straggler(
+        host=trace.hosts[entry.host].name,
+        device=trace.device_key(device),
+        ordinal=entry.ordinal,
+        cause="input" if is_input else "late_start",
+        cost_ps_per_step=late.wait_ps,
+        longer_ratio=float(longer_ratios(steps)[late.row]),
+        step_count=late.count,
+        of_count=late.of_count,
+        wait_ps_per_step=late.wait_ps,
+        launches_ratio=None,
+        top_kernels=(),
+        input_ps_per_step=longer,
+        spread_ratio=quartile_range(late.later_ps) / step_ps,
+        shares_cores=shares_cores,
+    )
+
+
+def _input_of(
+    trace: Trace,
+    selection: Selection,
+    numbers: tuple[int, ...],
+    input_idle: Mapping[int, Int64Array],
+    device: int,
+) -> Int64Array:
+    """What one device waited for input in each of the steps; none where it is not known."""
+    if device not in input_idle:
+        return np.zeros(len(numbers), dtype=np.int64)
+    of_number = {
+        step.number: place
+        for place, step in enumerate(selection.steps[trace.device_list[device].host])
+    }
+    return input_idle[device][[of_number[number] for number in numbers]]

@@ -1,0 +1,137 @@
+"""How many examples per second is that, and what could twice as many devices do at best?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.activity import DeviceActivity
+from traceview.analysis.base import Skipped
+from traceview.analysis.joined_steps import JoinedSteps
+from traceview.analysis.selection import Selection
+from traceview.intervals import IntervalSet, uncovered
+from traceview.record import Count, Picoseconds, Ratio, Record
+from traceview.robust import median_ps
+from traceview.trace.model import Trace
+from traceview.units import PS_PER_S
+from traceview.xplane.planes import ActivityClass
+
+FEWEST_STEPS: Final = 2
+"""From one step nothing is predicted."""
+
+
+class Throughput(Record, frozen=True):
+    """Examples per second over the median step, in all and per device in use.
+
+    Attributes:
+        examples_per_second: Of all devices; null where the batch size is not known.
+        per_gpu_per_second: The same per device in use.
+        batch_size: Examples of one step of all replicas; null where not known.
+        found_by: What showed the batch size: arguments or dataset; null where not known.
+        reason: Why something is not known; null where all is.
+    """
+
+    examples_per_second: Ratio | None
+    per_gpu_per_second: Ratio | None
+    batch_size: Count | None
+    found_by: str | None
+    reason: str | None
+
+
+class Prediction(Record, frozen=True):
+    """A bound on `device_count` devices, twice as many as now, each with as much work as now.
+
+    Attributes:
+        device_count: So many devices.
+        step_bound_ps: The step is not shorter than this, picoseconds.
+        speedup_bound: So many times the examples per second at most.
+        examples_per_second_bound: The same in examples per second; null where the batch size is not known.
+        assumptions: What has to stay as it is.
+    """
+
+    device_count: Count
+    step_bound_ps: Picoseconds
+    speedup_bound: Ratio
+    examples_per_second_bound: Ratio | None
+    assumptions: tuple[str, ...]
+
+
+def throughput_of(trace: Trace, selection: Selection, device_count: int) -> Throughput:
+    """From the batch size in the sidecars and the median step."""
+    step_ps = selection.median_step_ps
+    size, found_by, reason = _batch_size(trace)
+    if size is None or not step_ps:
+        return Throughput(None, None, size, found_by, reason or "no step was measured")
+    per_second = size * PS_PER_S / step_ps
+    return Throughput(per_second, per_second / device_count, size, found_by, None)
+
+
+def _batch_size(trace: Trace) -> tuple[int | None, str | None, str | None]:
+    """Examples of one step over all hosts, what showed them, or why they are not known."""
+    sidecars = [host.sidecar for host in trace.hosts]
+    first = sidecars[0] if sidecars else None
+    if first is None or None in sidecars:
+        return None, None, "the batch size is in the sidecar of traceview capture only"
+    batch, strategy = first.environment.batch, first.environment.strategy
+    if any(graph.training_loop for graph in first.placement.functions):
+        return None, None, "a step of this trace is several training steps in one call"
+    if len(sidecars) == 1:
+        reason = batch.missing.get("global", "the sidecar does not say")
+        return batch.global_, batch.found_by, None if batch.global_ is not None else reason
+    if batch.per_replica is None or not strategy.replicas:
+        reason = batch.missing.get("per_replica", "the sidecars do not say")
+        return None, None, reason
+    return batch.per_replica * strategy.replicas, batch.found_by, None
+
+
+def prediction_of(
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    joined: JoinedSteps,
+    throughput: Throughput,
+    transfers: Sequence[IntervalSet],
+) -> Prediction | Skipped:
+    """What twice the devices of `joined` could do at best; `transfers` of collectives by device index.
+
+    Nothing is said from fewer than two steps, and of replicas on a host.
+    """
+    step_ps, count = selection.median_step_ps, len(joined.devices)
+    is_replica = any(trace.device_list[device].kind == "replica" for device in joined.devices)
+    if is_replica:
+        return Skipped("replicas share the host's cores, however many there are")
+    if not step_ps or joined.count < FEWEST_STEPS:
+        return Skipped("fewer than two steps were used")
+    exposed = [
+        uncovered(
+            transfers[device],
+            activities[device].by_class[ActivityClass.COMPUTE],
+            joined.start_ps[row],
+            joined.end_ps[row],
+        )
+        for row, device in enumerate(joined.devices)
+    ]
+    # What one device hides was sent in time: only what none hides is sure to become longer.
+    sending = median_ps(np.min(exposed, axis=0)) or 0
+    # A ring sends 2(n - 1)/n of the data over every link.
+    longer = sending * (2 * count - 1) // (2 * (count - 1)) - sending if count > 1 else 0
+    bound = step_ps + longer
+    speedup = 2 * step_ps / bound
+    rate = throughput.examples_per_second
+    return Prediction(
+        device_count=2 * count,
+        step_bound_ps=bound,
+        speedup_bound=speedup,
+        examples_per_second_bound=None if rate is None else rate * speedup,
+        assumptions=(
+            "the batch doubles",
+            "computing, input and launches take as long as now",
+            "collectives grow as in a ring on links as fast as now"
+            if sending
+            else "communication stays hidden"
+            if count > 1
+            else "communication costs nothing",
+        ),
+    )

@@ -1,0 +1,313 @@
+"""By which way are gradients summed over the devices of a host: through NCCL, or by copies?
+
+NCCL and the collective ops leave kernels and ops of their own. A reduction without them is a sum, `AddN`, and
+copies that bring the parts there. Two facts about names, seen in TensorFlow 2.21, tell that sum from others: what
+a replica k ≥ 1 computes for itself has `replica_<k>` in its name, and the sum over replicas has not.
+
+    NCCL kernels         asked for by Collective… ops                         collective_nccl
+                         asked for by Nccl… ops, or by nobody recorded        nccl
+    no such kernels      Collective… ops: CPU devices, virtual GPUs           collective_ring
+    GPU to GPU copies    such sums on several GPUs                            hierarchical_copy
+                         such sums on one GPU                                 one_device
+    GPUs to host         such sums on the CPU, and copies back                cpu_bounce
+
+A scalar loss is summed and copied in every healthy step: copies below the size of gradients do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from traceview.analysis.selection import Selection, rows_in
+from traceview.ids import unique_ids
+from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.trace.collectives import Collectives
+from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.units import PS_PER_US
+from traceview.xplane.host_names import op_type
+from traceview.xplane.planes import ActivityClass
+
+Path: TypeAlias = Literal[
+    "collective_nccl",
+    "collective_ring",
+    "nccl",
+    "hierarchical_copy",
+    "one_device",
+    "cpu_bounce",
+    "none",
+]
+
+LEAST_BYTES_PER_STEP: Final = 1024 * 1024
+"""Copies that move less in a step carry no gradients, where their size is not in the sidecar: 256 Ki parameters; our
+own choice, above the metrics and indices that real traces copy (0.07 MB in a step of BERT)."""
+
+LEAST_PS_PER_STEP: Final = 100 * PS_PER_US
+"""The same for copies whose size is not recorded: 1 MiB at 10 GB/s take 105 µs; our own choice."""
+
+LEAST_GRADIENT_RATIO: Final = 0.5
+"""Copies that move less of the gradients than this carry something else; our own choice."""
+
+SHOWN_OPS: Final = 4
+"""So many op names are given as evidence."""
+
+_COLLECTIVE_TYPE: Final = re.compile(rb"Collective(?!Init|AssignGroup)\w+")
+_NCCL_TYPE: Final = re.compile(rb"_?Nccl\w+")
+_TELLING: Final = re.compile(rb"Collective|Nccl|AddN|Apply")
+_GATHER_TYPE: Final = re.compile(rb"Collective\w*Gather\w*")
+_SUM_TYPE: Final = b"AddN"
+_UPDATE_TYPE: Final = re.compile(rb"(?:Resource)?(?:Sparse)?Apply\w+")
+_OF_REPLICA: Final = re.compile(rb"(?:^|/)replica_[1-9]\d*(?:_\d+)?/")
+_NO_SCOPE: Final = re.compile(
+    rb"(?:(?:StatefulPartitionedCall\w*|ArithmeticOptimizer|PartitionedCall\w*)/)*[^/]*|.*gradient_tape/.*",
+    re.DOTALL,
+)
+_DATA_THREAD: Final = "tf_data"
+
+
+@dataclass(frozen=True)
+class ReductionPath:
+    """How the devices of a host reduce; `ops`: names of ops that show it; `reason`: why so, where it shows."""
+
+    path: Path | None
+    ops: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Names:
+    """Per name of the trace, bool: is it an op of a type, and one of replica k ≥ 1? One more for no name."""
+
+    collective: BoolArray
+    nccl: BoolArray
+    gather: BoolArray
+    total: BoolArray
+    update: BoolArray
+
+
+def reduction_paths(
+    trace: Trace, found: Collectives, selection: Selection
+) -> dict[int, ReductionPath]:
+    """The path of each host that has a window, from what runs in it; `found`: all collectives."""
+    names = _names(trace)
+    host_of_device = np.array([device.host for device in trace.device_list], dtype=np.int64)
+    return {
+        host: _Recognition(trace, names, found, selection, host, host_of_device).path()
+        for host in selection.windows
+    }
+
+
+def _names(trace: Trace) -> _Names:
+    columns = [np.zeros(len(trace.names) + 1, dtype=np.bool_) for _ in range(5)]
+    for index, name in enumerate(trace.names):
+        type_ = op_type(name) if _TELLING.search(name) else None
+        if type_ is None:
+            continue
+        columns[0][index] = _COLLECTIVE_TYPE.fullmatch(type_) is not None
+        columns[1][index] = _NCCL_TYPE.fullmatch(type_) is not None
+        columns[2][index] = _GATHER_TYPE.fullmatch(type_) is not None
+        columns[3][index] = type_ == _SUM_TYPE and not _OF_REPLICA.search(name)
+        columns[4][index] = _UPDATE_TYPE.fullmatch(type_) is not None
+    return _Names(*columns)
+
+
+class _Recognition:
+    """One host: its devices' rows and its ops in the window, asked one question after the other."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        names: _Names,
+        found: Collectives,
+        selection: Selection,
+        host: int,
+        host_of_device: Int64Array,
+    ) -> None:
+        self._trace, self._names, self._host = trace, names, host
+        window = selection.windows[host]
+        self._step_count = max(1, len(selection.steps.get(host, ())))
+        columns, calls = trace.device_columns, trace.host_columns
+        self._devices = [i for i in range(len(trace.device_list)) if host_of_device[i] == host]
+        self._kinds = {trace.device_list[i].kind for i in self._devices}
+        mine = np.flatnonzero(host_of_device[found.device] == host)
+        mine = mine[
+            rows_in(columns.start_ps[found.row[mine]], columns.end_ps[found.row[mine]], window)
+        ]
+        self._asked = found.op[mine]
+        inside = rows_in(columns.start_ps, columns.end_ps, window)
+        self._rows = inside[host_of_device[columns.device[inside]] == host]
+        telling = names.collective | names.nccl | names.total | names.update
+        ops = np.flatnonzero(telling[calls.name] & (calls.host == host))
+        ops = ops[rows_in(calls.start_ps[ops], calls.end_ps[ops], window)]
+        self._ops = ops[self._is_of_step(ops)]
+
+    def _is_of_step(self, ops: Int64Array) -> BoolArray:
+        lines = self._trace.host_columns.line[ops]
+        of_data = np.array(
+            [line.name.startswith(_DATA_THREAD) for line in self._trace.lines], dtype=np.bool_
+        )
+        result: BoolArray = ~of_data[lines] if of_data.size else np.ones(lines.size, dtype=np.bool_)
+        return result
+
+    def path(self) -> ReductionPath:
+        """The first of the ways in the module's table that shows."""
+        has_events = self._asked.size > 0
+        if has_events and "gpu" in self._kinds:
+            return self._over_nccl()
+        if has_events and self._kinds == {"tpu"}:
+            return ReductionPath(None, (), "collectives of XLA on TPUs")
+        asked = self._named(self._names.collective, self._asked, self._op_names())
+        if asked and self._is_ring():
+            reasons = [self._why_ring(), self._why_gathered(self._asked, self._op_names())]
+            told = "; ".join(reason for reason in reasons if reason)
+            return ReductionPath("collective_ring", asked, told or None)
+        found = self._by_copies() if "gpu" in self._kinds else self._on_replicas()
+        if asked and found.path == "none":
+            reason = (
+                "collectives were asked for; neither kernels nor copies of gradients are recorded"
+            )
+            return ReductionPath("none", asked, reason)
+        return found
+
+    def _is_ring(self) -> bool:
+        """On GPUs the ring of the collective ops copies; what was only asked for shows no way."""
+        if "gpu" not in self._kinds:
+            return True
+        columns = self._trace.device_columns
+        class_ = columns.class_[self._rows]
+        copies = columns.p2p[self._rows] | (class_ == ActivityClass.D2H)
+        return bool(self._virtual()) or self._is_gradients(self._rows[copies])
+
+    def _op_names(self) -> Int32Array:
+        return self._trace.host_columns.name[self._ops]
+
+    def _named(self, wanted: BoolArray, *names: Int32Array) -> tuple[str, ...]:
+        """The names among these that are wanted, in the order in which they were added to the trace."""
+        every = np.concatenate(names)
+        chosen = unique_ids(every[wanted[every]]).tolist()[:SHOWN_OPS]
+        return tuple(self._trace.names.text(index) or "" for index in chosen)
+
+    # NCCL, and the collective ops without it
+
+    def _over_nccl(self) -> ReductionPath:
+        for names in (self._asked, self._op_names()):
+            for path, wanted in (
+                ("collective_nccl", self._names.collective),
+                ("nccl", self._names.nccl),
+            ):
+                ops = self._named(wanted, names)
+                if ops:
+                    return ReductionPath(
+                        "collective_nccl" if path == "collective_nccl" else "nccl",
+                        ops,
+                        self._why_gathered(self._asked, names),
+                    )
+        known = self._asked[self._asked >= 0]
+        ops = self._named(np.ones(len(self._trace.names) + 1, dtype=np.bool_), known)
+        return ReductionPath("nccl", ops, "which op of TensorFlow asked for it is not recorded")
+
+    def _why_gathered(self, *names: Int32Array) -> str | None:
+        gathers = self._names.gather[np.concatenate(names)].any()
+        return "some gradients are IndexedSlices, which are gathered" if gathers else None
+
+    def _why_ring(self) -> str | None:
+        if self._kinds == {"replica"}:
+            return "the replicas are CPU devices, which NCCL does not serve"
+        return self._virtual() or (
+            "no kernel of NCCL ran and the devices copied, as with virtual GPUs or where the strategy was told RING"
+        )
+
+    # Copies and sums
+
+    def _by_copies(self) -> ReductionPath:
+        columns = self._trace.device_columns
+        device_sums = self._rows[
+            self._names.total[columns.op[self._rows]]
+            & (columns.class_[self._rows] == ActivityClass.COMPUTE)
+        ]
+        summing = unique_ids(columns.device[device_sums])
+        class_ = columns.class_[self._rows]
+        between = self._rows[columns.p2p[self._rows]]
+        if len(self._devices) > 1 and summing.size and self._is_gradients(between):
+            ops = self._named(self._names.total, columns.op[device_sums])
+            if summing.size > 1:
+                return ReductionPath("hierarchical_copy", ops, self._configured())
+            return ReductionPath("one_device", ops, self._virtual() or self._configured())
+        on_device = np.zeros(len(self._trace.names) + 1, dtype=np.bool_)
+        on_device[unique_ids(columns.op[self._rows][columns.op[self._rows] >= 0])] = True
+        on_cpu = self._names.total & ~on_device
+        sums = self._op_names()[on_cpu[self._op_names()]]
+        both_ways = all(
+            sum(
+                self._is_gradients(
+                    self._rows[(class_ == one) & (columns.device[self._rows] == device)]
+                )
+                for device in self._devices
+            )
+            > 1
+            for one in (ActivityClass.D2H, ActivityClass.H2D)
+        )
+        if both_ways and 2 * sums.size >= self._step_count:
+            updates = self._names.update & ~on_device
+            reason = "variables are updated on the CPU" if updates[self._op_names()].any() else None
+            return ReductionPath(
+                "cpu_bounce",
+                self._named(on_cpu, sums),
+                self._cpu_variables() or reason or self._virtual() or self._configured(),
+            )
+        return ReductionPath("none")
+
+    def _is_gradients(self, rows: Int64Array) -> bool:
+        """Whether copies move as much per step as gradients would."""
+        columns = self._trace.device_columns
+        size = columns.bytes[rows]
+        known = size[size != UNKNOWN_BYTES]
+        if known.size == 0:
+            lasted = int(columns.duration_ps[rows].sum())
+            return lasted >= LEAST_PS_PER_STEP * self._step_count
+        sidecar = self._trace.hosts[self._host].sidecar
+        gradients = sidecar.environment.training.gradient_bytes if sidecar else None
+        least = LEAST_GRADIENT_RATIO * gradients if gradients else LEAST_BYTES_PER_STEP
+        return int(known.sum()) >= least * self._step_count
+
+    def _on_replicas(self) -> ReductionPath:
+        """Replicas on CPU devices share the memory: the sums alone tell, if a scope tells them from others."""
+        columns = self._trace.device_columns
+        if len(self._devices) < 2:
+            return ReductionPath("none")
+        wanted = self._names.total.copy()
+        for index in np.flatnonzero(wanted).tolist():
+            wanted[index] = not _NO_SCOPE.fullmatch(self._trace.names[index].rpartition(b":")[0])
+        sums = self._rows[wanted[columns.op[self._rows]]]
+        if not sums.size:
+            return ReductionPath("none")
+        several = unique_ids(columns.device[sums]).size > 1
+        ops = self._named(wanted, columns.op[sums])
+        return ReductionPath(
+            "hierarchical_copy" if several else "one_device", ops, self._configured()
+        )
+
+    # Reasons
+
+    def _virtual(self) -> str | None:
+        sidecar = self._trace.hosts[self._host].sidecar
+        devices = sidecar.environment.devices.physical if sidecar else None
+        if any(one.type == "GPU" and (one.logical_devices or 1) > 1 for one in devices or ()):
+            return "GPUs are divided into virtual devices, which NCCL does not serve"
+        return None
+
+    def _cpu_variables(self) -> str | None:
+        sidecar = self._trace.hosts[self._host].sidecar
+        devices: Sequence[str] = (
+            (sidecar.environment.strategy.parameter_devices or ()) if sidecar else ()
+        )
+        return "variables are on the CPU" if any("CPU" in one for one in devices) else None
+
+    def _configured(self) -> str | None:
+        sidecar = self._trace.hosts[self._host].sidecar
+        operations = sidecar.environment.strategy.cross_device_ops if sidecar else None
+        return f"the strategy uses {operations}" if operations else None

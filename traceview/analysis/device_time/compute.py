@@ -1,0 +1,268 @@
+"""How busy was each device, and with what?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from msgspec.structs import replace
+from typing import Annotated, Final
+
+import numpy as np
+
+from traceview.analysis.activity import DeviceActivity, one_span
+from traceview.analysis.selection import Selection, rows_in
+from traceview.ids import unique_ids
+from traceview.intervals import Int64Array, union
+from traceview.record import (
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    Picoseconds,
+    PublicText,
+    Record,
+    Share,
+    one_of,
+)
+from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.roles import part_in_training
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
+
+MARGINAL_RATIO: Final = 0.20
+"""A device that computes less than this of the busiest one is marginal (METRICS: status)."""
+
+
+class DeviceTimeRow(Record, frozen=True):
+    """One device over its host's window. Every `_ps` is a union over its streams, never a sum.
+
+    Attributes:
+        host: Name of the host.
+        device: Key of the device: GPU:3, or host/GPU:3 in a run of several hosts.
+        ordinal: Number in the name of the device: the visible index of the process, or the number of the
+            replica.
+        kind: gpu, tpu, replica (a logical CPU device) or other.
+        model: Model of the device; null if not recorded.
+        status: Over the whole recording. active; marginal: computes less than a fifth of the busiest device;
+            copy_only: copies or fills, no kernel; memory_only: its allocator holds bytes, no event; empty.
+        window_ps: Length of the window, picoseconds.
+        busy_ps: Time with any activity, picoseconds.
+        busy_ratio: busy_ps over window_ps, 0 to 1.
+        compute_ps: Time with compute, picoseconds.
+        compute_ratio: compute_ps over window_ps, 0 to 1.
+        exposed_collective_ps: Time with a collective and no compute, picoseconds.
+        exposed_h2d_ps: Time with a host-to-device copy and nothing before it in this list, picoseconds.
+        exposed_d2h_ps: Time with a device-to-host copy and nothing before it in this list, picoseconds.
+        exposed_d2d_ps: Time with a device-to-device copy and nothing before it in this list, picoseconds.
+        exposed_memset_ps: Time with a fill and nothing before it in this list, picoseconds.
+        idle_ps: Time without any activity, picoseconds.
+        total_ps: Class of activity to the length of its union in the window, picoseconds; not exclusive.
+        kernel_count: Events of class compute that overlap the window.
+        collective_count: Collectives that overlap the window.
+        copy_count: Copies (h2d, d2h, d2d) that overlap the window.
+        memset_count: Fills that overlap the window.
+        h2d_bytes: Bytes of the host-to-device copies that overlap the window; null where no size was recorded.
+        d2h_bytes: Bytes of the device-to-host copies that overlap the window; null where no size was recorded.
+        d2d_bytes: Bytes of the device-to-device copies that overlap the window; null where no size was
+            recorded.
+        unknown_direction_count: Copies taken as d2d because nothing tells their direction.
+        opaque_count: CUDA graphs recorded as one event, counted as compute.
+        outside_window_count: Events of the device that do not overlap the window; null if unknown.
+        memory_held_bytes: Bytes that the allocator of the device held last; null if not recorded.
+        memory_peak_bytes: Most bytes that the allocator of the device held; null if not recorded.
+    """
+
+    host: Hostname
+    device: DeviceKey
+    ordinal: Integer
+    kind: Annotated[str, one_of("gpu", "tpu", "replica", "other")]
+    model: PublicText | None
+    status: Annotated[str, one_of("active", "marginal", "copy_only", "memory_only", "empty")]
+    window_ps: Picoseconds | None = None
+    busy_ps: Picoseconds | None = None
+    busy_ratio: Share | None = None
+    compute_ps: Picoseconds | None = None
+    compute_ratio: Share | None = None
+    exposed_collective_ps: Picoseconds | None = None
+    exposed_h2d_ps: Picoseconds | None = None
+    exposed_d2h_ps: Picoseconds | None = None
+    exposed_d2d_ps: Picoseconds | None = None
+    exposed_memset_ps: Picoseconds | None = None
+    idle_ps: Picoseconds | None = None
+    total_ps: dict[str, Integer] | None = None
+    kernel_count: Count | None = None
+    collective_count: Count | None = None
+    copy_count: Count | None = None
+    memset_count: Count | None = None
+    h2d_bytes: Count | None = None
+    d2h_bytes: Count | None = None
+    d2d_bytes: Count | None = None
+    unknown_direction_count: Count | None = None
+    opaque_count: Count | None = None
+    outside_window_count: Count | None = None
+    memory_held_bytes: Count | None = None
+    memory_peak_bytes: Count | None = None
+
+
+class SharedTime(Record, frozen=True):
+    """Host ops of a CPU-only run that no replica owns: `compute_ps` is their union in the window.
+
+    Attributes:
+        host: Name of the host.
+        compute_ps: Length of their union in the window, picoseconds.
+    """
+
+    host: Hostname
+    compute_ps: Picoseconds
+
+
+class DeviceTime(Record, frozen=True):
+    """All devices in the order of hosts and ordinals; `shared` only for runs without GPUs.
+
+    Attributes:
+        devices: One row per device.
+        shared: Host ops of a CPU-only run that no replica owns; empty for runs with devices.
+    """
+
+    devices: tuple[DeviceTimeRow, ...]
+    shared: tuple[SharedTime, ...]
+
+
+def compute(trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]) -> DeviceTime:
+    """Account for every picosecond of each device in its window; `activities` by device index."""
+    status = statuses(trace, activities)
+    hosts_with_events = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
+    rows = [
+        _row(trace, index, status[index], selection, activities[index])
+        if device.host in hosts_with_events
+        else _without_numbers(trace, index, status[index], selection)
+        for index, device in enumerate(trace.device_list)
+    ]
+    order = sorted(
+        range(len(rows)), key=lambda i: (trace.device_list[i].host, rows[i].kind, rows[i].ordinal)
+    )
+    return DeviceTime(tuple(rows[i] for i in order), _shared(trace, selection))
+
+
+def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
+    """The status of each device of the device list, judged over the whole recording.
+
+    active; marginal (computes less than a fifth of the busiest device of its kind and role); copy_only (copies or
+    fills, no kernel); memory_only (its allocator holds bytes, no event); empty.
+    """
+    compute_ps = [a.by_class[ActivityClass.COMPUTE].length for a in activities]
+    busiest = busiest_peers(trace, compute_ps)
+    found = []
+    for index, device in enumerate(trace.device_list):
+        rows = trace.device_columns.rows_of(index)
+        classes = trace.device_columns.class_[rows]
+        if classes.size == 0:
+            found.append("memory_only" if device.memory_held_bytes else "empty")
+        elif (classes >= ActivityClass.H2D).all():
+            found.append("copy_only")
+        elif compute_ps[index] < MARGINAL_RATIO * compute_ps[busiest[index]]:
+            found.append("marginal")
+        else:
+            found.append("active")
+    return found
+
+
+def busiest_peers(trace: Trace, compute_ps: Sequence[int]) -> list[int]:
+    """For each device the one of its kind and role that computes most.
+
+    A replica on a CPU is no yardstick for a GPU, nor is a worker one for a parameter server or an evaluator.
+    """
+    peers = [
+        (device.kind, part_in_training(trace.hosts[device.host])) for device in trace.device_list
+    ]
+    first: dict[tuple[str, str], int] = {}
+    for index in sorted(range(len(peers)), key=lambda i: (-compute_ps[i], i)):
+        first.setdefault(peers[index], index)
+    return [first[one] for one in peers]
+
+
+def _without_numbers(trace: Trace, index: int, status: str, selection: Selection) -> DeviceTimeRow:
+    device = trace.device_list[index]
+    window = selection.window_of_device(trace, index)
+    return DeviceTimeRow(
+        host=trace.hosts[device.host].name,
+        device=trace.device_key(index),
+        ordinal=device.ordinal,
+        kind=device.kind,
+        model=device.model,
+        status=status,
+        window_ps=None if window is None else window.length_ps,
+        memory_held_bytes=device.memory_held_bytes,
+        memory_peak_bytes=device.memory_peak_bytes,
+    )
+
+
+def _row(
+    trace: Trace, index: int, status: str, selection: Selection, activity: DeviceActivity
+) -> DeviceTimeRow:
+    bare = _without_numbers(trace, index, status, selection)
+    window = selection.window_of_device(trace, index)
+    if window is None:
+        return bare
+    parts = one_span(activity.parts([window.start_ps], [window.end_ps]), 0)
+    length = window.length_ps
+    busy = length - parts.idle_ps
+    counted = _with_counts(bare, trace, index, window)
+    return replace(
+        counted,
+        busy_ps=busy,
+        busy_ratio=_ratio(busy, length),
+        compute_ratio=_ratio(parts.compute_ps, length),
+        total_ps={
+            one.name.lower(): int(activity.by_class[one].within(window.start_ps, window.end_ps))
+            for one in ActivityClass
+        },
+        compute_ps=parts.compute_ps,
+        exposed_collective_ps=parts.exposed_collective_ps,
+        exposed_h2d_ps=parts.exposed_h2d_ps,
+        exposed_d2h_ps=parts.exposed_d2h_ps,
+        exposed_d2d_ps=parts.exposed_d2d_ps,
+        exposed_memset_ps=parts.exposed_memset_ps,
+        idle_ps=parts.idle_ps,
+    )
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _with_counts(row: DeviceTimeRow, trace: Trace, index: int, window: Window) -> DeviceTimeRow:
+    columns, rows = trace.device_columns, trace.device_columns.rows_of(index)
+    inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
+    class_, size = columns.class_[inside], columns.bytes[inside]
+    count = np.bincount(class_, minlength=len(ActivityClass)).tolist()
+    return replace(
+        row,
+        kernel_count=count[ActivityClass.COMPUTE],
+        collective_count=count[ActivityClass.COLLECTIVE],
+        copy_count=sum(count[ActivityClass.H2D : ActivityClass.D2D + 1]),
+        memset_count=count[ActivityClass.MEMSET],
+        h2d_bytes=_known_sum(size[class_ == ActivityClass.H2D]),
+        d2h_bytes=_known_sum(size[class_ == ActivityClass.D2H]),
+        d2d_bytes=_known_sum(size[class_ == ActivityClass.D2D]),
+        unknown_direction_count=int(columns.unknown_direction[inside].sum()),
+        opaque_count=int(columns.opaque[inside].sum()),
+        outside_window_count=rows.stop - rows.start - inside.size,
+    )
+
+
+def _known_sum(sizes: Int64Array) -> int | None:
+    """The bytes of copies; None where there are copies and no size was recorded: no false zero."""
+    known = sizes[sizes != UNKNOWN_BYTES]
+    return int(known.sum()) if known.size or not sizes.size else None
+
+
+def _shared(trace: Trace, selection: Selection) -> tuple[SharedTime, ...]:
+    columns, rows = trace.host_columns, trace.shared_rows
+    result = []
+    for host, window in selection.windows.items():
+        mine = rows[columns.host[rows] == host]
+        if mine.size:
+            covered = union(columns.start_ps[mine], columns.end_ps[mine])
+            inside = int(covered.within(window.start_ps, window.end_ps))
+            result.append(SharedTime(trace.hosts[host].name, inside))
+    return tuple(result)

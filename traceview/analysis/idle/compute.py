@@ -1,0 +1,252 @@
+"""Why was each device idle?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import numpy as np
+
+from traceview.analysis.base import Skipped
+from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.selection import Selection
+from traceview.ids import unique_ids
+from traceview.intervals import Int64Array
+from traceview.record import (
+    Activity,
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    Picoseconds,
+    Record,
+    ThreadName,
+    one_of,
+)
+from traceview.trace.cause import Cause
+from traceview.trace.gap_evidence import HostEvidence, evidence_at, evidence_of
+from traceview.trace.gaps import Gaps, gaps_of_device
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import NONE, Trace
+
+TOP_GAPS: Final = 10
+"""Gaps per device in a report; `traceview gaps` shows all."""
+
+
+class Gap(Record, frozen=True):
+    """A maximal span without activity on one device inside the window.
+
+    Attributes:
+        start_ps: Start, picoseconds since the origin of the run.
+        duration_ps: Length, picoseconds.
+        cause: The cause with the largest part.
+        causes: Picoseconds by cause, largest first; causes that do not occur are left out.
+        before: Op, or kernel without one, that ended where the gap begins; null at the start of the window.
+        after: Op, or kernel without one, that starts where the gap ends; null at the end of the window.
+        step: Number of the step in which most of it lies.
+        thread: Thread of the host event.
+        host_event: The host event that shows the cause; null where nothing was recorded.
+        host_stack: Names of the events around it on its thread, outermost first, and its own.
+    """
+
+    start_ps: Integer
+    duration_ps: Picoseconds
+    cause: Annotated[
+        str,
+        one_of(
+            "input",
+            "h2d",
+            "compile",
+            "sync",
+            "checkpoint",
+            "launch",
+            "callback",
+            "host_compute",
+            "peer",
+            "dependency",
+            "latency",
+            "unattributed",
+            "unused",
+        ),
+    ]
+    causes: dict[str, Count]
+    before: Activity | None
+    after: Activity | None
+    step: Integer | None
+    thread: ThreadName | None
+    host_event: str | None
+    host_stack: tuple[str, ...]
+
+
+class StepCauses(Record, frozen=True):
+    """Idle time of one device in what the window holds of one step; `causes` sum to `idle_ps`.
+
+    Attributes:
+        number: Number of the step.
+        idle_ps: Idle time in the step, picoseconds; the causes sum to it.
+        causes: Picoseconds by cause, largest first; causes that do not occur are left out.
+    """
+
+    number: Integer
+    idle_ps: Picoseconds
+    causes: dict[str, Count]
+
+
+class IdleRow(Record, frozen=True):
+    """The idle time of one device in its host's window.
+
+    Attributes:
+        host: Host of the device.
+        device: Device, as in device_time.
+        ordinal: Number of the device on its host.
+        idle_ps: Time without activity in the window, picoseconds; the causes sum to it.
+        gap_count: Maximal spans without activity in the window.
+        longest_gap_ps: Length of the longest of them, picoseconds.
+        causes: Picoseconds by cause, largest first; causes that do not occur are left out.
+        causes_per_step: Mean picoseconds by cause over the used steps; null without any.
+        gaps: The longest gaps, longest first.
+        left_out_gap_count: Gaps that are not listed.
+        steps: The same by step of the window.
+    """
+
+    host: Hostname
+    device: DeviceKey
+    ordinal: Integer
+    idle_ps: Picoseconds
+    gap_count: Count
+    longest_gap_ps: Picoseconds
+    causes: dict[str, Count]
+    causes_per_step: dict[str, Count] | None
+    gaps: tuple[Gap, ...]
+    left_out_gap_count: Count
+    steps: tuple[StepCauses, ...]
+
+
+class Idle(Record, frozen=True):
+    """All devices of which the tracer recorded the host's device events, in the order of the device list.
+
+    Attributes:
+        devices: One entry per device whose host recorded device events, in the order of the roster.
+    """
+
+    devices: tuple[IdleRow, ...]
+
+
+def compute(
+    trace: Trace, selection: Selection, found: IdleAttribution, top: int | None = TOP_GAPS
+) -> Idle | Skipped:
+    """Say for each device what its idle time was due to, with its `top` longest gaps, None for all."""
+    if not found.gaps:
+        return Skipped("no device recorded an event")
+    return Idle(
+        tuple(
+            _row(trace, selection, device, gaps, found, top) for device, gaps in found.gaps.items()
+        )
+    )
+
+
+def _row(
+    trace: Trace,
+    selection: Selection,
+    device: int,
+    gaps: Gaps,
+    found: IdleAttribution,
+    top: int | None,
+) -> IdleRow:
+    entry = trace.device_list[device]
+    start, end = gaps.spans
+    length = end - start
+    longest = _longest(length, top)
+    steps = selection.steps[entry.host]
+    of_steps = found.causes_of_steps[device]
+    used = np.array([step.excluded is None for step in steps], dtype=np.bool_)
+    return IdleRow(
+        host=trace.hosts[entry.host].name,
+        device=trace.device_key(device),
+        ordinal=entry.ordinal,
+        idle_ps=int(length.sum()),
+        gap_count=gaps.count,
+        longest_gap_ps=int(length.max(initial=0)),
+        causes=_by_cause(gaps.cause_ps.sum(axis=1)),
+        causes_per_step=_by_cause(of_steps[:, used].sum(axis=1) // int(used.sum()))
+        if used.any()
+        else None,
+        gaps=tuple(gap_rows(trace, selection, gaps, found.states[entry.host], longest)),
+        left_out_gap_count=gaps.count - longest.size,
+        steps=tuple(
+            StepCauses(step.number, int(of_steps[:, i].sum()), _by_cause(of_steps[:, i]))
+            for i, step in enumerate(steps)
+        ),
+    )
+
+
+def _longest(length: Int64Array, top: int | None) -> Int64Array:
+    """Numbers of the `top` longest gaps, longest first, of equal ones the earlier."""
+    candidates = np.arange(length.size)
+    if top is not None and 0 < top < length.size:
+        candidates = np.flatnonzero(length >= np.partition(length, -top)[-top])
+    return candidates[np.argsort(-length[candidates], kind="stable")][:top]
+
+
+def _by_cause(picoseconds: Int64Array) -> dict[str, int]:
+    """The causes that occur, largest first."""
+    order = np.argsort(-picoseconds, kind="stable").tolist()
+    return {Cause(i).key: int(picoseconds[i]) for i in order if picoseconds[i]}
+
+
+def gap_rows(
+    trace: Trace, selection: Selection, gaps: Gaps, states: HostStates, chosen: Int64Array
+) -> Iterator[Gap]:
+    """The gaps of the numbers `chosen`, with their context."""
+    start, end = gaps.spans
+    causes = gaps.causes_of(chosen)
+    steps = selection.steps[trace.device_list[gaps.device].host]
+    for place, index in enumerate(chosen.tolist()):
+        cause = Cause(int(causes[:, place].argmax()))
+        evidence = _evidence(trace, gaps, states, index, cause, int(start[index]), int(end[index]))
+        pieces = slice(*np.searchsorted(gaps.gap, [index, index + 1]).tolist())
+        longest = int((gaps.end_ps[pieces] - gaps.start_ps[pieces]).argmax())
+        step = int(gaps.step[pieces][longest])
+        yield Gap(
+            start_ps=int(start[index]),
+            duration_ps=int(end[index] - start[index]),
+            cause=cause.key,
+            causes=_by_cause(causes[:, place]),
+            before=_name(trace, int(gaps.before[index])),
+            after=_name(trace, int(gaps.after[index])),
+            step=None if step == NONE else steps[step].number,
+            thread=evidence.thread if evidence else None,
+            host_event=evidence.event if evidence else None,
+            host_stack=evidence.stack if evidence else (),
+        )
+
+
+def _evidence(
+    trace: Trace,
+    gaps: Gaps,
+    states: HostStates,
+    index: int,
+    cause: Cause,
+    start_ps: int,
+    end_ps: int,
+) -> HostEvidence | None:
+    if cause in (Cause.UNUSED, Cause.UNATTRIBUTED):
+        return None
+    after = int(gaps.after[index])
+    launch = int(trace.device_columns.launch[after]) if after != NONE else NONE
+    if cause in (Cause.LATENCY, Cause.DEPENDENCY) or (cause is Cause.H2D and launch != NONE):
+        found = (
+            evidence_of(trace, states, cause, int(gaps.thread[index]), start_ps, end_ps)
+            if cause is Cause.H2D
+            else None
+        )
+        return found or (evidence_at(trace, states, launch) if launch != NONE else None)
+    return evidence_of(trace, states, cause, int(gaps.thread[index]), start_ps, end_ps)
+
+
+def _name(trace: Trace, row: int) -> str | None:
+    if row == NONE:
+        return None
+    columns = trace.device_columns
+    return trace.names.text(int(columns.op[row])) or trace.names.text(int(columns.name[row]))

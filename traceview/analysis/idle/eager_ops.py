@@ -1,0 +1,75 @@
+"""How much of a step do ops take that run one by one on the CPU, outside of any graph?
+
+Such an op is an `EagerKernelExecute` with no graph in it (TensorFlow 2.21). Neither its device nor its replica is
+recorded, so that on a host without GPUs its time looks like idle time of the replicas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.launches.eager_scopes import EAGER, GRAPH
+from traceview.analysis.selection import Selection
+from traceview.ids import unique_ids
+from traceview.intervals import BoolArray, Int64Array, union
+from traceview.robust import median_ps
+from traceview.trace.model import Trace
+
+SHOWN_TYPES: Final = 3
+_CALL: Final = b"EagerLocalExecute: "
+
+
+@dataclass(frozen=True)
+class EagerOps:
+    """Medians over the used steps: ops, and the time in which at least one thread runs one, picoseconds.
+
+    `types`: types of ops by how often they ran, the most frequent first.
+    """
+
+    count_per_step: int
+    ps_per_step: int
+    types: tuple[str, ...]
+
+
+def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
+    """The eager ops of one host; None without steps or without such ops."""
+    steps = [step for step in selection.steps.get(host, ()) if step.excluded is None]
+    columns = trace.host_columns
+    rows = np.flatnonzero(trace.names.matching(columns.name, [EAGER]) & (columns.host == host))
+    rows = rows[~_holds_graph(trace, rows)]
+    if not steps or rows.size == 0:
+        return None
+    start = np.array([step.start_ps for step in steps], dtype=np.int64)
+    end = np.array([step.end_ps for step in steps], dtype=np.int64)
+    begun = np.sort(columns.start_ps[rows])
+    count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
+    spans = union(columns.start_ps[rows], columns.end_ps[rows])
+    return EagerOps(
+        median_ps(count) or 0, median_ps(spans.within(start, end)) or 0, _types(trace, host)
+    )
+
+
+def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
+    """Whether a graph starts below each of these ops: then it is the call of a `tf.function`."""
+    columns = trace.host_columns
+    is_graph = trace.names.matching(columns.name, GRAPH)
+    result = np.zeros(rows.size, dtype=np.bool_)
+    for line in unique_ids(columns.line[rows]).tolist():
+        mine = np.flatnonzero(columns.line[rows] == line)
+        whole = columns.rows_of(line)
+        graphs = np.sort(columns.start_ps[whole][is_graph[whole]])
+        first = np.searchsorted(graphs, columns.start_ps[rows[mine]])
+        result[mine] = np.searchsorted(graphs, columns.end_ps[rows[mine]]) > first
+    return result
+
+
+def _types(trace: Trace, host: int) -> tuple[str, ...]:
+    columns = trace.host_columns
+    is_call = np.array([name.startswith(_CALL) for name in trace.names], dtype=np.bool_)
+    calls = columns.name[(columns.host == host) & is_call[columns.name]]
+    name, count = np.unique(calls, return_counts=True)
+    most = name[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
+    return tuple((trace.names.text(one) or "").removeprefix(_CALL.decode()) for one in most)

@@ -1,0 +1,47 @@
+"""Attributes idle time: every gap of every device that could be recorded, and its causes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.analysis.selection import Selection
+from traceview.ids import unique_ids
+from traceview.intervals import Int64Array
+from traceview.trace.gaps import Gaps, gaps_of_device
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class IdleAttribution:
+    """The gaps of each device with their causes, by device index, and the states of the hosts, by host index."""
+
+    gaps: Mapping[int, Gaps]
+    states: Mapping[int, HostStates]
+    causes_of_steps: Mapping[int, Int64Array]
+    """By device index: idle picoseconds by cause and step, int64 `[causes, steps of the host]`."""
+
+
+def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
+    """Attribute every gap of every device that could be recorded."""
+    recorded = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
+    states: dict[int, HostStates] = {}
+    gaps: dict[int, Gaps] = {}
+    of_steps: dict[int, Int64Array] = {}
+    for device, entry in enumerate(trace.device_list):
+        window = selection.window_of_device(trace, device)
+        if window is None or entry.host not in recorded:
+            continue
+        if entry.host not in states:
+            states[entry.host] = HostStates(trace, entry.host)
+        steps = selection.steps[entry.host]
+        bounds = (
+            np.array([step.start_ps for step in steps], dtype=np.int64),
+            np.array([step.end_ps for step in steps], dtype=np.int64),
+        )
+        gaps[device] = gaps_of_device(trace, device, window, bounds, states[entry.host])
+        of_steps[device] = gaps[device].of_steps(*bounds)
+    return IdleAttribution(gaps, states, of_steps)

@@ -1,0 +1,109 @@
+"""How long did each device compute in each step, with the steps of several hosts side by side?
+
+Steps are joined by number. A step that one of the hosts has not, or has and leaves out of its statistics, says
+nothing of how the devices compare, and is left out for all. Bounds are those of the host of each device, as in
+the rest of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.analysis.activity import DeviceActivity
+from traceview.analysis.selection import Selection
+from traceview.intervals import Int64Array
+from traceview.trace.model import NONE, Trace
+from traceview.xplane.planes import ActivityClass
+
+NEVER: Final = NONE
+"""Stands for a moment that does not occur: no kernel in a step."""
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedSteps:
+    """The used steps that all hosts of some devices have.
+
+    `devices`: device indices, in the order of the rows below; `numbers` `[steps]`. All others int64
+    `[devices, steps]`, picoseconds: `start_ps`, `end_ps` of the step on the device's host; `compute_ps`: union of
+    its compute in the step; `first_ps`, `last_ps`: when its compute begins and ends there, `NEVER` without.
+    """
+
+    devices: tuple[int, ...]
+    numbers: tuple[int, ...]
+    start_ps: Int64Array
+    end_ps: Int64Array
+    compute_ps: Int64Array
+    first_ps: Int64Array
+    last_ps: Int64Array
+
+    @property
+    def count(self) -> int:
+        """Number of steps."""
+        return len(self.numbers)
+
+    def of(self, devices: Sequence[int]) -> JoinedSteps:
+        """The same steps on some of the devices."""
+        rows = [self.devices.index(device) for device in devices]
+        return JoinedSteps(
+            tuple(devices),
+            self.numbers,
+            self.start_ps[rows],
+            self.end_ps[rows],
+            self.compute_ps[rows],
+            self.first_ps[rows],
+            self.last_ps[rows],
+        )
+
+
+def joined_steps(
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    devices: Sequence[int],
+) -> JoinedSteps:
+    """Cut the compute of `devices` at the steps of their hosts; `activities` by device index."""
+    hosts = {trace.device_list[device].host for device in devices}
+    used = {
+        host: {s.number: s for s in selection.steps.get(host, ()) if s.excluded is None}
+        for host in hosts
+    }
+    numbers = sorted(set.intersection(*(set(steps) for steps in used.values()))) if used else []
+    shape = (len(devices), len(numbers))
+    start, end, compute, first, last = (np.zeros(shape, dtype=np.int64) for _ in range(5))
+    for row, device in enumerate(devices):
+        steps = [used[trace.device_list[device].host][number] for number in numbers]
+        start[row] = [step.start_ps for step in steps]
+        end[row] = [step.end_ps for step in steps]
+        covered = activities[device].by_class[ActivityClass.COMPUTE]
+        compute[row] = covered.within(start[row], end[row])
+        first[row] = _first(covered.start, covered.end, start[row], end[row])
+        last[row] = _last(covered.start, covered.end, start[row], end[row])
+    return JoinedSteps(tuple(devices), tuple(numbers), start, end, compute, first, last)
+
+
+def _first(begin: Int64Array, finish: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """The first covered moment of each span; `NEVER` where nothing covers any of it."""
+    if begin.size == 0:
+        return np.full(start.shape, NEVER, dtype=np.int64)
+    place = np.searchsorted(finish, start, side="right")
+    moment = np.maximum(begin[np.minimum(place, begin.size - 1)], start)
+    return _known(moment, (place < begin.size) & (moment < end))
+
+
+def _last(begin: Int64Array, finish: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
+    """The end of what covers the last part of each span, at most its end."""
+    if begin.size == 0:
+        return np.full(start.shape, NEVER, dtype=np.int64)
+    place = np.searchsorted(begin, end) - 1
+    moment = np.minimum(finish[np.maximum(place, 0)], end)
+    return _known(moment, (place >= 0) & (moment > start))
+
+
+def _known(moment: Int64Array, occurs: npt.NDArray[np.bool_]) -> Int64Array:
+    result: Int64Array = np.where(occurs, moment, NEVER)
+    return result

@@ -1,0 +1,449 @@
+"""How does the host start the kernels of each GPU: how many, how late, from which threads?
+
+A launch is a call of the driver with the correlation id of a kernel. Its delay ends where its first kernel
+starts, so it holds the wait in the queue of the stream, too: it is long where the host runs ahead, and that is
+well. Kernels here are those of class compute; a CUDA graph that the tracer recorded as one event is no kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import numpy as np
+
+from traceview.analysis.activity import DeviceActivity
+from traceview.analysis.base import Evidence, Finding, Skipped
+from traceview.analysis.launches.eager_scopes import EagerScopes
+from traceview.analysis.selection import Selection, rows_in
+from traceview.document import numbers
+from traceview.ids import unique_inverse
+from traceview.intervals import Int32Array, Int64Array, IntervalSet, union
+from traceview.record import (
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    ModuleName,
+    Picoseconds,
+    Record,
+    Share,
+    ThreadName,
+    one_of,
+)
+from traceview.robust import median_ps, p95_ps
+from traceview.trace.correlation import threads
+from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.windows import Window
+from traceview.units import PS_PER_US
+from traceview.xplane.host_names import is_graph_launch
+from traceview.xplane.planes import ActivityClass
+
+BLOCKED_CALL_PS: Final = 100 * PS_PER_US
+"""A launch call longer than this was held up: ordinary ones take 5 to 40 µs (TensorFlow's GPU guide)."""
+
+TOP_NAMES: Final = 5
+"""Threads and XLA programs that a report names per device."""
+
+_MODES: Final = (
+    (re.compile(r"tf_gpu_private_\d+(?:/|$)"), "gpu_private"),
+    (re.compile(r"tf_gpu_shared(?:/|$)"), "gpu_shared"),
+    (re.compile(r"tf_Compute(?:/|$)"), "global"),
+)
+
+
+class LaunchThread(Record, frozen=True):
+    """A thread that launches kernels of a device, and how many calls it made.
+
+    Attributes:
+        thread: Name of the thread.
+        call_count: Launch calls that it made for the device.
+    """
+
+    thread: ThreadName
+    call_count: Count
+
+
+class Contention(Record, frozen=True):
+    """Whether threads that launch get into each other's way.
+
+    Attributes:
+        thread_count: Threads that launch kernels of the device.
+        overlap_ratio: Of the time in which any of them is in a launch call, the share in which two or more are;
+            null without calls.
+        shared_with: Keys of other devices for which one of them launches as well.
+    """
+
+    thread_count: Count
+    overlap_ratio: Share | None
+    shared_with: tuple[DeviceKey, ...]
+
+
+class GraphLaunches(Record, frozen=True):
+    """CUDA graphs. `launch_count`: graphs started, `kernel_count`: kernels recorded of them one by one.
+
+    Attributes:
+        launch_count: Graphs started.
+        kernel_count: Kernels of graphs that are recorded one by one.
+        kernels_per_launch: Median of these per graph; null without any.
+        opaque_count: Graphs recorded as one event.
+        opaque_ps: Union of these in the window, picoseconds.
+    """
+
+    launch_count: Count
+    kernel_count: Count
+    kernels_per_launch: Count | None
+    opaque_count: Count
+    opaque_ps: Picoseconds
+
+
+class XlaKernels(Record, frozen=True):
+    """Kernels of programs that XLA compiled, by share of kernels and of compute time; the longest programs.
+
+    Attributes:
+        kernel_count: Such kernels.
+        kernel_ratio: Share of the kernels.
+        compute_ratio: Share of the compute time.
+        modules: Names of the programs, the one with the longest kernels first; no more than five.
+        module_count: Programs with a name.
+    """
+
+    kernel_count: Count
+    kernel_ratio: Share
+    compute_ratio: Share
+    modules: tuple[ModuleName, ...]
+    module_count: Count
+
+
+class DeviceLaunches(Record, frozen=True):
+    """The kernels of one GPU in its window, and the calls that launched them.
+
+    Attributes:
+        host: Name of the host.
+        device: Key of the device.
+        ordinal: Number in the name of the device.
+        kernel_count: Kernels.
+        kernels_per_step: Kernels that start in a step, median over the used ones; null without any.
+        kernel_median_ps: Median duration of the kernels, picoseconds; null without any.
+        unlinked_count: Kernels whose launch is not recorded.
+        call_count: Calls that launched them; one may start several kernels.
+        call_median_ps: Median duration of the calls, picoseconds; null without any.
+        delay_p50_ps: Median time from the start of a call to the start of its first kernel, picoseconds, with
+            the wait in the queue of the stream; null without any.
+        delay_p95_ps: 95th percentile of that by nearest rank, picoseconds; null without any.
+        negative_delay_count: Calls whose first kernel seems to start before them, as clocks differ; their delay
+            counts as 0.
+        short_kernel_ratio: Share of the calls whose kernels together ran shorter than the call; null without
+            any.
+        blocked_call_count: Calls that took more than 100 µs.
+        thread_mode: TF_GPU_THREAD_MODE as the names of the launching threads tell it; null where they do not.
+        threads: The launching threads, most calls first; no more than five.
+        contention: Whether threads that launch get into each other's way.
+        eager_call_count: Calls made by ops that ran one by one, outside of any graph; null where the trace does
+            not tell.
+        graphs: CUDA graphs.
+        xla: Kernels of programs that XLA compiled.
+    """
+
+    host: Hostname
+    device: DeviceKey
+    ordinal: Integer
+    kernel_count: Count
+    kernels_per_step: Count | None
+    kernel_median_ps: Picoseconds | None
+    unlinked_count: Count
+    call_count: Count
+    call_median_ps: Picoseconds | None
+    delay_p50_ps: Picoseconds | None
+    delay_p95_ps: Picoseconds | None
+    negative_delay_count: Count
+    short_kernel_ratio: Share | None
+    blocked_call_count: Count
+    thread_mode: Annotated[str, one_of("gpu_private", "gpu_shared", "global")] | None
+    threads: tuple[LaunchThread, ...]
+    contention: Contention
+    eager_call_count: Count | None
+    graphs: GraphLaunches
+    xla: XlaKernels
+
+
+class Launches(Record, frozen=True):
+    """Every GPU with compute in its window.
+
+    Attributes:
+        devices: GPUs in the order of hosts and ordinals.
+    """
+
+    devices: tuple[DeviceLaunches, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Calls:
+    """Launch calls of one device: their host rows and, of each, its kernels' number, first start and total."""
+
+    row: Int64Array
+    kernel_count: Int64Array
+    first_start_ps: Int64Array
+    total_ps: Int64Array
+
+
+def compute(
+    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
+) -> Launches | Skipped:
+    """Ask of each GPU who launched its kernels; `activities` by device index."""
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
+    if not gpus:
+        return Skipped("not applicable: there is no GPU")
+    found = {}
+    for index in gpus:
+        window = selection.window_of_device(trace, index)
+        rows = computing_rows(trace, index, window)
+        if window is not None and rows.size:
+            found[index] = (window, rows)
+    if not found:
+        return Skipped("no GPU ran a kernel in the window")
+    whole = _Whole(trace, {index: rows for index, (_, rows) in found.items()})
+    order = sorted(found, key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal))
+    return Launches(
+        tuple(
+            whole.device(index, *found[index], _used(selection, trace, index), activities[index])
+            for index in order
+        )
+    )
+
+
+def computing_rows(trace: Trace, device: int, window: Window | None) -> Int64Array:
+    """The events of class compute of a device that overlap a window, as device rows in order of start."""
+    columns, mine = trace.device_columns, trace.device_columns.rows_of(device)
+    if window is None:
+        return np.empty(0, dtype=np.int64)
+    inside = rows_in(columns.start_ps[mine], columns.end_ps[mine], window) + mine.start
+    result: Int64Array = inside[columns.class_[inside] == ActivityClass.COMPUTE]
+    return result
+
+
+def _used(selection: Selection, trace: Trace, device: int) -> tuple[Step, ...]:
+    steps = selection.steps.get(trace.device_list[device].host, ())
+    return tuple(step for step in steps if step.excluded is None)
+
+
+class _Whole:
+    """What is known of all devices together: which threads launch for which."""
+
+    def __init__(self, trace: Trace, rows: dict[int, Int64Array]) -> None:
+        columns = trace.device_columns
+        self._trace = trace
+        self._thread = threads(trace.lines)
+        self._kernels = {i: found[~columns.opaque[found]] for i, found in rows.items()}
+        self._opaque = {i: found[columns.opaque[found]] for i, found in rows.items()}
+        self._calls = {i: _calls(trace, kernels) for i, kernels in self._kernels.items()}
+        self._threads_of = {i: self._by_thread(calls) for i, calls in self._calls.items()}
+        self._eager = EagerScopes(trace.host_columns, trace.names, self._thread)
+
+    def _by_thread(self, calls: _Calls) -> tuple[Int64Array, Int64Array]:
+        """The threads that launch, and for each call its place among them."""
+        return unique_inverse(self._thread[self._trace.host_columns.line[calls.row]])
+
+    def device(
+        self,
+        index: int,
+        window: Window,
+        rows: Int64Array,
+        steps: tuple[Step, ...],
+        activity: DeviceActivity,
+    ) -> DeviceLaunches:
+        trace, columns, host = self._trace, self._trace.device_columns, self._trace.host_columns
+        kernels, calls = self._kernels[index], self._calls[index]
+        delay = calls.first_start_ps - host.start_ps[calls.row]
+        lasted = host.duration_ps[calls.row]
+        p50, p95 = median_ps(np.maximum(delay, 0)), p95_ps(np.maximum(delay, 0))
+        linked = int(calls.kernel_count.sum())
+        entry = trace.device_list[index]
+        return DeviceLaunches(
+            host=trace.hosts[entry.host].name,
+            device=trace.device_key(index),
+            ordinal=entry.ordinal,
+            kernel_count=int(kernels.size),
+            kernels_per_step=_per_step(columns.start_ps[kernels], steps),
+            kernel_median_ps=median_ps(columns.duration_ps[kernels]),
+            unlinked_count=int(kernels.size) - linked,
+            call_count=int(calls.row.size),
+            call_median_ps=median_ps(lasted),
+            delay_p50_ps=p50,
+            delay_p95_ps=p95,
+            negative_delay_count=int((delay < 0).sum()),
+            short_kernel_ratio=_share(calls.total_ps < lasted),
+            blocked_call_count=int((lasted > BLOCKED_CALL_PS).sum()),
+            thread_mode=self._mode(index),
+            threads=self._threads(index),
+            contention=self._contention(index),
+            eager_call_count=self._eager.count(calls.row),
+            graphs=self._graphs(index, window),
+            xla=self._xla(kernels, window, activity),
+        )
+
+    # Threads
+
+    def _call_counts(self, index: int) -> list[tuple[int, int]]:
+        """Threads and their calls, most calls first."""
+        found, place = self._threads_of[index]
+        counts = np.bincount(place, minlength=found.size).tolist()
+        pairs = zip(found.tolist(), counts, strict=True)
+        return sorted(pairs, key=lambda pair: (-pair[1], self._name(pair[0])))
+
+    def _name(self, thread: int) -> str:
+        """The name that TensorFlow gave a thread, where its calls are recorded on a line of their own, too."""
+        names = [self._trace.lines[line].name for line in np.flatnonzero(self._thread == thread)]
+        own = [name for name in names if not name.startswith("Host Threads/")]
+        return (own or names)[0]
+
+    def _mode(self, index: int) -> str | None:
+        for thread, _ in self._call_counts(index):
+            for pattern, mode in _MODES:
+                if pattern.match(self._name(thread)):
+                    return mode
+        return None
+
+    def _threads(self, index: int) -> tuple[LaunchThread, ...]:
+        counts = self._call_counts(index)[:TOP_NAMES]
+        return tuple(LaunchThread(self._name(thread), count) for thread, count in counts)
+
+    def _contention(self, index: int) -> Contention:
+        host, rows = self._trace.host_columns, self._calls[index].row
+        found, place = self._threads_of[index]
+        others = [
+            other
+            for other, (theirs, _) in self._threads_of.items()
+            if other != index and np.isin(theirs, found).any()
+        ]
+        others.sort(
+            key=lambda i: (self._trace.device_list[i].host, self._trace.device_list[i].ordinal)
+        )
+        by_thread = [
+            union(host.start_ps[mine], host.end_ps[mine])
+            for mine in (rows[place == one] for one in range(found.size))
+        ]
+        return Contention(
+            int(found.size),
+            _overlap_ratio(by_thread),
+            tuple(self._trace.device_key(other) for other in others),
+        )
+
+    # Graphs and programs
+
+    def _graphs(self, index: int, window: Window) -> GraphLaunches:
+        columns, calls, opaque = self._trace.device_columns, self._calls[index], self._opaque[index]
+        names, place = unique_inverse(self._trace.host_columns.name[calls.row])
+        is_graph = np.array([is_graph_launch(self._trace.names[int(n)]) for n in names], np.bool_)
+        of_graph = calls.kernel_count[is_graph[place]]
+        covered = union(columns.start_ps[opaque], columns.end_ps[opaque])
+        return GraphLaunches(
+            launch_count=int(of_graph.size + opaque.size),
+            kernel_count=int(of_graph.sum()),
+            kernels_per_launch=median_ps(of_graph),
+            opaque_count=int(opaque.size),
+            opaque_ps=int(covered.within(window.start_ps, window.end_ps)),
+        )
+
+    def _xla(self, kernels: Int64Array, window: Window, activity: DeviceActivity) -> XlaKernels:
+        columns = self._trace.device_columns
+        mine = kernels[columns.module[kernels] != NONE]
+        covered = union(columns.start_ps[mine], columns.end_ps[mine])
+        inside = int(covered.within(window.start_ps, window.end_ps))
+        whole = activity.by_class[ActivityClass.COMPUTE]
+        computed = int(whole.within(window.start_ps, window.end_ps))
+        modules = _longest(columns.module[mine], columns.duration_ps[mine])
+        named = [self._trace.names.text(module) or "" for module in modules]
+        named = [name for name in named if name]
+        return XlaKernels(
+            kernel_count=int(mine.size),
+            kernel_ratio=mine.size / kernels.size if kernels.size else 0.0,
+            compute_ratio=inside / computed if computed else 0.0,
+            modules=tuple(named[:TOP_NAMES]),
+            module_count=len(named),
+        )
+
+
+def _calls(trace: Trace, kernels: Int64Array) -> _Calls:
+    columns = trace.device_columns
+    linked = kernels[columns.launch[kernels] != NONE]
+    launch = columns.launch[linked]
+    # The calls for one device stand close together: counted from the first, they are small numbers.
+    lowest = launch.min() if launch.size else 0
+    row, place = unique_inverse(launch - lowest)
+    row = row + lowest
+    first = np.zeros(row.size, dtype=np.int64)
+    # In order of start: written last to first, the first kernel of a call is the one that stays.
+    first[place[::-1]] = columns.start_ps[linked][::-1]
+    total = np.zeros(row.size, dtype=np.int64)
+    np.add.at(total, place, columns.duration_ps[linked])
+    return _Calls(row, np.bincount(place, minlength=row.size), first, total)
+
+
+def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
+    """The distinct ids, the one with the longest sum of durations first."""
+    found, place = unique_inverse(ids)
+    total = np.zeros(found.size, dtype=np.int64)
+    np.add.at(total, place, duration_ps)
+    return [int(found[i]) for i in np.argsort(-total, kind="stable")]
+
+
+def _per_step(start_ps: Int64Array, steps: tuple[Step, ...]) -> int | None:
+    first = np.searchsorted(start_ps, [step.start_ps for step in steps])
+    last = np.searchsorted(start_ps, [step.end_ps for step in steps])
+    return median_ps(last - first)
+
+
+def _share(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float | None:
+    return float(holds.mean()) if holds.size else None
+
+
+def _overlap_ratio(unions: Sequence[IntervalSet]) -> float | None:
+    """Of the time that any of the unions covers, the share that two or more do; None if none covers any."""
+    covered = sum(one.length for one in unions)
+    if len(unions) < 2 or not covered:
+        return 0.0 if covered else None
+    start = np.concatenate([one.start for one in unions])
+    moments = np.concatenate((start, *(one.end for one in unions)))
+    order = np.argsort(moments, kind="stable")
+    open_ = np.cumsum(np.where(order < start.size, 1, -1))[:-1]
+    lasted = np.diff(moments[order])
+    return int(lasted[open_ >= 2].sum()) / int(lasted[open_ >= 1].sum())
+
+
+# Findings
+
+
+def diagnose(result: Launches | Skipped) -> list[Finding]:
+    """CUDA graphs of which only the whole is recorded."""
+    if isinstance(result, Skipped):
+        return []
+    rows = [row for row in result.devices if row.graphs.opaque_count]
+    if not rows:
+        return []
+    count = sum(row.graphs.opaque_count for row in rows)
+    most = max(rows, key=lambda row: row.graphs.opaque_ps)
+    return [
+        Finding(
+            code="opaque-cuda-graph",
+            severity="info",
+            title=f"{numbers.plural(count, 'CUDA graph')} recorded as one event each",
+            explanation=(
+                f"On {numbers.listed([row.device for row in rows])} the tracer recorded graphs as a whole: "
+                f"{numbers.time(most.graphs.opaque_ps)} of the time of {most.device}. They count as compute; which "
+                "kernels, ops and collectives ran in them, with which precision, is not in the trace."
+            ),
+            advice=(
+                "To look inside, capture once without graphs: XLA_FLAGS=--xla_gpu_enable_command_buffer= "
+                "switches those of XLA off."
+            ),
+            confidence="high",
+            confidence_reason="recorded in the trace",
+            evidence=tuple(
+                Evidence("opaque_count", row.graphs.opaque_count, 0, row.device) for row in rows
+            ),
+            devices=tuple(row.device for row in rows),
+        )
+    ]

@@ -1,0 +1,431 @@
+"""What do copies between host and GPUs cost, how fast are they, and who issues them?
+
+Time counts as exposed as in `device_time`: a copy under compute or a collective costs nothing, and of copies
+that overlap each other every instant belongs to the direction that stands first, in it to the copy that began
+first. So the exposed times of single copies sum to those of their direction, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.analysis.activity import DeviceActivity
+from traceview.analysis.base import Skipped
+from traceview.analysis.selection import Selection, rows_in
+from traceview.analysis.transfers.blocking_reads import BlockingReads, blocking_reads
+from traceview.analysis.transfers.round_trips import RoundTrip, round_trips
+from traceview.ids import unique_ids
+from traceview.intervals import Int64Array
+from traceview.record import (
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    OpName,
+    OpType,
+    Picoseconds,
+    Record,
+    Share,
+    ThreadName,
+    one_of,
+)
+from traceview.robust import median_ps
+from traceview.trace.copies import Copies, copies_of
+from traceview.trace.links import pcie_bytes_per_second
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Step, Trace
+from traceview.trace.ops import split_op
+from traceview.trace.windows import Window
+from traceview.units import PS_PER_S, PS_PER_US
+from traceview.xplane.planes import ActivityClass, HostMemory
+
+Verdict: TypeAlias = Literal["high", "moderate", "none"]
+
+HIGH_RATIO: Final = 0.20
+"""Exposed share of the step from which it is high (METRICS 7; XProf's threshold for input)."""
+
+MODERATE_RATIO: Final = 0.05
+"""Exposed share of the step from which it is moderate (METRICS 7; XProf's threshold for input)."""
+
+SMALL_BYTES: Final = 64 * 1024
+"""Copies below this are small: their time is latency rather than transfer (METRICS 7)."""
+
+BLOCKING_PS: Final = 20 * PS_PER_US
+"""A kernel that starts sooner than this after a copy's end waited for it (METRICS 7: launch latency)."""
+
+SIZE_BOUNDS_BYTES: Final = tuple(4**exponent for exponent in range(5, 16))
+"""1 KiB, 4 KiB, 16 KiB, 64 KiB … 1 GiB: powers of 4, of which one is `SMALL_BYTES`."""
+
+TOP_SOURCES: Final = 10
+"""Sources of copies that a report holds per device."""
+
+
+class Direction(Record, frozen=True):
+    """The copies of one device in one direction that overlap the window.
+
+    Attributes:
+        bytes: Bytes of the copies whose size is recorded; null where there are copies and none is.
+        count: Copies.
+        busy_ps: Time with such a copy, picoseconds.
+        exposed_ps: Time with such a copy and nothing before it in the order of device_time, picoseconds.
+        exposed_ps_per_step: The same per step, median over the used steps, picoseconds; null without any.
+        exposed_ratio: Exposed share of the step, median over the used steps; without steps, of the window.
+        verdict: high: exposed_ratio of at least 0.20; moderate: of at least 0.05; none.
+        bytes_per_second: bytes over busy_ps, rounded down; null unless the sizes of all copies are recorded.
+        pageable_bytes: Bytes from or to pageable memory of the host; null where the kind of memory is not
+            recorded.
+        small_count: Copies below 64 KiB; null where no size is recorded.
+        small_count_per_step: Copies below 64 KiB that start in a step, median over the used steps; null without
+            any.
+        size_counts: Copies below each of size_bounds_bytes and not below the bound before it, then those from
+            the last one on; null where no size is recorded.
+        blocking_kernel_count: Kernels that start less than 20 µs after the end of such a copy on another
+            stream.
+    """
+
+    bytes: Count | None
+    count: Count
+    busy_ps: Picoseconds
+    exposed_ps: Picoseconds
+    exposed_ps_per_step: Picoseconds | None
+    exposed_ratio: Share | None
+    verdict: Verdict
+    bytes_per_second: Count | None
+    pageable_bytes: Count | None
+    small_count: Count | None
+    small_count_per_step: Count | None
+    size_counts: tuple[Count, ...] | None
+    blocking_kernel_count: Count
+
+
+class Directions(Record, frozen=True):
+    """Host to device, device to host, device to device; the last holds copies to another GPU, too.
+
+    Attributes:
+        h2d: Host to device.
+        d2h: Device to host.
+        d2d: Device to device, also to another GPU.
+    """
+
+    h2d: Direction
+    d2h: Direction
+    d2d: Direction
+
+
+class CopySource(Record, frozen=True):
+    """What issued copies: `op` without its replica part, and `thread`; None where not recorded.
+
+    Attributes:
+        device: Key of the device.
+        direction: h2d, d2h or d2d.
+        op: Name of the op without its replica part; null if not recorded.
+        op_type: Type of the op; null if not recorded.
+        thread: Name of the thread that issued them; null if not recorded.
+        count: Copies.
+        bytes: Bytes of those whose size is recorded; null where none is.
+        total_ps: Sum of their durations, picoseconds.
+        exposed_ps: Their part of the exposed time of the direction, picoseconds.
+    """
+
+    device: DeviceKey
+    direction: Annotated[str, one_of("h2d", "d2h", "d2d")]
+    op: OpName | None
+    op_type: OpType | None
+    thread: ThreadName | None
+    count: Count
+    bytes: Count | None
+    total_ps: Picoseconds
+    exposed_ps: Picoseconds
+
+
+class DeviceTransfers(Record, frozen=True):
+    """The copies of one GPU.
+
+    Attributes:
+        host: Name of the host.
+        device: Key of the device.
+        ordinal: Number in the name of the device.
+        directions: Numbers by direction.
+        link_bytes_per_second: What the PCIe link of the GPU carries in one direction, from the sidecar; null
+            without one, and where the GPUs of the host are linked in different ways.
+        blocking_reads: Copies to the host that a thread waited for.
+        top_sources: What issued the copies, the longest exposed first.
+        source_count: Sources in all, of which top_sources holds the first.
+        round_trips: Ops on the CPU between two on this GPU, the longest first.
+    """
+
+    host: Hostname
+    device: DeviceKey
+    ordinal: Integer
+    directions: Directions
+    link_bytes_per_second: Count | None
+    blocking_reads: BlockingReads
+    top_sources: tuple[CopySource, ...]
+    source_count: Count
+    round_trips: tuple[RoundTrip, ...]
+
+
+class Transfers(Record, frozen=True):
+    """All GPUs of hosts on which the tracer recorded any; `size_bounds_bytes` as in `Direction`.
+
+    Attributes:
+        size_bounds_bytes: Bounds of size_counts, bytes, ascending.
+        devices: GPUs of hosts on which the tracer recorded any, by host and ordinal.
+    """
+
+    size_bounds_bytes: tuple[Count, ...]
+    devices: tuple[DeviceTransfers, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Span:
+    """What of one device is looked at: its window, and start and end of the used steps of its host."""
+
+    window: Window
+    start: Int64Array
+    end: Int64Array
+
+
+def compute(
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    top: int | None = TOP_SOURCES,
+) -> Transfers | Skipped:
+    """Ask of each GPU what it copied in its window; `activities` by device index, `top` sources of each."""
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
+    if not gpus:
+        return Skipped("not applicable: there is no GPU")
+    traced = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
+    spans = {
+        index: _span(window, selection.steps.get(window.host, ()))
+        for index in gpus
+        if trace.device_list[index].host in traced
+        and (window := selection.window_of_device(trace, index)) is not None
+    }
+    if not spans:
+        return Skipped("no GPU recorded an event")
+    copies = _inside(trace, copies_of(trace), spans)
+    reads, trips = blocking_reads(trace, copies), round_trips(trace, copies)
+    device_of_copy = trace.device_columns.device[copies.row]
+    rows = []
+    for index in sorted(
+        spans, key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal)
+    ):
+        mine = _chosen(copies, np.flatnonzero(device_of_copy == index))
+        entry = trace.device_list[index]
+        sources = _sources(trace, index, activities[index], spans[index].window, mine)
+        rows.append(
+            DeviceTransfers(
+                host=trace.hosts[entry.host].name,
+                device=trace.device_key(index),
+                ordinal=entry.ordinal,
+                directions=_directions(trace, index, activities[index], spans[index], mine.row),
+                link_bytes_per_second=_link(trace, entry.host),
+                blocking_reads=reads.get(index, BlockingReads(0, 0)),
+                top_sources=tuple(sources[:top]),
+                source_count=len(sources),
+                round_trips=trips.get(index, ()),
+            )
+        )
+    return Transfers(SIZE_BOUNDS_BYTES, tuple(rows))
+
+
+def _span(window: Window, steps: tuple[Step, ...]) -> _Span:
+    used = [step for step in steps if step.excluded is None]
+    return _Span(
+        window,
+        np.array([step.start_ps for step in used], dtype=np.int64),
+        np.array([step.end_ps for step in used], dtype=np.int64),
+    )
+
+
+def _inside(trace: Trace, copies: Copies, spans: dict[int, _Span]) -> Copies:
+    """The copies that overlap the window of their device."""
+    columns = trace.device_columns
+    start, end = columns.start_ps[copies.row], columns.end_ps[copies.row]
+    kept = [np.empty(0, dtype=np.int64)]
+    for index, span in spans.items():
+        mine = np.flatnonzero(columns.device[copies.row] == index)
+        kept.append(mine[rows_in(start[mine], end[mine], span.window)])
+    return _chosen(copies, np.sort(np.concatenate(kept)))
+
+
+def _chosen(copies: Copies, index: Int64Array) -> Copies:
+    return Copies(copies.row[index], copies.op[index], copies.thread[index])
+
+
+# Directions
+
+
+def _directions(
+    trace: Trace, device: int, activity: DeviceActivity, span: _Span, rows: Int64Array
+) -> Directions:
+    class_ = trace.device_columns.class_[rows]
+    return Directions(
+        *(
+            _direction(trace, device, activity, span, rows[class_ == one], one)
+            for one in (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
+        )
+    )
+
+
+def _direction(
+    trace: Trace,
+    device: int,
+    activity: DeviceActivity,
+    span: _Span,
+    rows: Int64Array,
+    class_: ActivityClass,
+) -> Direction:
+    columns, window = trace.device_columns, span.window
+    size = columns.bytes[rows]
+    known = size[size != UNKNOWN_BYTES]
+    is_recorded = bool(known.size) or not rows.size
+    total = int(known.sum()) if is_recorded else None
+    busy = int(activity.by_class[class_].within(window.start_ps, window.end_ps))
+    exposed = int(activity.parts([window.start_ps], [window.end_ps])[class_, 0])
+    per_step = activity.parts(span.start, span.end)[class_]
+    ratio = _exposed_ratio(per_step, span, exposed)
+    small = np.sort(columns.start_ps[rows[(size != UNKNOWN_BYTES) & (size < SMALL_BYTES)]])
+    small_in_step = np.searchsorted(small, span.end) - np.searchsorted(small, span.start)
+    return Direction(
+        bytes=total,
+        count=int(rows.size),
+        busy_ps=busy,
+        exposed_ps=exposed,
+        exposed_ps_per_step=median_ps(per_step),
+        exposed_ratio=ratio,
+        verdict=verdict_of(ratio),
+        bytes_per_second=(
+            total * PS_PER_S // busy if busy and total and known.size == rows.size else None
+        ),
+        pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
+        small_count=int(small.size) if is_recorded else None,
+        small_count_per_step=median_ps(small_in_step) if is_recorded else None,
+        size_counts=_histogram(known) if is_recorded else None,
+        blocking_kernel_count=_blocking_kernel_count(trace, device, window, rows),
+    )
+
+
+def verdict_of(ratio: float | None) -> Verdict:
+    """Whether an exposed share of the step is high, moderate or none to speak of."""
+    if ratio is None or ratio < MODERATE_RATIO:
+        return "none"
+    return "high" if ratio >= HIGH_RATIO else "moderate"
+
+
+def _exposed_ratio(per_step: Int64Array, span: _Span, exposed_ps: int) -> float | None:
+    lasted = span.end - span.start
+    if lasted.any():
+        return float(np.median(per_step[lasted > 0] / lasted[lasted > 0]))
+    return exposed_ps / span.window.length_ps if span.window.length_ps else None
+
+
+def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | None:
+    pageable = size[memory == HostMemory.PAGEABLE]
+    if (memory.size and not memory.any()) or (pageable == UNKNOWN_BYTES).any():
+        return None
+    return int(pageable.sum())
+
+
+def _histogram(size: Int64Array) -> tuple[int, ...]:
+    place = np.searchsorted(SIZE_BOUNDS_BYTES, size, side="right")
+    return tuple(np.bincount(place, minlength=len(SIZE_BOUNDS_BYTES) + 1).tolist())
+
+
+def _blocking_kernel_count(trace: Trace, device: int, window: Window, rows: Int64Array) -> int:
+    """Kernels in the window that start within `BLOCKING_PS` after one of these copies on another stream."""
+    columns, all_rows = trace.device_columns, trace.device_columns.rows_of(device)
+    if rows.size == 0:
+        return 0
+    kernels = np.flatnonzero(columns.class_[all_rows] == ActivityClass.COMPUTE) + all_rows.start
+    kernels = kernels[rows_in(columns.start_ps[kernels], columns.end_ps[kernels], window)]
+    stream = np.array([line.id for line in trace.lines], dtype=np.int64)
+    by_end = rows[np.argsort(columns.end_ps[rows], kind="stable")]
+    end, of_copy = columns.end_ps[by_end], stream[columns.line[by_end]]
+    start, of_kernel = columns.start_ps[kernels], stream[columns.line[kernels]]
+    last = np.searchsorted(end, start, side="right") - 1
+    # The last copy on another stream: where that of the last copy is the kernel's own, the one before its run.
+    begins = np.concatenate(([True], of_copy[1:] != of_copy[:-1]))
+    before_run = np.maximum.accumulate(np.where(begins, np.arange(end.size), 0)) - 1
+    last = np.where((last >= 0) & (of_copy[last] == of_kernel), before_run[last], last)
+    return int(((last >= 0) & (start - end[last] < BLOCKING_PS)).sum())
+
+
+# Sources
+
+
+def _sources(
+    trace: Trace, device: int, activity: DeviceActivity, window: Window, copies: Copies
+) -> list[CopySource]:
+    """Every source of the copies of one device, the longest exposed first."""
+    columns = trace.device_columns
+    exposed = np.zeros(copies.row.size, dtype=np.int64)
+    class_ = columns.class_[copies.row]
+    for one in unique_ids(class_).tolist():
+        mine = np.flatnonzero(class_ == one)
+        exposed[mine] = _exposed(trace, activity, window, copies.row[mine], one)
+    groups: dict[tuple[int, str | None, str | None, int], list[Int64Array]] = {}
+    keys = np.stack((class_.astype(np.int64), copies.op, copies.thread), axis=1)
+    found, group = np.unique(keys, axis=0, return_inverse=True)
+    by_group = np.argsort(group.reshape(-1), kind="stable")
+    parts_of = np.split(by_group, np.cumsum(np.bincount(group.reshape(-1)))[:-1])
+    # Of no copies at all the split is one empty part.
+    for (of_class, op, thread), mine in zip(found.tolist(), parts_of, strict=False):
+        text = trace.names.text(op)
+        name, type_ = (None, None) if text is None else split_op(text)
+        groups.setdefault((of_class, name, type_, thread), []).append(mine)
+    sources = []
+    for (of_class, name, type_, thread), parts in groups.items():
+        mine = np.concatenate(parts)
+        size = columns.bytes[copies.row[mine]]
+        known = size[size != UNKNOWN_BYTES]
+        sources.append(
+            CopySource(
+                device=trace.device_key(device),
+                direction=trace.class_name(of_class),
+                op=name,
+                op_type=type_,
+                thread=None if thread == NONE else trace.lines[thread].name,
+                count=int(mine.size),
+                bytes=int(known.sum()) if known.size else None,
+                total_ps=int(columns.duration_ps[copies.row[mine]].sum()),
+                exposed_ps=int(exposed[mine].sum()),
+            )
+        )
+    return sorted(sources, key=lambda s: (-s.exposed_ps, -s.total_ps, s.op or "", s.thread or ""))
+
+
+def _exposed(
+    trace: Trace, activity: DeviceActivity, window: Window, rows: Int64Array, class_: int
+) -> Int64Array:
+    """What each copy of one direction adds to those that began before it; `rows` in order of start."""
+    columns = trace.device_columns
+    start = np.maximum(columns.start_ps[rows], window.start_ps)
+    end = np.maximum(np.minimum(columns.end_ps[rows], window.end_ps), start)
+    start[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
+    end = np.maximum(end, start)
+    exposed: Int64Array = end - start - activity.cumulative[class_ - 1].within(start, end)
+    return exposed
+
+
+def _link(trace: Trace, host: int) -> int | None:
+    """What the PCIe link of each GPU of a host carries, if all are alike.
+
+    The sidecar lists the GPUs of the machine in the order of NVML, which need not be that of the process. The
+    generation is the largest possible one: a GPU that does nothing saves power on a slower one.
+    """
+    sidecar = trace.hosts[host].sidecar
+    gpus = sidecar.environment.links.gpus if sidecar is not None else None
+    speeds = {
+        pcie_bytes_per_second(
+            gpu.pcie_generation_max or gpu.pcie_generation, gpu.pcie_width or gpu.pcie_width_max
+        )
+        for gpu in gpus or ()
+    }
+    return speeds.pop() if len(speeds) == 1 else None

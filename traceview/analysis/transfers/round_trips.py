@@ -1,0 +1,201 @@
+"""Which ops on the CPU stand between two ops on a GPU, so that their data goes to the host and back?
+
+TensorFlow does not record what an op waited for. The evidence is three things in a row: a copy from the GPU
+ends, an op runs on the host, and a copy to the same GPU brings the result of that very op, whose name the
+transfer carries: `X/_12:_Recv`, or `edge_12_X`.
+
+      copy from the GPU   ▕ A/_5 ▏
+      op on the host               ▕ X:Where ▏
+      copy to the GPU                          ▕ X/_12 ▏
+                                  ≤ 1 ms      ≤ 1 ms
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.ids import unique_ids
+from traceview.intervals import Int64Array
+from traceview.record import Count, OpName, OpType, Picoseconds, Record, ThreadName
+from traceview.trace.copies import Copies
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.ops import split_op
+from traceview.units import PS_PER_MS
+from traceview.xplane.host_names import op_type
+from traceview.xplane.planes import ActivityClass
+
+HANDOVER_PS: Final = PS_PER_MS
+"""What begins later than this after the one before may have waited for something else; our own choice."""
+
+_TRANSFER: Final = re.compile(
+    rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
+)
+_WITHOUT_INPUT: Final = re.compile(
+    rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|\w*Iterator\w*|Optional\w*"
+)
+"""Types of ops that take no tensor from a GPU: transfers themselves, constants, and what reads a dataset."""
+
+
+class RoundTrip(Record, frozen=True):
+    """An op on the CPU between a copy from the GPU and one back to it.
+
+    Attributes:
+        op: Name of the op on the CPU without its replica part.
+        op_type: Its type; null if not recorded.
+        thread: Name of the thread that ran it.
+        d2h_op: What the copy to the host was issued for; null if not recorded.
+        h2d_op: What the copy back was issued for.
+        count: How often it happened.
+        bytes: Bytes of both copies; null where a size is not recorded.
+        total_ps: Sum of the times from the start of the first copy to the end of the second, picoseconds.
+    """
+
+    op: OpName
+    op_type: OpType | None
+    thread: ThreadName
+    d2h_op: OpName | None
+    h2d_op: OpName
+    count: Count
+    bytes: Count | None
+    total_ps: Picoseconds
+
+
+@dataclass(frozen=True, eq=False)
+class _Trips:
+    """One entry per trip: rows of the device columns and of the host columns, and the copies' ops."""
+
+    to_host: Int64Array
+    op: Int64Array
+    to_device: Int64Array
+    d2h_op: Int64Array
+    h2d_op: Int64Array
+
+
+def round_trips(trace: Trace, copies: Copies) -> dict[int, tuple[RoundTrip, ...]]:
+    """The round trips among `copies` by device index, those of each device that took longest first."""
+    trips = _found(trace, copies)
+    if trips is None:
+        return {}
+    device, host = trace.device_columns, trace.host_columns
+    keys = np.stack(
+        (device.device[trips.to_device], host.name[trips.op], trips.d2h_op, trips.h2d_op), axis=1
+    )
+    _, leader, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    by_group = np.argsort(group.reshape(-1), kind="stable")
+    bounds = np.cumsum(np.bincount(group.reshape(-1)))[:-1]
+    result: dict[int, list[RoundTrip]] = {}
+    for mine, first in zip(np.split(by_group, bounds), leader.tolist(), strict=True):
+        of_device = int(device.device[trips.to_device[first]])
+        result.setdefault(of_device, []).append(_round_trip(trace, trips, mine, first))
+    return {
+        index: tuple(sorted(found, key=lambda trip: (-trip.total_ps, trip.op)))
+        for index, found in result.items()
+    }
+
+
+def _round_trip(trace: Trace, trips: _Trips, mine: Int64Array, first: int) -> RoundTrip:
+    device, host = trace.device_columns, trace.host_columns
+    op = int(trips.op[first])
+    name, type_ = split_op(trace.names.text(int(host.name[op])) or "")
+    sizes = device.bytes[np.concatenate((trips.to_host[mine], trips.to_device[mine]))]
+    lasted = device.end_ps[trips.to_device[mine]] - device.start_ps[trips.to_host[mine]]
+    return RoundTrip(
+        op=name,
+        op_type=type_,
+        thread=trace.lines[int(host.line[op])].name,
+        d2h_op=trace.names.text(int(trips.d2h_op[first])),
+        h2d_op=trace.names.text(int(trips.h2d_op[first])) or "",
+        count=int(mine.size),
+        bytes=None if (sizes == UNKNOWN_BYTES).any() else int(sizes.sum()),
+        total_ps=int(lasted.sum()),
+    )
+
+
+def _found(trace: Trace, copies: Copies) -> _Trips | None:
+    device, host = trace.device_columns, trace.host_columns
+    class_ = device.class_[copies.row]
+    down, up = class_ == ActivityClass.D2H, class_ == ActivityClass.H2D
+    numbers, number_of_name = _sources(trace, copies.op[up])
+    if not numbers or not down.any():
+        return None
+    source = np.append(number_of_name, NONE)[copies.op]
+    up &= source != NONE
+    ops, op_number = _runs(trace, numbers)
+    roster_host = np.array([one.host for one in trace.device_list], dtype=np.int64)
+    to_device = copies.row[up]
+    launch = device.launch[to_device]
+    issued = np.where(
+        launch == NONE, device.start_ps[to_device], np.append(host.start_ps, 0)[launch]
+    )
+    of_host = roster_host[device.device[to_device]]
+    at = _latest(
+        op_number * len(trace.hosts) + host.host[ops],
+        host.end_ps[ops],
+        source[up] * len(trace.hosts) + of_host,
+        issued,
+    )
+    with_op = np.flatnonzero(at != NONE)
+    with_op = with_op[issued[with_op] - host.end_ps[ops[at[with_op]]] <= HANDOVER_PS]
+    op = ops[at[with_op]]
+    to_host = copies.row[down]
+    before = _latest(
+        device.device[to_host].astype(np.int64),
+        device.end_ps[to_host],
+        device.device[to_device[with_op]].astype(np.int64),
+        host.start_ps[op],
+    )
+    whole = np.flatnonzero(before != NONE)
+    waited = host.start_ps[op[whole]] - device.end_ps[to_host[before[whole]]]
+    whole = whole[waited <= HANDOVER_PS]
+    if whole.size == 0:
+        return None
+    return _Trips(
+        to_host=to_host[before[whole]],
+        op=op[whole],
+        to_device=to_device[with_op[whole]],
+        d2h_op=copies.op[down][before[whole]].astype(np.int64),
+        h2d_op=copies.op[up][with_op[whole]].astype(np.int64),
+    )
+
+
+def _sources(trace: Trace, ops: Int64Array) -> tuple[dict[bytes, int], Int64Array]:
+    """The ops whose results these transfers bring, numbered, and the number for each name of the trace."""
+    numbers: dict[bytes, int] = {}
+    number_of_name = np.full(len(trace.names), NONE, dtype=np.int64)
+    for name in unique_ids(ops[ops != NONE]).tolist():
+        transfer = _TRANSFER.fullmatch(trace.names[name])
+        if transfer:
+            source = transfer["edge"] or transfer["node"]
+            number_of_name[name] = numbers.setdefault(source, len(numbers))
+    return numbers, number_of_name
+
+
+def _runs(trace: Trace, numbers: dict[bytes, int]) -> tuple[Int64Array, Int64Array]:
+    """Host rows on which one of these ops ran, and its number."""
+    number_of_name = np.full(len(trace.names), NONE, dtype=np.int64)
+    for name, text in enumerate(trace.names):
+        number = numbers.get(text.rpartition(b":")[0])
+        type_ = None if number is None else op_type(text)
+        if number is not None and type_ is not None and not _WITHOUT_INPUT.fullmatch(type_):
+            number_of_name[name] = number
+    number_of_row = number_of_name[trace.host_columns.name]
+    rows = np.flatnonzero(number_of_row != NONE)
+    return rows, number_of_row[rows]
+
+
+def _latest(key: Int64Array, time: Int64Array, of_key: Int64Array, until: Int64Array) -> Int64Array:
+    """For each query the entry of the same key with the latest `time` up to `until`; `NONE` without."""
+    is_query = np.repeat([False, True], (key.size, of_key.size))
+    keys, times = np.concatenate((key, of_key)), np.concatenate((time, until))
+    order = np.lexsort((is_query, times, keys))
+    place = np.where(is_query[order], -1, np.arange(order.size))
+    last = np.maximum.accumulate(place) if order.size else place
+    found = np.append(order, NONE)[last]
+    same = (found != NONE) & (np.append(keys, NONE)[found] == keys[order])
+    result = np.empty(order.size, dtype=np.int64)
+    result[order] = np.where(same, found, NONE)
+    return result[key.size :]
