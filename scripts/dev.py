@@ -384,7 +384,8 @@ def check_contents(wheel_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel_path).namelist())
     needed = {"traceview/py.typed", "traceview/report/schema.json"}
     for folder in ("render/assets", "render/html/templates"):
-        needed |= {f"traceview/{folder}/{path.name}" for path in (PACKAGE / folder).iterdir()}
+        paths = [path for path in (PACKAGE / folder).rglob("*") if path.is_file()]
+        needed |= {path.relative_to(PACKAGE.parent).as_posix() for path in paths}
     missing = needed - names
     stray = {name for name in names if name.endswith((".pyx", ".c")) or "/build/" in name}
     stray |= {name for name in names if name.startswith(("tests/", "scripts/"))}

@@ -26,10 +26,11 @@ from tests.reports import (
     step,
     timeline_of,
 )
-from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.device_time.compute import DeviceTime
 from traceview.analysis.idle.compute import Idle
 from traceview.analysis.utilization import Timeline
+from traceview.analysis.balance.what_if import WhatIf
+from traceview.render.asset_files import ASSETS, SCRIPTS, asset, script
 from traceview.render.definitions import CAUSES, TERMS
 from traceview.render.html.document import MOST_BYTES, render
 from traceview.render.html.places import Place, findings_of, numbered_gaps, place_of
@@ -125,6 +126,21 @@ def test_only_our_scripts_may_run() -> None:
         for one in scripts
     ]
     assert digests == allowed
+
+
+def test_every_file_is_a_part_of_one_script() -> None:
+    parts = [part for parts in SCRIPTS.values() for part in parts]
+    folders = ("page", "timeline")
+    files = [f"{folder}/{path.name}" for folder in folders for path in (ASSETS / folder).iterdir()]
+    assert sorted(parts) == sorted(files)
+    assert all(asset(part).startswith("// ") for part in parts)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_two_parts_of_a_script_give_the_same_name(name: str) -> None:
+    # JavaScript would take the later of two functions without a word.
+    given = re.findall(r"^(?:async )?(?:function|const|let) (\w+)", script(name), re.MULTILINE)
+    assert len(given) == len(set(given))
 
 
 def test_the_first_screen_says_what_matters() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +22,7 @@ from tests.reports import (
 )
 from traceview.analysis.device_time.compute import DeviceTime
 from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lanes
+from traceview.render.asset_files import ASSETS, D3
 from traceview.report.model import Report
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-ASSETS = files("traceview.render") / "assets"
 D3_SHA256 = "f2094bbf6141b359722c4fe454eb6c4b0f0e42cc10cc7af921fc158fceb86539"
 """Of dist/d3.min.js in the npm package d3 7.9.0."""
 
@@ -78,7 +77,7 @@ def at(page: Page, ms: float, y: float) -> tuple[float, float]:
 
 
 def test_d3_is_shipped_as_published() -> None:
-    assert hashlib.sha256(ASSETS.joinpath("d3.min.js").read_bytes()).hexdigest() == D3_SHA256
+    assert hashlib.sha256(ASSETS.joinpath(D3).read_bytes()).hexdigest() == D3_SHA256
     assert "Mike Bostock" in ASSETS.joinpath("d3.LICENSE.txt").read_text(encoding="utf-8")
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.base import Skipped
+from traceview.analysis.context import Analysis
 from traceview.analysis.selection import Selection
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, IntervalSet, union
@@ -146,3 +147,9 @@ def _names(trace: Trace, rows: Int64Array, kind: Int64Array) -> dict[str, tuple[
                 trace.names.text(int(name)) or "" for name in longest if total[name]
             )
     return {word: names for word, names in found.items() if names}
+
+
+ANALYSIS: Final = Analysis[BetweenAllSteps](
+    "between_steps",
+    compute=lambda context: compute(context.trace, context.selection, context.idle.states),
+)

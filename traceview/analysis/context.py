@@ -13,8 +13,8 @@ from traceview.analysis.base import Finding, Rule, Skipped
 from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
-from traceview.record import Record
 from traceview.intervals import Int64Array
+from traceview.record import Record
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
@@ -55,8 +55,8 @@ class Analysis(Generic[R]):
     name: str
     compute: Callable[[Context], R | Skipped]
     rules: tuple[Rule, ...] = ()
-    diagnose: Callable[[Context], Iterable[Finding]] = _nothing
-    conclude: Callable[[Context, Sequence[Finding]], Iterable[Finding]] = _nothing
+    diagnose: Callable[[Context, R | Skipped], Iterable[Finding]] = _nothing
+    conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
     sections: tuple[Callable[[View, R], Section | None], ...] = ()
     title_if_absent: str = ""
 
@@ -107,7 +107,7 @@ class Context:
     def findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
         """What is concluded from a topic alone."""
         if analysis.name not in self._findings:
-            self._findings[analysis.name] = tuple(analysis.diagnose(self))
+            self._findings[analysis.name] = tuple(analysis.diagnose(self, self.result(analysis)))
         return self._findings[analysis.name]
 
 

@@ -5,9 +5,12 @@ A trace does not tell; `traceview capture` writes it down beside the trace.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import asdict
 
 from traceview.analysis.base import Skipped
+from traceview.analysis.context import Analysis
 from traceview.record import Hostname, Record
 from traceview.trace.environment import RecordedEnvironment
 from traceview.trace.model import Trace
@@ -45,3 +48,8 @@ def compute(trace: Trace) -> Environment | Skipped:
     if not hosts:
         return Skipped("no sidecar: only traceview capture writes one beside the trace")
     return Environment(hosts, tuple(host.name for host in trace.hosts if host.sidecar is None))
+
+
+ANALYSIS: Final = Analysis[Environment](
+    "environment", compute=lambda context: compute(context.trace)
+)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from msgspec.structs import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from traceview.analysis.base import Evidence, Finding
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy as np
 
 from traceview.analysis.base import Skipped
+from traceview.analysis.context import Analysis
 from traceview.analysis.selection import Selection, rows_in
 from traceview.intervals import Int64Array
 from traceview.record import (
@@ -120,3 +121,10 @@ def _row(trace: Trace, table: OpTable, index: int) -> OpRow:
         share_ratio=None if math.isnan(share) else share,
         bytes=None if size == UNKNOWN_BYTES else size,
     )
+
+
+ANALYSIS: Final = Analysis[Ops](
+    "ops",
+    compute=lambda context: compute(context.trace, context.selection, context.options.top),
+    title_if_absent="Ops",
+)

@@ -8,11 +8,14 @@ model that was created outside `strategy.scope()`, and ops that all ask for one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from msgspec.structs import replace
 from itertools import groupby, pairwise
 from typing import Final
 
+from msgspec.structs import replace
+
+from traceview.analysis import steps as step_times
 from traceview.analysis.base import Skipped
+from traceview.analysis.context import Analysis
 from traceview.analysis.steps.compute import StepRow, Steps
 from traceview.document import numbers
 from traceview.record import DeviceKey, FunctionName, Hostname, Integer, Record
@@ -368,3 +371,9 @@ def _several_devices(sidecar: Sidecar) -> str | None:
         return f"though {environment.strategy.class_} has {len(own)} devices"
     gpus = [n for n in environment.devices.logical or () if _local(n, sidecar).startswith("GPU:")]
     return f"though {len(gpus)} GPUs are visible" if len(gpus) >= _SEVERAL else None
+
+
+ANALYSIS: Final = Analysis[Placement](
+    "placement",
+    compute=lambda context: compute(context.trace, context.result(step_times.ANALYSIS)),
+)

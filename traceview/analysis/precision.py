@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Confidence, Evidence, Finding, Skipped
+from traceview.analysis.context import Analysis
 from traceview.analysis.launches.compute import computing_rows
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
@@ -378,3 +379,10 @@ def _advice(trace: Trace, rows: Sequence[DevicePrecision]) -> str:
         'Train in mixed precision: tf.keras.mixed_precision.set_global_policy("mixed_float16"), which scales the '
         "loss by itself in Model.fit; keep the last layer in float32."
     )
+
+
+ANALYSIS: Final = Analysis[Precision](
+    "precision",
+    compute=lambda context: compute(context.trace, context.selection, context.activities),
+    diagnose=lambda context, result: diagnose(context.trace, result),
+)

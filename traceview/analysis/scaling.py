@@ -10,17 +10,17 @@ its median step, and their differences to the difference of the two, exactly.
 
 from __future__ import annotations
 
-from msgspec.structs import asdict
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import asdict
 
 from traceview.analysis.activity import DeviceActivity, activities
 from traceview.analysis.balance.compute import devices_in_use
 from traceview.analysis.balance.throughput import Throughput, throughput_of
 from traceview.analysis.base import Skipped
+from traceview.analysis.context import Analysis
 from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.joined_steps import JoinedSteps, joined_steps
 from traceview.analysis.selection import Selection, select
@@ -238,3 +238,15 @@ def compared(this: ScalingRun | Skipped, baseline: ScalingRun | Skipped) -> Scal
         parts=ScalingParts(**{name: ours[name] - theirs[name] for name in ours}),
         reason=reason,
     )
+
+
+ANALYSIS: Final = Analysis[Scaling](
+    "scaling",
+    compute=lambda context: compare(
+        context.trace,
+        context.selection,
+        context.activities,
+        context.idle.causes_of_steps,
+        context.options.baseline,
+    ),
+)

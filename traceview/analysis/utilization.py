@@ -9,8 +9,9 @@ import numpy as np
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped
-from traceview.document.chart import UtilizationStrip, UtilizationStrips
+from traceview.analysis.context import Analysis
 from traceview.analysis.selection import Selection
+from traceview.document.chart import UtilizationStrip, UtilizationStrips
 from traceview.trace.model import Trace
 
 SLICES: Final = 240
@@ -42,3 +43,9 @@ def compute(
             )
         )
     return UtilizationStrips(SLICES, tuple(devices)) if devices else Skipped("no devices")
+
+
+ANALYSIS: Final = Analysis[UtilizationStrips](
+    "timeline",
+    compute=lambda context: compute(context.trace, context.selection, context.activities),
+)

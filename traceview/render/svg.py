@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lane, Lanes
-from traceview.document.sanitize import encodable, sanitize
 from traceview.render import numbers
+from traceview.render.asset_files import COLOURS, asset
+from traceview.document.sanitize import encodable, sanitize
 from traceview.render.lane_view import (
     HOW_TO_GET,
     ClassLook,
@@ -71,12 +71,6 @@ def render(report: Report) -> str:
     """The whole file, the same for the same report."""
     drawn = picture(report, is_alone=True)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{drawn}\n'
-
-
-def colours() -> str:
-    """The style sheet with the colours of the timeline, light and dark."""
-    found = files("traceview.render") / "assets" / "timeline-colours.css"
-    return found.read_text(encoding="utf-8")
 
 
 def picture(report: Report, *, is_alone: bool) -> str:
@@ -157,7 +151,7 @@ class _Canvas:
     def svg(self, description: str) -> str:
         """The element with all that was drawn."""
         height = round(self._y + 4)
-        style = f"{colours()}{_STYLE}" if self._is_alone else _scoped(_STYLE)
+        style = f"{asset(COLOURS)}{_STYLE}" if self._is_alone else _scoped(_STYLE)
         title = f"Timeline of run {self._report.source.run}"
         about = f"{self._report.verdict.headline} {description}"
         opening = (

@@ -12,8 +12,6 @@ told apart. Where parts of several collectives overlap on a device, transfer goe
 
 from __future__ import annotations
 
-from msgspec.structs import asdict
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +19,7 @@ from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec.structs import asdict
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped

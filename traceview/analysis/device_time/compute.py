@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from msgspec.structs import replace
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from traceview.analysis.activity import DeviceActivity, one_span
 from traceview.analysis.selection import Selection, rows_in

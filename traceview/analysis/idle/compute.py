@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Annotated, Final
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from traceview.analysis.base import Skipped
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
-from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
 from traceview.record import (
     Activity,
@@ -26,7 +24,7 @@ from traceview.record import (
 )
 from traceview.trace.cause import Cause
 from traceview.trace.gap_evidence import HostEvidence, evidence_at, evidence_of
-from traceview.trace.gaps import Gaps, gaps_of_device
+from traceview.trace.gaps import Gaps
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 

@@ -11,9 +11,9 @@ import numpy as np
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity, Skipped
 from traceview.analysis.idle.blocking_ops import BlockingOp, blocking_ops
 from traceview.analysis.idle.compute import Idle
-from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.idle.eager_ops import eager_ops
 from traceview.analysis.idle.retracing import Retraced, retraced_calls
+from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
 from traceview.intervals import Int64Array
@@ -193,7 +193,9 @@ def diagnose(
     return findings
 
 
-def _waiting(trace: Trace, found: IdleAttribution, selection: Selection, host: int) -> _Waiting | None:
+def _waiting(
+    trace: Trace, found: IdleAttribution, selection: Selection, host: int
+) -> _Waiting | None:
     devices = [
         device
         for device, gaps in found.gaps.items()

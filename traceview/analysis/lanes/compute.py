@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.base import Skipped
-from traceview.document.chart import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
-from traceview.document.vocabulary import STEP_KINDS
 from traceview.analysis.idle.compute import Idle
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.lanes.slices import Slices, fair_shares, slices_of
 from traceview.analysis.selection import Selection, rows_in
+from traceview.document.chart import DeviceLanes, HostLanes, Lane, Lanes
+from traceview.document.vocabulary import STEP_KINDS
 from traceview.ids import unique_ids
 from traceview.intervals import Int32Array, Int64Array, nesting
 from traceview.trace.cause import Cause

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec.structs import asdict
-
 from collections.abc import Collection, Sequence
 from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from traceview.analysis.activity import DeviceActivity, Parts, one_span
 from traceview.analysis.base import Evidence, Finding, Skipped

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec.structs import asdict
-
 from collections.abc import Collection
 from dataclasses import dataclass
-from msgspec.structs import replace
 from typing import Any
+
+from msgspec.structs import asdict, replace
 
 from traceview.analysis.idle.compute import Idle
 from traceview.analysis.selection import Selection

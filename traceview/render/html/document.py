@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import islice
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from traceview.render.asset_files import D3, STYLES, asset, script
 from traceview.render.html.balance import balance_section
 from traceview.render.html.blocks import Build, Section, View
 from traceview.render.html.capture import capture_section, outside_view_section
@@ -31,7 +31,7 @@ from traceview.render.html.places import device_ids, numbered_gaps
 from traceview.render.html.shown import breakable, prose, shown
 from traceview.render.html.steps import steps_section
 from traceview.render.html.summary import summary
-from traceview.render.html.timeline import SCRIPTS, STYLES, has_timeline, timeline
+from traceview.render.html.timeline import has_timeline, timeline
 from traceview.render.html.transfers import transfers_section
 from traceview.report.model import Report
 
@@ -59,9 +59,6 @@ SECTIONS: Final[tuple[Build, ...]] = (
     capture_section,
 )
 """What comes below the timeline and the findings, in the order of the page."""
-
-_FIRST_SCRIPT: Final = "theme.js"
-"""Runs before anything is drawn."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,7 @@ def _rendered(report: Report, most_rows: int, drawn: Markup) -> str:
         device_ids=dict(islice(device_ids(report).items(), most_rows)),
         drawn=frozenset(one.device for one in lanes.devices) if lanes else frozenset(),
     )
-    is_live = has_timeline(report)
-    first, *others = _scripts(("page.js", *SCRIPTS) if is_live else ("page.js",))
+    first, *others = _scripts(is_live=has_timeline(report))
     return (
         environment()
         .get_template("page.html.j2")
@@ -110,7 +106,7 @@ def _rendered(report: Report, most_rows: int, drawn: Markup) -> str:
             sections=list(_sections(view)),
             terms=MEANINGS,
             causes=CAUSE_MEANINGS,
-            styles=[Markup(_asset(name)) for name in (*STYLES, "page.css")],
+            styles=[Markup(asset(name)) for name in STYLES],
             first_script=first,
             scripts=others,
             script_digests=" ".join(one.digest for one in (first, *others)),
@@ -126,13 +122,12 @@ def _sections(view: View) -> Iterator[Section]:
 
 
 @cache
-def _scripts(names: tuple[str, ...]) -> tuple[Script, ...]:
-    return tuple(Script(Markup(_asset(name))) for name in (_FIRST_SCRIPT, *names))
-
-
-@cache
-def _asset(name: str) -> str:
-    return (files("traceview.render") / "assets" / name).read_text(encoding="utf-8")
+def _scripts(*, is_live: bool) -> tuple[Script, ...]:
+    """In the order in which they run, the first before anything is drawn."""
+    sources = [script("theme"), script("page")]
+    if is_live:
+        sources += [asset(D3), script("timeline")]
+    return tuple(Script(Markup(source)) for source in sources)
 
 
 @cache

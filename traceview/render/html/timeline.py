@@ -25,11 +25,6 @@ from traceview.render.lane_view import (
 from traceview.report.model import Report
 from traceview.report.standing_out import standing_out
 
-SCRIPTS: Final = ("d3.min.js", "timeline.js")
-"""What makes the figure live, in this order; the first is D3, unchanged."""
-
-STYLES: Final = ("timeline-colours.css", "timeline.css")
-
 _ESCAPES: Final = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )

@@ -1,0 +1,59 @@
+"""The style sheets and scripts that a page carries inside it; each script is joined from small files."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+ASSETS: Final = files("traceview.render") / "assets"
+
+COLOURS: Final = "timeline-colours.css"
+"""The colours of the timeline, light and dark."""
+
+STYLES: Final = (COLOURS, "timeline.css", "page.css")
+"""In the order of the page."""
+
+D3: Final = "d3.min.js"
+"""As published, and not joined with anything."""
+
+SCRIPTS: Final = {
+    "theme": ("page/restore_theme.js",),
+    "page": (
+        "page/theme_button.js",
+        "page/copy_button.js",
+        "page/tables.js",
+        "page/links.js",
+        "page/main.js",
+    ),
+    "timeline": (
+        "timeline/time.js",
+        "timeline/model.js",
+        "timeline/layout.js",
+        "timeline/viewport.js",
+        "timeline/colours.js",
+        "timeline/slices.js",
+        "timeline/picture.js",
+        "timeline/tooltip.js",
+        "timeline/timeline.js",
+        "timeline/links.js",
+        "timeline/pointer.js",
+        "timeline/keyboard.js",
+        "timeline/toolbar.js",
+        "timeline/main.js",
+    ),
+}
+"""Which files make a script, in this order. A file uses the names of the others in its script and of no other script."""
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a file, by its path below `assets`."""
+    return ASSETS.joinpath(*name.split("/")).read_text(encoding="utf-8")
+
+
+@cache
+def script(name: str) -> str:
+    """The files of a script as one function that runs at once, so that they share their names with nothing else."""
+    parts = "\n".join(map(asset, SCRIPTS[name]))
+    return f'(() => {{\n"use strict";\n\n{parts}}})();\n'

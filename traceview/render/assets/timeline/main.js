@@ -1,0 +1,42 @@
+// Makes the figure #timeline live, from the columns in #timeline-data. The last part; without data or D3 it does nothing.
+
+const figure = document.getElementById("timeline");
+const source = document.getElementById("timeline-data");
+if (figure && source && window.d3) {
+  start(figure, JSON.parse(source.textContent));
+}
+
+function start(figure, data) {
+  const toolbar = document.createElement("div");
+  toolbar.className = "tv-tools";
+  const axis = d3.create("svg").attr("class", "tv-axis").attr("aria-hidden", "true");
+  const canvas = createCanvas();
+  const texts = { range: document.createElement("output"), deviceCount: document.createElement("span") };
+  const timeline = createTimeline(figure, data, { canvas, axis, ...texts });
+
+  fillToolbar(toolbar, timeline, texts);
+  acceptPointer(timeline);
+  acceptKeys(timeline);
+  acceptPlaces(timeline, figure);
+  document.addEventListener("traceview:theme", timeline.readColours);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", timeline.readColours);
+
+  figure.append(toolbar, axis.node(), canvas, timeline.tooltip.element);
+  figure.classList.add("tv-live");
+  document.getElementById("tv-hint").hidden = false;
+  new ResizeObserver(timeline.resizeIfNeeded).observe(figure);
+  timeline.readColours();
+  timeline.resize();
+  // The first picture waits for no frame: a screenshot taken as soon as the page is loaded has it too.
+  timeline.draw();
+}
+
+function createCanvas() {
+  const canvas = document.createElement("canvas");
+  canvas.className = "tv-canvas";
+  canvas.tabIndex = 0;
+  canvas.setAttribute("role", "application");
+  canvas.setAttribute("aria-label", "Timeline of the window");
+  canvas.setAttribute("aria-describedby", "tv-hint");
+  return canvas;
+}

@@ -1,0 +1,131 @@
+// The state of the timeline: which devices are open and listed, what is selected, what a link leads to.
+// Gives createTimeline(figure, data, parts); whoever changes the state does it through the object it returns.
+// parts are the elements it fills: { canvas, axis, range, deviceCount }.
+
+function createTimeline(figure, data, { canvas, axis, range, deviceCount }) {
+  const context = canvas.getContext("2d");
+  const model = decodeModel(data);
+  const tooltip = createTooltip(figure, canvas);
+  let layout = { rows: [], height: 0 };
+  let listsAll = !model.hasUnlisted; // Otherwise only the devices that stand out.
+  let selected = null; // { row, index }: places in the rows, and in the slices of that row's lane.
+  let place = null; // { device, startPs, endPs }
+  let width = 0;
+  let colours = {};
+  let frame = 0;
+
+  const viewport = createViewport(canvas, model.spanPs, () => {
+    tooltip.setHidden(selected === null);
+    redraw();
+  });
+
+  function draw() {
+    drawPicture({ context, viewport, colours }, axis, { ...layout, width, place, selected });
+    const [fromPs, toPs] = viewport.range();
+    range.textContent = `${timeText(Math.max(fromPs, 0))} – ${timeText(toPs)}, ${timeText(toPs - fromPs)} wide`;
+  }
+
+  function redraw() {
+    if (!frame) {
+      frame = requestAnimationFrame(() => {
+        frame = 0;
+        draw();
+      });
+    }
+  }
+
+  function resize() {
+    width = Math.max(figure.clientWidth, 240);
+    layout = layOut(model, listsAll);
+    deviceCount.textContent = deviceCountText(model.devices, listsAll);
+    const ratio = window.devicePixelRatio || 1;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(layout.height * ratio);
+    canvas.style.height = `${layout.height}px`;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    viewport.fit(width, layout.height);
+    axis.attr("width", width).attr("height", 22);
+    redraw();
+  }
+
+  function deselect() {
+    selected = null;
+    tooltip.setHidden(true);
+    redraw();
+  }
+
+  // Before the rows change: what is selected is a place in them.
+  function change(act) {
+    deselect();
+    act();
+    resize();
+  }
+
+  return {
+    canvas,
+    devices: model.devices,
+    hasUnlisted: model.hasUnlisted,
+    tooltip,
+    viewport,
+    get rows() {
+      return layout.rows;
+    },
+    get selected() {
+      return selected;
+    },
+    draw,
+    deselect,
+    select(row, index) {
+      selected = { row, index };
+      const { lane, y, height } = layout.rows[row];
+      const slice = lane?.slices[index];
+      if (slice) {
+        viewport.keepInView(slice);
+        tooltip.show(layout.rows[row], lane, slice, viewport.edges(slice)[0], y + height);
+      } else {
+        tooltip.setHidden(true);
+      }
+      redraw();
+    },
+    toggle(device) {
+      change(() => {
+        device.isOpen = !device.isOpen;
+      });
+    },
+    setAllOpen(isOpen) {
+      change(() => {
+        for (const device of model.devices) {
+          device.isOpen = isOpen;
+        }
+      });
+    },
+    setListsAll(isListed) {
+      change(() => {
+        listsAll = isListed;
+      });
+    },
+    showPlace(next) {
+      change(() => {
+        next.device.isOpen = true;
+        next.device.isListed = true;
+        place = next;
+      });
+      viewport.zoomTo(place);
+    },
+    forgetPlace() {
+      place = null;
+      redraw();
+    },
+    readColours() {
+      colours = readColours(figure, data, context);
+      redraw();
+    },
+    resize,
+    // When the page got wider or narrower.
+    resizeIfNeeded() {
+      if (figure.clientWidth !== width) {
+        resize();
+      }
+    },
+  };
+}
