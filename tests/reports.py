@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceview.analysis.balance.compute import Balance, DeviceBalance, UnevenStep
+from traceview.analysis.balance.result import Balance, DeviceBalance, UnevenStep
 from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.hardware import DeviceHardware, HardwareGroup
 from traceview.analysis.balance.straggler import Straggler
@@ -12,13 +12,13 @@ from traceview.analysis.balance.throughput import Prediction, Throughput
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.between_steps import BetweenAllSteps, BetweenSteps
-from traceview.analysis.capture.compute import Capture, HostCapture
-from traceview.analysis.collectives.compute import CollectiveResult, HostCollectives
-from traceview.analysis.device_time.compute import DeviceTime, DeviceTimeRow, SharedTime
-from traceview.analysis.environment import Environment, HostEnvironment
-from traceview.analysis.idle.compute import Gap, Idle, IdleRow, StepCauses
-from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lane, Lanes
-from traceview.analysis.launches.compute import (
+from traceview.analysis.capture.result import Capture, HostCapture
+from traceview.analysis.collectives.result import CollectiveResult, HostCollectives
+from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow, SharedTime
+from traceview.analysis.environment.result import Environment, HostEnvironment
+from traceview.analysis.idle.result import Gap, Idle, IdleRow, StepCauses
+from traceview.analysis.lanes.result import DeviceLanes, HostLanes, Lane, Lanes
+from traceview.analysis.launches.result import (
     Contention,
     DeviceLaunches,
     GraphLaunches,
@@ -36,7 +36,7 @@ from traceview.analysis.placement import (
 )
 from traceview.analysis.precision import DevicePrecision, OrdinaryKernel, Precision
 from traceview.analysis.scaling import Scaling, ScalingParts, ScalingRun
-from traceview.analysis.steps.compute import StepDevice, StepRow, Steps
+from traceview.analysis.steps.result import StepDevice, StepRow, Steps
 from traceview.analysis.utilization import DeviceTimeline, Timeline
 from traceview.report.model import (
     Report,

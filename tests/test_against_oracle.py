@@ -13,7 +13,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.oracle import run_answer
-from traceview.analysis.idle.compute import Idle, IdleTime, idle_time
+from traceview.analysis.idle.result import Idle, IdleTime, idle_time
 from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.cause import Cause

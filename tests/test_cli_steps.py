@@ -16,7 +16,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.command import Command
-from traceview.analysis.steps.compute import StepRow
+from traceview.analysis.steps.result import StepRow
 from traceview.analysis.steps.table import StepLine
 from traceview.document.page import Page
 from traceview.render.step_table import SHOWN, add_step_lines

@@ -10,7 +10,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.oracle.input import input_ratio, stage_times, step_waits
 from tests.oracle.reading import Host, read_hosts
-from traceview.analysis.input.compute import Input, compute
+from traceview.analysis.input.result import Input, compute
 from traceview.analysis.selection import select
 from traceview.trace.input_waits import recorded_stages
 

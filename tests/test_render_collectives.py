@@ -12,7 +12,7 @@ from rich.cells import cell_len
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import collective_result as result
-from traceview.analysis.collectives.compute import CollectiveResult
+from traceview.analysis.collectives.result import CollectiveResult
 from traceview.analysis.collectives.table import CollectiveRow
 from traceview.document.page import Page
 from traceview.render.collectives import add_collectives, add_rows, add_summary

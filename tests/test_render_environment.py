@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.reports import bare_report, environment, full_report
-from traceview.analysis.environment import Environment, HostEnvironment
+from traceview.analysis.environment.result import Environment, HostEnvironment
 from traceview.document.page import Page
 from traceview.render.environment import add_environment, add_job
 from traceview.report.model import Report

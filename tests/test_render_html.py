@@ -26,8 +26,8 @@ from tests.reports import (
     step,
     timeline_of,
 )
-from traceview.analysis.device_time.compute import DeviceTime
-from traceview.analysis.idle.compute import Idle
+from traceview.analysis.device_time.result import DeviceTime
+from traceview.analysis.idle.result import Idle
 from traceview.analysis.utilization import Timeline
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.render.asset_files import ASSETS, SCRIPTS, asset, script

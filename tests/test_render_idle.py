@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reports import MS, full_report, idle_of
-from traceview.analysis.idle.compute import Idle, IdleRow
+from traceview.analysis.idle.result import Idle, IdleRow
 from traceview.document.page import Page
 from traceview.render.idle import BAR_WIDTH, LOOKS, add_bars, add_idle
 from traceview.trace.cause import Cause

@@ -18,8 +18,8 @@ from scripts.scenarios import SCENARIOS
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import MS, bare_report, device, finding, full_report, idle_of, timeline_of
 from traceview.analysis.balance.what_if import WhatIf
-from traceview.analysis.device_time.compute import DeviceTime
-from traceview.analysis.idle.compute import Idle
+from traceview.analysis.device_time.result import DeviceTime
+from traceview.analysis.idle.result import Idle
 from traceview.analysis.utilization import Timeline
 from traceview.cli.app import app
 from traceview.document.code_in_prose import COMMANDS

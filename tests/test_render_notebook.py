@@ -14,7 +14,7 @@ import pytest
 import traceview
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import bare_report, device, finding, full_report
-from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.device_time.result import DeviceTime
 from traceview.render.html.notebook import SHOWN, render
 from traceview.report.model import Report
 

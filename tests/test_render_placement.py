@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.cells import cell_len
 
 from tests.reports import environment, full_report, placed, placement
-from traceview.analysis.environment import Environment
+from traceview.analysis.environment.result import Environment
 from traceview.analysis.placement import ActiveDevices, HostPlacement, PlacedFunction, Placement
 from traceview.document.page import Page
 from traceview.render.placement import add_placement

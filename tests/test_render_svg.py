@@ -12,7 +12,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.hostile import HOSTILE
 from tests.reports import HOST, MS, bare_report, full_report, lane, lanes_of
-from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lanes
+from traceview.analysis.lanes.result import DeviceLanes, HostLanes, Lanes
 from traceview.render import svg
 from traceview.render.lane_view import cut_words, slices
 from traceview.report.model import Report

@@ -14,7 +14,7 @@ from traceview.render.strip import legend, strip
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, device, empty_device, finding, full_report, op, step
-from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.ops import OpRow, Ops
 from traceview.analysis.utilization import DeviceTimeline
 from traceview.document.page import Page

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 import traceview
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.transfers.blocking_reads import BlockingReads
-from traceview.analysis.transfers.compute import (
+from traceview.analysis.transfers.result import (
     SIZE_BOUNDS_BYTES,
     CopySource,
     DeviceTransfers,

@@ -6,7 +6,6 @@ reads one that was saved.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from traceview.errors import (
@@ -17,7 +16,6 @@ from traceview.errors import (
     TraceviewError,
     UsageError,
 )
-from traceview.forms import let_draw
 from traceview.version import VERSION
 
 if TYPE_CHECKING:
@@ -25,9 +23,9 @@ if TYPE_CHECKING:
     from traceview.api import Trace, load
     from traceview.capture.callback import keras_callback
     from traceview.capture.session import CaptureWarning, capture_steps
-    from traceview.report.build import analyze
-    from traceview.report.model import Report
-    from traceview.report.saved import load_report
+    from traceview.api import analyze
+    from traceview.api import Report
+    from traceview.api import load_report
 
 __version__ = VERSION
 
@@ -53,13 +51,13 @@ __all__ = [
 _LAZY = {
     "CaptureWarning": "traceview.capture.session",
     "Finding": "traceview.analysis.base",
-    "Report": "traceview.report.model",
+    "Report": "traceview.api",
     "Trace": "traceview.api",
-    "analyze": "traceview.report.build",
+    "analyze": "traceview.api",
     "capture_steps": "traceview.capture.session",
     "keras_callback": "traceview.capture.callback",
     "load": "traceview.api",
-    "load_report": "traceview.report.saved",
+    "load_report": "traceview.api",
 }
 
 
@@ -75,21 +73,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def _draw_for_notebook(report: Report) -> str:
-    from traceview.render.html.notebook import render
-
-    return render(report)
-
-
-def _draw_document(form: str, report: Report) -> str:
-    from traceview.render.formats import DOCUMENTS
-
-    content = next(one for one in DOCUMENTS if one.name == form).render(report)
-    return content if isinstance(content, str) else content.decode()
-
-
-let_draw("notebook", _draw_for_notebook)
-for _form in ("json", "markdown", "html"):
-    let_draw(_form, partial(_draw_document, _form))

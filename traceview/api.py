@@ -1,4 +1,4 @@
-"""The public objects: a `Trace` with its tables as pandas DataFrames, and `load`, which reads one."""
+"""Gives the public objects: a `Trace` with its tables as DataFrames, and a `Report` with its documents."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceview.analysis.context import TOP_OPS
+from traceview.report import build, formats, model, saved
 from traceview.trace import load as loading
-from traceview.trace import model
+from traceview.trace import model as trace_model
 from traceview.trace.model import Device
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import pandas as pd
 
+    from traceview.trace.windows import StepRange, WindowKind
 
-class Trace(model.Trace):
+
+class Trace(trace_model.Trace):
     """One run: everything its hosts recorded, on one clock; its tables are made when they are first asked for."""
 
     @property
@@ -107,3 +113,74 @@ def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> 
     Raises `TraceNotFoundError` (nothing there), `TraceFormatError` (nothing readable).
     """
     return Trace(**vars(loading.load(path, run=run, salvage=salvage)))
+
+
+class Report(model.Report, frozen=True):
+    """Everything said about one run, with the documents that show it."""
+
+    def __repr__(self) -> str:
+        return f"<Report on run {self.source.run!r}: {self.verdict.headline}>"
+
+    def to_json(self) -> str:
+        """The report as `traceview report` writes it to report.json; `load_report` reads it again."""
+        return saved.to_json(self)
+
+    def to_markdown(self) -> str:
+        """The report as a page for a ticket, in at most 60 kB."""
+        return formats.markdown(self)
+
+    def to_html(self) -> str:
+        """The report as a page for a browser, complete in one file; with a timeline if there are `lanes`."""
+        return formats.html(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer, the numbers, the findings and the devices, without scripts."""
+        return formats.notebook(self)
+
+
+def analyze(
+    trace: Trace | str | Path,
+    *,
+    window: WindowKind = "auto",
+    steps: StepRange | slice | range | None = None,
+    top: int | None = TOP_OPS,
+    select_codes: Collection[str] | None = None,
+    ignore_codes: Collection[str] = (),
+    baseline: Trace | str | Path | None = None,
+    lanes: bool = False,
+) -> Report:
+    """Say for every device how busy it was, with what, what it waited for, and what to change.
+
+    `trace`: a loaded trace, or a path for `load`. `window`: the time span that numbers refer to. `steps`: only these,
+    by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and
+    `ignore_codes` choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also
+    what the timeline of a document draws; tables and texts do without.
+
+    Raises what `load` raises, and `UsageError` for arguments of another kind, steps that are not there and
+    codes that do not exist.
+    """
+    return _public(
+        build.analyze(
+            trace,
+            window=window,
+            steps=steps,
+            top=top,
+            select_codes=select_codes,
+            ignore_codes=ignore_codes,
+            baseline=baseline,
+            lanes=lanes,
+        )
+    )
+
+
+def load_report(path: Path | str) -> Report:
+    """The report in a file that `traceview report` or `traceview analyze -o report.json` wrote.
+
+    Raises `TraceNotFoundError` where there is no such file and `TraceFormatError` for one that holds anything
+    else: with the byte where it stops being JSON, or the key that is not what it should be.
+    """
+    return _public(saved.load_report(path))
+
+
+def _public(report: model.Report) -> Report:
+    return Report(*(getattr(report, name) for name in report.__struct_fields__))

@@ -143,9 +143,10 @@ class TableColumn(NamedTuple):
 
 def table_columns(row: type[Record]) -> tuple[TableColumn, ...]:
     """The columns of a table whose rows are records of plain values."""
+    info = inspect.type_info(row)
+    assert isinstance(info, inspect.StructType)
     return tuple(
-        TableColumn(field.name, field.encode_name, *_cell_kind(field.type))
-        for field in inspect.type_info(row).fields
+        TableColumn(field.name, field.encode_name, *_cell_kind(field.type)) for field in info.fields
     )
 
 

@@ -14,7 +14,7 @@ from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import graph, mirrored, write_sidecar
-from traceview.analysis.balance.compute import Balance
+from traceview.analysis.balance.result import Balance
 from traceview.analysis.balance.findings import whole
 from traceview.analysis.balance.straggler import Straggler, find_straggler
 from traceview.analysis.base import Evidence, Finding

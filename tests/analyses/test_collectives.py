@@ -16,7 +16,7 @@ from traceview.analysis.activity import activities
 from traceview.analysis.base import Finding
 from traceview.analysis.collectives import compute as collectives
 from traceview.analysis.collectives import findings as collective_findings
-from traceview.analysis.collectives.compute import CollectiveResult
+from traceview.analysis.collectives.result import CollectiveResult
 from traceview.analysis.selection import select
 from traceview.render.collectives import speed
 from traceview.report.model import Report

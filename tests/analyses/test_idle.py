@@ -12,8 +12,8 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from traceview.analysis.base import Skipped
-from traceview.analysis.device_time.compute import DeviceTimeRow
-from traceview.analysis.idle.compute import TOP_GAPS, Gap, Idle, IdleRow, compute, idle_time
+from traceview.analysis.device_time.result import DeviceTimeRow
+from traceview.analysis.idle.result import TOP_GAPS, Gap, Idle, IdleRow, compute, idle_time
 from traceview.analysis.idle.table import gap_table
 from traceview.analysis.selection import select
 from traceview.report.model import Report

@@ -8,7 +8,7 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, new_trace
-from traceview.analysis.idle.compute import idle_time
+from traceview.analysis.idle.result import idle_time
 from traceview.analysis.idle.table import gap_table
 from traceview.analysis.selection import select
 from traceview.trace.load import load

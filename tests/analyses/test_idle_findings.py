@@ -15,7 +15,7 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analyses.test_findings import check_finding
 from traceview.analysis.base import Finding, Severity
-from traceview.analysis.idle.compute import compute, idle_time
+from traceview.analysis.idle.result import compute, idle_time
 from traceview.analysis.idle.findings import diagnose
 from traceview.analysis.selection import select
 from traceview.report.model import Report

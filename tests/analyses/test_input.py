@@ -12,7 +12,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.input.advice import advice_for
-from traceview.analysis.input.compute import Input, compute, verdict_of
+from traceview.analysis.input.result import Input, compute, verdict_of
 from traceview.analysis.input.findings import diagnose
 from traceview.analysis.selection import Selection, select
 from traceview.api import Trace, load

@@ -19,7 +19,7 @@ from scripts.scenarios import SCENARIOS
 from tests.analyses.test_identity import Run, analyzed, runs
 from tests.reports import full_report
 from traceview.analysis.lanes import compute as lane_limits
-from traceview.analysis.lanes.compute import Lane
+from traceview.analysis.lanes.result import Lane
 from traceview.analysis.lanes.slices import fair_shares, slices_of
 from traceview.render.lane_view import every_lane, slices
 from traceview.report.consistency import first_disagreement

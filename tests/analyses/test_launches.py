@@ -10,7 +10,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace, Line
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analyses.test_findings import check_finding, the
-from traceview.analysis.launches.compute import DeviceLaunches
+from traceview.analysis.launches.result import DeviceLaunches
 from traceview.report.model import Report
 
 US = 10**6

@@ -15,7 +15,7 @@ from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analyses.test_findings import check_finding
 from traceview.analysis.activity import activities
 from traceview.analysis.base import Finding
-from traceview.analysis.nvml.compute import OutsideView, OutsideViewRow, compute
+from traceview.analysis.nvml.result import OutsideView, OutsideViewRow, compute
 from traceview.analysis.nvml.findings import diagnose
 from traceview.analysis.nvml.throttling import throttle_names
 from traceview.render.json import render as as_json

@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analyses.test_findings import check_finding, codes, the
 from tests.sidecars import write_sidecar
-from traceview.analysis.transfers.compute import DeviceTransfers
+from traceview.analysis.transfers.result import DeviceTransfers
 from traceview.report.model import Report
 from traceview.trace.links import pcie_bytes_per_second
 

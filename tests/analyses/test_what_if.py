@@ -16,7 +16,7 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.balance import T4_STATS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.analysis.balance.compute import Balance
+from traceview.analysis.balance.result import Balance
 from traceview.report.model import Report
 
 COUNT = 3

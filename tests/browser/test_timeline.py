@@ -20,8 +20,8 @@ from tests.reports import (
     lane,
     lanes_of,
 )
-from traceview.analysis.device_time.compute import DeviceTime
-from traceview.analysis.lanes.compute import DeviceLanes, HostLanes, Lanes
+from traceview.analysis.device_time.result import DeviceTime
+from traceview.analysis.lanes.result import DeviceLanes, HostLanes, Lanes
 from traceview.render.asset_files import ASSETS, D3
 from traceview.report.model import Report
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.reports import MS, device, empty_device, finding, full_report
 from traceview.analysis.base import Finding
-from traceview.analysis.device_time.compute import DeviceTime, DeviceTimeRow
+from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
 from traceview.render.numbers import shares
 from traceview.render.terminal import render
 from traceview.report.model import Report

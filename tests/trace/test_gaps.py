@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
-from traceview.analysis.idle.compute import IdleTime, idle_time
+from traceview.analysis.idle.result import IdleTime, idle_time
 from traceview.analysis.selection import select
 from traceview.trace.cause import Cause
 from traceview.trace.load import load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from shlex import quote
 from typing import Any, Final, Generic, TypeVar
@@ -118,7 +118,7 @@ class View:
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
     the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
     and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir` and `run`:
-    for the commands that show more.
+    for the commands that show more. `findings_of_gaps`: by the number of a gap the numbers of the findings about it.
     """
 
     results: Mapping[str, Any]
@@ -132,6 +132,7 @@ class View:
     most_rows: int = 64
     is_brief: bool = False
     other_runs: tuple[str, ...] = ()
+    findings_of_gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def result(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if the report has none."""

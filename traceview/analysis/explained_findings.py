@@ -24,7 +24,7 @@ _ON_THE_SAME_DEVICE: Final = frozenset(
 )
 
 
-def absorbed(findings: Sequence[Finding]) -> list[Finding]:
+def with_explained_inside(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without those that another of them explains; the explaining one names them in its evidence."""
     kept = []
     inside: dict[int, list[Finding]] = {}

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from traceview.analysis import steps as step_times
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis
-from traceview.analysis.steps.compute import StepRow, Steps
+from traceview.analysis.steps.result import StepRow, Steps
 from traceview.document import numbers
 from traceview.record import DeviceKey, FunctionName, Hostname, Integer, Record
 from traceview.trace.active_devices import changes, tells_devices

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Confidence, Evidence, Finding, Skipped
 from traceview.analysis.context import Analysis
-from traceview.analysis.launches.compute import computing_rows
+from traceview.analysis.launches.result import computing_rows
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
 from traceview.ids import unique_ids

@@ -2,43 +2,41 @@
 
 from typing import Annotated, Any, Final, get_args
 
-from traceview.analysis import (
-    balance,
-    between_steps,
-    capture,
-    collectives,
-    device_time,
-    environment,
-    idle,
-    input,
-    lanes,
-    launches,
-    nvml,
-    ops,
-    placement,
-    precision,
-    scaling,
-    steps,
-    transfers,
-    utilization,
-)
-from traceview.analysis.balance.compute import Balance
+from traceview.analysis.balance import ANALYSIS as BALANCE
+from traceview.analysis.balance import Balance
 from traceview.analysis.base import Rule
+from traceview.analysis.between_steps import ANALYSIS as BETWEEN_STEPS
 from traceview.analysis.between_steps import BetweenAllSteps
-from traceview.analysis.collectives.compute import CollectiveResult
+from traceview.analysis.capture import ANALYSIS as CAPTURE
+from traceview.analysis.collectives import ANALYSIS as COLLECTIVES
+from traceview.analysis.collectives import CollectiveResult
 from traceview.analysis.context import Analysis
-from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.device_time import ANALYSIS as DEVICE_TIME
+from traceview.analysis.device_time import DeviceTime
+from traceview.analysis.environment import ANALYSIS as ENVIRONMENT
 from traceview.analysis.environment import Environment
-from traceview.analysis.idle.compute import Idle
-from traceview.analysis.input.compute import Input
-from traceview.analysis.launches.compute import Launches
-from traceview.analysis.nvml.compute import OutsideView
+from traceview.analysis.idle import ANALYSIS as IDLE
+from traceview.analysis.idle import Idle
+from traceview.analysis.input import ANALYSIS as INPUT
+from traceview.analysis.input import Input
+from traceview.analysis.lanes import ANALYSIS as LANES
+from traceview.analysis.launches import ANALYSIS as LAUNCHES
+from traceview.analysis.launches import Launches
+from traceview.analysis.nvml import ANALYSIS as NVML
+from traceview.analysis.nvml import OutsideView
+from traceview.analysis.ops import ANALYSIS as OPS
 from traceview.analysis.ops import Ops
+from traceview.analysis.placement import ANALYSIS as PLACEMENT
 from traceview.analysis.placement import Placement
+from traceview.analysis.precision import ANALYSIS as PRECISION
 from traceview.analysis.precision import Precision
+from traceview.analysis.scaling import ANALYSIS as SCALING
 from traceview.analysis.scaling import Scaling
-from traceview.analysis.steps.compute import Steps
-from traceview.analysis.transfers.compute import Transfers
+from traceview.analysis.steps import ANALYSIS as STEPS
+from traceview.analysis.steps import Steps
+from traceview.analysis.transfers import ANALYSIS as TRANSFERS
+from traceview.analysis.transfers import Transfers
+from traceview.analysis.utilization import ANALYSIS as UTILIZATION
 from traceview.document.chart import Lanes, UtilizationStrips
 from traceview.record import Record
 
@@ -66,23 +64,23 @@ class Results(Record, frozen=True):
         outside_view: What NVML says of the GPUs while the trace was recorded.
     """
 
-    device_time: Annotated[DeviceTime | None, device_time.ANALYSIS] = None
-    timeline: Annotated[UtilizationStrips | None, utilization.ANALYSIS] = None
-    lanes: Annotated[Lanes | None, lanes.ANALYSIS] = None
-    idle: Annotated[Idle | None, idle.ANALYSIS] = None
-    steps: Annotated[Steps | None, steps.ANALYSIS] = None
-    between_steps: Annotated[BetweenAllSteps | None, between_steps.ANALYSIS] = None
-    input: Annotated[Input | None, input.ANALYSIS] = None
-    transfers: Annotated[Transfers | None, transfers.ANALYSIS] = None
-    collectives: Annotated[CollectiveResult | None, collectives.ANALYSIS] = None
-    balance: Annotated[Balance | None, balance.ANALYSIS] = None
-    scaling: Annotated[Scaling | None, scaling.ANALYSIS] = None
-    launches: Annotated[Launches | None, launches.ANALYSIS] = None
-    precision: Annotated[Precision | None, precision.ANALYSIS] = None
-    ops: Annotated[Ops | None, ops.ANALYSIS] = None
-    environment: Annotated[Environment | None, environment.ANALYSIS] = None
-    placement: Annotated[Placement | None, placement.ANALYSIS] = None
-    outside_view: Annotated[OutsideView | None, nvml.ANALYSIS] = None
+    device_time: Annotated[DeviceTime | None, DEVICE_TIME] = None
+    timeline: Annotated[UtilizationStrips | None, UTILIZATION] = None
+    lanes: Annotated[Lanes | None, LANES] = None
+    idle: Annotated[Idle | None, IDLE] = None
+    steps: Annotated[Steps | None, STEPS] = None
+    between_steps: Annotated[BetweenAllSteps | None, BETWEEN_STEPS] = None
+    input: Annotated[Input | None, INPUT] = None
+    transfers: Annotated[Transfers | None, TRANSFERS] = None
+    collectives: Annotated[CollectiveResult | None, COLLECTIVES] = None
+    balance: Annotated[Balance | None, BALANCE] = None
+    scaling: Annotated[Scaling | None, SCALING] = None
+    launches: Annotated[Launches | None, LAUNCHES] = None
+    precision: Annotated[Precision | None, PRECISION] = None
+    ops: Annotated[Ops | None, OPS] = None
+    environment: Annotated[Environment | None, ENVIRONMENT] = None
+    placement: Annotated[Placement | None, PLACEMENT] = None
+    outside_view: Annotated[OutsideView | None, NVML] = None
 
 
 ANALYSES: Final[tuple[Analysis[Any], ...]] = tuple(
@@ -90,7 +88,7 @@ ANALYSES: Final[tuple[Analysis[Any], ...]] = tuple(
 )
 """The topics with a field of their own among the results, in the order of the report."""
 
-TOPICS: Final[tuple[Analysis[Any], ...]] = (capture.ANALYSIS, *ANALYSES)
+TOPICS: Final[tuple[Analysis[Any], ...]] = (CAPTURE, *ANALYSES)
 """Every topic; the result of `capture` stands at the top of a report."""
 
 RULES: Final[dict[str, Rule]] = {rule.code: rule for topic in TOPICS for rule in topic.rules}

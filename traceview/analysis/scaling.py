@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import asdict
 
 from traceview.analysis.activity import DeviceActivity, activities
-from traceview.analysis.balance.compute import devices_in_use
+from traceview.analysis.balance.result import devices_in_use
 from traceview.analysis.balance.throughput import Throughput, throughput_of
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis

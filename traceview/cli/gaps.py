@@ -93,7 +93,7 @@ def gaps(
     Example: traceview gaps logs/ --device GPU:0 --cause input --min 50us
     """
     collect_no_garbage()
-    from traceview.analysis.idle.compute import idle_time
+    from traceview.analysis.idle.result import idle_time
     from traceview.analysis.idle.table import GapRow, gap_table
     from traceview.analysis.selection import select
     from traceview.cli.progress import reading

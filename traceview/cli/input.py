@@ -52,7 +52,7 @@ def input_(
     """
     collect_no_garbage()
     from traceview.analysis.base import Skipped
-    from traceview.analysis.idle.compute import idle_time
+    from traceview.analysis.idle.result import idle_time
     from traceview.analysis.input import compute as pipeline
     from traceview.analysis.selection import select
     from traceview.cli.progress import reading

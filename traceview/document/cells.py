@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from traceview.document import numbers
-from traceview.document.model import Bar, Column, Kind, Link, Span, Value
+from traceview.document.model import Bar, Column, Kind, Span, Value
 from traceview.document.vocabulary import Look
 
 _FACTORS: Final = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}
@@ -40,7 +40,7 @@ def _text(value: Value, write: Callable[[float], str] | None) -> str:
     if isinstance(value, (Bar, Span)):
         return ""
     if isinstance(value, tuple):
-        return ", ".join(link.text for link in value if isinstance(link, Link))
+        return ", ".join(link.text for link in value)
     return write(value) if write else str(value)
 
 

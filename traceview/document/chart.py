@@ -15,10 +15,10 @@ from msgspec import Meta
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look
 from traceview.record import (
+    LARGEST,
     Count,
     DeviceKey,
     Hostname,
-    Integer,
     Picoseconds,
     Record,
     SliceName,
@@ -102,7 +102,7 @@ class Lane(Record, frozen=True):
     before_ps: tuple[Picoseconds, ...]
     length_ps: tuple[Picoseconds, ...]
     class_: tuple[Count, ...]
-    name: tuple[Annotated[Integer, Meta(ge=-1)], ...]
+    name: tuple[Annotated[int, Meta(ge=-1, le=LARGEST)], ...]
     merged: tuple[Count, ...]
     merged_count: tuple[Count, ...]
     merged_hole_ps: tuple[Picoseconds, ...]
@@ -181,7 +181,7 @@ class Lanes(Record, frozen=True):
     hosts: tuple[HostLanes, ...]
     devices: tuple[DeviceLanes, ...]
     left_out_device_count: Count
-    name_length: Annotated[Count, Meta(ge=1)]
+    name_length: Annotated[int, Meta(ge=1, le=LARGEST)]
     names: tuple[SliceName, ...]
 
     @property

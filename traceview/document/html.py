@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -58,6 +58,8 @@ _WIDEST_TEXT: Final = 44
 """Characters after which the text of a cell may be broken."""
 
 _STRIP_WIDTH: Final = 120
+
+_B = TypeVar("_B", bound=Block)
 
 DocumentOf = Callable[[int], Document]
 """A document with so many rows per table at most."""

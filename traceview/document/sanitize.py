@@ -47,3 +47,11 @@ def sanitize(text: str, *, unicode: bool = True) -> str:
 def encodable(text: str) -> str:
     """`text` with lone surrogates replaced: they come from file names and fit in no encoding."""
     return _SURROGATE.sub("\ufffd", text)
+
+
+def shortened(text: str, most: int) -> str:
+    """At most `most` characters; the middle of a longer text is left out."""
+    if len(text) <= most:
+        return text
+    head = most // 2
+    return f"{text[:head]}…{text[head - most + 1 :]}"

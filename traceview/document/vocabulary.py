@@ -153,6 +153,34 @@ DEVICE_KINDS: Final = _by_key(
 )
 
 
+STEP_METHODS: Final = _by_key(
+    Look("marker", "by explicit markers"),
+    Look("keras", "by the markers of Keras"),
+    Look("group", "by the step groups in the trace"),
+    Look("function", "by a function call that repeats"),
+    Look("iterator", "by an input iterator that repeats"),
+    Look("period", "by a kernel sequence that repeats"),
+    Look("mixed", "by several methods"),
+)
+"""How steps were found."""
+
+WINDOWS: Final = _by_key(
+    Look("steps", "first to last step"),
+    Look("devices", "first to last device event"),
+    Look("trace", "the whole profile"),
+)
+"""The time span that times and counts refer to."""
+
+BOUNDS: Final = _by_key(
+    Look("no_input_wait", "no waiting for input"),
+    Look("no_exposed_collectives", "communication hidden"),
+    Look("no_exposed_copies", "copies hidden"),
+    Look("concurrent_devices", "all devices computing at once"),
+    Look("balanced_devices", "work shared evenly"),
+)
+"""What would have to change for a step to take no less than a bound."""
+
+
 def look_of(looks: Mapping[str, Look], key: str) -> Look:
     """The look of a key; of one that a later version may have added, the key itself."""
     return looks.get(key) or Look(key, key)
@@ -179,8 +207,10 @@ TERMS: Final = (
     ),
     (
         "recoverable",
-        "the largest cost of a single finding (warning or critical), or without one the largest saving of a bound: "
-        "an upper bound of what one change can save. Costs overlap, so they are not added up",
+        (
+            "the largest cost of a single finding (warning or critical), or without one the largest saving of a bound: "
+            "an upper bound of what one change can save. Costs overlap, so they are not added up"
+        ),
     ),
 )
 """Words of every document with their definitions; docs/method.md has them in full."""

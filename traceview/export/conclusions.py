@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.base import Finding
-from traceview.analysis.idle.compute import IdleTime, gap_rows
+from traceview.analysis.idle.result import IdleTime, gap_rows
 from traceview.analysis.selection import Selection, rows_in
 from traceview.export.scene import Argument, Counter, Labels, Slices, Track, labelled, said
 from traceview.export.tracks import tracks_of

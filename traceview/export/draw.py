@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.analysis.idle.compute import idle_time
+from traceview.analysis.idle.result import idle_time
 from traceview.analysis.selection import Selection
 from traceview.export.activity import Launched, device_tracks, host_tracks, launched
 from traceview.export.conclusions import (

@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any
 
-from traceview.analysis import between_steps, environment, ops, placement, precision, scaling
-from traceview.analysis import utilization as timeline
-from traceview.analysis.activity import activities
-from traceview.analysis.balance import compute as balance
-from traceview.analysis.balance import findings as balance_findings
+from traceview.analysis import capture
 from traceview.analysis.base import Finding, Skipped, by_cost
-from traceview.analysis.capture import compute as capture
+from traceview.analysis.capture.result import Capture
 from traceview.analysis.catalogue import FINDINGS
-from traceview.analysis.collectives import compute as collectives
-from traceview.analysis.collectives import findings as collective_findings
-from traceview.analysis.device_time import compute as device_time
-from traceview.analysis.device_time import findings as roster
-from traceview.analysis.explained_findings import absorbed
-from traceview.analysis.idle import compute as idle
-from traceview.analysis.idle import findings as idle_findings
-from traceview.analysis.input import compute as input_pipeline
-from traceview.analysis.input import findings as input_findings
-from traceview.analysis.lanes import compute as timeline_lanes
-from traceview.analysis.launches import compute as launches
-from traceview.analysis.nvml import compute as outside_view
-from traceview.analysis.nvml import findings as outside_findings
+from traceview.analysis.context import TOP_OPS, Context, Options
+from traceview.analysis.explained_findings import with_explained_inside
+from traceview.analysis.registry import ANALYSES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
-from traceview.analysis.steps import compute as step_times
-from traceview.analysis.transfers import compute as transfers
-from traceview.analysis.transfers import findings as transfer_findings
 from traceview.errors import UsageError
 from traceview.report.command import reproducing
 from traceview.report.model import (
@@ -38,21 +21,13 @@ from traceview.report.model import (
     Report,
     ReportFile,
     ReportWindow,
-    Results,
     Source,
 )
 from traceview.report.verdict import verdict_of
-from traceview.trace.cause import Cause
-from traceview.trace.collectives import collectives_of
 from traceview.trace.load import load
 from traceview.trace.model import Trace
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 from traceview.version import VERSION
-
-TOP_OPS: Final = 10
-"""Rows of the op table per device in a report, unless asked otherwise."""
-
-_Result = TypeVar("_Result")
 
 
 def analyze(
@@ -82,106 +57,21 @@ def analyze(
         raise UsageError(f"window must be one of {', '.join(WINDOW_KINDS)}, not {window!r}")
     if top is not None and top < 0:
         raise UsageError(f"top must be a number of rows from 0 on, or None for all, not {top!r}")
-    selection = select(loaded, window, _step_range(steps))
-    unions = tuple(activities(loaded))
-    skipped: dict[str, str] = {}
-
-    def kept(name: str, result: _Result | Skipped) -> _Result | None:
-        if isinstance(result, Skipped):
-            skipped[name] = result.reason
-            return None
-        return result
-
-    of_capture = capture.compute(loaded)
-    of_devices = device_time.compute(loaded, selection, unions)
-    of_steps = step_times.compute(loaded, selection, unions)
-    idle_time = idle.idle_time(loaded, selection)
-    of_idle = idle.compute(loaded, selection, idle_time)
-    seen = outside_view.compute(loaded, unions)
-    of_transfers = transfers.compute(loaded, selection, unions)
-    of_launches = launches.compute(loaded, selection, unions)
-    of_precision = precision.compute(loaded, selection, unions)
-    matched = collectives_of(loaded)
-    of_collectives = collectives.compute(loaded, selection, unions, matched)
-    input_idle = {
-        device: causes[Cause.INPUT] for device, causes in idle_time.causes_of_steps.items()
-    }
-    of_input = input_pipeline.compute(loaded, selection, input_idle)
-    of_placement = placement.compute(loaded, of_steps)
-    of_balance = balance.compute(
+    context = Context(
         loaded,
-        selection,
-        unions,
-        balance.BalanceInput(of_devices, input_idle, idle_time.gaps, matched, seen, of_placement),
+        select(loaded, window, _step_range(steps)),
+        Options(top=top, baseline=_loaded(baseline), lanes=lanes),
     )
-    of_scaling = scaling.compare(
-        loaded, selection, unions, idle_time.causes_of_steps, _loaded(baseline)
-    )
-    results = Results(
-        device_time=of_devices,
-        steps=kept("steps", of_steps),
-        timeline=kept("timeline", timeline.compute(loaded, selection, unions)),
-        idle=kept("idle", of_idle),
-        between_steps=kept(
-            "between_steps", between_steps.compute(loaded, selection, idle_time.states)
-        ),
-        ops=kept("ops", ops.compute(loaded, selection, top)),
-        transfers=kept("transfers", of_transfers),
-        input=kept("input", of_input),
-        launches=kept("launches", of_launches),
-        precision=kept("precision", of_precision),
-        collectives=kept("collectives", of_collectives),
-        environment=kept("environment", environment.compute(loaded)),
-        placement=kept("placement", of_placement),
-        outside_view=kept("outside_view", seen),
-        balance=kept("balance", of_balance),
-        scaling=kept("scaling", of_scaling),
-        lanes=kept("lanes", timeline_lanes.compute(loaded, selection, idle_time, of_idle))
-        if lanes
-        else None,
-    )
-    waiting = idle_findings.diagnose(loaded, of_idle, idle_time, selection)
-    is_bound = None
-    if idle_time.gaps:
-        is_bound = any(one.code == "input-bound" for one in waiting)
-    of_capture_findings = capture.diagnose(loaded, of_capture)
-    # Where GPUs were lost they may have worked while the host waited.
-    are_gpus_lost = any(
-        one.code == "no-gpu-plane" and one.severity == "critical" for one in of_capture_findings
-    )
-    of_input_findings = (
-        [] if are_gpus_lost else input_findings.diagnose(of_input, selection, is_bound=is_bound)
-    )
-    outside = outside_findings.diagnose(seen)
-    explained = (*waiting, *of_input_findings, *outside)
-    told = absorbed(
-        [
-            *of_capture_findings,
-            *roster.diagnose(loaded, of_devices, selection, unions),
-            *step_times.diagnose(of_steps, selection),
-            *waiting,
-            *of_input_findings,
-            *transfer_findings.diagnose(of_transfers, of_devices, selection),
-            *launches.diagnose(of_launches),
-            *precision.diagnose(loaded, of_precision),
-            *collective_findings.diagnose(of_collectives, of_devices, of_steps, selection),
-            *balance_findings.diagnose(of_balance, selection),
-            *outside,
-            *step_times.diagnose_unsteady(of_steps, [one.code for one in explained]),
-        ]
-    )
-    of_scale = balance_findings.diagnose_scaling(
-        of_balance, selection, told, has_baseline=results.scaling is not None
-    )
-    found = by_cost([*told, *of_scale])
+    results, skipped = _results(context)
+    found = _findings(context)
     chosen = [one for one in found if _is_chosen(one, select_codes, ignore_codes)]
     return Report(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
         source=_source(loaded),
-        capture=of_capture,
-        windows=_windows(loaded, selection),
-        verdict=verdict_of(loaded, of_capture, of_devices, results.steps, found),
+        capture=_capture(context),
+        windows=_windows(loaded, context.selection),
+        verdict=verdict_of(loaded, _capture(context), results.device_time, results.steps, found),
         results=results,
         skipped=skipped,
         findings=tuple(chosen),
@@ -196,6 +86,34 @@ def analyze(
             baseline=str(baseline.logdir if isinstance(baseline, Trace) else baseline or ""),
         ),
     )
+
+
+def _results(context: Context) -> tuple[Results, dict[str, str]]:
+    """The result of every topic, and why those that are absent are."""
+    records: dict[str, Any] = {}
+    skipped: dict[str, str] = {}
+    for topic in ANALYSES:
+        result = context.result(topic)
+        if not isinstance(result, Skipped):
+            records[topic.name] = result
+        elif result.reason:
+            skipped[topic.name] = result.reason
+    return Results(**records), skipped
+
+
+def _findings(context: Context) -> tuple[Finding, ...]:
+    """What every topic concludes, by cost; what one finding explains stands inside it."""
+    made = [finding for topic in TOPICS for finding in context.findings(topic)]
+    findings = with_explained_inside(made)
+    for topic in TOPICS:
+        findings += topic.conclude(context, context.result(topic), findings)
+    return by_cost(findings)
+
+
+def _capture(context: Context) -> Capture:
+    result = context.result(capture.ANALYSIS)
+    assert not isinstance(result, Skipped)  # every trace has a capture
+    return result
 
 
 def _loaded(baseline: Trace | str | Path | None) -> Trace | None:

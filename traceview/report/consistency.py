@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
 
-from traceview.analysis.collectives.compute import CollectiveTimes
-from traceview.analysis.lanes.compute import Lane, Lanes
+from traceview.analysis.collectives.result import CollectiveTimes
+from traceview.document.chart import Lane, Lanes
 from traceview.report.model import Report
 from traceview.trace.cause import Cause
 from traceview.xplane.planes import ActivityClass

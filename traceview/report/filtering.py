@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from msgspec.structs import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from traceview.errors import UsageError
 from traceview.report.model import Report
@@ -34,9 +35,7 @@ def only_devices(report: Report, wanted: Collection[str]) -> Report:
     results = report.results
     rows = results.device_time.devices if results.device_time else ()
     kept = chosen_devices([row.device for row in rows], wanted)
-    found = {
-        name: _of_devices(getattr(results, name), kept) for name in results.__struct_fields__
-    }
+    found = {name: _of_devices(getattr(results, name), kept) for name in results.__struct_fields__}
     if results.ops:
         op_rows = tuple(row for row in results.ops.rows if row.device in kept)
         left_out = results.ops.row_count - len(op_rows)

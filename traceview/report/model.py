@@ -1,46 +1,30 @@
-"""What does a report hold? Plain data, named as in its JSON schema; renderers get nothing else."""
+"""Defines a report: plain records, named as in its JSON Schema; documents get nothing else."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
-from traceview.analysis.balance.compute import Balance
-from traceview.analysis.base import Finding, Skipped
-from traceview.analysis.between_steps import BetweenAllSteps
-from traceview.analysis.capture.compute import Capture
-from traceview.analysis.collectives.compute import CollectiveResult
-from traceview.analysis.device_time.compute import DeviceTime
-from traceview.analysis.environment import Environment
-from traceview.analysis.idle.compute import Idle
-from traceview.analysis.input.compute import Input
-from traceview.analysis.lanes.compute import Lanes
-from traceview.analysis.launches.compute import Launches
-from traceview.analysis.nvml.compute import OutsideView
-from traceview.analysis.ops import Ops
-from traceview.analysis.placement import Placement
-from traceview.analysis.precision import Precision
-from traceview.analysis.scaling import Scaling
-from traceview.analysis.steps.compute import Steps
-from traceview.analysis.transfers.compute import Transfers
-from traceview.analysis.utilization import Timeline
-from traceview.forms import drawn
+from msgspec import Meta
+
+from traceview.analysis.base import Finding
+from traceview.analysis.capture.result import Capture
+from traceview.analysis.registry import Results
 from traceview.record import (
     Count,
     FileName,
     Hostname,
-    Integer,
     PathName,
+    Picoseconds,
     PublicText,
     Record,
     RunName,
-    one_of,
 )
 
 SCHEMA_VERSION: Final = 1
 
 
 class ReportFile(Record, frozen=True):
-    """One file of the run. `sha256` is None and `event_count` 0 where it could not be read at all.
+    """One file of the run.
 
     Attributes:
         name: File name.
@@ -54,13 +38,13 @@ class ReportFile(Record, frozen=True):
     name: FileName
     host: Hostname
     bytes: Count
-    sha256: PublicText | None
+    sha256: Annotated[PublicText, Meta(pattern="^[0-9a-f]{64}$")] | None
     event_count: Count
     duplicate_of: FileName | None
 
 
 class Source(Record, frozen=True):
-    """Where the numbers come from; `other_runs` are those in the same place that were not read.
+    """Where the numbers come from.
 
     Attributes:
         logdir: Log directory that was read.
@@ -76,44 +60,42 @@ class Source(Record, frozen=True):
 
 
 class ReportWindow(Record, frozen=True):
-    """The span that times and counts of a host speak of; `kind` is steps, devices or trace.
+    """The span that times and counts of a host refer to.
 
     Attributes:
         host: Name of the host.
-        kind: steps: first step start to last step end; devices: first to last device event; trace: profile
-            start to stop.
+        kind: steps: first step start to last step end; devices: first to last device event; trace: the whole profile.
         start_ps: Start, picoseconds since the origin of the run.
-        end_ps: End, picoseconds since the origin of the run, exclusive.
+        end_ps: End, picoseconds since the origin of the run.
     """
 
     host: Hostname
-    kind: Annotated[str, one_of("steps", "devices", "trace")]
-    start_ps: Integer
-    end_ps: Integer
+    kind: Literal["steps", "devices", "trace"]
+    start_ps: Picoseconds
+    end_ps: Picoseconds
 
 
 class VerdictNumber(Record, frozen=True):
-    """A number of the verdict: `key` as in the results, with its unit at the end; None if not measured.
+    """A number to remember.
 
     Attributes:
-        key: Name, with its unit at the end.
+        key: Its name in the results, with the unit at the end.
         label: What it is, in words.
-        value: The value in the unit of `key`; null if not measured.
+        value: The number; null if it was not measured.
     """
 
     key: str
     label: str
-    value: Integer | float | None
+    value: int | float | None
 
 
 class Verdict(Record, frozen=True):
     """The answer in one sentence, and the numbers to remember.
 
     Attributes:
-        headline: One sentence.
+        headline: Which devices worked, in one sentence.
         numbers: The numbers to remember.
-        largest_cost: Title of the finding that costs most, of those that are more than information; null
-            without one.
+        largest_cost: Title of the finding that costs most, of warnings and critical ones; null if there is none.
     """
 
     headline: str
@@ -121,66 +103,27 @@ class Verdict(Record, frozen=True):
     largest_cost: str | None = None
 
 
-class Results(Record, frozen=True):
-    """Results by analysis; one that could not be made is None here and has its reason in `skipped`.
-
-    Attributes:
-        device_time: How busy every device was, and with what.
-        steps: How long each step was, and how its time was spent.
-        timeline: The window of every device in equal slices.
-        idle: Why each device was idle.
-        between_steps: What hosts did between their step markers.
-        ops: The ops and kernels that take the time.
-        environment: What the job ran in, from the sidecars.
-        placement: What was asked of which device, and which devices ran work.
-        outside_view: The GPUs as their driver saw them.
-        transfers: Copies between the host and GPUs: their cost, speed and sources.
-        input: Whether the model waits for its input, and which stage is to blame.
-        launches: How the host starts the kernels of each GPU.
-        precision: With which kinds of numbers each GPU computes, and whether on tensor cores.
-        collectives: Collectives: transfer, waiting, what is hidden, and how the devices reduce.
-        balance: How evenly the devices work, which one is late, and what better balance would be worth.
-        scaling: How much faster than a baseline run, and where the rest goes.
-        lanes: What a timeline draws; null unless a document was made.
-    """
-
-    device_time: DeviceTime | None
-    steps: Steps | None
-    timeline: Timeline | None
-    idle: Idle | None
-    between_steps: BetweenAllSteps | None
-    ops: Ops | None
-    environment: Environment | None = None
-    placement: Placement | None = None
-    outside_view: OutsideView | None = None
-    transfers: Transfers | None = None
-    input: Input | None = None
-    launches: Launches | None = None
-    precision: Precision | None = None
-    collectives: CollectiveResult | None = None
-    balance: Balance | None = None
-    scaling: Scaling | None = None
-    lanes: Lanes | None = None
-
-
 class Report(Record, frozen=True):
-    """Everything said about one run. Times are picoseconds since the origin of the run.
+    """Everything traceview says about one run.
+
+    Times are picoseconds since the origin of the run, the earliest profile start of its hosts, unless said otherwise. A
+    number that the trace does not hold is null.
 
     Attributes:
         schema_version: Version of this schema; it changes only when a key changes its meaning or goes.
         traceview_version: Version of traceview that wrote the report.
         source: Where the numbers come from.
         capture: How far the capture can be trusted.
-        windows: The span of each host that times and counts speak of.
+        windows: The span of each host that all times and counts refer to.
         verdict: The answer in one sentence, and the numbers to remember.
-        results: Results by analysis; null where the analysis could not be made, with the reason in `skipped`.
-        skipped: Name of an analysis to the reason why it has no result.
-        findings: What is wrong, most severe first, then by cost.
+        results: Results by topic; null where there is none, with the reason in skipped.
+        skipped: Name of a topic to the reason why it has no result.
+        findings: What is wrong, by cost.
         left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
     """
 
-    schema_version: Integer
+    schema_version: Literal[1]
     traceview_version: PublicText
     source: Source
     capture: Capture
@@ -191,36 +134,3 @@ class Report(Record, frozen=True):
     findings: tuple[Finding, ...]
     left_out_findings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<Report on run {self.source.run!r}: {self.verdict.headline}>"
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the answer, the numbers, the findings and the devices, without scripts."""
-        return drawn(self, "notebook")
-
-    def to_json(self) -> str:
-        """The report as `traceview report` writes it to report.json; `traceview.load_report` reads it again."""
-        return drawn(self, "json")
-
-    def to_markdown(self) -> str:
-        """The report as a page for a ticket, in at most 60 kB."""
-        return drawn(self, "markdown")
-
-    def to_html(self) -> str:
-        """The report as a page for a browser, complete in one file; with a timeline if there are `lanes`."""
-        return drawn(self, "html")
-
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "Finding",
-    "Report",
-    "ReportFile",
-    "ReportWindow",
-    "Results",
-    "Skipped",
-    "Source",
-    "Verdict",
-    "VerdictNumber",
-]

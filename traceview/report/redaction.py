@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from msgspec.structs import replace
 from typing import Any, Final, TypeAlias, cast
+
+from msgspec.structs import replace
 
 from traceview.report.model import Report
 from traceview.report.pseudonyms import Pseudonyms

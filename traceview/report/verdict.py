@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceview.analysis.base import Finding
-from traceview.analysis.capture.compute import Capture
-from traceview.analysis.device_time.compute import DeviceTime, DeviceTimeRow
-from traceview.analysis.steps.compute import Steps
+from traceview.analysis.capture.result import Capture
+from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
+from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.report.model import Verdict, VerdictNumber
 from traceview.trace.model import Trace
@@ -38,11 +38,12 @@ _WORDS = {
 def verdict_of(
     trace: Trace,
     capture: Capture,
-    device_time: DeviceTime,
+    device_time: DeviceTime | None,
     steps: Steps | None,
     findings: Sequence[Finding],
 ) -> Verdict:
     """The headline, its numbers, and what costs most of `findings`."""
+    device_time = device_time or DeviceTime((), ())
     return Verdict(
         _headline(trace, capture, device_time),
         _numbers(device_time, steps),

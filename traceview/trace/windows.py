@@ -13,6 +13,7 @@ from traceview.intervals import BoolArray, Int64Array
 from traceview.trace.model import NONE, HostSteps, Step, Trace
 
 WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
+SpanKind: TypeAlias = Literal["steps", "devices", "trace"]
 WINDOW_KINDS: Final[tuple[WindowKind, ...]] = ("auto", "steps", "devices", "trace")
 
 
@@ -38,7 +39,7 @@ class Window:
     """The window of one host: `kind` is steps, devices or trace; `end_ps` is exclusive."""
 
     host: int
-    kind: str
+    kind: SpanKind
     start_ps: int
     end_ps: int
 
@@ -118,7 +119,7 @@ def _window(trace: Trace, host: int, kind: WindowKind, steps: StepRange | None) 
     return Window(host, window.kind, start, end) if start < end else None
 
 
-def _span(host: int, kind: str, steps: tuple[Step, ...]) -> Window | None:
+def _span(host: int, kind: SpanKind, steps: tuple[Step, ...]) -> Window | None:
     if not steps:
         return None
     return Window(host, kind, min(s.start_ps for s in steps), max(s.end_ps for s in steps))

@@ -6,9 +6,11 @@ from typing import Final
 
 from traceview.analysis import device_time, nvml, placement, scaling
 from traceview.analysis.balance import findings
-from traceview.analysis.balance.compute import Balance, BalanceInput, compute
-from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.balance.result import Balance, BalanceInput, compute
+from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
+
+__all__ = ["ANALYSIS", "Balance"]
 
 
 def _compute(context: Context) -> Balance | Skipped:

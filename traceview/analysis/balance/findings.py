@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analysis.balance.compute import SERIAL_RATIO, Balance, DeviceBalance
 from traceview.analysis.balance.gradients import BACKWARD_RATIO, Gradients
 from traceview.analysis.balance.hardware import HardwareGroup
+from traceview.analysis.balance.result import SERIAL_RATIO, Balance, DeviceBalance
 from traceview.analysis.balance.straggler import (
     LONGER_RATIO,
     MOST_STEPS_RATIO,

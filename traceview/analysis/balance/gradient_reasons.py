@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.compute import OutsideView
+from traceview.analysis.nvml.result import OutsideView
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.record import Record

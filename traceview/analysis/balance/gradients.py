@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from traceview.analysis.balance.gradient_reasons import Reason, is_below_replicas, reasons_for_one
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.compute import OutsideView
+from traceview.analysis.nvml.result import OutsideView
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.intervals import Int64Array
@@ -100,7 +100,7 @@ class Gradients(Record, frozen=True):
     is_single: bool
     reasons: tuple[Reason, ...]
     remark: str | None
-    least_replica_counts: dict[str, Annotated[Count, Meta(ge=2)]]
+    least_replica_counts: dict[str, Annotated[int, Meta(ge=2, le=LARGEST)]]
     statements: tuple[str, ...]
     devices: tuple[DevicePhases, ...]
 

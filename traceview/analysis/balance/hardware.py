@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.compute import OutsideView
+from traceview.analysis.nvml.result import OutsideView
 from traceview.record import Count, DeviceKey, PublicText, Ratio, Record
 from traceview.trace.model import Device, Trace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traceview.analysis.balance.compute import Balance
+from traceview.analysis.balance.result import Balance
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis.base import Finding, Skipped
-from traceview.analysis.capture.compute import Capture, compute, diagnose
+from traceview.analysis.capture.result import Capture, compute, diagnose
 from traceview.analysis.context import Analysis, Context
 
 

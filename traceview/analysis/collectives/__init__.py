@@ -7,8 +7,10 @@ from typing import Final
 from traceview.analysis import device_time, steps
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.collectives import findings
-from traceview.analysis.collectives.compute import CollectiveResult, compute
+from traceview.analysis.collectives.result import CollectiveResult, compute
 from traceview.analysis.context import Analysis, Context
+
+__all__ = ["ANALYSIS", "CollectiveResult"]
 
 
 def _compute(context: Context) -> CollectiveResult | Skipped:

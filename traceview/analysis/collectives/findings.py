@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity, Skipped
-from traceview.analysis.collectives.compute import CollectiveResult, HostCollectives
-from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.collectives.result import CollectiveResult, HostCollectives
+from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
-from traceview.analysis.steps.compute import Steps
+from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.robust import low_median
 

@@ -7,7 +7,9 @@ from typing import Final
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.device_time import findings
-from traceview.analysis.device_time.compute import DeviceTime, compute
+from traceview.analysis.device_time.result import DeviceTime, compute
+
+__all__ = ["ANALYSIS", "DeviceTime"]
 
 
 def _diagnose(context: Context, result: DeviceTime | Skipped) -> list[Finding]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Evidence, Finding
-from traceview.analysis.device_time.compute import (
+from traceview.analysis.device_time.result import (
     MARGINAL_RATIO,
     DeviceTime,
     DeviceTimeRow,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from traceview.analysis.balance.compute import Balance
-from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.balance.result import Balance
+from traceview.analysis.device_time.result import DeviceTime
 from traceview.xplane.planes import ActivityClass
 
 

@@ -7,7 +7,10 @@ from typing import Final
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.idle import findings
-from traceview.analysis.idle.compute import Idle, compute
+from traceview.analysis.idle.result import Idle, compute
+from traceview.analysis.idle.section import TITLE, gaps_section, idle_section
+
+__all__ = ["ANALYSIS", "Idle"]
 
 
 def _diagnose(context: Context, result: Idle | Skipped) -> list[Finding]:
@@ -18,5 +21,6 @@ ANALYSIS: Final = Analysis[Idle](
     "idle",
     compute=lambda context: compute(context.trace, context.selection, context.idle),
     diagnose=_diagnose,
-    title_if_absent="Why the devices waited",
+    sections=(idle_section, gaps_section),
+    title_if_absent=TITLE,
 )

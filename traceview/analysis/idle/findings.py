@@ -10,8 +10,8 @@ import numpy as np
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity, Skipped
 from traceview.analysis.idle.blocking_ops import BlockingOp, blocking_ops
-from traceview.analysis.idle.compute import Idle
 from traceview.analysis.idle.eager_ops import eager_ops
+from traceview.analysis.idle.result import Idle
 from traceview.analysis.idle.retracing import Retraced, retraced_calls
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection

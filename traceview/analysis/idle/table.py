@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.analysis.idle.compute import gap_rows
+from traceview.analysis.idle.result import gap_rows
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
 from traceview.trace.cause import Cause

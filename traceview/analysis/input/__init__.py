@@ -8,7 +8,9 @@ from traceview.analysis import capture, idle
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.input import findings
-from traceview.analysis.input.compute import Input, compute
+from traceview.analysis.input.result import Input, compute
+
+__all__ = ["ANALYSIS", "Input"]
 
 
 def _diagnose(context: Context, result: Input | Skipped) -> list[Finding]:

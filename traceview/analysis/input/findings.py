@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity, Skipped
-from traceview.analysis.input.compute import (
+from traceview.analysis.input.result import (
     HIGH_RATIO,
     MODERATE_RATIO,
     Input,

@@ -7,7 +7,7 @@ from typing import Final
 from traceview.analysis import idle
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
-from traceview.analysis.lanes.compute import compute
+from traceview.analysis.lanes.result import compute
 from traceview.document.chart import Lanes
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis.context import Analysis
-from traceview.analysis.launches.compute import Launches, compute, diagnose
+from traceview.analysis.launches.result import Launches, compute, diagnose
+
+__all__ = ["ANALYSIS", "Launches"]
+
 
 ANALYSIS: Final = Analysis[Launches](
     "launches",

@@ -6,7 +6,10 @@ from typing import Final
 
 from traceview.analysis.context import Analysis
 from traceview.analysis.nvml import findings
-from traceview.analysis.nvml.compute import OutsideView, compute
+from traceview.analysis.nvml.result import OutsideView, compute
+
+__all__ = ["ANALYSIS", "OutsideView"]
+
 
 ANALYSIS: Final = Analysis[OutsideView](
     "outside_view",

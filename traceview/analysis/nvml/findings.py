@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from traceview.analysis.base import Evidence, Finding, Skipped
-from traceview.analysis.nvml.compute import OtherProcess, OutsideView, OutsideViewRow
+from traceview.analysis.nvml.result import OtherProcess, OutsideView, OutsideViewRow
 from traceview.document import numbers
 
 SHARED_RATIO: Final = 0.05

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analysis import idle, nvml
-from traceview.analysis import input as input_pipeline
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.context import Analysis, Context
-from traceview.analysis.steps.compute import Steps, compute, diagnose, diagnose_unsteady
+from traceview.analysis.steps.result import Steps, compute, diagnose, diagnose_unsteady
+
+__all__ = ["ANALYSIS", "Steps"]
 
 
 def _diagnose(context: Context, result: Steps | Skipped) -> list[Finding]:

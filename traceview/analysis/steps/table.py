@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from traceview.analysis.idle.compute import Idle
+from traceview.analysis.idle.result import Idle
 from traceview.analysis.selection import Selection
-from traceview.analysis.steps.compute import Steps
+from traceview.analysis.steps.result import Steps
 from traceview.trace.cause import Cause
 
 
@@ -56,7 +57,7 @@ class StepLine:
 def in_whole_steps(selection: Selection) -> Selection:
     """The same steps in windows that hold each of them to its ends, so that the causes of all its idle time are told."""
     windows = {
-        host: replace(
+        host: dataclasses.replace(
             window,
             start_ps=min(window.start_ps, *(step.start_ps for step in selection.steps[host])),
             end_ps=max(window.end_ps, *(step.end_ps for step in selection.steps[host])),

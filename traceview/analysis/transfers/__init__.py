@@ -8,7 +8,9 @@ from traceview.analysis import device_time
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.transfers import findings
-from traceview.analysis.transfers.compute import Transfers, compute
+from traceview.analysis.transfers.result import Transfers, compute
+
+__all__ = ["ANALYSIS", "Transfers"]
 
 
 def _diagnose(context: Context, result: Transfers | Skipped) -> list[Finding]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity, Skipped
-from traceview.analysis.device_time.compute import DeviceTime
+from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
-from traceview.analysis.transfers.compute import (
+from traceview.analysis.transfers.result import (
     HIGH_RATIO,
     MODERATE_RATIO,
     CopySource,

@@ -1,0 +1,16 @@
+"""Environment: versions, strategy, batch size and settings of the job, as the capture found them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from traceview.analysis.context import Analysis
+from traceview.analysis.environment.result import Environment, compute
+from traceview.analysis.environment.section import section
+
+__all__ = ["ANALYSIS", "Environment"]
+
+
+ANALYSIS: Final = Analysis[Environment](
+    "environment", compute=lambda context: compute(context.trace), sections=(section,)
+)

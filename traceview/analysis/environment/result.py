@@ -1,0 +1,47 @@
+"""What did the job run in: which command, strategy, batch, versions and devices?
+
+A trace does not tell; `traceview capture` writes it down beside the trace.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import asdict
+
+from traceview.analysis.base import Skipped
+from traceview.record import Hostname, Record
+from traceview.trace.environment import RecordedEnvironment
+from traceview.trace.model import Trace
+
+
+class HostEnvironment(RecordedEnvironment, frozen=True):
+    """What one process ran in, as recorded.
+
+    Attributes:
+        host: Name of the host.
+    """
+
+    host: Hostname
+
+
+class Environment(Record, frozen=True):
+    """The hosts with a sidecar; `unknown`: those without one.
+
+    Attributes:
+        hosts: The hosts with a sidecar.
+        unknown: Hosts without one.
+    """
+
+    hosts: tuple[HostEnvironment, ...]
+    unknown: tuple[Hostname, ...]
+
+
+def compute(trace: Trace) -> Environment | Skipped:
+    """The sidecars of all hosts."""
+    hosts = tuple(
+        HostEnvironment(**asdict(host.sidecar.environment), host=host.name)
+        for host in trace.hosts
+        if host.sidecar is not None
+    )
+    if not hosts:
+        return Skipped("no sidecar: only traceview capture writes one beside the trace")
+    return Environment(hosts, tuple(host.name for host in trace.hosts if host.sidecar is None))

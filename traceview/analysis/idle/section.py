@@ -1,0 +1,203 @@
+"""Shows what the devices waited for: their idle time by cause, what ran between steps, and the longest gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from traceview.analysis import device_time
+from traceview.analysis.context import View
+from traceview.analysis.idle.result import Gap, Idle, IdleRow
+from traceview.document import numbers
+from traceview.document.model import (
+    Bar,
+    Column,
+    Link,
+    Part,
+    Section,
+    Span,
+    bars,
+    counts,
+    devices,
+    finding_anchor,
+    gap_anchor,
+    links,
+    looks,
+    names,
+    ratio,
+    remarks,
+    shares,
+    spans,
+    table,
+    times,
+    words,
+)
+from traceview.document.vocabulary import CAUSES, look_of
+
+MOST_GAPS: Final = 100
+"""Gaps of all devices together that have a row, the longest ones."""
+
+BRIEF_GAPS: Final = 5
+TITLE: Final = "Why the devices waited"
+
+
+class NumberedGap(Struct, frozen=True):
+    """A gap of a document: its number, from 1 on by length, and where it lies."""
+
+    number: int
+    gap: Gap
+    span: Span
+
+
+def idle_section(view: View, result: Idle) -> Section | None:
+    """The share of the window that each cause has on each device."""
+    rows = [row for row in result.devices if row.idle_ps and "unused" not in row.causes]
+    if not rows:
+        return Section("idle", TITLE, (), lead="No device waited.")
+    shown = [row for row in rows if row.device not in view.others][: view.most_rows]
+    others = [row for row in rows if row.device in view.others]
+    windows = _windows(view)
+    ranges = numbers.share_range(ratio(row.idle_ps, windows.get(row.device)) for row in others)
+    return Section(
+        "idle",
+        TITLE,
+        (
+            *table(
+                "Idle time by cause",
+                _columns(shown, _ranked(rows), windows),
+                row_count=len(shown),
+                rest=view.command("gaps"),
+            ),
+            *remarks(
+                f"{numbers.plural(len(others), 'other device')}: idle {ranges}. "
+                "`traceview gaps LOGDIR --device KEY` says why."
+                if others
+                else None
+            ),
+        ),
+        lead="Shares are of the window; the causes of a device add up to its idle time.",
+        terms=("idle", "gap"),
+        is_folded=False,
+    )
+
+
+def _windows(view: View) -> dict[str, int | None]:
+    times = view.result(device_time.ANALYSIS)
+    return {row.device: row.window_ps for row in times.devices} if times else {}
+
+
+def _ranked(rows: Sequence[IdleRow]) -> list[str]:
+    """The causes that occur, the one that takes most time first."""
+    totals = {cause: sum(row.causes.get(cause, 0) for row in rows) for cause in CAUSES}
+    return sorted((cause for cause in totals if totals[cause]), key=lambda cause: -totals[cause])
+
+
+def _columns(
+    rows: Sequence[IdleRow], ranked: Sequence[str], windows: dict[str, int | None]
+) -> Iterator[Column]:
+    yield devices("device", [row.device for row in rows])
+    yield shares("idle", [ratio(row.idle_ps, windows.get(row.device)) for row in rows])
+    yield bars("by cause", [_bar(row, ranked) for row in rows])
+    for priority, cause in enumerate(ranked):
+        look = CAUSES[cause]
+        parts = [ratio(row.causes.get(cause, 0), windows.get(row.device)) for row in rows]
+        yield shares(look.words, parts, priority=priority and priority + 2, meaning=look.meaning)
+    yield counts("gaps", [row.gap_count for row in rows], priority=2)
+    yield times("longest gap", [row.longest_gap_ps for row in rows], priority=1)
+
+
+def _bar(row: IdleRow, ranked: Sequence[str]) -> Bar:
+    """The idle time of a device, all of it one bar long."""
+    return Bar(
+        tuple(
+            Part(CAUSES[cause], row.causes[cause] / row.idle_ps)
+            for cause in ranked
+            if row.causes.get(cause)
+        )
+    )
+
+
+# Gaps
+
+
+def numbered_gaps(view: View) -> tuple[NumberedGap, ...]:
+    """The longest gaps of the devices that were used, numbered as documents number them."""
+    result: Idle | None = view.results.get("idle")
+    times = view.result(device_time.ANALYSIS)
+    starts = {
+        row.device: view.window_start_ps[row.host]
+        for row in (times.devices if times else ())
+        if row.host in view.window_start_ps
+    }
+    longest = sorted(
+        (
+            (gap, row.device)
+            for row in (result.devices if result else ())
+            if "unused" not in row.causes and row.device in starts
+            for gap in row.gaps
+        ),
+        key=lambda pair: -pair[0].duration_ps,
+    )[:MOST_GAPS]
+    return tuple(
+        NumberedGap(number, gap, _span(device, gap, starts[device]))
+        for number, (gap, device) in enumerate(longest, start=1)
+    )
+
+
+def _span(device: str, gap: Gap, window_ps: int) -> Span:
+    begin = gap.start_ps - window_ps
+    return Span(device, begin, begin + gap.duration_ps)
+
+
+def gaps_section(view: View, result: Idle) -> Section | None:
+    """The longest gaps of all devices, with the evidence for their cause."""
+    most = BRIEF_GAPS if view.is_brief else view.most_rows
+    numbered = numbered_gaps(view)[:most]
+    if not numbered:
+        return None
+    used = [row for row in result.devices if "unused" not in row.causes]
+    gaps = [row.gap for row in numbered]
+    return Section(
+        "gaps",
+        "Longest gaps",
+        table(
+            "The longest gaps",
+            (
+                words("gap", [str(row.number) for row in numbered]),
+                devices("device", [row.span.device for row in numbered]),
+                spans("", [row.span for row in numbered]),
+                times(
+                    "start",
+                    [row.span.start_ps for row in numbered],
+                    priority=3,
+                    meaning="from the start of the window",
+                ),
+                times("length", [gap.duration_ps for gap in gaps]),
+                counts("step", [gap.step for gap in gaps], priority=2),
+                looks("mostly", [look_of(CAUSES, gap.cause) for gap in gaps]),
+                links("findings", [_findings(view, row) for row in numbered]),
+                names("evidence on the host", [_evidence(gap) for gap in gaps], priority=5),
+                names("after", [gap.before for gap in gaps], priority=1),
+                names("before", [gap.after for gap in gaps], priority=4),
+            ),
+            row_count=sum(row.gap_count for row in used),
+            rest=view.command("gaps"),
+            anchors=[gap_anchor(row.number) for row in numbered],
+        ),
+        terms=("gap",),
+    )
+
+
+def _evidence(gap: Gap) -> str | None:
+    """The thread, and what it was in."""
+    return ": ".join(part for part in (gap.thread, gap.host_event) if part) or None
+
+
+def _findings(view: View, numbered: NumberedGap) -> tuple[Link, ...]:
+    """The findings that name this gap."""
+    return tuple(
+        Link(f"finding {number}", finding_anchor(number))
+        for number in view.findings_of_gaps.get(numbered.number, ())
+    )

@@ -1,0 +1,302 @@
+"""What does a timeline draw? For each device and the host threads that matter, a bounded number of slices.
+
+Made for documents, which hold no events: everything is cut to the window, and where a lane has more slices than
+there is room for, its short ones are merged (`slices`). What a lane covers stays exact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.base import Skipped
+from traceview.analysis.idle.result import Idle
+from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.lanes.slices import Slices, fair_shares, slices_of
+from traceview.analysis.selection import Selection, rows_in
+from traceview.document.chart import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
+from traceview.document.vocabulary import STEP_KINDS
+from traceview.ids import unique_ids
+from traceview.intervals import Int32Array, Int64Array, nesting
+from traceview.trace.cause import Cause
+from traceview.trace.gaps import Gaps
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
+
+MOST_SLICES: Final = 10_000
+"""Slices of all lanes together: some 500 kB of JSON."""
+MOST_DEVICES: Final = 128
+MOST_THREADS: Final = 6
+"""Threads of one host."""
+MOST_NAME_BYTES: Final = 160_000
+"""All names together, as JSON."""
+
+_NAME_LENGTHS: Final = (160, 96, 64, 40, 24, 12)
+_LAUNCHING_THREADS: Final = 3
+_ACTIVITIES: Final[tuple[tuple[LaneKind, tuple[ActivityClass, ...]], ...]] = (
+    ("compute", (ActivityClass.COMPUTE,)),
+    ("communication", (ActivityClass.COLLECTIVE,)),
+    (
+        "copies",
+        (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D, ActivityClass.MEMSET),
+    ),
+)
+_STEP_CLASSES: Final = tuple(STEP_KINDS)
+_CAUSE_CLASSES: Final = tuple(cause.key for cause in Cause)
+
+
+@dataclass(frozen=True, eq=False)
+class _Draft:
+    """A lane before its share of the slices is known."""
+
+    kind: LaneKind
+    thread: int
+    event_count: int
+    classes: tuple[str, ...]
+    slices: Slices
+    window: Window
+    states: HostStates | None = None
+
+
+def compute(
+    trace: Trace, selection: Selection, found: IdleAttribution, of_idle: Idle | Skipped
+) -> Lanes | Skipped:
+    """Draw the window of every device that could be recorded; `found`, `of_idle`: its idle time."""
+    if isinstance(of_idle, Skipped):
+        return Skipped(of_idle.reason)
+    devices = list(found.gaps)[:MOST_DEVICES]
+    of_device = {device: list(_of_device(trace, selection, found, device)) for device in devices}
+    hosts = sorted({trace.device_list[device].host for device in devices})
+    of_host = {host: list(_of_host(trace, selection, found, of_idle, host)) for host in hosts}
+    drafts = [one for part in (*of_host.values(), *of_device.values()) for one in part]
+    shares = fair_shares([one.slices.size for one in drafts], MOST_SLICES)
+    names = _Names()
+    made = iter(
+        [_lane(trace, names, one, share) for one, share in zip(drafts, shares, strict=True)]
+    )
+    host_lanes = [
+        HostLanes(
+            trace.hosts[host].name,
+            selection.windows[host].start_ps,
+            selection.windows[host].end_ps,
+            tuple(next(made) for _ in part),
+        )
+        for host, part in of_host.items()
+    ]
+    device_lanes = [
+        DeviceLanes(
+            trace.device_key(device),
+            trace.hosts[trace.device_list[device].host].name,
+            tuple(next(made) for _ in part),
+        )
+        for device, part in of_device.items()
+    ]
+    length, texts = names.cut(trace)
+    return Lanes(
+        tuple(host_lanes), tuple(device_lanes), len(found.gaps) - len(devices), length, texts
+    )
+
+
+# What the lanes hold
+
+
+def _of_device(
+    trace: Trace, selection: Selection, found: IdleAttribution, device: int
+) -> Iterator[_Draft]:
+    window = selection.windows[trace.device_list[device].host]
+    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
+    inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
+    class_ = columns.class_[inside]
+    for kind, classes in _ACTIVITIES:
+        mine = inside[(class_ >= classes[0]) & (class_ <= classes[-1])]
+        op = columns.op[mine]
+        slices = slices_of(
+            np.maximum(columns.start_ps[mine], window.start_ps),
+            np.minimum(columns.end_ps[mine], window.end_ps),
+            columns.class_[mine].astype(np.int64) - classes[0],
+            np.where(op == NONE, columns.name[mine], op),
+            len(classes),
+        )
+        if slices.size:
+            keys = tuple(one.name.lower() for one in classes)
+            yield _Draft(kind, NONE, mine.size, keys, slices, window)
+    gaps = found.gaps[device]
+    if gaps.count:
+        yield _Draft("idle", NONE, gaps.count, _CAUSE_CLASSES, _idle(trace, gaps), window)
+
+
+def _idle(trace: Trace, gaps: Gaps) -> Slices:
+    columns, after = trace.device_columns, gaps.after[gaps.gap]
+    op = np.append(columns.op, np.int32(NONE))[after]
+    kernel = np.append(columns.name, np.int32(NONE))[after]
+    return Slices(
+        gaps.start_ps,
+        gaps.end_ps,
+        gaps.cause_ps,
+        np.ones(gaps.start_ps.size, dtype=np.int64),
+        np.where(op == NONE, kernel, op),
+    )
+
+
+def _of_host(
+    trace: Trace, selection: Selection, found: IdleAttribution, of_idle: Idle, host: int
+) -> Iterator[_Draft]:
+    window, states = selection.windows[host], found.states[host]
+    steps = _steps(selection.steps[host], window)
+    if steps.size:
+        count = len(selection.steps[host])
+        yield _Draft("steps", NONE, count, _STEP_CLASSES, steps, window)
+    for thread in _telling_threads(trace, states, of_idle, host):
+        timeline = (
+            states.timeline(thread) if thread == states.caller else states.own_timeline(thread)
+        )
+        start = np.clip(timeline.start, window.start_ps, window.end_ps)
+        end = np.append(start[1:], window.end_ps)
+        kept = np.flatnonzero((timeline.cause != Cause.UNATTRIBUTED) & (end > start))
+        slices = slices_of(
+            start[kept],
+            end[kept],
+            timeline.cause[kept].astype(np.int64),
+            np.full(kept.size, NONE, dtype=np.int32),
+            len(Cause),
+        )
+        if slices.size:
+            yield _Draft(
+                "thread", thread, slices.size, _CAUSE_CLASSES, slices, window, states=states
+            )
+
+
+def _steps(steps: Sequence[Step], window: Window) -> Slices:
+    start = np.array([max(step.start_ps, window.start_ps) for step in steps], dtype=np.int64)
+    end = np.array([min(step.end_ps, window.end_ps) for step in steps], dtype=np.int64)
+    kinds = [_STEP_CLASSES[-1] if step.excluded else step.kind for step in steps]
+    class_ = np.array(
+        [_STEP_CLASSES.index(kind) if kind in _STEP_CLASSES else 0 for kind in kinds],
+        dtype=np.int64,
+    )
+    number = np.array([step.number for step in steps], dtype=np.int64)
+    # A number that no column of names can hold is not told.
+    fits = (number >= 0) & (number < np.iinfo(np.int32).max)
+    return slices_of(
+        start, end, class_, np.where(fits, number, NONE).astype(np.int32), len(_STEP_CLASSES)
+    )
+
+
+def _telling_threads(trace: Trace, states: HostStates, of_idle: Idle, host: int) -> list[int]:
+    """The thread that runs the steps, those that launch most, and those that the longest gaps name."""
+    launch = trace.device_columns.launch[trace.device_columns.launch != NONE]
+    launch = launch[trace.host_columns.host[launch] == host]
+    count = np.bincount(states.thread[trace.host_columns.line[launch]], minlength=1)
+    launching = np.argsort(-count, kind="stable")[:_LAUNCHING_THREADS]
+    named: dict[str, int] = {}
+    for row in of_idle.devices:
+        if row.host == trace.hosts[host].name:
+            for gap in row.gaps:
+                if gap.thread is not None:
+                    named[gap.thread] = named.get(gap.thread, 0) + gap.duration_ps
+    thread_of_name: dict[str, int] = {}
+    for line, info in enumerate(trace.lines):
+        if info.host == host and info.device == NONE:
+            thread_of_name.setdefault(info.name, int(states.thread[line]))
+    chosen = [
+        *([states.caller] if states.caller != NONE else []),
+        *(int(one) for one in launching if count[one]),
+        *(thread_of_name[name] for name in sorted(named, key=lambda name: -named[name])),
+    ]
+    return list(dict.fromkeys(chosen))[:MOST_THREADS]
+
+
+# What is left of them
+
+
+class _Names:
+    """The names that slices have, once each, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._index: dict[int, int] = {}
+
+    def indices(self, names: Int32Array) -> tuple[int, ...]:
+        """Where names of the trace stand in the list."""
+        known, place = np.unique(names, return_inverse=True)
+        index = [
+            NONE if name == NONE else self._index.setdefault(name, len(self._index))
+            for name in known.tolist()
+        ]
+        return tuple(np.array(index, dtype=np.int64)[place].tolist())
+
+    def cut(self, trace: Trace) -> tuple[int, tuple[str, ...]]:
+        """The longest length of a name with which all fit, and the names."""
+        texts = [trace.names.text(name) or "" for name in self._index]
+        for length in _NAME_LENGTHS[:-1]:
+            cut = tuple(_without_middle(text, length) for text in texts)
+            if sum(len(json.dumps(text)) for text in cut) <= MOST_NAME_BYTES:
+                return length, cut
+        shortest = _NAME_LENGTHS[-1]
+        return shortest, tuple(_without_middle(text, shortest) for text in texts)
+
+
+def _without_middle(text: str, length: int) -> str:
+    """The end of a name tells most: it is kept longer than its beginning."""
+    if len(text) <= length:
+        return text
+    head = length // 3
+    return f"{text[:head]}…{text[head + 1 - length :]}"
+
+
+def _lane(trace: Trace, names: _Names, draft: _Draft, most: int) -> Lane:
+    window = draft.window
+    resolution = draft.slices.resolution_for(most, window.length_ps, window.start_ps)
+    slices = draft.slices.merged(resolution, window.start_ps)
+    length = slices.end_ps - slices.start_ps
+    covered = slices.class_ps.sum(axis=0)
+    main = slices.class_ps.argmax(axis=0)
+    merged = np.flatnonzero(slices.count > 1)
+    others = slices.class_ps.copy()
+    others[main, np.arange(slices.size)] = 0
+    other_slice, other_class = np.nonzero(others.T)
+    used = unique_ids(np.concatenate((main, other_class)))
+    place = np.zeros(len(draft.classes), dtype=np.int64)
+    place[used] = np.arange(used.size)
+    before = np.diff(slices.start_ps, prepend=window.start_ps)
+    before[1:] -= length[:-1]
+    name = slices.name
+    if draft.states is not None:
+        name = _running(trace, draft.states, draft.thread, (slices.start_ps + slices.end_ps) // 2)
+    return Lane(
+        kind=draft.kind,
+        thread=None if draft.thread == NONE else trace.lines[draft.thread].name,
+        event_count=draft.event_count,
+        covered_ps=int(covered.sum()),
+        resolution_ps=resolution,
+        classes=tuple(draft.classes[one] for one in used.tolist()),
+        before_ps=_plain(before),
+        length_ps=_plain(length),
+        class_=_plain(place[main]),
+        name=_plain(name) if draft.kind == "steps" else names.indices(name),
+        merged=_plain(np.diff(merged, prepend=0)),
+        merged_count=_plain(slices.count[merged]),
+        merged_hole_ps=_plain((length - covered)[merged]),
+        other_slice=_plain(np.diff(other_slice, prepend=0)),
+        other_class=_plain(place[other_class]),
+        other_ps=_plain(others[other_class, other_slice]),
+    )
+
+
+def _running(trace: Trace, states: HostStates, thread: int, moment: Int64Array) -> Int32Array:
+    """The name of the innermost event of a thread at each moment; these ascend."""
+    columns, rows = trace.host_columns, states.rows_of_thread(thread)
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    # Only what is open at one of them is worth nesting.
+    around = rows[np.searchsorted(moment, start) < np.searchsorted(moment, end)]
+    inner = nesting(columns.start_ps[around], columns.end_ps[around]).innermost(moment)
+    return np.append(columns.name[around], np.int32(NONE))[inner].astype(np.int32)
+
+
+def _plain(values: Int64Array | Int32Array) -> tuple[int, ...]:
+    return tuple(values.tolist())

@@ -1,0 +1,398 @@
+"""The timeline as one picture that needs nothing else: for a ticket, for print, and for a page without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+from traceview.analysis.lanes.result import DeviceLanes, HostLanes, Lane, Lanes
+from traceview.document.sanitize import encodable, sanitize
+from traceview.render import numbers
+from traceview.render.asset_files import COLOURS, asset
+from traceview.render.lane_view import (
+    HOW_TO_GET,
+    ClassLook,
+    cut_words,
+    every_lane,
+    label,
+    legend,
+    look_of,
+    offsets,
+    slices,
+)
+from traceview.report.model import Report
+
+WIDTH: Final = 1200
+MOST_RECTANGLES: Final = 5_000
+"""Of the whole picture: some 150 kB of paths."""
+FOLDED_FROM: Final = 9
+"""From this many devices on, each is one row: what it did above, what it waited for below."""
+HATCHED: Final = ("idle-unattributed", "idle-unused", "idle-latency", "step-excluded")
+"""Greys: nothing is known, or nothing was expected."""
+
+_LEFT: Final = 168
+_RIGHT: Final = 12
+_PLOT: Final = WIDTH - _LEFT - _RIGHT
+_LETTER_FROM: Final = 14.0
+_STACKED_FROM: Final = 4.0
+_HEIGHTS: Final = {
+    "steps": 16,
+    "thread": 11,
+    "compute": 15,
+    "communication": 10,
+    "copies": 10,
+    "idle": 15,
+}
+_FOLDED_HEIGHT: Final = 15
+_NARROW_HEIGHT: Final = 9
+_TICKS: Final = (1, 2, 5)
+_STYLE: Final = """
+text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: var(--tv-ink); }
+text.soft, .soft text { fill: var(--tv-soft); font-size: 11px; }
+text.head { font-size: 15px; font-weight: 600; }
+text.letter { font-size: 9px; fill: var(--tv-ink); text-anchor: middle; }
+text.middle { text-anchor: middle; }
+text.name { font-weight: 600; }
+.row { fill: var(--tv-row); }
+.ground { fill: var(--tv-ground); }
+.line { stroke: var(--tv-soft); stroke-opacity: 0.35; stroke-width: 1; fill: none; }
+.hatch { stroke: var(--tv-ground); stroke-width: 1.4; }
+"""
+
+_HATCH: Final = (
+    '<defs><pattern id="tv-hatch" width="5" height="5" patternUnits="userSpaceOnUse"'
+    ' patternTransform="rotate(45)"><path class="hatch" d="M0 0V5"/></pattern></defs>'
+)
+
+
+def render(report: Report) -> str:
+    """The whole file, the same for the same report."""
+    drawn = picture(report, is_alone=True)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{drawn}\n'
+
+
+def picture(report: Report, *, is_alone: bool) -> str:
+    """The `svg` element; alone it brings its colours and its heading, on a page it takes those of the page."""
+    lanes = report.results.lanes
+    canvas = _Canvas(report, is_alone=is_alone)
+    if lanes is None or not lanes.devices:
+        reason = report.skipped.get("lanes")
+        canvas.sentence(reason if reason else f"No timeline in this report: {HOW_TO_GET}")
+        return canvas.svg("No timeline")
+    canvas.draw(lanes)
+    return canvas.svg(cut_words(lanes))
+
+
+@dataclass(frozen=True)
+class _Rectangle:
+    """A piece of a lane. `level`: how much of it is covered, 2 for nearly all."""
+
+    left: float
+    right: float
+    top: float
+    height: float
+    look: ClassLook
+    level: int
+
+
+class _Canvas:
+    def __init__(self, report: Report, *, is_alone: bool) -> None:
+        self._report = report
+        self._is_alone = is_alone
+        self._y = 10.0
+        self._behind: list[str] = []
+        self._before: list[str] = []
+        self._rectangles: list[_Rectangle] = []
+        if is_alone:
+            self._y = 26.0
+            self._text(12, self._y, _fitting(report.verdict.headline, 150), "head")
+            self._y += 18
+            self._text(12, self._y, _fitting(f"run {report.source.run}", 170), "soft")
+            self._y += 12
+
+    def sentence(self, text: str) -> None:
+        """One line where there is nothing to draw."""
+        self._y += 18
+        self._text(12, self._y, _fitting(text, 160))
+        self._y += 14
+
+    def draw(self, lanes: Lanes) -> None:
+        """Legend, axis, and the lanes of all hosts with their devices."""
+        begins, span = offsets(lanes)
+        scale = _PLOT / max(span, 1)
+        self._legend(legend(lanes))
+        self._axis(span)
+        top = self._y
+        rows = sum(1 for _ in every_lane(lanes))
+        least = max(1.0, _PLOT * rows / MOST_RECTANGLES)
+        is_folded = len(lanes.devices) >= FOLDED_FROM
+        devices = {
+            host.host: [one for one in lanes.devices if one.host == host.host]
+            for host in lanes.hosts
+        }
+        for host in lanes.hosts:
+            left = _LEFT + begins[host.host] * scale
+            self._host(host, left, scale, least, has_name=len(lanes.hosts) > 1)
+            for device in devices[host.host]:
+                if is_folded:
+                    height = _FOLDED_HEIGHT if len(lanes.devices) <= 64 else _NARROW_HEIGHT
+                    self._folded(device, left, scale, least, height)
+                else:
+                    self._open(device, left, scale, least)
+        self._gridlines(span, top)
+        cut = cut_words(lanes)
+        if self._is_alone and cut:
+            self._y += 16
+            self._text(12, self._y, _fitting(cut, 190), "soft")
+        self._y += 10
+
+    def svg(self, description: str) -> str:
+        """The element with all that was drawn."""
+        height = round(self._y + 4)
+        style = f"{asset(COLOURS)}{_STYLE}" if self._is_alone else _scoped(_STYLE)
+        title = f"Timeline of run {self._report.source.run}"
+        about = f"{self._report.verdict.headline} {description}"
+        opening = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="tv-picture"'
+            f' viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+            f' role="img" aria-labelledby="tv-title" aria-describedby="tv-about">'
+        )
+        parts = (
+            opening,
+            f'<title id="tv-title">{_clean(title)}</title>',
+            f'<desc id="tv-about">{_clean(about)}</desc>',
+            f"<style>{style}</style>",
+            _HATCH,
+            f'<rect class="ground" width="{WIDTH}" height="{height}"/>',
+            *self._behind,
+            *_paths(self._rectangles),
+            *self._before,
+            *self._letters(),
+            "</svg>",
+        )
+        return "\n".join(parts)
+
+    # Parts of the picture
+
+    def _legend(self, groups: Mapping[str, Sequence[ClassLook]]) -> None:
+        x, self._y = 12.0, self._y + 8
+        for heading, looks in groups.items():
+            if heading:
+                self._text(x, self._y + 9, f"{heading}:", "soft")
+                x += 12 + 6 * len(heading)
+            for look in looks:
+                words = f"{look.letter} {look.words}" if look.letter else look.words
+                width = 26 + 6.4 * len(words)
+                if x + width > WIDTH - 12:
+                    x, self._y = 12.0, self._y + 17
+                self._before.append(
+                    f'<rect x="{x:.0f}" y="{self._y - 1:.0f}" width="11" height="11" rx="2"'
+                    f' style="fill:var(--tv-{look.style})"/>'
+                )
+                self._text(x + 16, self._y + 9, words, "soft")
+                x += width
+        self._y += 34
+
+    def _axis(self, span: int) -> None:
+        for moment in ticks(span):
+            x = _LEFT + _PLOT * moment / max(span, 1)
+            self._text(x, self._y - 6, numbers.time(moment) if moment else "0", "soft middle")
+
+    def _gridlines(self, span: int, top: float) -> None:
+        for moment in ticks(span):
+            x = _LEFT + _PLOT * moment / max(span, 1)
+            self._behind.append(f'<path class="line" d="M{x:.1f} {top - 3:.0f}V{self._y:.0f}"/>')
+
+    def _host(
+        self, host: HostLanes, left: float, scale: float, least: float, *, has_name: bool
+    ) -> None:
+        if has_name:
+            self._y += 16
+            self._text(12, self._y - 3, _fitting(host.host, 60), "name")
+        for lane in host.lanes:
+            height = _HEIGHTS[lane.kind]
+            name = "steps" if lane.kind == "steps" else label(lane.thread or "thread")
+            self._row(name, height, is_head=False)
+            self._add(lane, left, scale, least, self._y, height)
+            if lane.kind == "steps":
+                self._numbers(lane, left, scale)
+            self._y += height + 2
+        self._y += 5
+
+    def _open(self, device: DeviceLanes, left: float, scale: float, least: float) -> None:
+        if [lane.kind for lane in device.lanes] == ["idle"]:
+            self._folded(device, left, scale, least, _FOLDED_HEIGHT)
+            self._y += 3
+            return
+        self._y += 14
+        self._text(12, self._y - 3, _fitting(device.device, 60), "name")
+        for lane in device.lanes:
+            height = _HEIGHTS[lane.kind]
+            self._row(lane.kind, height, is_head=False)
+            self._add(lane, left, scale, least, self._y, height)
+            self._y += height + 2
+        self._y += 4
+
+    def _folded(
+        self, device: DeviceLanes, left: float, scale: float, least: float, height: float
+    ) -> None:
+        self._row(label(device.device), height, is_head=True)
+        upper = 0.0 if len(device.lanes) == 1 else height * 0.6
+        # What is worth most is painted last.
+        for lane in reversed(device.lanes):
+            is_idle = lane.kind == "idle"
+            top, part = (self._y + upper, height - upper) if is_idle else (self._y, upper)
+            self._add(lane, left, scale, least, top, part)
+        self._y += height + 2
+
+    def _row(self, name: str, height: float, *, is_head: bool) -> None:
+        self._behind.append(
+            f'<rect class="row" x="{_LEFT}" y="{self._y:.1f}" width="{_PLOT}" height="{height:.1f}"/>'
+        )
+        look = "name" if is_head else "soft"
+        self._text(12 if is_head else 22, self._y + height / 2 + 4, name, look)
+
+    def _numbers(self, lane: Lane, left: float, scale: float) -> None:
+        free = 0.0
+        for one in slices(lane):
+            begin, end = left + one.start_ps * scale, left + one.end_ps * scale
+            if end - begin > 3:
+                self._before.append(
+                    f'<path class="line" d="M{begin:.1f} {self._y:.0f}v{_HEIGHTS["steps"]}"/>'
+                )
+            text = str(one.name)
+            if one.name >= 0 and end - begin > 7 * len(text) + 4 and begin >= free:
+                self._text((begin + end) / 2, self._y + 12, text, "soft middle")
+                free = end
+
+    def _add(
+        self, lane: Lane, left: float, scale: float, least: float, top: float, height: float
+    ) -> None:
+        for cell in _cells(lane, left, scale, least):
+            covered = sum(cell.class_ps.values())
+            if not covered:
+                continue
+            level = min(3 * covered // cell.length_ps, 2)
+            shown = sorted(cell.class_ps.items(), key=lambda part: -part[1])
+            if cell.right - cell.left < _STACKED_FROM:
+                shown = shown[:1]
+            whole, y = sum(part for _, part in shown), top
+            for class_, part in shown:
+                share = height * part / whole
+                look = look_of(lane, class_)
+                self._rectangles.append(_Rectangle(cell.left, cell.right, y, share, look, level))
+                y += share
+
+    def _letters(self) -> Iterator[str]:
+        for one in self._rectangles:
+            if one.look.letter and one.right - one.left >= _LETTER_FROM and one.height >= 9:
+                x, y = (one.left + one.right) / 2, one.top + one.height / 2 + 3.2
+                yield f'<text class="letter" x="{x:.1f}" y="{y:.1f}">{escape(one.look.letter)}</text>'
+
+    def _text(self, x: float, y: float, text: str, look: str = "") -> None:
+        class_ = f" class={quoteattr(look)}" if look else ""
+        self._before.append(f'<text{class_} x="{x:.1f}" y="{y:.1f}">{_clean(text)}</text>')
+
+
+def ticks(span: int) -> list[int]:
+    """Round moments from 0 to `span` picoseconds, at most eleven."""
+    if span <= 0:
+        return [0]
+    power = 1
+    while True:
+        for factor in _TICKS:
+            if span // (factor * power) <= 10:
+                return list(range(0, span + 1, factor * power))
+        power *= 10
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A piece of a lane between two edges on the picture, the picoseconds between them, and what each class covers."""
+
+    left: float
+    right: float
+    length_ps: int
+    class_ps: dict[str, int]
+
+
+def _cells(lane: Lane, left: float, scale: float, least: float) -> Iterator[_Cell]:
+    """The slices of a lane; those that fit in `least` pixels together are one cell."""
+    begin = end = 0
+    sums: dict[str, int] = {}
+
+    def cell() -> _Cell:
+        right = max(end * scale, begin * scale + 0.5)
+        return _Cell(left + begin * scale, left + right, end - begin, sums)
+
+    for one in slices(lane):
+        if sums and (one.end_ps - begin) * scale <= least:
+            for class_, part in one.class_ps.items():
+                sums[class_] = sums.get(class_, 0) + part
+            end = one.end_ps
+            continue
+        if sums:
+            yield cell()
+        begin, end, sums = one.start_ps, one.end_ps, dict(one.class_ps)
+    if sums:
+        yield cell()
+
+
+def _paths(rectangles: Iterable[_Rectangle]) -> Iterator[str]:
+    """One path per look and level, in the order in which they are painted first."""
+    found: dict[tuple[ClassLook, int], list[_Rectangle]] = {}
+    for one in rectangles:
+        found.setdefault((one.look, one.level), []).append(one)
+    for (look, level), every in found.items():
+        path = "".join(_outline(one) for one in _joined(every))
+        opacity = ("0.4", "0.7", "1")[level]
+        yield f'<path style="fill:var(--tv-{look.style})" fill-opacity="{opacity}" d="{path}"/>'
+        if look.style in HATCHED:
+            yield f'<path fill="url(#tv-hatch)" d="{path}"/>'
+
+
+def _joined(every: Sequence[_Rectangle]) -> Iterator[_Rectangle]:
+    """Neighbours that touch on the picture as one."""
+    last: _Rectangle | None = None
+    for one in every:
+        if (
+            last is not None
+            and (one.top, one.height) == (last.top, last.height)
+            and 0 <= one.left - last.right < 0.35
+        ):
+            last = _Rectangle(last.left, one.right, last.top, last.height, last.look, last.level)
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last
+
+
+def _outline(one: _Rectangle) -> str:
+    width, height = _short(one.right - one.left), _short(one.height)
+    return f"M{_short(one.left)} {_short(one.top)}h{width}v{height}h-{width}z"
+
+
+def _short(number: float) -> str:
+    return f"{max(number, 0.1):.1f}".removesuffix(".0")
+
+
+def _scoped(style: str) -> str:
+    """The rules for this picture alone: on a page there are other rows and lines."""
+    return "".join(
+        ", ".join(f".tv-picture {one.strip()}" for one in line.partition("{")[0].split(","))
+        + line[line.index("{") :]
+        for line in style.splitlines()
+        if "{" in line
+    )
+
+
+def _fitting(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _clean(text: str) -> str:
+    return escape(sanitize(encodable(text)))

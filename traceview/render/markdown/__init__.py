@@ -1,1 +1,0 @@
-"""How is a report written for a ticket? As Markdown that GitHub, GitLab and Jira show alike."""

@@ -1,0 +1,415 @@
+"""Makes the document of a report: the first screen, the findings, and the sections of the topics."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from traceview.analysis import device_time, steps
+from traceview.analysis.base import Evidence
+from traceview.analysis.base import Finding as FindingRecord
+from traceview.analysis.context import View
+from traceview.analysis.environment.section import job_facts
+from traceview.analysis.idle.section import NumberedGap, numbered_gaps
+from traceview.analysis.outlier_devices import outlier_devices
+from traceview.analysis.registry import RULES, TOPICS
+from traceview.analysis.steps.section import found_steps
+from traceview.document import numbers
+from traceview.document.model import (
+    Document,
+    Finding,
+    Findings,
+    Link,
+    Section,
+    Span,
+    Summary,
+    Tile,
+    device_anchor,
+    facts,
+    finding_anchor,
+    gap_anchor,
+)
+from traceview.document.vocabulary import (
+    BOUNDS,
+    CAUSES,
+    DEVICE_KINDS,
+    QUALITIES,
+    SEVERITIES,
+    TERMS,
+    WINDOWS,
+    look_of,
+)
+from traceview.report.model import Report, VerdictNumber
+from traceview.report.recoverable import recoverable
+
+FIRST_FINDINGS: Final = 5
+"""Findings of the first screen; the section on findings has all of them."""
+
+FEW_OUTLIERS: Final = 4
+"""A finding about so many devices or fewer is about them, not about the run."""
+
+_MOSTLY_IDLE: Final = 0.5
+"""Devices that are busy for less of the time have a problem, whether or not its cost is known."""
+
+_LINKED_DEVICES: Final = 8
+_LINKED_GAPS: Final = 3
+_SHOWN_EVIDENCE: Final = 6
+_SHOWN_RUNS: Final = 3
+_LISTED_WINDOWS: Final = 3
+"""Of more hosts the shortest and the longest window are shown."""
+
+_FIRST_WORD: Final = re.compile(r"^[a-z](?=[a-z]* )")
+
+
+def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> Document:
+    """The whole document. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far."""
+    view = view_of(report, most_rows=most_rows, is_brief=is_brief)
+    gaps = {
+        number: _gaps_of(finding, numbered_gaps(view))
+        for number, finding in enumerate(report.findings, start=1)
+    }
+    findings = tuple(_findings(report, view, gaps))
+    view = replace(view, findings_of_gaps=_by_gap(gaps))
+    return Document(
+        traceview_version=report.traceview_version,
+        summary=_summary(report, findings),
+        sections=tuple(_sections(report, view, findings)),
+        definitions=(
+            ("", TERMS),
+            (
+                "What a device waited for",
+                tuple((look.words, look.meaning) for look in CAUSES.values()),
+            ),
+        ),
+    )
+
+
+def view_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> View:
+    """The report as the section of a topic sees it."""
+    devices = report.results.device_time.devices if report.results.device_time else ()
+    named = [
+        device
+        for finding in report.findings
+        if len(finding.devices) <= FEW_OUTLIERS
+        for device in finding.devices
+    ]
+    outliers = outlier_devices(devices, named)
+    return View(
+        results={**_results(report), "capture": report.capture},
+        skipped=report.skipped,
+        findings=report.findings,
+        window_start_ps={window.host: window.start_ps for window in report.windows},
+        outliers=outliers.shown,
+        others=outliers.others,
+        most_rows=most_rows,
+        is_brief=is_brief,
+        logdir=report.source.logdir,
+        run=report.source.run,
+        other_runs=report.source.other_runs,
+    )
+
+
+def _results(report: Report) -> Mapping[str, object]:
+    results = report.results
+    return {
+        name: result
+        for name in results.__struct_fields__
+        if (result := getattr(results, name)) is not None
+    }
+
+
+def _sections(report: Report, view: View, findings: tuple[Finding, ...]) -> Iterator[Section]:
+    """The timeline first, then the findings, then what an expert checks them with."""
+    sections = list(_topic_sections(view))
+    yield from (section for section in sections if section.id == "timeline")
+    yield _findings_section(report, view, findings)
+    yield from (section for section in sections if section.id != "timeline")
+
+
+def _topic_sections(view: View) -> Iterator[Section]:
+    for topic in (*TOPICS[1:], TOPICS[0]):  # how far to trust the capture comes last
+        result = view.result(topic)
+        if result is None:
+            if topic.title_if_absent:
+                reason = view.reason(topic)
+                yield Section(topic.name, topic.title_if_absent, (), lead=_sentence(reason))
+            continue
+        for section_of in topic.sections:
+            section = section_of(view, result)
+            if section is not None:
+                yield section
+
+
+# The first screen
+
+
+def _summary(report: Report, findings: tuple[Finding, ...]) -> Summary:
+    quality = report.capture.quality
+    answer = _answer(report)
+    environment_record = report.results.environment
+    others = report.source.other_runs
+    names = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
+    return Summary(
+        run=report.source.run,
+        captured=tuple(_captured(report)),
+        job=tuple(job_facts(environment_record)) if environment_record else (),
+        answer=answer,
+        headline="" if answer == report.verdict.headline else report.verdict.headline,
+        quality=None if quality == "ok" else look_of(QUALITIES, quality),
+        tiles=tuple(_tiles(report)),
+        findings=findings[:FIRST_FINDINGS],
+        hidden_count=max(len(report.findings) - FIRST_FINDINGS, 0),
+        command=shlex.join(report.command),
+        remarks=(f"One of {len(others) + 1} runs; --run NAME chooses another: {names}",)
+        if others
+        else (),
+    )
+
+
+def _captured(report: Report) -> Iterator[str]:
+    hosts, files = report.capture.hosts, report.source.files
+    if hosts:
+        yield f"host {hosts[0].host}" if len(hosts) == 1 else numbers.plural(len(hosts), "host")
+    yield from _devices(report)
+    size = numbers.size(sum(file.bytes for file in files))
+    events = numbers.plural(sum(file.event_count for file in files), "event")
+    yield f"{numbers.plural(len(files), 'file')}, {size}, {events}"
+    yield found_steps(report.results.steps) if report.results.steps else "no steps found"
+    if report.windows:
+        yield _window_words(report)
+    starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
+    date = numbers.date(min(starts, default=None))
+    yield f"profiled {date}" if date else "date not recorded"
+
+
+def _devices(report: Report) -> Iterator[str]:
+    rows = report.results.device_time.devices if report.results.device_time else ()
+    if len(rows) == 1 and rows[0].kind == "replica":
+        # One alone is no replica of anything.
+        yield "1 × CPU"
+        return
+    models = Counter(
+        row.model
+        or (
+            "replica on the host"
+            if row.kind == "replica"
+            else look_of(DEVICE_KINDS, row.kind).words
+        )
+        for row in rows
+    )
+    yield from (f"{count} × {model}" for model, count in models.items())
+
+
+def _window_words(report: Report) -> str:
+    """How long the windows are, and what they are."""
+    lengths = sorted(window.end_ps - window.start_ps for window in report.windows)
+    kinds = dict.fromkeys(window.kind for window in report.windows)
+    if 1 < len(report.windows) <= _LISTED_WINDOWS and (lengths[0] < lengths[-1] or len(kinds) > 1):
+        each = (
+            f"{window.host} {numbers.time(window.end_ps - window.start_ps)} ({window.kind})"
+            for window in report.windows
+        )
+        return f"windows: {', '.join(each)}"
+    words = " or ".join(look_of(WINDOWS, kind).words for kind in kinds)
+    return f"window {numbers.time_range(lengths)} ({words})"
+
+
+def _answer(report: Report) -> str:
+    """What costs most; without a known cost how idle the devices are if all work; else how many do."""
+    verdict, times = report.verdict, report.results.device_time
+    if verdict.largest_cost is not None:
+        # A word begins with a large letter here, a name as it is.
+        return _FIRST_WORD.sub(lambda match: match[0].upper(), verdict.largest_cost)
+    mean = next((number for number in verdict.numbers if number.key == "mean_busy_ratio"), None)
+    rows = times.devices if times else ()
+    are_active = all(row.status == "active" for row in rows)
+    if mean is None or mean.value is None or mean.value >= _MOSTLY_IDLE or not are_active:
+        return verdict.headline
+    busy = f"busy {_value(mean)} of the time"
+    if len(rows) == 1:
+        return f"{rows[0].device} is {busy}{_mostly(report)}."
+    return f"The {len(rows)} devices are {busy} on average{_mostly(report)}."
+
+
+def _mostly(report: Report) -> str:
+    waited = Counter[str]()
+    for row in report.results.idle.devices if report.results.idle else ():
+        waited.update(row.causes)
+    (cause, length), *_ = waited.most_common(1) or [("", 0)]
+    return f"; most of the rest: {CAUSES[cause].words}" if length and cause in CAUSES else ""
+
+
+def _tiles(report: Report) -> Iterator[Tile]:
+    by_key = {number.key: number for number in report.verdict.numbers}
+    step = by_key.get("median_step_ps")
+    if step is not None:
+        why = report.skipped.get("steps", "") if step.value is None else ""
+        yield Tile("Step time", _value(step), why or step.label.partition(", ")[2])
+    least, mean = by_key.get("least_busy_ratio"), by_key.get("mean_busy_ratio")
+    if least is not None:
+        yield Tile("Busy", _value(least), least.label.partition(", ")[2])
+    if mean is not None and mean.label.partition(", ")[2] != "mean":
+        yield Tile("Busy", _value(mean), mean.label.partition(", ")[2])
+    yield _recoverable(report)
+
+
+def _value(number: VerdictNumber) -> str:
+    return numbers.measured(number.key, number.value)
+
+
+def _recoverable(report: Report) -> Tile:
+    most = recoverable(report)
+    if most is None:
+        return Tile("Recoverable", numbers.ABSENT, "no finding has a cost")
+    whole = "the step" if report.results.steps else "the window"
+    share = "" if most.ratio is None else f"{numbers.share(most.ratio)} of {whole}"
+    bound = BOUNDS.get(most.source)
+    number = next(
+        (place for place, row in enumerate(report.findings, 1) if row.code == most.source), 0
+    )
+    anchor = "balance" if bound else finding_anchor(number)
+    source = Link(bound.words if bound else most.source, anchor)
+    if most.ps_per_step is None:
+        return Tile("Recoverable", share, "at most, by one change", source)
+    of = f", {share}" if share else ""
+    time = numbers.time(most.ps_per_step)
+    return Tile("Recoverable", time, f"per step at most{of}, by one change", source)
+
+
+# Findings
+
+
+def _findings_section(report: Report, view: View, findings: tuple[Finding, ...]) -> Section:
+    left_out = list(dict.fromkeys(report.left_out_findings))
+    counts = [
+        f"{count} {severity}"
+        for severity in SEVERITIES
+        if (count := sum(finding.severity == severity for finding in report.findings))
+    ]
+    lead = f"{', '.join(counts)}; the largest cost first." if counts else "No problem found."
+    shown = findings[: view.most_rows]
+    return Section(
+        "findings",
+        "Findings",
+        (
+            *((Findings(shown, len(findings) - len(shown)),) if shown else ()),
+            *facts(f"left out on request: {', '.join(left_out)}" if left_out else None),
+        ),
+        lead=lead,
+    )
+
+
+def _by_gap(gaps: Mapping[int, list[NumberedGap]]) -> dict[int, tuple[int, ...]]:
+    """By the number of a gap the numbers of the findings about it."""
+    findings: dict[int, tuple[int, ...]] = {}
+    for number, of_finding in gaps.items():
+        for numbered in of_finding:
+            findings[numbered.number] = (*findings.get(numbered.number, ()), number)
+    return findings
+
+
+def _findings(
+    report: Report, view: View, gaps: Mapping[int, list[NumberedGap]]
+) -> Iterator[Finding]:
+    whole = "the median step" if report.results.steps else "the window"
+    for number, finding in enumerate(report.findings, start=1):
+        cost = _cost(finding, whole)
+        of_finding = gaps[number]
+        yield Finding(
+            number=number,
+            code=finding.code,
+            severity=look_of(SEVERITIES, finding.severity),
+            title=finding.title,
+            cost=cost,
+            is_cost_in_title=_is_cost_in(finding.title, finding),
+            explanation=finding.explanation,
+            evidence=evidence_words(finding.evidence),
+            confidence=finding.confidence,
+            confidence_reason=finding.confidence_reason,
+            advice=finding.advice,
+            links=tuple(_links(finding, of_finding)),
+            span=_span(finding, view, of_finding),
+        )
+
+
+def _cost(finding: FindingRecord, whole: str) -> str:
+    """`16.0 ms per step, 66.7% of the median step`; empty if the cost is not known."""
+    ratio = "" if finding.cost_ratio is None else f"{numbers.share(finding.cost_ratio)} of {whole}"
+    if finding.cost_ps_per_step is None:
+        return ratio
+    cost = f"{numbers.time(finding.cost_ps_per_step)} per step"
+    return f"{cost}, {ratio}" if ratio else cost
+
+
+def _is_cost_in(title: str, finding: FindingRecord) -> bool:
+    return finding.cost_ps_per_step is not None and numbers.time(finding.cost_ps_per_step) in title
+
+
+def evidence_words(evidence: tuple[Evidence, ...]) -> str:
+    """`GPU:0 and GPU:2: status = empty`: equal values of one metric together, by its key in the JSON."""
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for item in evidence:
+        value = numbers.measured(item.metric, item.value)
+        limit = "" if item.threshold is None else numbers.measured(item.metric, item.threshold)
+        places.setdefault((item.metric, value, limit), []).append(item.where)
+    sentences = []
+    for (metric, value, limit), wheres in places.items():
+        where = [place for place in dict.fromkeys(wheres) if place]
+        before = f"{numbers.listed(where)}: " if where else ""
+        threshold = f" (threshold {limit})" if limit else ""
+        sentences.append(f"{before}{metric} = {value}{threshold}")
+    hidden_count = len(sentences) - _SHOWN_EVIDENCE
+    more = f"; and {hidden_count} more" if hidden_count > 0 else ""
+    return "; ".join(sentences[:_SHOWN_EVIDENCE]) + more
+
+
+def _gaps_of(finding: FindingRecord, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap]:
+    """The longest of the gaps that a finding is about."""
+    rule = RULES.get(finding.code)
+    causes = rule.idle_causes if rule else ()
+    return [
+        numbered
+        for numbered in gaps
+        if numbered.gap.cause in causes
+        and (not finding.devices or numbered.span.device in finding.devices)
+        and (not finding.steps or numbered.gap.step in finding.steps)
+    ][:_LINKED_GAPS]
+
+
+def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[Link]:
+    for device in finding.devices[:_LINKED_DEVICES]:
+        yield Link(device, device_anchor(device))
+    if len(finding.devices) > _LINKED_DEVICES:
+        yield Link(f"{len(finding.devices) - _LINKED_DEVICES} more devices", "devices")
+    for numbered in gaps:
+        length = numbers.time(numbered.gap.duration_ps)
+        yield Link(f"gap {numbered.number} ({length})", gap_anchor(numbered.number))
+
+
+def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> Span | None:
+    """What to look at: its longest gap, else its first step, else its device; None without any."""
+    if gaps:
+        # Its title names the first device.
+        first = [numbered for numbered in gaps if numbered.span.device in finding.devices[:1]]
+        return (first or gaps)[0].span
+    times = view.result(device_time.ANALYSIS)
+    rows = [row for row in (times.devices if times else ()) if row.host in view.window_start_ps]
+    row = next((row for row in rows if row.device in finding.devices), None)
+    if row is None and finding.steps:
+        row = rows[0] if rows else None
+    if row is None:
+        return None
+    found = view.result(steps.ANALYSIS)
+    for step in found.steps if found else ():
+        if step.host == row.host and step.number in finding.steps:
+            begin = step.start_ps - view.window_start_ps[row.host]
+            return Span(row.device, begin, begin + step.duration_ps)
+    return Span(row.device, 0, row.window_ps) if row.window_ps else None
+
+
+def _sentence(text: str) -> str:
+    return text and f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
