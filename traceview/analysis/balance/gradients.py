@@ -19,7 +19,7 @@ from traceview.analysis.nvml.result import OutsideView
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.intervals import Int64Array
-from traceview.record import Count, DeviceKey, Hostname, Integer, Picoseconds, Record
+from traceview.record import LARGEST, Count, DeviceKey, Hostname, Integer, Picoseconds, Record
 from traceview.trace.model import Trace
 from traceview.trace.op_phase import (
     Phase,

@@ -13,7 +13,16 @@ from traceview.analysis.activity import DeviceActivity, Parts, one_span
 from traceview.analysis.base import Evidence, Finding, Skipped
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
-from traceview.record import Count, DeviceKey, Hostname, Integer, Picoseconds, Record, one_of
+from traceview.record import (
+    LARGEST,
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    Picoseconds,
+    Record,
+    one_of,
+)
 from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
 from traceview.trace.model import Step, Trace
 

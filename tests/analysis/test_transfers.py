@@ -11,7 +11,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analyses.test_findings import check_finding, codes, the
+from tests.analysis.test_findings import check_finding, codes, the
 from tests.sidecars import write_sidecar
 from traceview.analysis.transfers.result import DeviceTransfers
 from traceview.report.model import Report

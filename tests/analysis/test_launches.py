@@ -9,7 +9,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace, Line
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from tests.analyses.test_findings import check_finding, the
+from tests.analysis.test_findings import check_finding, the
 from traceview.analysis.launches.result import DeviceLaunches
 from traceview.report.model import Report
 

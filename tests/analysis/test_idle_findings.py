@@ -13,7 +13,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analyses.test_findings import check_finding
+from tests.analysis.test_findings import check_finding
 from traceview.analysis.base import Finding, Severity
 from traceview.analysis.idle.result import compute, idle_time
 from traceview.analysis.idle.findings import diagnose

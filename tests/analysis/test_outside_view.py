@@ -12,7 +12,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, new_trace
-from tests.analyses.test_findings import check_finding
+from tests.analysis.test_findings import check_finding
 from traceview.analysis.activity import activities
 from traceview.analysis.base import Finding
 from traceview.analysis.nvml.result import OutsideView, OutsideViewRow, compute

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
-from tests.analyses.test_identity import Run, analyzed, runs
+from tests.analysis.test_identity import Run, analyzed, runs
 from tests.reports import full_report
 from traceview.analysis.lanes import compute as lane_limits
 from traceview.analysis.lanes.result import Lane
