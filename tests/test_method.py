@@ -1,4 +1,4 @@
-"""The pages on method and format keep up with the code: comments cite sections that exist, pages name constants that exist."""
+"""Comments cite sections of docs/method.md and docs/xplane.md that exist; these pages name constants that exist."""
 
 from __future__ import annotations
 
