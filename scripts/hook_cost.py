@@ -26,8 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from traceview.capture.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.observer import Observer
-from traceview.capture.recorder import Recorder
-from traceview.capture.window import StepWindow
+from traceview.capture.step_objects import StepObjects
+from traceview.capture.step_range import StepRange
+from traceview.capture.step_window import StepWindow
 
 ROUNDS = 50
 FAR = 1 << 40
@@ -102,8 +103,8 @@ def empty_methods() -> Iterator[None]:
 
 def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[float, float]:
     """Nanoseconds of a real step without hooks, and what the hooks take of a step."""
-    recorder = Recorder(StepWindow(FAR, FAR + 1), Nothing())
-    observer = Observer(recorder)
+    window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
+    observer = Observer(window, (), StepObjects())
 
     def hooked() -> Hooks:
         hooks = Hooks(observer)
@@ -117,11 +118,11 @@ def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[
     real = nanoseconds(step, calls // 10)
     with empty_methods():
         without = nanoseconds(step, calls)
-        before = recorder.next_number
+        before = window.next_number
         hooks = hooked()
         taken = nanoseconds(step, calls)
         hooks.remove()
-    if recorder.next_number - before < calls:
+    if window.next_number - before < calls:
         raise SystemExit("the hooks did not see the steps: nothing was measured")
     return real, taken - without
 

@@ -22,8 +22,7 @@ from traceview.version import VERSION
 
 if TYPE_CHECKING:
     from traceview.analyses.finding import Finding
-    from traceview.capture.callback import keras_callback
-    from traceview.capture.session import CaptureWarning, capture_steps
+    from traceview.capture.api import CaptureWarning, capture_steps, keras_callback
     from traceview.report.build import analyze
     from traceview.report.model import Report
     from traceview.report.saved import load_report
@@ -52,13 +51,13 @@ __all__ = [
 ]
 
 _LAZY = {
-    "CaptureWarning": "traceview.capture.session",
+    "CaptureWarning": "traceview.capture.api",
     "Finding": "traceview.analyses.finding",
     "Report": "traceview.report.model",
     "Trace": "traceview.trace.model",
     "analyze": "traceview.report.build",
-    "capture_steps": "traceview.capture.session",
-    "keras_callback": "traceview.capture.callback",
+    "capture_steps": "traceview.capture.api",
+    "keras_callback": "traceview.capture.api",
     "load": "traceview.trace.load",
     "load_report": "traceview.report.saved",
 }

@@ -77,7 +77,7 @@ def fed(batches): return two.run(body, args=next(batches))
 batches = iter(made)
 for _ in range(12): fed(batches)
 """,
-    "no graph": """
+    "graph is unknown": """
 with two.scope(): kernel = tf.Variable(tf.ones([4, 1]))
 def bare(x, y):
     with tf.GradientTape() as tape: loss = tf.reduce_mean((x @ kernel - y) ** 2)
@@ -114,13 +114,13 @@ legacy.fit(data(12), verbose=0)
 DRIVER = """
 import json
 from pathlib import Path
-from traceview.capture.recording import Settings
+from traceview.capture.capture import Settings
 from traceview.capture.script import Script
-from traceview.capture.session import capture_script
-from traceview.capture.window import StepWindow
+from traceview.capture.script_capture import capture_script
+from traceview.capture.step_range import StepRange
 
 for name, path in json.load(open("kinds.json")):
-    done = capture_script(Script(path), Settings(Path("logs"), StepWindow(4, 6)), say=lambda line: None)
+    done = capture_script(Script(path), Settings(Path("logs"), StepRange(4, 6)), say=lambda line: None)
     print(json.dumps([name, done.code, str(done.run)]), flush=True)
 """
 
@@ -240,7 +240,7 @@ def test_batches_that_each_replica_makes_for_itself(sidecars: Sidecars) -> None:
 
 
 def test_what_runs_eagerly_has_no_graph_and_says_so(sidecars: Sidecars) -> None:
-    groups = sidecars.groups["no graph"]
+    groups = sidecars.groups["graph is unknown"]
     assert groups["placement"]["functions"] == []
     assert "eagerly" in groups["placement"]["missing"]["bare"]
     assert "graph" in groups["training"]["missing"]["parameters"]

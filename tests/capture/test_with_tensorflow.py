@@ -108,7 +108,7 @@ for _ in range(12): epoch()
         "4:7",
         [3, 4, 5, 6, 7],
         ["epoch"],
-        said="one call of epoch is one step here, but its training loop runs inside the graph",
+        said="one call of epoch counts as one step, but its training loop runs inside the graph",
     ),
     "strategy.run in a function": Kind(
         LOOP_ON_TWO
@@ -215,7 +215,7 @@ for number, (x, y) in enumerate(data(12)):
         "4:7",
         [3, 4, 5, 6, 7],
         ["train"],
-        said="traced again in step 5",
+        said="retraced in step 5",
     ),
     "legacy Keras": Kind(
         "import tf_keras\nmodel(tf_keras).fit(data(5), epochs=3, verbose=0)",
@@ -262,7 +262,7 @@ for number, (x, y) in enumerate(data(20)):
         "10:13",
         [9, 10, 11, 12, 13],
         ["train"],
-        said="was not taken",
+        said="was not recorded",
     ),
     "a TensorBoard callback": Kind(
         """
@@ -280,16 +280,16 @@ assert len(glob.glob(own + "/**/*.xplane.pb", recursive=True)) == 1
 DRIVER = """
 import json, sys
 from pathlib import Path
-from traceview.capture.recording import Settings
+from traceview.capture.capture import Settings
 from traceview.capture.script import Script
-from traceview.capture.session import capture_script
-from traceview.capture.window import StepWindow
+from traceview.capture.script_capture import capture_script
+from traceview.capture.step_range import StepRange
 
 for name, path, window, step_function in json.load(open("kinds.json")):
     said = []
     done = capture_script(
         Script(path),
-        Settings(Path("logs"), StepWindow.parse(window)),
+        Settings(Path("logs"), StepRange.parse(window)),
         say=said.append,
         step_functions=[step_function] if step_function else [],
     )
@@ -403,8 +403,8 @@ def test_a_termination_during_fit_on_two_devices(tmp_path: Path) -> None:
 
 
 API = """
-from traceview.capture.callback import keras_callback
-from traceview.capture.session import capture_steps
+from traceview.capture.api import keras_callback
+from traceview.capture.api import capture_steps
 import tf_keras
 
 step = tf.function(train)
