@@ -20,7 +20,7 @@ from traceview.capture.preflight import Check, Machine, cheap_failures, examine
 from traceview.capture.preflight.checks_profiler import cupti_cuda
 from traceview.capture.preflight.gpu_inventory import Gpu, GpuInventory, GpuProcess
 from traceview.capture.preflight.libraries import Library
-from traceview.capture.preflight.machine import Answer
+from traceview.capture.preflight.machine import Answer, Network
 from traceview.capture.preflight.tensorflow_facts import Imported, Installed
 from traceview.cli import doctor
 from traceview.cli.errors import CommandGroup
@@ -33,7 +33,7 @@ ALL_CAPABILITIES = "CapEff:\t000001ffffffffff\n"
 
 
 @dataclass
-class FakeNetwork:
+class FakeNetwork(Network):
     """Answers as it is told, and remembers who was asked."""
 
     answer: Answer = "listening"

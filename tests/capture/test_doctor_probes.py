@@ -22,7 +22,7 @@ from traceview.capture.preflight.gpu_inventory import (
     visible_gpus,
 )
 from traceview.capture.preflight.libraries import in_toolkits, load_library, packaged
-from traceview.capture.preflight.machine import SocketNetwork
+from traceview.capture.preflight.machine import Network
 from traceview.capture.preflight.tensorflow_facts import import_tensorflow, read_installed
 
 
@@ -259,7 +259,7 @@ def test_where_libraries_are_looked_for(tmp_path: Path) -> None:
 
 
 def test_network() -> None:
-    network = SocketNetwork()
+    network = Network()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert network.ask([("127.0.0.1", port)]) == {("127.0.0.1", port): "listening"}

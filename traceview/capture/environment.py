@@ -69,10 +69,7 @@ class EnvironmentListener(WindowListener):
 
 def describe_command() -> dict[str, Any]:
     """The command lines of Python and of the script; values that look like credentials are masked."""
-    return {
-        "python": masked_arguments(sys.orig_argv),
-        "script": masked_arguments(sys.argv),
-    }
+    return {"python": masked_arguments(sys.orig_argv), "script": masked_arguments(sys.argv)}
 
 
 def describe_cluster(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -40,13 +40,6 @@ class RemoteCapture:
 
     run: Path
     problem: CaptureError | None
-
-
-@dataclass(frozen=True)
-class _Missing:
-    address: Address
-    reason: str
-    is_reached: bool = True
 
 
 def parse_duration(option: str, text: str) -> int:
@@ -103,54 +96,48 @@ def capture_remote(
             destination.clean()
 
 
+@dataclass(frozen=True)
 class _Request:
     """One request to all servers."""
 
-    def __init__(
-        self,
-        destination: Destination,
-        addresses: Sequence[Address],
-        duration_ms: int,
-        timeout_ms: int,
-        say: Callable[[str], None],
-    ) -> None:
-        self.root = destination.private
+    destination: Destination
+    addresses: Sequence[Address]
+    duration_ms: int
+    timeout_ms: int
+    say: Callable[[str], None]
+
+    @property
+    def root(self) -> Path:
         """Where a server that cannot send its trace writes it, if it has this path."""
-        self._destination = destination
-        self._addresses = addresses
-        self._duration_ms = duration_ms
-        self._timeout_ms = timeout_ms
-        self._say = say
+        return self.destination.private
 
     def keep(self, answers: Sequence[Answer], begun_ns: int, run: str | None) -> RemoteCapture:
         """Move the traces to their run; raises `CaptureError` if that fails."""
         received: list[tuple[Answer, Path, TraceSummary]] = []
-        missing: list[_Missing] = []
+        missing: list[Answer] = []
         for answer in answers:
-            trace = self._trace_of(answer)
-            if isinstance(trace, _Missing):
-                missing.append(trace)
+            trace = None if answer.failure is not None else self._trace_of(answer)
+            if trace is None:
+                missing.append(replace(answer, failure=answer.failure or _UNSHARED))
                 continue
             try:
                 received.append((answer, trace, read_summary(trace)))
             except TraceFormatError as error:
                 trace.unlink()
                 reason = f"it sent an invalid trace: {error.reason}"
-                missing.append(_Missing(answer.address, reason))
+                missing.append(replace(answer, failure=reason))
         kept: Kept | None = None
         for answer, trace, summary in received:
             self._warn(answer.address, summary)
             sidecar = self._write_sidecar(answer, trace, summary, begun_ns, missing)
-            kept = self._destination.keep(trace, sidecar, run=kept.run.name if kept else run)
+            kept = self.destination.keep(trace, sidecar, run=kept.run.name if kept else run)
         problem = self._problem(missing)
         if kept is None:
             assert problem is not None
             raise problem
         return RemoteCapture(kept.run, problem)
 
-    def _trace_of(self, answer: Answer) -> Path | _Missing:
-        if answer.failure is not None:
-            return _Missing(answer.address, answer.failure, answer.is_reached)
+    def _trace_of(self, answer: Answer) -> Path | None:
         path = self.root / _SESSION / f"{answer.address.file_stem}{TRACE_SUFFIX}"
         if answer.trace is not None:
             try:
@@ -158,23 +145,23 @@ class _Request:
                 path.write_bytes(answer.trace)
             except OSError as error:
                 path.unlink(missing_ok=True)
-                raise self._destination.error(error) from error
+                raise self.destination.error(error) from error
             return path
         end = time.monotonic() + _SHARED_SECONDS
         while not path.is_file():
             if time.monotonic() > end:
-                return _Missing(answer.address, _UNSHARED)
+                return None
             time.sleep(_SHARED_SECONDS / 10)
         return path
 
     def _warn(self, address: Address, summary: TraceSummary) -> None:
         if summary.fullest_ratio > MAX_BUFFER_RATIO:
-            self._say(
+            self.say(
                 f"note: {address}: the GPU tracer's buffers were {summary.fullest_ratio:.0%} full; record a "
                 "shorter time"
             )
         for warning in summary.warnings:
-            self._say(f"note: {address}: {warning}")
+            self.say(f"note: {address}: {warning}")
 
     def _write_sidecar(
         self,
@@ -182,7 +169,7 @@ class _Request:
         trace: Path,
         summary: TraceSummary,
         begun_ns: int,
-        missing: Sequence[_Missing],
+        missing: Sequence[Answer],
     ) -> Path:
         path = trace.with_name(f"{answer.address.file_stem}{SIDECAR_SUFFIX}")
         sidecar = Sidecar(path, "saved")
@@ -191,9 +178,9 @@ class _Request:
             {
                 "address": str(answer.address),
                 "is_sent": answer.trace is not None,
-                "asked": [str(address) for address in self._addresses],
-                "missing": {str(server.address): server.reason for server in missing},
-                "duration_ms": self._duration_ms,
+                "asked": [str(address) for address in self.addresses],
+                "missing": {str(other.address): other.failure for other in missing},
+                "duration_ms": self.duration_ms,
             },
         )
         sidecar.add("clock", {"asked": {"wall_ns": begun_ns}})
@@ -203,20 +190,20 @@ class _Request:
         try:
             sidecar.write()
         except OSError as error:
-            raise self._destination.error(error) from error
+            raise self.destination.error(error) from error
         return path
 
-    def _problem(self, missing: Sequence[_Missing]) -> CaptureError | None:
+    def _problem(self, missing: Sequence[Answer]) -> CaptureError | None:
         if not missing:
             return None
-        reasons = "; ".join(f"{server.address}: {server.reason}" for server in missing)
-        count = f"{len(missing)} of {len(self._addresses)} servers sent no trace: "
-        if len(self._addresses) == 1:
+        reasons = "; ".join(f"{answer.address}: {answer.failure}" for answer in missing)
+        count = f"{len(missing)} of {len(self.addresses)} servers sent no trace: "
+        if len(self.addresses) == 1:
             count = "no trace: "
         hint = None
-        if not all(server.is_reached for server in missing):
-            hint = f"if the job is still starting, --timeout waits longer than {self._timeout_ms / _SECOND_MS:g} s"
-        if any(server.reason == _UNSHARED for server in missing):
+        if not all(answer.is_reached for answer in missing):
+            hint = f"if the job is still starting, --timeout waits longer than {self.timeout_ms / _SECOND_MS:g} s"
+        if any(answer.failure == _UNSHARED for answer in missing):
             hint = (
                 "a server of TensorFlow 2.20 or older writes its trace on its own disk, to "
                 f"{self.root / _SESSION}: choose an --out that both machines share under this path"

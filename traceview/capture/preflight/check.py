@@ -27,24 +27,27 @@ class Check:
     fix: str = ""
 
 
-def ok(name: str, detail: str) -> Check:
-    """Nothing to do."""
-    return Check(name, "ok", detail)
+@dataclass(frozen=True)
+class Subject:
+    """What one check is about, by its name in the table."""
 
+    name: str
 
-def warning(name: str, detail: str, fix: str) -> Check:
-    """Something to know before the run."""
-    return Check(name, "warning", detail, fix)
+    def ok(self, detail: str) -> Check:
+        """Nothing to do."""
+        return Check(self.name, "ok", detail)
 
+    def warning(self, detail: str, fix: str) -> Check:
+        """Something to know before the run."""
+        return Check(self.name, "warning", detail, fix)
 
-def failed(name: str, detail: str, fix: str) -> Check:
-    """Something to change before the run."""
-    return Check(name, "failed", detail, fix)
+    def failed(self, detail: str, fix: str) -> Check:
+        """Something to change before the run."""
+        return Check(self.name, "failed", detail, fix)
 
-
-def not_applicable(name: str, detail: str) -> Check:
-    """Nothing to check."""
-    return Check(name, "not applicable", detail)
+    def not_applicable(self, detail: str) -> Check:
+        """Nothing to check."""
+        return Check(self.name, "not applicable", detail)
 
 
 def listed(items: Iterable[object]) -> str:

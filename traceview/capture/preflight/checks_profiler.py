@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from traceview.capture.gpu_libraries import nccl_version
-from traceview.capture.preflight.check import (
-    NO_GPU,
-    Check,
-    failed,
-    listed,
-    not_applicable,
-    ok,
-    warning,
-)
+from traceview.capture.preflight.check import NO_GPU, Check, Subject, listed
 from traceview.capture.preflight.libraries import in_toolkits, packaged
 from traceview.capture.preflight.machine import Machine
 
@@ -44,9 +36,9 @@ _CONCURRENT: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 
 def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int, driver_cuda: int | None) -> Check:
     """Whether CUPTI loads, and belongs to the CUDA that TensorFlow was compiled for."""
-    name = "cupti"
+    subject = Subject("cupti")
     if not has_gpus:
-        return not_applicable(name, NO_GPU)
+        return subject.not_applicable(NO_GPU)
     soname = f"libcupti.so.{cuda}"
     in_packages = packaged(machine.site_packages, "cupti", cuda)
     reachable = [*(path for path in in_packages if path.endswith(soname)), soname]
@@ -55,18 +47,15 @@ def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int, driver_cuda: int
         version = cupti_cuda(library.version)
         detail = f"{library.path}{f', of CUDA {version}' if version else ''}"
         if version and int(version.partition(".")[0]) != cuda:
-            return failed(
-                name,
+            return subject.failed(
                 f"{detail}, but TensorFlow was built for CUDA {cuda}",
                 "pip install 'tensorflow[and-cuda]'",
             )
         if version and driver_cuda is not None and int(version.partition(".")[0]) > driver_cuda:
-            return failed(
-                name,
-                f"{detail}; the driver only supports CUDA {driver_cuda}",
-                "install a newer driver",
+            return subject.failed(
+                f"{detail}; the driver only supports CUDA {driver_cuda}", "install a newer driver"
             )
-        return ok(name, detail)
+        return subject.ok(detail)
     elsewhere = [
         *in_packages,
         *in_toolkits(machine.root, machine.environment, soname),
@@ -74,13 +63,11 @@ def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int, driver_cuda: int
     ]
     if elsewhere:
         folder = os.path.dirname(elsewhere[0])  # noqa: PTH120  # a text for a shell
-        return failed(
-            name,
+        return subject.failed(
             f"{soname} does not load ({library.error}), but {elsewhere[0]} exists",
             f"if it belongs to CUDA {cuda}: export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH",
         )
-    return failed(
-        name,
+    return subject.failed(
         f"{soname} does not load ({library.error}): a trace would have no GPU events",
         f"pip install 'tensorflow[and-cuda]' or nvidia-cuda-cupti-cu{cuda}",
     )
@@ -99,17 +86,16 @@ def cupti_cuda(version: int) -> str:
 
 def check_nccl(machine: Machine, *, gpu_count: int, cuda: int) -> Check:
     """Whether NCCL loads, which several GPUs need to communicate."""
-    name = "nccl"
+    subject = Subject("nccl")
     if gpu_count < 2:
-        return not_applicable(name, "fewer than two GPUs are visible")
+        return subject.not_applicable("fewer than two GPUs are visible")
     candidates = [
         *(p for p in packaged(machine.site_packages, "nccl", cuda) if p.endswith(".so.2")),
         "libnccl.so.2",
     ]
     library = machine.load(candidates, "ncclGetVersion", machine.environment)
     if not library.path:
-        return warning(
-            name,
+        return subject.warning(
             f"libnccl.so.2 does not load ({library.error}): unless TensorFlow includes its own copy, its strategies "
             "reduce gradients more slowly, or fail",
             f"pip install 'tensorflow[and-cuda]' or nvidia-nccl-cu{cuda}",
@@ -121,33 +107,33 @@ def check_nccl(machine: Machine, *, gpu_count: int, cuda: int) -> Check:
     try:
         size = shutil.disk_usage(shared).total
     except OSError:
-        return ok(name, detail)
+        return subject.ok(detail)
     if size < SHARED_MEMORY_BYTES and "NCCL_SHM_DISABLE" not in machine.environment:
-        return warning(
-            name,
+        return subject.warning(
             f"{detail}; /dev/shm has only {size >> 20} MiB, and NCCL may need more",
             "docker run --shm-size=1g or --ipc=host",
         )
-    return ok(name, detail)
+    return subject.ok(detail)
 
 
 def check_permission(proc: Path, *, has_gpus: bool) -> Check:
     """Whether the driver lets this user profile."""
-    name = "profiling-permission"
+    subject = Subject("profiling-permission")
     if not has_gpus:
-        return not_applicable(name, NO_GPU)
+        return subject.not_applicable(NO_GPU)
     try:
         text = (proc / "driver" / "nvidia" / "params").read_text("utf-8", "replace")
     except OSError as error:
-        return not_applicable(name, f"the driver's parameters cannot be read ({error.strerror})")
+        return subject.not_applicable(f"the driver's parameters cannot be read ({error.strerror})")
     values = dict(line.partition(": ")[::2] for line in text.splitlines())
     value = values.get("RmProfilingAdminOnly", "").strip()
     if value != "1":
-        return ok(name, "the driver lets every user profile" if value == "0" else "not restricted")
+        return subject.ok(
+            "the driver lets every user profile" if value == "0" else "not restricted"
+        )
     if _has_capability(proc):
-        return ok(name, "only administrators may profile, and this process has CAP_SYS_ADMIN")
-    return warning(
-        name,
+        return subject.ok("only administrators may profile, and this process has CAP_SYS_ADMIN")
+    return subject.warning(
         "only administrators may read performance counters (RmProfilingAdminOnly: 1), and this process lacks "
         "CAP_SYS_ADMIN. With current drivers kernels are recorded anyway; with older ones GPU rows are empty",
         "if GPU rows are empty: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or "
@@ -157,14 +143,14 @@ def check_permission(proc: Path, *, has_gpus: bool) -> Check:
 
 def check_container(root: Path, environment: Mapping[str, str], *, has_gpus: bool) -> Check:
     """Whether this is a container, and with which privileges."""
-    name = "container"
+    subject = Subject("container")
     container = _container(root, environment)
     if not container:
-        return ok(name, "none")
+        return subject.ok("none")
     if _has_capability(root / "proc"):
-        return ok(name, f"{container}, with CAP_SYS_ADMIN or CAP_PERFMON")
+        return subject.ok(f"{container}, with CAP_SYS_ADMIN or CAP_PERFMON")
     remark = "" if has_gpus else "; it sees GPUs of its host only with --gpus"
-    return ok(name, f"{container}, without CAP_SYS_ADMIN{remark}")
+    return subject.ok(f"{container}, without CAP_SYS_ADMIN{remark}")
 
 
 def _container(root: Path, environment: Mapping[str, str]) -> str:
@@ -193,35 +179,30 @@ def _has_capability(proc: Path) -> bool:
 
 def check_other_profiler(environment: Mapping[str, str], proc: Path) -> Check:
     """Whether another profiler prevents the capture."""
-    name = "other-profiler"
+    subject = Subject("other-profiler")
     if environment.get(DISABLED, "").strip().lower() not in _FALSE:
-        return failed(
-            name,
-            f"{DISABLED} is set: TensorFlow refuses every profile",
-            f"unset {DISABLED}",
+        return subject.failed(
+            f"{DISABLED} is set: TensorFlow refuses every profile", f"unset {DISABLED}"
         )
     sessions = list(_sessions(environment))
     if sessions:
-        return failed(
-            name,
+        return subject.failed(
             f"{listed(sessions)}: CUPTI serves one tool at a time, so a trace would have no GPU events",
             "run traceview capture without the other tool",
         )
     running = list(_running_tools(proc))
     if running:
-        return warning(
-            name,
+        return subject.warning(
             f"{listed(running)}: if it profiles these GPUs, a trace has no GPU events",
             "pause it for the capture (dcgmi profile --pause)",
         )
     if environment.get(_CONCURRENT, "1").strip().lower() in _FALSE:
-        return warning(
-            name,
+        return subject.warning(
             f"{_CONCURRENT}={environment[_CONCURRENT]}: the profiler serializes kernels",
             f"unset {_CONCURRENT}",
         )
     preloaded = environment.get("LD_PRELOAD", "")
-    return ok(name, f"none (LD_PRELOAD={preloaded})" if preloaded else "none")
+    return subject.ok(f"none (LD_PRELOAD={preloaded})" if preloaded else "none")
 
 
 def _sessions(environment: Mapping[str, str]) -> Iterator[str]:

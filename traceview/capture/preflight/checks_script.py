@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from traceview.capture.preflight.check import Check, failed, listed, ok, warning
+from traceview.capture.preflight.check import Check, Subject, listed
 from traceview.capture.preflight.script_reading import UNKNOWN, ScriptReading, read_script
 from traceview.capture.trace_summary import OPTIONS_IGNORED, release
 from traceview.errors import UsageError
@@ -28,7 +28,7 @@ def read_scripts(paths: Sequence[Path]) -> tuple[list[ScriptReading], list[Check
         try:
             readings.append(read_script(path))
         except UsageError as error:
-            checks.append(failed("script", error.message, "give the path of a Python file"))
+            checks.append(Subject("script").failed(error.message, "give the path of a Python file"))
     return readings, checks
 
 
@@ -46,12 +46,11 @@ def check_scripts(
         ]
         yield from checks
         if not checks:
-            yield ok("script", f"{reading.path}: no problem found")
+            yield Subject("script").ok(f"{reading.path}: no problem found")
     has_strategy = any(reading.strategies for reading in readings)
     trains = any(reading.imports_tensorflow for reading in readings)
     if trains and not has_strategy and (visible_count or 0) > 1:
-        yield warning(
-            "script-strategy",
+        yield Subject("script-strategy").warning(
             f"{listed(reading.path for reading in readings)} creates no strategy: everything runs on the first of "
             f"{visible_count} GPUs",
             "use tf.distribute.MirroredStrategy(), with the model in its scope(); if another file does that, pass it too",
@@ -64,16 +63,14 @@ def _at(reading: ScriptReading, line: int) -> str:
 
 def _own_profiles(reading: ScriptReading) -> Iterator[Check]:
     for call in reading.named(*_OWN_PROFILES):
-        yield warning(
-            "script-profiler",
+        yield Subject("script-profiler").warning(
             f"{_at(reading, call.line)}: the script profiles itself ({_without_root(call.name)}), and only one "
             "profile can run at a time",
             "remove it, or choose --steps in which it does not run: inside the window it records nothing",
         )
     for call in reading.named("summary.trace_on"):
         if call.keywords.get("profiler"):
-            yield warning(
-                "script-profiler",
+            yield Subject("script-profiler").warning(
                 f"{_at(reading, call.line)}: tf.summary.trace_on(profiler=...) profiles too, and only one profile can run at a time",
                 "remove profiler=",
             )
@@ -81,8 +78,7 @@ def _own_profiles(reading: ScriptReading) -> Iterator[Check]:
         batches = call.keywords.get("profile_batch", 0)
         if batches is UNKNOWN or (batches and batches != "0"):
             value = "a computed value" if batches is UNKNOWN else repr(batches)
-            yield warning(
-                "script-tensorboard",
+            yield Subject("script-tensorboard").warning(
                 f"{_at(reading, call.line)}: TensorBoard(profile_batch={value}) profiles too, and only one profile can "
                 "run at a time",
                 "set profile_batch=0, or choose other --steps; profile_batch counts from 1 over all epochs",
@@ -94,15 +90,14 @@ def _options(reading: ScriptReading, version: str) -> Iterator[Check]:
     if number is not None and number not in OPTIONS_IGNORED:
         return
     for call in reading.named("ProfilerOptions"):
-        yield warning(
-            "script-options",
+        yield Subject("script-options").warning(
             f"{_at(reading, call.line)}: ProfilerOptions have no effect in TensorFlow 2.20 and 2.21",
             "do not rely on tracer levels; TensorFlow 2.19 honours them",
         )
 
 
 def _devices(reading: ScriptReading, visible_count: int | None) -> Iterator[Check]:
-    name = "script-devices"
+    subject = Subject("script-devices")
     for call in reading.named("MirroredStrategy"):
         devices = call.keywords.get("devices", call.arguments[0] if call.arguments else None)
         if devices is None or devices is UNKNOWN or not isinstance(devices, list | tuple):
@@ -114,22 +109,21 @@ def _devices(reading: ScriptReading, visible_count: int | None) -> Iterator[Chec
             continue
         absent = [number for number in numbers if number >= visible_count]
         if absent and visible_count:
-            yield failed(
-                name,
+            yield subject.failed(
                 f"{here}, but GPU {listed(absent)} is not among the {visible_count} visible GPUs",
                 "remove devices=: the strategy then uses all visible GPUs",
             )
         elif absent:
-            yield warning(name, f"{here}, but no GPU is visible here", "run it where the GPUs are")
+            yield subject.warning(
+                f"{here}, but no GPU is visible here", "run it where the GPUs are"
+            )
         elif len(numbers) < visible_count:
-            yield warning(
-                name,
+            yield subject.warning(
                 f"{here} uses {len(numbers)} of {visible_count} visible GPUs",
                 "remove devices= to use all",
             )
     for call in reading.named("OneDeviceStrategy"):
-        yield warning(
-            name,
+        yield subject.warning(
             f"{_at(reading, call.line)}: OneDeviceStrategy uses only one device",
             "tf.distribute.MirroredStrategy() uses all GPUs",
         )
@@ -141,20 +135,18 @@ def _placement(reading: ScriptReading) -> Iterator[Check]:
             f"{_at(reading, line)} {_without_root(creator)}"
             for line, creator in reading.variables_outside
         )
-        yield warning(
-            "script-scope",
+        yield Subject("script-scope").warning(
             f"created outside strategy.scope(), so not mirrored: {places}",
             "create models, optimizers, metrics and variables in `with strategy.scope():`",
         )
 
 
 def _steps(reading: ScriptReading) -> Iterator[Check]:
-    name = "script-steps"
+    subject = Subject("script-steps")
     for call in reading.named("compile"):
         count = call.keywords.get("steps_per_execution", 1)
         if count is UNKNOWN or count == "auto" or (isinstance(count, int) and count > 1):
-            yield warning(
-                name,
+            yield subject.warning(
                 f"{_at(reading, call.line)}: steps_per_execution={count}: only whole calls of that many steps can "
                 "be captured",
                 "choose --steps in multiples of it, or set it to 1 for the capture",
@@ -162,14 +154,12 @@ def _steps(reading: ScriptReading) -> Iterator[Check]:
     eager = [c for c in reading.named("compile") if c.keywords.get("run_eagerly") is True]
     eager += [c for c in reading.named("run_functions_eagerly") if c.arguments[:1] in ((), (True,))]
     for call in eager:
-        yield warning(
-            name,
+        yield subject.warning(
             f"{_at(reading, call.line)}: functions run eagerly, op by op",
             "remove it, unless the real training runs eagerly too",
         )
     for line in reading.loops_inside:
-        yield warning(
-            name,
+        yield subject.warning(
             f"{_at(reading, line)}: a loop over training steps inside a tf.function: each call of it counts as one step",
             "call the step function from Python once per step, or shorten the loop for the capture",
         )

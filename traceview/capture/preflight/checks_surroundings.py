@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from traceview.capture.cluster import is_stop_risky, place_of
 from traceview.capture.destination import Destination
-from traceview.capture.preflight.check import Check, failed, listed, not_applicable, ok, warning
+from traceview.capture.preflight.check import Check, Subject, listed
 from traceview.capture.preflight.machine import Network
 from traceview.errors import CaptureError
 
@@ -27,24 +27,24 @@ _CLUSTER_ONLY: Final = ("evaluator",)
 
 def check_output(out: Path) -> Check:
     """Whether a capture could be written to `out`. What the check creates is removed again."""
-    name = "output"
+    subject = Subject("output")
     destination = Destination(out)
     try:
         destination.prepare()
         free = shutil.disk_usage(destination.out).free
         left = len(destination.unfinished())
     except CaptureError as error:
-        return failed(name, error.message, error.hint or _OTHER_OUT)
+        return subject.failed(error.message, error.hint or _OTHER_OUT)
     except OSError as error:
-        return failed(name, f"--out {out}: {error}", _OTHER_OUT)
+        return subject.failed(f"--out {out}: {error}", _OTHER_OUT)
     finally:
         destination.clean()
     detail = f"{out} can be written, {free / 1e9:.1f} GB free"
     if left:
         detail += f"; it holds {left} running or killed captures (.traceview-*)"
     if free < COMFORTABLE_BYTES:
-        return warning(name, detail, "free some space: a trace may need more than 100 MB")
-    return ok(name, detail)
+        return subject.warning(detail, "free some space: a trace may need more than 100 MB")
+    return subject.ok(detail)
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,19 @@ class Cluster:
 
 def check_config(text: str | None) -> tuple[Check, Cluster | None]:
     """Whether TF_CONFIG is valid, and the cluster in it if it is."""
-    name = "tf-config"
+    subject = Subject("tf-config")
     if not text:
-        return not_applicable(name, "TF_CONFIG is not set: one process"), None
+        return subject.not_applicable("TF_CONFIG is not set: one process"), None
     fix = 'for example {"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}'
     try:
         cluster = _cluster(json.loads(text))
     except (ValueError, RecursionError) as error:
-        return failed(name, f"TF_CONFIG: {error}", fix), None
+        return subject.failed(f"TF_CONFIG: {error}", fix), None
     if not cluster.addresses:
-        return ok(name, "TF_CONFIG names no cluster: one process"), None
+        return subject.ok("TF_CONFIG names no cluster: one process"), None
     roles = Counter(role for role, _ in cluster.addresses)
     counts = listed(f"{count} {role}" for role, count in roles.items())
-    return ok(name, f"{counts}; this is {cluster.task[0]} {cluster.task[1]}"), cluster
+    return subject.ok(f"{counts}; this is {cluster.task[0]} {cluster.task[1]}"), cluster
 
 
 def _cluster(config: Any) -> Cluster:
@@ -121,13 +121,12 @@ def _addresses(roles: dict[str, Any]) -> Iterator[tuple[tuple[str, int], tuple[s
 
 def check_stop(environment: Mapping[str, str]) -> Check:
     """Whether the end of a profile can crash this process."""
-    name = "profile-end"
+    subject = Subject("profile-end")
     if place_of(environment) is None:
-        return not_applicable(name, "TF_CONFIG names no cluster")
+        return subject.not_applicable("TF_CONFIG names no cluster")
     if not is_stop_risky(environment):
-        return ok(name, "no crash expected when a profile ends")
-    return warning(
-        name,
+        return subject.ok("no crash expected when a profile ends")
+    return subject.warning(
         "TF_CONFIG names several workers, and TensorFlow 2.21 can crash a worker when its profile ends",
         "save a checkpoint before the window, or preload jemalloc: LD_PRELOAD=libjemalloc.so.2",
     )
@@ -135,12 +134,11 @@ def check_stop(environment: Mapping[str, str]) -> Check:
 
 def check_ports(cluster: Cluster | None, network: Network) -> Check:
     """Whether this task can listen, and the other tasks of the cluster can be reached."""
-    name = "cluster-ports"
+    subject = Subject("cluster-ports")
     if cluster is None:
-        return not_applicable(name, "TF_CONFIG names no cluster")
+        return subject.not_applicable("TF_CONFIG names no cluster")
     if cluster.own_port is not None and not network.is_free(cluster.own_port):
-        return failed(
-            name,
+        return subject.failed(
             f"port {cluster.own_port} of this task is in use",
             "end the process that uses it (an earlier run?), or change TF_CONFIG",
         )
@@ -156,24 +154,21 @@ def check_ports(cluster: Cluster | None, network: Network) -> Check:
         f"; {len(others) - len(asked)} more were not asked" if len(others) > len(asked) else ""
     )
     if unknown := by_answer.get("unknown name"):
-        return failed(
-            name,
+        return subject.failed(
             f"no such host: {listed(unknown)}",
             "correct the names in TF_CONFIG, or start these hosts if they get their names only then",
         )
     if silent := by_answer.get("silent"):
-        return failed(
-            name,
+        return subject.failed(
             f"no answer within a second: {listed(silent)}{unasked}",
             "check that the hosts are up, and the firewall between them",
         )
     if refused := by_answer.get("refused"):
-        return warning(
-            name,
+        return subject.warning(
             f"the host answers, but nothing listens: {listed(refused)}{unasked}",
             "none needed if these workers are not started yet",
         )
     listening = by_answer.get("listening")
     if not listening:
-        return ok(name, "the cluster has no other task")
-    return ok(name, f"all answer: {listed(listening)}{unasked}")
+        return subject.ok("the cluster has no other task")
+    return subject.ok(f"all answer: {listed(listening)}{unasked}")

@@ -6,15 +6,7 @@ import re
 import sys
 from typing import Final
 
-from traceview.capture.preflight.check import (
-    NO_GPU,
-    Check,
-    failed,
-    listed,
-    not_applicable,
-    ok,
-    warning,
-)
+from traceview.capture.preflight.check import NO_GPU, Check, Subject, listed
 from traceview.capture.preflight.gpu_inventory import VisibleGpus
 from traceview.capture.preflight.tensorflow_facts import Imported, Installed
 from traceview.capture.trace_summary import OPTIONS_IGNORED, release
@@ -30,21 +22,19 @@ def check_tensorflow(
     installed: Installed, imported: Imported | None, *, is_needed: bool = False
 ) -> Check:
     """Whether it is installed and can be imported. `is_needed`: a given script imports it."""
-    name = "tensorflow"
+    subject = Subject("tensorflow")
     if not installed.packages and not (imported and imported.version):
         detail = f"not installed for {sys.executable}"
         fix = "install TensorFlow there, or traceview where TensorFlow is; `traceview analyze` does not need TensorFlow"
-        return failed(name, detail, fix) if is_needed else warning(name, detail, fix)
+        return subject.failed(detail, fix) if is_needed else subject.warning(detail, fix)
     packages = ", ".join(f"{package} {version}" for package, version in installed.packages)
     if imported is not None and not imported.version:
-        return failed(
-            name,
+        return subject.failed(
             f"{packages}: the import fails: {imported.error}",
             f"{sys.executable} -c 'import tensorflow' shows the whole error",
         )
     if len(installed.packages) > 1:
-        return warning(
-            name,
+        return subject.warning(
             f"{packages} overwrite each other: the one installed last is imported",
             "pip uninstall all of them, then install only one (tf_keras depends on tensorflow)",
         )
@@ -55,22 +45,20 @@ def check_tensorflow(
         detail += " (import not tried)"
     if number is None or not OLDEST <= number <= NEWEST:
         tested = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
-        return warning(
-            name,
-            detail,
-            f"use TensorFlow {tested}: in others traceview may not recognize the steps",
+        return subject.warning(
+            detail, f"use TensorFlow {tested}: in others traceview may not recognize the steps"
         )
-    return ok(name, detail)
+    return subject.ok(detail)
 
 
 def check_cuda_build(
     installed: Installed, imported: Imported | None, visible: VisibleGpus, has_gpus: bool
 ) -> Check:
     """Whether TensorFlow can use the GPUs."""
-    name = "tensorflow-gpu"
+    subject = Subject("tensorflow-gpu")
     is_there = bool(installed.packages or (imported and imported.version))
     if not is_there or (imported is not None and not imported.version):
-        return not_applicable(name, "TensorFlow is missing, or cannot be imported")
+        return subject.not_applicable("TensorFlow is missing, or cannot be imported")
     cuda = (imported.cuda if imported else "") or str(installed.build.get("cuda_version", ""))
     is_cuda = imported.is_cuda_build if imported else bool(installed.build.get("is_cuda_build"))
     build = f"built for CUDA {cuda}" if cuda and is_cuda else "built without CUDA"
@@ -79,23 +67,21 @@ def check_cuda_build(
     if imported is not None and imported.gpus:
         count = len(imported.gpus)
         if count < visible.count:
-            return failed(
-                name,
+            return subject.failed(
                 f"{build}; sees {count} of {visible.count} visible GPUs",
                 "import it with TF_CPP_MIN_LOG_LEVEL=0: the log names the GPUs that it refuses",
             )
-        return ok(name, f"{build}; sees {count} GPU{'s' if count > 1 else ''}")
+        return subject.ok(f"{build}; sees {count} GPU{'s' if count > 1 else ''}")
     if not has_gpus:
-        return not_applicable(name, f"{build}; {NO_GPU}")
+        return subject.not_applicable(f"{build}; {NO_GPU}")
     if installed.is_cpu_package or not is_cuda:
-        return failed(name, f"{build}, so it cannot use the GPUs", _GPU_PACKAGE)
+        return subject.failed(f"{build}, so it cannot use the GPUs", _GPU_PACKAGE)
     if imported is None:
-        return ok(name, f"{build}; import not tried, so it is unknown which GPUs it sees")
+        return subject.ok(f"{build}; import not tried, so it is unknown which GPUs it sees")
     if not visible.count:
-        return not_applicable(name, f"{build}; all GPUs are hidden")
+        return subject.not_applicable(f"{build}; all GPUs are hidden")
     reason = imported.error or listed(imported.log) or "its log gives no reason"
-    return failed(
-        name,
+    return subject.failed(
         f"{build}, but sees none of {visible.count} visible GPUs: {reason}",
         f"{_GPU_PACKAGE} installs the CUDA libraries it needs; a driver older than that CUDA must be updated",
     )
@@ -103,17 +89,16 @@ def check_cuda_build(
 
 def check_options(version: str) -> Check:
     """Which options the profiler of this version honours."""
-    name = "profiler-options"
+    subject = Subject("profiler-options")
     number = release(version)
     if number is None:
-        return not_applicable(name, "TensorFlow is not installed")
+        return subject.not_applicable("TensorFlow is not installed")
     if number in OPTIONS_IGNORED:
-        return ok(
-            name,
+        return subject.ok(
             f"TensorFlow {number[0]}.{number[1]} ignores ProfilerOptions and always uses host level 2, "
-            "devices on, Python calls off, which is what traceview needs",
+            "devices on, Python calls off, which is what traceview needs"
         )
-    return ok(name, f"TensorFlow {number[0]}.{number[1]} honours tracer levels")
+    return subject.ok(f"TensorFlow {number[0]}.{number[1]} honours tracer levels")
 
 
 def cuda_major(installed: Installed, imported: Imported | None) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread
 from time import monotonic
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from traceview.capture.preflight.gpu_inventory import GpuInventory, read_inventory, read_proc
 from traceview.capture.preflight.libraries import Library, load_library
@@ -26,21 +26,14 @@ TIMEOUT_SECONDS: Final = 1.0
 Answer = Literal["listening", "refused", "silent", "unknown name"]
 
 
-class Network(Protocol):
+class Network:
     """What checks ask of the network."""
 
     def ask(self, addresses: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Answer]:
-        """Try to connect to each address, and send nothing."""
+        """Try to connect to all addresses at once, within about a second, and send nothing.
 
-    def is_free(self, port: int) -> bool:
-        """Whether a program could listen on this port here."""
-
-
-class SocketNetwork:
-    """The real network: asks all addresses at once, within about a second."""
-
-    def ask(self, addresses: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Answer]:
-        """As the protocol says; an address without an answer in time is `silent`."""
+        An address without an answer in time is `silent`.
+        """
         answers: dict[tuple[str, int], Answer] = dict.fromkeys(addresses, "silent")
 
         def ask_one(address: tuple[str, int]) -> None:
@@ -56,7 +49,7 @@ class SocketNetwork:
         return dict(answers)
 
     def is_free(self, port: int) -> bool:
-        """As the protocol says. The port is bound for a moment, never listened on."""
+        """Whether a program could listen on this port; it is bound for a moment, never listened on."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -89,7 +82,7 @@ class Machine:
     imported: Callable[[Mapping[str, str]], Imported] = import_tensorflow
     inventory: Callable[[Path], GpuInventory] = read_inventory
     load: Callable[[Sequence[str], str, Mapping[str, str]], Library] = load_library
-    network: Network = field(default_factory=SocketNetwork)
+    network: Network = field(default_factory=Network)
 
     @classmethod
     def here(cls) -> Machine:
