@@ -1,4 +1,4 @@
-"""Does the report of a real capture show what its sidecar says, beside what the trace recorded? One process."""
+"""Compares the report of a real capture with its sidecar and its trace; one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from traceview.render.terminal import render
 
 pytestmark = pytest.mark.tensorflow
 
-CHOSEN = ("two replicas", "outside the scope", "all on one device", "graph is unknown")
+CHOSEN = ("two replicas", "outside the scope", "all on one device", "no graph")
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +97,10 @@ def test_everything_on_one_device_is_told(reports: dict[str, traceview.Report]) 
 
 
 def test_without_a_graph_the_reason_is_told(reports: dict[str, traceview.Report]) -> None:
-    placement = reports["graph is unknown"].results.placement
+    placement = reports["no graph"].results.placement
     assert placement is not None
     assert placement.hosts[0].functions == ()
     assert "eagerly" in placement.hosts[0].missing["bare"]
-    assert "  - bare: no graph" in render(
-        reports["graph is unknown"], width=120, color=False, top=0
+    assert "  - bare: its graph is unknown" in render(
+        reports["no graph"], width=120, color=False, top=0
     )

@@ -1,4 +1,4 @@
-"""Is the demo captured like any run, and does its sidecar say what was done to it?"""
+"""Checks that the demo is captured like any run, and that its sidecar says how it was slowed down."""
 
 from __future__ import annotations
 

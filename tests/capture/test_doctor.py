@@ -1,4 +1,4 @@
-"""Does the doctor say of a machine what would go wrong there? The machines here are made up."""
+"""Checks what the doctor reports on made-up machines."""
 
 from __future__ import annotations
 
@@ -576,7 +576,10 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(preflight.Machine, "here", classmethod(lambda _: machine))
     code, out = run(capfd)
-    assert (code, out.splitlines()[-1]) == (0, "18 checks: 15 ok, 3 not applicable")
+    assert (code, out.splitlines()[-1]) == (
+        0,
+        "No problem found. 18 checks: 15 ok, 3 not applicable",
+    )
     code, out = run(capfd, "--json", "--no-tensorflow", "absent.py")
     failures = [one for one in json.loads(out)["checks"] if one["status"] == "failed"]
     assert (code, [one["found"] for one in failures]) == (8, ["script not found: absent.py"])

@@ -1,4 +1,4 @@
-"""Do the doctor's questions to the machine get the right answers, from stand-ins for what is not here?"""
+"""Checks what the doctor reads from the machine, with stand-ins for what is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the doctor find in a script what would spoil a capture, and run nothing of it?"""
+"""Checks that the doctor reports what would spoil a capture in a script, without running it."""
 
 from __future__ import annotations
 

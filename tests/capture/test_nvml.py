@@ -1,4 +1,4 @@
-"""Is NVML sampled in the window, by CUDA's numbers, and without any harm to the script?"""
+"""Checks that NVML is sampled in the window, by CUDA's numbers, without harm to the script."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def fed(batches): return two.run(body, args=next(batches))
 batches = iter(made)
 for _ in range(12): fed(batches)
 """,
-    "graph is unknown": """
+    "no graph": """
 with two.scope(): kernel = tf.Variable(tf.ones([4, 1]))
 def bare(x, y):
     with tf.GradientTape() as tape: loss = tf.reduce_mean((x @ kernel - y) ** 2)
@@ -240,7 +240,7 @@ def test_batches_that_each_replica_makes_for_itself(sidecars: Sidecars) -> None:
 
 
 def test_what_runs_eagerly_has_no_graph_and_says_so(sidecars: Sidecars) -> None:
-    groups = sidecars.groups["graph is unknown"]
+    groups = sidecars.groups["no graph"]
     assert groups["placement"]["functions"] == []
     assert "eagerly" in groups["placement"]["missing"]["bare"]
     assert "graph" in groups["training"]["missing"]["parameters"]

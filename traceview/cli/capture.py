@@ -51,7 +51,7 @@ def capture(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Name of the run. By default the time, and one run for all workers of a cluster.",
+            help="Name of the run; by default the current time. Workers of one cluster share a run.",
             show_default=False,
         ),
     ] = None,
@@ -141,7 +141,7 @@ def capture(
 ) -> None:
     """Run a training script and record some of its steps.
 
-    The script runs as under python SCRIPT ARGS, and its exit code is kept. The trace is written to
+    The script runs as with python SCRIPT ARGS, and its exit code is kept. The trace is written to
     DIR/plugins/profile/RUN/HOST.xplane.pb, and the last line of the output names the run. Workers of a cluster that
     share DIR share one run. --remote records a running job instead, for a --duration.
 

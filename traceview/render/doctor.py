@@ -72,8 +72,14 @@ def render(checks: Sequence[CheckRow], *, width: int, color: bool, unicode: bool
 
 def _summary(checks: Sequence[CheckRow]) -> str:
     counts = _counts(checks)
-    by_status = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    return f"{numbers.plural(len(checks), 'check')}: {by_status}"
+    by_status = ", ".join(
+        numbers.plural(count, status) if status == "warning" else f"{count} {status}"
+        for status, count in counts.items()
+        if count
+    )
+    summary = f"{numbers.plural(len(checks), 'check')}: {by_status}"
+    has_problem = counts["failed"] or counts["warning"]
+    return summary if has_problem else f"No problem found. {summary}"
 
 
 def _counts(checks: Sequence[CheckRow]) -> dict[str, int]:
