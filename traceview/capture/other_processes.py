@@ -1,7 +1,7 @@
-"""Which other processes use a GPU of this one? NVML lists them all, by process ids that need not be ours.
+"""Finds the other processes on the GPUs of this process, in NVML's lists.
 
-In a container NVML may give the ids of the host, or leave processes out. Unless this process finds itself
-in the lists, or its ids are those of the host, nobody can be told apart from it.
+In a container NVML may give process ids of the host, or leave processes out. Only if this process is listed itself, or
+has its id from the host, can other processes be distinguished from it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from traceview.capture.facts import Absent
+from traceview.capture.sidecar import Absent
 
 _PROC: Final = Path("/proc")
 _HOST_NAMESPACE: Final = "pid:[4026531836]"
-"""The number of the first namespace of process ids; Linux, include/linux/proc_ns.h, PROC_PID_INIT_INO."""
+"""The host's namespace of process ids; Linux, include/linux/proc_ns.h, PROC_PID_INIT_INO."""
 _MOST_PROCESSES: Final = 64
 _MOST_PERCENT: Final = 100
-"""Drivers are known to report more; such a number means nothing."""
+"""Some drivers report more, which means nothing."""
 
 
 class OwnProcesses:
-    """This process and those that it started, and whether NVML's ids can be held against theirs."""
+    """This process and those that it started, and whether NVML's ids can be compared with theirs."""
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
@@ -33,7 +33,7 @@ class OwnProcesses:
         self._was_listed = False
 
     def has(self, pid: int) -> bool:
-        """Whether it is ours; remembered, since a process that has ended has no parent any more."""
+        """Whether it is ours; remembered, because a process that has ended no longer has a parent."""
         if pid == self._pid:
             self._was_listed = True
         if pid not in self._known:
@@ -41,37 +41,37 @@ class OwnProcesses:
         return self._known[pid]
 
     def check_comparable(self) -> None:
-        """Raise `Absent` if the ids that NVML gives may be those of another namespace."""
+        """Raise `Absent` if NVML may give ids of another namespace."""
         if self._was_listed:
             return
         try:
             namespace = str((self._proc / "self" / "ns" / "pid").readlink())
         except OSError as error:
-            raise Absent("it is not known whose process ids NVML gives") from error
+            raise Absent("the namespace of NVML's process ids is unknown") from error
         if namespace != _HOST_NAMESPACE:
             raise Absent(
-                "in this container NVML does not list this process, so not all others either"
+                "in this container NVML does not list this process, so its list is incomplete"
             )
 
     def _descends(self, pid: int) -> bool:
-        seen = set()
-        while pid > 1 and pid not in seen:
-            seen.add(pid)
+        visited = set()
+        while pid > 1 and pid not in visited:
+            visited.add(pid)
             if pid == self._pid:
                 return True
             try:
                 stat = (self._proc / str(pid) / "stat").read_text(
                     encoding="utf-8", errors="replace"
                 )
-                # The name of the program comes before, in parentheses, and may hold anything.
+                # The name of the program comes first, in parentheses, and may hold any character.
                 pid = int(stat.rpartition(")")[2].split()[1])
             except (OSError, ValueError, IndexError):
                 return False
         return False
 
 
-class Neighbours:
-    """The processes of others on one GPU; `memory_bytes` by process id, the most that was seen."""
+class OtherProcesses:
+    """The other processes on one GPU, each with the most memory that it was listed with."""
 
     def __init__(self, nvml: Any, handle: Any, own: OwnProcesses) -> None:
         self._nvml = nvml
@@ -80,8 +80,8 @@ class Neighbours:
         self._memory: dict[int, int | None] = {}
         self.problem: str | None = None
 
-    def look(self) -> None:
-        """See who is there now."""
+    def update(self) -> None:
+        """List the processes now."""
         try:
             listed = [
                 *self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle),
@@ -98,9 +98,9 @@ class Neighbours:
             self._memory[pid] = known if used is None else max(int(used), known or 0)
 
     def describe(self, started_ns: int, stopped_ns: int) -> list[dict[str, Any]]:
-        """The others that were seen, and how much each used the GPU between two Unix times, if NVML says.
+        """The other processes, and how much each used the GPU between two Unix times, if NVML says.
 
-        Raises `Absent` where they cannot be told.
+        Raises `Absent` where they are unknown.
         """
         if self.problem is not None and not self._memory:
             raise Absent(self.problem)
@@ -128,7 +128,7 @@ class Neighbours:
         return {pid: round(fmean(values) / 100, 4) for pid, values in percents.items()}
 
     def _optional(self, ask: Callable[[Any], Iterable[Any]]) -> Sequence[Any]:
-        """What a GPU or a driver may not tell, and "nobody" may come as an error."""
+        """An answer that a GPU or driver may lack; an empty list may come as an error."""
         try:
             return list(ask(self._handle))
         except Exception:

@@ -3,12 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.xspace import XSpace
-from traceview.capture.contents import ACTIVITY_LIMIT, TraceContents, read_contents
+from traceview.capture.trace_summary import ACTIVITY_LIMIT, TraceSummary, read_summary
 
 
 def test_a_recorded_trace_is_counted(fixtures: Path) -> None:
     (path,) = (fixtures / "custom-loop-2").rglob("*.xplane.pb")
-    contents = read_contents(path)
+    contents = read_summary(path)
     planes = XSpace.FromString(path.read_bytes()).planes
     assert contents.host_events == sum(len(line.events) for p in planes for line in p.lines)
     assert contents.device_events == contents.callbacks == 0
@@ -34,12 +34,12 @@ def test_device_events_and_their_calls_are_counted(tmp_path: Path) -> None:
     line.events.add(metadata_id=1)
     path = tmp_path / "node.xplane.pb"
     path.write_bytes(space.SerializeToString())
-    contents = read_contents(path)
+    contents = read_summary(path)
     assert (contents.host_events, contents.callbacks, contents.device_events) == (2, 1, 3)
     assert contents.options is None
     assert contents.warnings == ("dropped",)
 
 
 def test_the_fuller_buffer_counts() -> None:
-    contents = TraceContents(9, 10, ACTIVITY_LIMIT // 4, None, (), "", 0)
+    contents = TraceSummary(9, 10, ACTIVITY_LIMIT // 4, None, (), "", 0)
     assert contents.fullest_ratio == 0.25

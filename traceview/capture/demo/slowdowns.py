@@ -1,8 +1,8 @@
-"""What makes a training run slow, one function each?
+"""Slows a training run down, one function for each way.
 
-Every function does to the run what people do to theirs by mistake, and says to `INJECTED` how long the devices
-waited for it. Where real work would take its place (decoding images, a request to a logging service), the host
-sleeps: that takes the same time on every machine, and leaves the cores to the devices.
+Each function makes a common mistake, and tells `INJECTED` how long the devices waited because of it. In place of real work
+(decoding images, a request to a logging service) the host sleeps: that takes the same time on every machine, and leaves
+the cores to the devices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from traceview.capture.demo.injection import INJECTED, Illness
+from traceview.capture.demo.injection import INJECTED, Slowdown
 
 DECODE_SECONDS: Final = 0.04
 METRIC_SECONDS: Final = 0.03
@@ -28,7 +28,7 @@ TrainStep = Callable[..., Any]
 
 
 def slow_input(dataset: Any, replicas: int) -> Any:
-    """`input`: batches take long to prepare, one after the other, and none is prepared ahead.
+    """`input`: each batch takes long to prepare, and none is prepared ahead.
 
     `dataset` has one batch per replica; together they take `DECODE_SECONDS`.
     """
@@ -45,10 +45,10 @@ def slow_input(dataset: Any, replicas: int) -> Any:
 
 
 def distributed_unbuffered(strategy: Any, dataset: Any) -> Any:
-    """The batches of `slow_input` for each replica, fetched one after the other when they are asked for.
+    """Distribute the batches of `slow_input`, fetching each only when its replica needs it.
 
-    Three buffers have to be switched off, which hide much of a slow input: `experimental_distribute_dataset` adds
-    one, fetching to the device another, and tf.data a third at the end of the pipeline.
+    Three buffers that would hide much of a slow input are switched off: `experimental_distribute_dataset` adds one,
+    fetching to the device another, and tf.data a third at the end of the pipeline.
     """
     switches = tf.data.Options()
     switches.experimental_optimization.inject_prefetch = False
@@ -61,9 +61,9 @@ def distributed_unbuffered(strategy: Any, dataset: Any) -> Any:
 
 
 def watched_input(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; what was injected is the time that asking for one blocked."""
+    """The same batches; the injected time is that of waiting for each."""
     while True:
-        with INJECTED.measured(Illness.input):
+        with INJECTED.measured(Slowdown.input):
             batch = next(batches)
         yield batch
 
@@ -71,7 +71,7 @@ def watched_input(batches: Iterator[Any]) -> Iterator[Any]:
 def extra_work() -> Any:
     """`straggler`: the last replica has more to compute in every step, and all others wait for it.
 
-    Returns a number so small that adding it to the loss changes nothing, so that no optimizer removes the work.
+    Returns a number too small to change what it is added to; using it keeps the work from being optimized away.
     """
     context = tf.distribute.get_replica_context()
     if tf.get_static_value(context.replica_id_in_sync_group) != context.num_replicas_in_sync - 1:
@@ -80,7 +80,7 @@ def extra_work() -> Any:
 
 
 def cost_of_extra_work(device: str) -> Callable[[Any], None]:
-    """What was injected by `extra_work`: in each step the least time it takes on a device that does nothing else."""
+    """Count for each step the shortest time that `extra_work` takes on an otherwise idle device."""
     alone = tf.function(_rounds)
     times = []
     with tf.device(device):
@@ -88,11 +88,11 @@ def cost_of_extra_work(device: str) -> Callable[[Any], None]:
             begun = time.perf_counter_ns()
             float(alone())
             times.append(time.perf_counter_ns() - begun)
-    # The first call builds the graph, and the shortest was disturbed least.
+    # The first call builds the graph; the shortest was disturbed least.
     least_ns = min(times[1:])
 
     def add(_loss: Any) -> None:
-        INJECTED.add(Illness.straggler, least_ns)
+        INJECTED.add(Slowdown.straggler, least_ns)
 
     return add
 
@@ -105,15 +105,15 @@ def _rounds() -> Any:
 
 
 def metric_on_host() -> Callable[[Any], None]:
-    """`sync`: after every step a metric is computed on the host from its loss, and its value is read.
+    """`sync`: after every step the host computes a metric from the loss and reads its value.
 
-    Only with asynchronous execution does reading wait, on CPUs as on GPUs: `training` switches it on. The devices
-    have finished the step by the time the metric begins, and get the next one only after the read, so that
-    what was injected is the time of the metric alone.
+    Reading waits only with asynchronous execution, on CPUs as on GPUs, so `training` switches it on. The devices have
+    finished the step when the metric begins, and get the next one only after the read. So the injected time is that
+    of the metric alone.
     """
 
     def metric(loss: Any) -> Any:
-        with INJECTED.measured(Illness.sync):
+        with INJECTED.measured(Slowdown.sync):
             time.sleep(METRIC_SECONDS)
         return loss
 
@@ -124,17 +124,17 @@ def metric_on_host() -> Callable[[Any], None]:
 
 
 def tiny_ops(value: Any) -> Any:
-    """`launch`: hundreds of ops on a single number, which without a `tf.function` are launched one by one."""
-    with INJECTED.measured(Illness.launch):
+    """`launch`: hundreds of ops on a single number, which are launched one by one without a `tf.function`."""
+    with INJECTED.measured(Slowdown.launch):
         for _ in range(TINY_OPS):
             value = value + 0.0
     return value
 
 
 def traced_again(train_step: TrainStep) -> TrainStep:
-    """`retrace`: the learning rate is a Python number, and each new value needs a new graph.
+    """`retrace`: the learning rate is a Python number, and each new value traces a new graph.
 
-    What was injected is the time of a call that traces less that of the call before, which did not.
+    The injected time is that of a call that traces, minus that of the call before, which did not.
     """
     number = 0
     usual_ns = 0
@@ -146,7 +146,7 @@ def traced_again(train_step: TrainStep) -> TrainStep:
         loss = train_step(batch, 0.1 * 0.99**decay)
         took = time.perf_counter_ns() - begun
         if is_new:
-            INJECTED.add(Illness.retrace, took - usual_ns)
+            INJECTED.add(Slowdown.retrace, took - usual_ns)
         else:
             usual_ns = took
         number += 1
@@ -156,13 +156,13 @@ def traced_again(train_step: TrainStep) -> TrainStep:
 
 
 def checkpoint_writer(model: Any, path: str) -> Callable[[Any], None]:
-    """`checkpoint`: model and statistics of 40 MB are written after every step, and training waits."""
+    """`checkpoint`: a checkpoint of 40 MB is written after every step, and training waits."""
     checkpoint = tf.train.Checkpoint(
         model=model, statistics=tf.Variable(tf.random.uniform([CHECKPOINT_FLOATS]))
     )
 
     def write(_loss: Any) -> None:
-        with INJECTED.measured(Illness.checkpoint):
+        with INJECTED.measured(Slowdown.checkpoint):
             checkpoint.write(path)
 
     return write
@@ -170,5 +170,5 @@ def checkpoint_writer(model: Any, path: str) -> Callable[[Any], None]:
 
 def slow_callback(_loss: Any) -> None:
     """`callback`: after every step Python does something else, such as sending metrics to a service."""
-    with INJECTED.measured(Illness.callback):
+    with INJECTED.measured(Slowdown.callback):
         time.sleep(CALLBACK_SECONDS)

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.capture.window import DEFAULT_WINDOW, StepWindow
+from traceview.capture.step_range import StepRange
 from traceview.errors import UsageError
 
 
 def test_a_window_is_half_open() -> None:
-    window = StepWindow.parse("10:15")
-    assert window == StepWindow(10, 15) == StepWindow.of(range(10, 15)) == DEFAULT_WINDOW
+    window = StepRange.parse("10:15")
+    assert window == StepRange(10, 15) == StepRange.of(range(10, 15))
     assert str(window) == "10:15"
-    assert [n for n in range(20) if window.is_asked(n, 1)] == [10, 11, 12, 13, 14]
+    assert [n for n in range(20) if window.overlaps(n, 1)] == [10, 11, 12, 13, 14]
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_a_window_is_half_open() -> None:
         ("0", "not a range", "--steps 1:2"),
         (":", "not a range", "10:15"),
         ("", "not a range", "10:15"),
-        ("5:5", "empty", "left out"),
-        ("7:5", "empty", "left out"),
+        ("5:5", "empty", "excluded"),
+        ("7:5", "empty", "excluded"),
         ("-3:5", "not a range", "10:15"),
         ("a:b", "not a range", "10:15"),
         ("١:٣", "not a range", "10:15"),
@@ -34,7 +34,7 @@ def test_a_window_is_half_open() -> None:
 )
 def test_what_is_no_window_is_refused_with_a_reason(text: str, reason: str, hint: str) -> None:
     with pytest.raises(UsageError, match=reason) as raised:
-        StepWindow.parse(text)
+        StepRange.parse(text)
     assert hint in (raised.value.hint or "")
 
 
@@ -43,12 +43,12 @@ def test_what_is_no_window_is_refused_with_a_reason(text: str, reason: str, hint
 )
 def test_a_range_that_is_no_window_is_refused(steps: range) -> None:
     with pytest.raises(UsageError):
-        StepWindow.of(steps)
+        StepRange.of(steps)
 
 
 def test_step_0_is_refused_as_on_the_command_line() -> None:
     with pytest.raises(UsageError, match="step 0 cannot be captured") as raised:
-        StepWindow.of(range(3))
+        StepRange.of(range(3))
     assert raised.value.hint == "range(1, 3)"
 
 
@@ -66,5 +66,5 @@ def test_step_0_is_refused_as_on_the_command_line() -> None:
     ],
 )
 def test_one_call_before_the_window_opens_it(first: int, count: int, opens: int) -> None:
-    window = StepWindow(first, first + 4)
+    window = StepRange(first, first + 4)
     assert next(n for n in range(0, 40, count) if window.opens_at(n, count)) == opens

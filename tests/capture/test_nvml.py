@@ -1,4 +1,4 @@
-"""Is NVML sampled in the window, by CUDA's numbers, and without any harm to the script?"""
+"""Checks that NVML is sampled in the window, by CUDA's numbers, without harm to the script."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from tests.capture.conftest import ROOT, Capture, environment_with
 from tests.capture.fake_nvml import BUS_IDS, Nvml, NvmlError
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture import nvml_sampling
-from traceview.capture.cuda_devices import bus_ids, started_driver
-from traceview.capture.facts import Absent
-from traceview.capture.gpu_neighbours import Neighbours, OwnProcesses
+from traceview.capture.gpu_libraries import bus_ids, started_driver
+from traceview.capture.nvml import NOT_ASKED, NvmlListener
 from traceview.capture.nvml_sampling import GpuSamples, Sampler
-from traceview.capture.outside_view import NOT_ASKED, OutsideViewListener
-from traceview.capture.sidecar import Sidecar
+from traceview.capture.other_processes import OtherProcesses, OwnProcesses
+from traceview.capture.sidecar import Absent, Sidecar
 
 TRACE = Path("trace")
 ELSEWHERE = 4_194_400
@@ -49,7 +48,7 @@ def sampled(
 ) -> tuple[dict[str, Any], Sidecar]:
     """The group after a window in which every GPU was asked at least so often."""
     sidecar = Sidecar()
-    listener = OutsideViewListener(find_bus_ids=lambda: list(ids))
+    listener = NvmlListener(find_bus_ids=lambda: list(ids))
     listener.opening(sidecar)
     sidecar.state = "recording"
     sidecar.add("clock", {"started": {"wall_ns": time.time_ns()}})
@@ -100,13 +99,13 @@ def test_only_what_was_sampled_in_the_window_is_kept(nvml: Nvml) -> None:
 
 def test_a_span_leaves_out_what_came_before_and_after() -> None:
     nvml = Nvml()
-    samples = GpuSamples(nvml, BUS_IDS[0], Neighbours(nvml, BUS_IDS[0], OwnProcesses()))
+    samples = GpuSamples(nvml, BUS_IDS[0], OtherProcesses(nvml, BUS_IDS[0], OwnProcesses()))
     for _ in range(4):
         samples.take(with_pcie=False)
         time.sleep(0.001)
     times = samples.between(0, time.time_ns())["t_ns"]
     assert samples.between(times[1], times[2])["t_ns"] == times[1:3]
-    assert samples.missing["pcie_rx_bytes_per_second"] == "the window was over before it was asked"
+    assert samples.missing["pcie_rx_bytes_per_second"] == "the window closed before it was sampled"
 
 
 def test_what_a_gpu_does_not_answer_is_asked_once(nvml: Nvml) -> None:
@@ -164,10 +163,10 @@ def test_other_processes_and_how_much_they_use(nvml: Nvml) -> None:
 
 def test_the_most_memory_of_a_process_counts() -> None:
     nvml = Nvml()
-    neighbours = Neighbours(nvml, BUS_IDS[0], OwnProcesses())
+    neighbours = OtherProcesses(nvml, BUS_IDS[0], OwnProcesses())
     for used in (3, 7, None, 5):
         nvml.processes = [(os.getpid(), 1), (ELSEWHERE, used)]
-        neighbours.look()
+        neighbours.update()
     assert neighbours.describe(0, 1) == [
         {"pid": ELSEWHERE, "memory_bytes": 7, "utilization_ratio": None}
     ]
@@ -204,7 +203,7 @@ def test_in_a_container_others_are_known_only_where_nvml_knows_us(tmp_path: Path
 
 def test_on_the_host_all_processes_are_known(tmp_path: Path) -> None:
     OwnProcesses(namespace(tmp_path, 4026531836)).check_comparable()
-    with pytest.raises(Absent, match="not known whose"):
+    with pytest.raises(Absent, match="is unknown"):
         OwnProcesses(tmp_path / "nothing").check_comparable()
 
 
@@ -232,7 +231,7 @@ def test_signals_are_the_scripts(nvml: Nvml) -> None:
 
 def test_a_recording_that_fails_ends_the_sampling(nvml: Nvml) -> None:
     sidecar = Sidecar()
-    listener = OutsideViewListener(find_bus_ids=lambda: list(BUS_IDS))
+    listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
     listener.opening(sidecar)
     sidecar.state = "recording"
     listener.opened(sidecar)
@@ -245,7 +244,7 @@ def test_a_recording_that_fails_ends_the_sampling(nvml: Nvml) -> None:
 
 def test_a_forked_child_leaves_it_alone(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
     sidecar = Sidecar()
-    listener = OutsideViewListener(find_bus_ids=lambda: list(BUS_IDS))
+    listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
     listener.opening(sidecar)
     sidecar.state = "recording"
     listener.opened(sidecar)
@@ -267,9 +266,9 @@ def test_a_driver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> 
 
     nvml.on_question = hang
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    monkeypatch.setattr(nvml_sampling, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(nvml_sampling, "_STOP_TIMEOUT_SECONDS", 0.05)
     sidecar = Sidecar()
-    listener = OutsideViewListener(find_bus_ids=lambda: list(BUS_IDS))
+    listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
     listener.opening(sidecar)
     sidecar.state = "recording"
     listener.opened(sidecar)
@@ -290,7 +289,7 @@ def test_an_error_in_the_thread_is_a_problem_and_no_more() -> None:
             raise RuntimeError("no such thing")
 
     nvml = Nvml()
-    neighbours = Neighbours(nvml, BUS_IDS[0], OwnProcesses())
+    neighbours = OtherProcesses(nvml, BUS_IDS[0], OwnProcesses())
     sampler = Sampler([Broken(nvml, BUS_IDS[0], neighbours)], lambda: True)
     sampler.start()
     assert sampler.stop()
@@ -303,11 +302,11 @@ def test_a_process_ends_while_it_is_sampled(tmp_path: Path) -> None:
 import os, sys, time
 sys.path.insert(0, {root!r})
 from tests.capture.fake_nvml import BUS_IDS, Nvml
-from traceview.capture.outside_view import OutsideViewListener
+from traceview.capture.nvml import NvmlListener
 from traceview.capture.sidecar import Sidecar
 sys.modules["pynvml"] = nvml = Nvml()
 sidecar = Sidecar()
-listener = OutsideViewListener(find_bus_ids=lambda: list(BUS_IDS))
+listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
 listener.opening(sidecar)
 sidecar.state = "recording"
 listener.opened(sidecar)
@@ -331,7 +330,7 @@ print("done")
 # Without NVML
 
 
-def reason_of(listener: OutsideViewListener) -> str:
+def reason_of(listener: NvmlListener) -> str:
     sidecar = Sidecar()
     listener.opening(sidecar)
     sidecar.state = "recording"
@@ -344,15 +343,15 @@ def reason_of(listener: OutsideViewListener) -> str:
 
 def test_why_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    listener = OutsideViewListener(find_bus_ids=lambda: list(BUS_IDS))
+    listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
     assert reason_of(listener) == "nvidia-ml-py is not installed"
     nvml = Nvml()
     monkeypatch.setattr(nvml, "nvmlInit", nvml.nvmlDeviceGetGraphicsRunningProcesses)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert "NVML does not start" in reason_of(OutsideViewListener(find_bus_ids=lambda: ["a"]))
-    listener = OutsideViewListener(find_bus_ids=list)
+    assert "NVML does not start" in reason_of(NvmlListener(find_bus_ids=lambda: ["a"]))
+    listener = NvmlListener(find_bus_ids=list)
     assert reason_of(listener) == "no GPU is visible to this process"
-    assert reason_of(OutsideViewListener(is_asked=False)) == NOT_ASKED
+    assert reason_of(NvmlListener(is_wanted=False)) == NOT_ASKED
 
 
 def test_a_process_without_cuda_has_no_numbers() -> None:
@@ -376,7 +375,7 @@ def test_the_order_is_that_of_cuda() -> None:
     driver = SimpleNamespace(cuDeviceGetCount=count, cuDeviceGet=get, cuDeviceGetPCIBusId=bus_id)
     assert bus_ids(driver) == BUS_IDS
     driver.cuDeviceGetCount = lambda _: 3
-    with pytest.raises(Absent, match="cuDeviceGetCount answers 3"):
+    with pytest.raises(Absent, match="cuDeviceGetCount returns 3"):
         bus_ids(driver)
 
 
