@@ -1,4 +1,4 @@
-"""Is a step without a graph told on a host without GPUs, and only there?"""
+"""A step without a graph is a finding on a host without GPUs, and only there."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
     if finding is not None:
         # 0.28 ms each, without the 0.02 ms around the kernel.
         assert (finding.severity, finding.cost_ps_per_step) == ("warning", ms(28))
-        assert finding.title.startswith("100 ops of each 50.0 ms step run one by one")
+        assert finding.title.startswith(
+            "100 ops per step run one by one outside of any tf.function: 28.0 ms of each"
+        )
         assert "most often AddV2 and Mul" in finding.explanation
 
 

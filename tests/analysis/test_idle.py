@@ -13,8 +13,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from traceview.analysis.base import Skipped
 from traceview.analysis.device_time.result import DeviceTimeRow
-from traceview.analysis.idle.result import TOP_GAPS, Gap, Idle, IdleRow, compute, idle_time
+from traceview.analysis.idle.result import TOP_GAPS, Gap, Idle, IdleRow, compute
 from traceview.analysis.idle.table import gap_table
+from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.load import load
@@ -80,7 +81,7 @@ def told(trace: CudaTrace, folder: Path, top: int | None = TOP_GAPS) -> IdleRow:
     trace.write(folder)
     loaded = load(folder)
     selection = select(loaded)
-    result = compute(loaded, selection, idle_time(loaded, selection), top)
+    result = compute(loaded, selection, attribute_idle_time(loaded, selection), top)
     assert isinstance(result, Idle)
     return result.devices[0]
 
@@ -168,7 +169,7 @@ def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
     trace.write(tmp_path)
     loaded = load(tmp_path)
     selection = select(loaded)
-    result = compute(loaded, selection, idle_time(loaded, selection))
+    result = compute(loaded, selection, attribute_idle_time(loaded, selection))
     assert result == Skipped("no device recorded an event")
 
 
@@ -178,7 +179,7 @@ def test_the_table_picks_by_device_cause_and_length(tmp_path: Path) -> None:
     trace.write(tmp_path)
     loaded = load(tmp_path)
     selection = select(loaded)
-    times = idle_time(loaded, selection)
+    times = attribute_idle_time(loaded, selection)
 
     def lengths(**choice: Any) -> tuple[list[tuple[str, int]], int]:
         chosen: dict[str, Any] = {"devices": {"GPU:0", "GPU:1"}, **choice}
@@ -196,7 +197,7 @@ def test_the_table_picks_by_device_cause_and_length(tmp_path: Path) -> None:
     assert lengths(least_ps=20 * MS) == ([("GPU:0", 20), ("GPU:0", 20)], 0)
     assert lengths(least_ps=20 * MS + 1) == ([], 0)
     narrowed = select(loaded, steps=StepRange(1, 2))
-    rows, _ = gap_table(loaded, narrowed, idle_time(loaded, narrowed), devices={"GPU:0"})
+    rows, _ = gap_table(loaded, narrowed, attribute_idle_time(loaded, narrowed), devices={"GPU:0"})
     assert [row.step for row in rows] == [1]
 
 
