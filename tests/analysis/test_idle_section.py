@@ -68,7 +68,7 @@ def row(device: str, causes: dict[str, int], *gaps: Gap) -> IdleRow:
     )
 
 
-def seen_by(*rows: IdleRow, **changes: Any) -> tuple[View, Idle]:
+def view_and_result(*rows: IdleRow, **changes: Any) -> tuple[View, Idle]:
     result = Idle(rows)
     times = DeviceTimes(*(row.device for row in rows))
     return view({"idle": result, "device_time": times}, **changes), result
@@ -76,7 +76,7 @@ def seen_by(*rows: IdleRow, **changes: Any) -> tuple[View, Idle]:
 
 def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
     causes = {"launch": 7 * MS, "input": 13 * MS}
-    section = idle_section(*seen_by(row("GPU:0", causes)))
+    section = idle_section(*view_and_result(row("GPU:0", causes)))
     (table,) = tables(section)
     assert headings(table) == [
         "device",
@@ -97,7 +97,7 @@ def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
 
 
 def test_the_bar_of_a_device_is_all_of_its_idle_time() -> None:
-    section = idle_section(*seen_by(row("GPU:0", {"input": 3, "launch": 1})))
+    section = idle_section(*view_and_result(row("GPU:0", {"input": 3, "launch": 1})))
     (bar,) = next(column for column in tables(section)[0].columns if column.kind == "bar").values
     assert isinstance(bar, Bar)
     assert [(part.look.key, part.ratio) for part in bar.parts] == [
@@ -115,28 +115,28 @@ def test_letters_tell_the_causes_apart() -> None:
 
 def test_devices_without_a_kernel_are_named_and_have_no_row() -> None:
     unused = row("GPU:1", {"unused": 100 * MS}, GAP)
-    section = idle_section(*seen_by(row("GPU:0", {"input": MS}), unused))
+    section = idle_section(*view_and_result(row("GPU:0", {"input": MS}), unused))
     assert column(tables(section)[0], "device") == ["GPU:0"]
     assert "No kernel ran on GPU:1." in sentences(section)
-    assert numbered_gaps(seen_by(unused)[0]) == ()
-    assert sentences(idle_section(*seen_by(unused))) == ["No kernel ran on GPU:1."]
+    assert numbered_gaps(view_and_result(unused)[0]) == ()
+    assert sentences(idle_section(*view_and_result(unused))) == ["No kernel ran on GPU:1."]
 
 
 def test_no_device_waited() -> None:
-    assert sentences(idle_section(*seen_by(row("GPU:0", {})))) == ["No device waited."]
+    assert sentences(idle_section(*view_and_result(row("GPU:0", {})))) == ["No device waited."]
 
 
 def test_of_many_devices_the_outliers_have_a_row_each() -> None:
     rows = [row(f"GPU:{n}", {"input": (10 + n) * MS}) for n in range(4)]
-    section = idle_section(*seen_by(*rows, others=("GPU:1", "GPU:2", "GPU:3")))
+    section = idle_section(*view_and_result(*rows, others=("GPU:1", "GPU:2", "GPU:3")))
     assert column(tables(section)[0], "device") == ["GPU:0"]
-    told = "3 other devices: idle 11.0–13.0%. traceview gaps logs --device KEY shows why."
-    assert told in sentences(section)
+    sentence = "3 other devices: idle 11.0–13.0%. traceview gaps logs --device KEY shows why."
+    assert sentence in sentences(section)
 
 
 def test_rows_beyond_the_limit_are_counted() -> None:
     rows = [row(f"GPU:{n}", {"input": MS}) for n in range(5)]
-    (table,) = tables(idle_section(*seen_by(*rows, most_rows=2)))
+    (table,) = tables(idle_section(*view_and_result(*rows, most_rows=2)))
     assert (table.shown_count, table.hidden_count) == (2, 3)
 
 
@@ -144,7 +144,7 @@ def test_rows_beyond_the_limit_are_counted() -> None:
 
 
 def test_a_gap_has_its_place_its_cause_and_the_evidence() -> None:
-    section = gaps_section(*seen_by(row("GPU:0", {"input": 20 * MS}, GAP)))
+    section = gaps_section(*view_and_result(row("GPU:0", {"input": 20 * MS}, GAP)))
     (table,) = tables(section)
     cells = {heading: column(table, heading)[0] for heading in headings(table)}
     assert cells == {
@@ -166,7 +166,7 @@ def test_a_gap_has_its_place_its_cause_and_the_evidence() -> None:
 def test_gaps_are_numbered_by_length_over_all_devices() -> None:
     gaps = [changed(GAP, duration_ps=length * MS) for length in (3, 1, 2)]
     numbered = numbered_gaps(
-        seen_by(
+        view_and_result(
             row("GPU:0", {"input": MS}, gaps[0], gaps[1]), row("GPU:1", {"input": MS}, gaps[2])
         )[0]
     )
@@ -178,21 +178,21 @@ def test_gaps_are_numbered_by_length_over_all_devices() -> None:
 
 
 def test_a_brief_document_has_few_gaps() -> None:
-    seen = row("GPU:0", {"input": MS}, *[GAP] * 10)
-    (table,) = tables(gaps_section(*seen_by(seen, is_brief=True)))
+    waiting = row("GPU:0", {"input": MS}, *[GAP] * 10)
+    (table,) = tables(gaps_section(*view_and_result(waiting, is_brief=True)))
     assert table.shown_count == BRIEF_GAPS
-    assert gaps_section(*seen_by(row("GPU:0", {"input": MS}))) is None
+    assert gaps_section(*view_and_result(row("GPU:0", {"input": MS}))) is None
 
 
 def test_the_findings_about_a_gap_are_linked() -> None:
-    seen, result = seen_by(row("GPU:0", {"input": MS}, GAP))
-    section = gaps_section(replace(seen, findings_of_gaps={1: (2, 5)}), result)
+    shown, result = view_and_result(row("GPU:0", {"input": MS}, GAP))
+    section = gaps_section(replace(shown, findings_of_gaps={1: (2, 5)}), result)
     assert column(tables(section)[0], "findings") == ["finding 2, finding 5"]
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile_names", "sixteen_hosts_of_eight"])
 def test_scenarios_are_printed(name: str, tmp_path: Path) -> None:
-    seen = view_of_scenario(name, tmp_path)
-    idle = seen.results["idle"]
-    check_printed(idle_section(seen, idle), "Shares are of the window")
-    check_printed(gaps_section(seen, idle))
+    shown = view_of_scenario(name, tmp_path)
+    idle = shown.results["idle"]
+    check_printed(idle_section(shown, idle), "Shares are of the window")
+    check_printed(gaps_section(shown, idle))

@@ -118,5 +118,5 @@ def test_the_command_for_all_rows_can_be_pasted(changes: dict[str, Any], command
 
 @pytest.mark.parametrize("name", ["plain", "hostile_names", "sixteen_hosts_of_eight"])
 def test_scenarios_are_printed(name: str, tmp_path: Path) -> None:
-    seen = view_of_scenario(name, tmp_path)
-    check_printed(section(seen, seen.results["ops"]), "compute time")
+    shown = view_of_scenario(name, tmp_path)
+    check_printed(section(shown, shown.results["ops"]), "compute time")

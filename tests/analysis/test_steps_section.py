@@ -134,9 +134,9 @@ def test_the_same_step_of_two_hosts_stands_together() -> None:
 @pytest.mark.parametrize("count", [8, 9])
 def test_many_devices_have_a_least_and_a_mean(count: int) -> None:
     devices = tuple(f"GPU:{n}" for n in range(count))
-    one = step(0, devices)
-    idle = replace(one.devices[0], idle_ps=24 * MS, compute_ps=0)
-    section = section_of(replace(one, devices=(idle, *one.devices[1:])))
+    row = step(0, devices)
+    idle = replace(row.devices[0], idle_ps=24 * MS, compute_ps=0)
+    section = section_of(replace(row, devices=(idle, *row.devices[1:])))
     (table,) = tables(section)
     if count == 8:
         assert [column(table, f"busy, {device}") for device in devices[:2]] == [["0%"], ["75.0%"]]
@@ -215,5 +215,5 @@ def test_a_step_of_several_training_steps_is_said_once(changes: dict[str, Any], 
 
 @pytest.mark.parametrize("name", ["plain", "two_hosts", "sixteen_hosts_of_eight", "hostile_names"])
 def test_scenarios_are_printed(name: str, tmp_path: Path) -> None:
-    seen = view_of_scenario(name, tmp_path)
-    check_printed(steps_section(seen, seen.results["steps"]), "busy")
+    shown = view_of_scenario(name, tmp_path)
+    check_printed(steps_section(shown, shown.results["steps"]), "busy")
