@@ -7,10 +7,14 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from traceview.analysis.base import Finding
 from traceview.analysis.device_time.result import DeviceTimeRow
 
 MOST_ROWS: Final = 16
 """Devices with a row each; of more than that only the outliers have one."""
+
+FEW_DEVICES: Final = 4
+"""A finding about so many devices or fewer is about them, not about the run."""
 
 OUTLIER_RATIO: Final = 0.02
 """A device is an outlier if a part of its window differs by this share of it from the median device."""
@@ -48,6 +52,12 @@ def outlier_devices(
         tuple(row.device for row in rows if row.device in kept),
         tuple(row.device for row in rows if row.device not in kept),
     )
+
+
+def named_devices(findings: Sequence[Finding]) -> list[str]:
+    """The devices that single findings are about."""
+    few = (finding.devices for finding in findings if len(finding.devices) <= FEW_DEVICES)
+    return [device for devices in few for device in devices]
 
 
 def _distances(rows: Sequence[DeviceTimeRow]) -> dict[str, float]:
