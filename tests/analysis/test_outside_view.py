@@ -15,7 +15,7 @@ from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analysis.test_findings import check_finding
 from traceview.analysis.activity import activities
 from traceview.analysis.base import Finding
-from traceview.analysis.nvml.result import OutsideView, OutsideViewRow, compute
+from traceview.analysis.nvml.result import Nvml, NvmlRow, compute
 from traceview.analysis.nvml.findings import diagnose
 from traceview.analysis.nvml.throttling import throttle_names
 from traceview.render.json import render as as_json
@@ -70,11 +70,11 @@ def written(logdir: Path, *devices: Any, trace: CudaTrace | None = None, **group
 class Seen:
     """The rows, and findings by code."""
 
-    view: OutsideView
+    view: Nvml
     findings: dict[str, Finding]
 
     @property
-    def row(self) -> OutsideViewRow:
+    def row(self) -> NvmlRow:
         (row,) = self.view.devices
         return row
 
@@ -82,7 +82,7 @@ class Seen:
 def seen(logdir: Path, *devices: Any, trace: CudaTrace | None = None) -> Seen:
     loaded = traceview.load(written(logdir, *devices, trace=trace))
     view = compute(loaded, tuple(activities(loaded)))
-    assert isinstance(view, OutsideView)
+    assert isinstance(view, Nvml)
     findings = diagnose(view)
     for finding in findings:
         check_finding(finding)
@@ -195,7 +195,7 @@ def test_hosts_keep_their_own_view(tmp_path: Path) -> None:
     busy_trace(0.5, host="host1").write(tmp_path)
     found = seen(tmp_path, gpu(0, 0.5))
     assert found.row.device == "host0/GPU:0"
-    assert found.view.absent == {"host1": "the capture did not look"}
+    assert found.view.absent == {"host1": "not recorded: only traceview capture samples NVML"}
 
 
 # Other processes
@@ -312,7 +312,7 @@ def test_without_a_view_it_is_skipped_with_the_reason(tmp_path: Path) -> None:
     trace.write(tmp_path / "none")
     report = traceview.analyze(tmp_path / "none")
     assert report.results.outside_view is None
-    assert report.skipped["outside_view"] == "the capture did not look"
+    assert report.skipped["outside_view"] == "not recorded: only traceview capture samples NVML"
     reason = "nvidia-ml-py is not installed"
     report = traceview.analyze(written(tmp_path / "absent", source=None, reason=reason))
     assert report.results.outside_view is None

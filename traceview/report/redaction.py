@@ -75,7 +75,7 @@ _FIELDS: Final[Mapping[str, _Hide]] = {
 
 _KEYS: Final[Mapping[str, _Hide]] = {
     "HostPlacement.missing": Pseudonyms.function,
-    "OutsideView.absent": Pseudonyms.host,
+    "Nvml.absent": Pseudonyms.host,
     "NvLinks.peers": Pseudonyms.kept,
     "exposed_ps": Pseudonyms.device,
     "exposed_per_step_ps": Pseudonyms.device,
