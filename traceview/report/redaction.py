@@ -75,7 +75,7 @@ _FIELDS: Final[Mapping[str, _Hide]] = {
 
 _KEYS: Final[Mapping[str, _Hide]] = {
     "HostPlacement.missing": Pseudonyms.function,
-    "Nvml.absent": Pseudonyms.host,
+    "OutsideView.absent": Pseudonyms.host,
     "NvLinks.peers": Pseudonyms.kept,
     "exposed_ps": Pseudonyms.device,
     "exposed_per_step_ps": Pseudonyms.device,

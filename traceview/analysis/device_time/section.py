@@ -188,7 +188,7 @@ def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> str | None:
     }
     ranges = ", ".join(f"{name} {numbers.share_range(ratios)}" for name, ratios in parts.items())
     count = numbers.plural(len(rows), "other device")
-    return f"{count}: {ranges}. `{view.command('devices')} -o FILE.csv` lists all devices."
+    return f"{count}: {ranges}. All devices: {view.command('devices')} -o FILE.csv"
 
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
@@ -207,7 +207,7 @@ def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
     ]
     if not counted:
         return None
-    return f"Outside the window: {numbers.listed(counted)}; use `--window devices` to include them."
+    return f"Outside the window: {numbers.listed(counted)}; use --window devices to include them."
 
 
 def _shared(result: DeviceTime) -> Iterator[str]:

@@ -58,18 +58,18 @@ def _samples(rows: Sequence[NvmlRow]) -> str:
 
 def _columns(view: View, rows: Sequence[NvmlRow]) -> Iterator[Column]:
     yield devices("device", [row.device for row in rows])
-    yield shares("busy by NVML", [row.nvml_busy_ratio for row in rows])
-    yield shares("by trace", [row.trace_busy_ratio for row in rows])
+    yield shares("NVML busy", [row.nvml_busy_ratio for row in rows])
+    yield shares("trace busy", [row.trace_busy_ratio for row in rows], priority=1)
     yield shares("throttled", [row.throttled_ratio for row in rows])
     clocks = [_of_most(row.sm_clock_hz, row.sm_clock_max_hz, 1e6, "MHz") for row in rows]
-    yield words("SM clock", clocks, priority=1)
+    yield words("SM clock", clocks, priority=2)
     powers = [_of_most(row.power_watts, row.power_limit_watts, 1, "W") for row in rows]
-    yield words("power", powers, priority=3)
+    yield words("power", powers, priority=4)
     used = [ratio(row.memory_used_bytes, row.memory_total_bytes) for row in rows]
-    yield shares("memory", used, priority=4, meaning="in use, of all processes together")
-    yield sizes("memory used", [row.memory_used_bytes for row in rows], priority=5)
+    yield shares("memory", used, priority=5, meaning="in use, of all processes together")
+    yield sizes("memory used", [row.memory_used_bytes for row in rows], priority=6)
     others = [None if row.other_processes is None else len(row.other_processes) for row in rows]
-    yield counts("other processes", others, priority=2)
+    yield counts("other processes", others, priority=3)
     if not view.is_brief:
         yield counts("samples", [row.sample_count for row in rows])
 
