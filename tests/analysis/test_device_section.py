@@ -36,8 +36,8 @@ def section(*rows: DeviceTimeRow, shared: Sequence[SharedTime] = (), **changes: 
 
 
 def table(made: Section) -> Table:
-    (found,) = tables_of(made)
-    return found
+    (rows,) = tables_of(made)
+    return rows
 
 
 # Devices
@@ -205,7 +205,7 @@ def test_of_128_gpus_the_outliers_have_rows(tmp_path: Path) -> None:
 # Timeline
 
 
-def timeline(results: dict[str, object], **changes: Any) -> Section | None:
+def timeline(results: dict[str, Any], **changes: Any) -> Section | None:
     strips = UtilizationStrips(240, tuple(timeline_of(f"GPU:{n}") for n in range(4)))
     return timeline_section(view_of(results=results, **changes), strips)
 
@@ -220,7 +220,10 @@ def test_devices_that_did_anything_have_a_strip() -> None:
 
 
 def test_lanes_come_with_the_strips_that_stand_in_their_place() -> None:
-    results = {"device_time": DeviceTime((device(0),), ()), "lanes": lanes_of("GPU:0")}
+    results: dict[str, Any] = {
+        "device_time": DeviceTime((device(0),), ()),
+        "lanes": lanes_of("GPU:0"),
+    }
     made = timeline(results)
     assert made is not None
     assert [type(block) for block in made.blocks] == [Timeline, Strips]

@@ -167,7 +167,7 @@ def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
 
 
 def busiest_peers(trace: Trace, compute_ps: Sequence[int]) -> list[int]:
-    """For each device the one of its kind and role that computes most.
+    """For each device the index of the device of its kind and role that computes most.
 
     GPUs are not compared with replicas on a CPU, nor workers with parameter servers or evaluators.
     """

@@ -138,7 +138,7 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Column]:
     yield counts("kernels", [row.kernel_count for row in rows], priority=8)
     peaks = [row.memory_peak_bytes for row in rows]
     yield sizes("peak memory", peaks, priority=7)
-    # A model that all devices share stands above the table.
+    # The lead of the section names a model that all devices share.
     are_mixed = len({row.model for row in rows}) > 1
     yield names("model", [row.model if are_mixed else None for row in rows], priority=9)
 

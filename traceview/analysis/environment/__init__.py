@@ -1,4 +1,4 @@
-"""Environment: versions, strategy, batch size and settings of the job, as the capture found them."""
+"""Environment: versions, strategy, batch size and settings of the job, as the capture recorded them."""
 
 from __future__ import annotations
 

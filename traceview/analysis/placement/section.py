@@ -39,12 +39,12 @@ def placement_section(view: View, result: Placement) -> Section | None:
     """The step functions of each host; without a sidecar only hosts whose devices change."""
     recorded = view.result(environment.ANALYSIS)
     with_sidecar = {host.host for host in recorded.hosts} if recorded else set()
-    told = [
+    worth_showing = [
         host
         for host in result.hosts
         if host.functions or len(host.active) > 1 or (host.host in with_sidecar and host.missing)
     ]
-    groups = _alike(told)
+    groups = _alike(worth_showing)
     shown = groups[: BRIEF if view.is_brief else MOST_GROUPS]
     more = sum(map(len, groups[len(shown) :]))
     blocks: list[Block] = []
