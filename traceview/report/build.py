@@ -12,7 +12,7 @@ from traceview.analysis.capture.result import Capture
 from traceview.analysis.catalogue import FINDINGS
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
-from traceview.analysis.registry import ANALYSES, TOPICS, Results
+from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
 from traceview.errors import UsageError
 from traceview.report.command import reproducing
@@ -104,7 +104,7 @@ def _results(context: Context) -> tuple[Results, dict[str, str]]:
 def _findings(context: Context) -> tuple[Finding, ...]:
     """What every topic concludes, by cost; what one finding explains stands inside it."""
     made = [finding for topic in TOPICS for finding in context.findings(topic)]
-    findings = with_explained_inside(made)
+    findings = with_explained_inside(made, RULES)
     for topic in TOPICS:
         findings += topic.conclude(context, context.result(topic), findings)
     return by_cost(findings)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, nesting
@@ -291,6 +292,6 @@ def _seen(host: Host) -> Host:
     if host.sidecar is None:
         return host
     environment = host.sidecar.environment
-    strategy = replace(environment.strategy, found_by="recording")
-    environment = replace(environment, strategy=strategy)
+    strategy = structs.replace(environment.strategy, found_by="recording")
+    environment = structs.replace(environment, strategy=strategy)
     return replace(host, sidecar=replace(host.sidecar, environment=environment))

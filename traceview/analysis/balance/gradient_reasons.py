@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.result import OutsideView
+from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.record import Record
@@ -42,7 +42,7 @@ class Reason(Record, frozen=True):
 
 
 def reasons_for_one(
-    trace: Trace, device: int, placement: Placement | Skipped, outside: OutsideView | Skipped
+    trace: Trace, device: int, placement: Placement | Skipped, outside: Nvml | Skipped
 ) -> Iterator[Reason]:
     """The known reasons that evidence shows for gradients on one device, a device index, only."""
     host, key = trace.hosts[trace.device_list[device].host], trace.device_key(device)
@@ -181,7 +181,7 @@ def _of_visibility(sidecar: Sidecar) -> Iterator[Reason]:
         )
 
 
-def _of_others(host: Host, device: str, outside: OutsideView) -> Iterator[Reason]:
+def _of_others(host: Host, device: str, outside: Nvml) -> Iterator[Reason]:
     for row in outside.devices:
         if row.host != host.name or row.device == device:
             continue

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from traceview.analysis.balance.gradient_reasons import Reason, is_below_replicas, reasons_for_one
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.result import OutsideView
+from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.intervals import Int64Array
@@ -109,7 +109,7 @@ def compute(
     trace: Trace,
     in_use: Collection[int],
     placement: Placement | Skipped,
-    outside: OutsideView | Skipped,
+    outside: Nvml | Skipped,
 ) -> Gradients:
     """Ask of each device of `in_use` (device indices of devices with kernels) what part of the step ran there."""
     phase = phases_of(trace)

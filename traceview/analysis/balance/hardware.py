@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.result import OutsideView
+from traceview.analysis.nvml.result import Nvml
 from traceview.record import Count, DeviceKey, PublicText, Ratio, Record
 from traceview.trace.model import Device, Trace
 
@@ -63,7 +63,7 @@ class _Kind:
 _NOTHING: Final = _Kind(None, None, None)
 
 
-def hardware_of(trace: Trace, device: int, outside: OutsideView | Skipped) -> DeviceHardware:
+def hardware_of(trace: Trace, device: int, outside: Nvml | Skipped) -> DeviceHardware:
     """What is recorded of one device."""
     entry = trace.device_list[device]
     plane, noted = _on_plane(entry), _in_sidecar(trace, entry)

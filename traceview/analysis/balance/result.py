@@ -36,7 +36,7 @@ from traceview.analysis.base import Skipped
 from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
 from traceview.analysis.joined_steps import NEVER, JoinedSteps, joined_steps
-from traceview.analysis.nvml.result import OutsideView
+from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.analysis.selection import Selection
 from traceview.ids import unique_inverse
@@ -207,7 +207,7 @@ class BalanceInput:
     input_idle: Mapping[int, Int64Array]
     gaps: Mapping[int, Gaps]
     collectives: Collectives
-    outside_view: OutsideView | Skipped
+    outside_view: Nvml | Skipped
     placement: Placement | Skipped
 
 
