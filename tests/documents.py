@@ -224,30 +224,36 @@ def idle_section(keys: Sequence[str]) -> Section:
 
 
 def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
-    """Two gaps of the first two devices; the second one is what finding 1 is about."""
-    about = ((), (Link("finding 1", finding_anchor(1)),))
+    """A gap of each of the first two devices; the second one is what finding 1 is about."""
+    shown = keys[:2]
+    numbers = range(1, len(shown) + 1)
+    about = (Link("finding 1", finding_anchor(1)),)
     return Section(
         "gaps",
         "Longest gaps",
         table(
             "The longest gaps",
             (
-                words("gap", ["1", "2"]),
-                devices("device", keys[:2]),
-                spans("", [Span(key, 30 * MS, 39 * MS) for key in keys[:2]]),
-                times("length", [10 * MS, 9 * MS]),
-                looks("mostly", [CAUSES["input"], CAUSES["launch"]]),
-                links("findings", about),
-                names("after", [rename("model/dense/MatMul:MatMul"), None], priority=1),
+                words("gap", map(str, numbers)),
+                devices("device", shown),
+                spans("", [Span(key, 30 * MS, 39 * MS) for key in shown]),
+                times("length", [(11 - number) * MS for number in numbers]),
+                looks("mostly", [CAUSES["input"] for _ in shown]),
+                links("findings", [about if number == 2 else () for number in numbers]),
+                names(
+                    "after",
+                    [rename("model/dense/MatMul:MatMul"), *(None for _ in shown[1:])],
+                    priority=1,
+                ),
                 names(
                     "evidence on the host",
-                    [rename("python3: IteratorGetNextOp::DoCompute")] * 2,
+                    [rename("python3: IteratorGetNextOp::DoCompute") for _ in shown],
                     priority=2,
                 ),
             ),
             row_count=34,
             rest="traceview gaps logs --run 2026_01_02",
-            anchors=[gap_anchor(1), gap_anchor(2)],
+            anchors=[gap_anchor(number) for number in numbers],
         ),
     )
 

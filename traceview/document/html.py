@@ -111,14 +111,18 @@ class _Notebook:
         findings = self._document.block(Findings) or Findings(())
         devices = (section for section in self._document.sections if section.id == "devices")
         blocks = next((section.blocks for section in devices), ())
-        tables = [block for block in blocks if isinstance(block, Table)][:1]
+        table = next((block for block in blocks if isinstance(block, Table)), None)
+        columns = _notebook_columns(table) if table else []
+        row_count = min(table.shown_count, NOTEBOOK_ROWS) if table else 0
         return self._fill(
             "notebook.html.j2",
             summary=self._document.summary,
             findings=findings.findings[:NOTEBOOK_FINDINGS],
             hidden_count=len(findings.findings[NOTEBOOK_FINDINGS:]) + findings.hidden_count,
-            tables=tables,
-            looks=[look for table in tables for look in bar_looks(table.columns)],
+            columns=columns,
+            row_count=row_count,
+            hidden_row_count=max(table.row_count, table.shown_count) - row_count if table else 0,
+            looks=bar_looks(column for column, _ in columns),
             # These can be read on light and on dark.
             colours={style: dark for style, (_, dark) in COLOURS.items()},
         )
@@ -311,7 +315,6 @@ def _templates() -> Environment:
         "filter_from": FILTER_FROM,
         "least_width": _least_width,
         "long_from": LONG_FROM,
-        "notebook_columns": _notebook_columns,
         "plural": numbers.plural,
     }
     return templates

@@ -59,6 +59,8 @@ def render(document: Document, most_bytes: int = MOST_BYTES) -> str:
     left_out = []
     for section in (*with_remarks_once(document.sections), *_definitions(document)):
         block = _section(section)
+        if not block:
+            continue
         if _size(block) > room:
             left_out.append(section.title)
             continue
@@ -124,7 +126,10 @@ def _first_finding(finding: Finding) -> str:
 
 
 def _section(section: Section) -> str:
+    """The section; nothing for one that holds what text cannot show."""
     body = "\n\n".join(text for text in (prose(section.lead), *map(_block, section.blocks)) if text)
+    if not body:
+        return ""
     if not section.is_folded:
         return f"## {plain(section.title)}\n\n{body}"
     return f"<details>\n<summary><b>{plain(section.title)}</b></summary>\n\n{body}\n\n</details>"
@@ -187,7 +192,9 @@ def _table(table: Table) -> str:
         *map(_row, rows),
     ]
     if table.hidden_count:
-        rest = f"; all of them: {prose(table.rest)}" if table.rest else ""
+        is_command = table.rest.startswith("traceview ")
+        where = code(table.rest, LONGEST_CALL) if is_command else prose(table.rest)
+        rest = f"; all of them: {where}" if table.rest else ""
         lines.append(f"\n{table.shown_count:,} of {numbers.plural(table.row_count, 'row')}{rest}.")
     return "\n".join(lines)
 

@@ -30,6 +30,7 @@ from traceview.document.model import (
     bar_looks,
 )
 from traceview.document.page import Page
+from traceview.document.shortening import shortened_names
 from traceview.document.strip import strip_lines
 from traceview.document.vocabulary import Look
 
@@ -92,8 +93,10 @@ class _Hidden:
 
 
 def _add_section(page: Page, section: Section) -> _Hidden:
-    page.heading(section.title, section.lead)
     hidden = _Hidden([])
+    if not section.lead and all(isinstance(block, Timeline) for block in section.blocks):
+        return hidden
+    page.heading(section.title, section.lead)
     before: Block | None = None
     for block in section.blocks:
         if isinstance(block, (Table, Strips)) and isinstance(before, _APART):
@@ -287,10 +290,9 @@ def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
         if column.column.kind == "bar":
             column.texts = [_drawn(value, column.width) for value in column.column.values]
         else:
-            column.texts = [
-                Text(page.middle(text.plain, column.width, head=column.head), text.style)
-                for text in column.texts
-            ]
+            names = {text.plain for text in column.texts}
+            shown = shortened_names(page, names, column.width, head=column.head)
+            column.texts = [Text(shown[text.plain], text.style) for text in column.texts]
         column.heading = [page.middle(line, column.width) for line in column.heading]
 
 
