@@ -44,8 +44,8 @@ def page_of(document: Document) -> Element:
     return parsed(render(lambda _: document))
 
 
-def full_page(**changes: int) -> str:
-    return render(lambda most_rows: full_document(most_rows=most_rows, **changes))
+def full_page(device_count: int = 2) -> str:
+    return render(lambda most: full_document(device_count=device_count, most_rows=most))
 
 
 def with_sections(*sections: Section) -> Document:
