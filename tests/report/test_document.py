@@ -19,7 +19,7 @@ from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import Evidence
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.idle.result import Idle
-from traceview.document.model import Document, Findings, Link, Span, Tile
+from traceview.document.model import Document, Findings, Link, Span, Table, Tile, Value
 from traceview.document.model import Finding as ShownFinding
 from traceview.report.document import FIRST_FINDINGS, document_of, evidence_words
 from traceview.report.model import Report, ReportWindow, VerdictNumber
@@ -189,12 +189,11 @@ def test_equal_evidence_stands_together() -> None:
     assert evidence_words(many).endswith("count = 5; and 2 more")
 
 
-def gap_links(document: Document) -> dict[str, tuple[Link, ...]]:
+def gap_links(document: Document) -> dict[Value, Value]:
     """By device the links of its longest gap."""
     (section,) = (part for part in document.sections if part.id == "gaps")
-    columns = {
-        column.heading: column.values for block in section.blocks for column in block.columns
-    }  # type: ignore[union-attr]
+    (block,) = (block for block in section.blocks if isinstance(block, Table))
+    columns = {column.heading: column.values for column in block.columns}
     findings = columns.get("findings", ((), ()))
     return dict(zip(columns["device"], findings, strict=True))
 

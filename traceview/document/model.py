@@ -78,7 +78,7 @@ Value: TypeAlias = str | int | float | Look | Bar | Span | tuple[Link, ...] | No
 class Column(Struct, frozen=True):
     """A heading and the values below it.
 
-    `priority`: 0 stays in any case; of the others the highest number goes first where room is short. `meaning`:
+    `priority`: where room is short the highest number goes first; 0 stays as long as it can. `meaning`:
     explains the heading.
     """
 
