@@ -14,6 +14,8 @@ from traceview.record import Count, DeviceKey, Integer, MetricName, Ratio, Recor
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+FEWEST_STEPS: Final = 2
+"""Findings about speed from fewer used steps are information only."""
 
 
 @dataclass(frozen=True)
