@@ -132,7 +132,7 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[Block]:
     shown = [key for key in keys if key not in view.others]
     costly = set(sorted(shown, key=lambda key: -exposed.get(key, 0))[: view.most_rows])
     shown = [key for key in shown if key in costly]
-    each = " per step" if is_per_step else ""
+    each = "/step" if is_per_step else ""
     yield from table(
         "Collectives by device",
         (

@@ -6,10 +6,10 @@ from typing import Final
 
 from traceview.analysis.context import Analysis
 from traceview.analysis.scaling import findings
-from traceview.analysis.scaling.result import Scaling, compute
+from traceview.analysis.scaling.result import Scaling, ScalingParts, ScalingRun, compute
 from traceview.analysis.scaling.section import scaling_section
 
-__all__ = ["ANALYSIS", "Scaling"]
+__all__ = ["ANALYSIS", "Scaling", "ScalingParts", "ScalingRun"]
 
 
 ANALYSIS: Final = Analysis[Scaling](
