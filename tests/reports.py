@@ -8,9 +8,10 @@ from msgspec.structs import asdict
 
 from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.hardware import DeviceHardware, HardwareGroup
-from traceview.analysis.balance.result import Balance, DeviceBalance, UnevenStep
+from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.straggler import Straggler
 from traceview.analysis.balance.throughput import Prediction, Throughput
+from traceview.analysis.balance.uneven_steps import UnevenStep
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.between_steps import BetweenAllSteps, BetweenSteps

@@ -5,6 +5,7 @@ Titles, sentences and tables all write a number by these functions, so that one 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import groupby
@@ -19,6 +20,7 @@ SIZES: Final[Mapping[str, int]] = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LEAST_SHARE: Final = 0.0005
+_FIRST_WORD: Final = re.compile(r"^[a-z](?=[a-z]*[ ,])")
 
 
 def time(ps: float | None) -> str:
@@ -128,7 +130,13 @@ def measured(key: str, value: float | str | None) -> str:
     return number(value)
 
 
-# Names in a sentence
+# Sentences
+
+
+def sentence(text: str) -> str:
+    """A statement with a capital letter and a full stop; a name at its beginning stays as it is."""
+    capital = _FIRST_WORD.sub(lambda match: match[0].upper(), text)
+    return f"{capital}." if capital and not capital.endswith(".") else capital
 
 
 def listed(keys: Sequence[str], most: int = 8) -> str:
