@@ -15,9 +15,9 @@ from traceview.record import (
     Hostname,
     PathName,
     Picoseconds,
-    PublicText,
     Record,
     RunName,
+    VersionText,
 )
 
 SCHEMA_VERSION: Final = 1
@@ -38,7 +38,7 @@ class ReportFile(Record, frozen=True):
     name: FileName
     host: Hostname
     bytes: Count
-    sha256: Annotated[PublicText, Meta(pattern="^[0-9a-f]{64}$")] | None
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None
     event_count: Count
     duplicate_of: FileName | None
 
@@ -124,7 +124,7 @@ class Report(Record, frozen=True):
     """
 
     schema_version: Literal[1]
-    traceview_version: PublicText
+    traceview_version: VersionText
     source: Source
     capture: Capture
     windows: tuple[ReportWindow, ...]

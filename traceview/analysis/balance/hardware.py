@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.nvml.result import OutsideView
-from traceview.record import Count, DeviceKey, PublicText, Ratio, Record
+from traceview.record import Count, DeviceKey, ModelName, Ratio, Record
 from traceview.trace.model import Device, Trace
 
 _HZ_PER_KHZ = 1000
@@ -27,7 +27,7 @@ class DeviceHardware(Record, frozen=True):
         throttled_ratio: Share of the samples in which something held its clocks back; null without samples.
     """
 
-    model: PublicText | None
+    model: ModelName | None
     core_count: Count | None
     clock_max_hz: Count | None
     memory_bytes: Count | None
@@ -45,7 +45,7 @@ class HardwareGroup(Record, frozen=True):
         devices: Keys of the devices.
     """
 
-    model: PublicText | None
+    model: ModelName | None
     core_count: Count | None
     clock_max_hz: Count | None
     devices: tuple[DeviceKey, ...]
