@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traceview.render.formats import DOCUMENTS
+from traceview.render.html.notebook import render as render_notebook
+from traceview.render.json import render as render_json
+from traceview.render.terminal import render as render_terminal
 
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import full_report
 from traceview.errors import TraceFormatError
-from traceview.render.formats import DOCUMENTS
-from traceview.render.html.notebook import render as render_notebook
-from traceview.render.json import render as render_json
-from traceview.render.terminal import render as render_terminal
 from traceview.report.consistency import first_disagreement
 from traceview.report.saved import load_report
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from traceview.render.numbers import shares
+from traceview.render.terminal import render
+from traceview.report.standing_out import standing_out
 
 from tests.reports import MS, device, empty_device, finding, full_report
 from traceview.analysis.base import Finding
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
-from traceview.render.numbers import shares
-from traceview.render.terminal import render
 from traceview.report.model import Report
-from traceview.report.standing_out import standing_out
 
 SLOW: dict[str, Any] = {"compute_ps": 65 * MS, "compute_ratio": 0.65, "idle_ps": 20 * MS}
 

@@ -32,6 +32,12 @@ def op_types() -> frozenset[str]:
 
 
 @cache
+def library_words() -> frozenset[str]:
+    """Words in names of kernels: of Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS and XLA's instructions."""
+    return _stored("library_words.txt")
+
+
+@cache
 def stage_types() -> frozenset[str]:
     """Kinds of iterators of tf.data: the ops that make datasets, without `Dataset` and version, and its own."""
     ops = {_VERSION.sub("", op).replace("Dataset", "") for op in op_types() if "Dataset" in op}

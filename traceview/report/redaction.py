@@ -48,14 +48,14 @@ def _command(names: Pseudonyms, command: tuple[str, ...]) -> list[str]:
     """The command line: the program, its options and their plain values stay."""
     before = ("", *command)
     return [
-        names.shown("path" if place == _LOGDIR_PLACE else _KIND_OF_VALUE.get(before[place]), argument)
+        names.shown(
+            "path" if place == _LOGDIR_PLACE else _KIND_OF_VALUE.get(before[place]), argument
+        )
         for place, argument in enumerate(command)
     ]
 
 
-def _with_texts(
-    value: Any, type_: inspect.Type, hide: _Hide, kind: TextKind | None = None
-) -> Any:
+def _with_texts(value: Any, type_: inspect.Type, hide: _Hide, kind: TextKind | None = None) -> Any:
     """The value with what `hide` makes of each of its texts, in the order of the fields."""
     if isinstance(type_, inspect.Metadata):
         return _with_texts(value, type_.type, hide, kind_of_text(type_.extra))
