@@ -93,7 +93,7 @@ class Verdict(Record, frozen=True):
     """The answer in one sentence, and the numbers to remember.
 
     Attributes:
-        headline: Which devices worked, in one sentence.
+        headline: Which devices worked, or that no problem was found, in one sentence.
         numbers: The numbers to remember.
         largest_cost: Title of the finding that costs most, of warnings and critical ones; null if there is none.
     """

@@ -190,4 +190,3 @@ def _shortened(schema: Any) -> Any:
             del schema["anyOf"]
             return {"type": [kind, "null"], **known, **schema}
     return schema
-
