@@ -160,7 +160,8 @@ def records_of(root: type[Record]) -> list[type[Record]]:
         for field in fields_of(record):
             for part in parts_of(field.type):
                 if isinstance(part, inspect.StructType) and part.cls not in known:
-                    visit(part.cls)  # every struct of a report is a record
+                    assert issubclass(part.cls, Record)
+                    visit(part.cls)
 
     visit(root)
     return list(known)

@@ -60,8 +60,9 @@ def _with_texts(value: Any, type_: inspect.Type, hide: _Hide, kind: TextKind | N
     if isinstance(type_, inspect.Metadata):
         return _with_texts(value, type_.type, hide, kind_of_text(type_.extra))
     if isinstance(type_, inspect.UnionType):
-        member = next((member for member in type_.types if _is_of(value, member)), type_.types[0])
-        return _with_texts(value, member, hide)
+        type_ = next((member for member in type_.types if _is_of(value, member)), type_)
+        if not isinstance(type_, inspect.UnionType):
+            return _with_texts(value, type_, hide)
     if isinstance(value, str):
         return value if _is_of_closed_form(value, type_) else hide(kind, value)
     if isinstance(type_, inspect.StructType) and isinstance(value, Record):
@@ -88,8 +89,9 @@ def _is_of(value: Any, type_: inspect.Type) -> bool:
         return isinstance(type_, inspect.StrType | inspect.LiteralType)
     if isinstance(value, Record):
         return isinstance(type_, inspect.StructType) and isinstance(value, type_.cls)
-    kinds = {tuple: inspect.VarTupleType, dict: inspect.DictType}
-    return isinstance(type_, kinds.get(type(value), inspect.NoneType))
+    if isinstance(value, tuple):
+        return isinstance(type_, inspect.VarTupleType)
+    return isinstance(value, dict) and isinstance(type_, inspect.DictType)
 
 
 def _is_of_closed_form(text: str, type_: inspect.Type) -> bool:
