@@ -1,7 +1,7 @@
 """Set up, try, test and check traceview with nothing but Python 3.10 or newer.
 
     python3 scripts/dev.py demo [-- ARGS]   capture a short training run and report on it; ARGS go to
-                                            traceview capture --demo, such as --illness input
+                                            traceview capture --demo, such as --slowdown input
     python3 scripts/dev.py demo --recorded  report on a recorded run instead, without TensorFlow
     python3 scripts/dev.py test [-- ARGS]   the tests, without TensorFlow; ARGS go to pytest
     python3 scripts/dev.py lint             ruff and mypy

@@ -1,11 +1,10 @@
-"""What do the hooks of `traceview capture` cost a step outside the window?
+"""Measure what the hooks of `traceview capture` cost a step outside the window.
 
     python scripts/hook_cost.py [--calls 20000] [--most-us 20]
 
-Needs an environment with TensorFlow (``tensorflow-cpu`` will do). The cost is measured with what TensorFlow does in
-a step left out, with the hooks and without them: a step takes a hundred times as long as its hooks, and varies
-by more than they cost. It is printed beside the time of a real step, and the exit code is 1 if it is more than
-``--most-us``.
+Needs an environment with TensorFlow (``tensorflow-cpu`` will do). TensorFlow's own work in a step takes a hundred times
+as long as the hooks, and varies by more than they cost. So it is left out, and the step is timed with the hooks and without
+them. The cost is printed next to the time of a real step; the exit code is 1 if it exceeds ``--most-us``.
 """
 
 from __future__ import annotations
@@ -26,15 +25,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from traceview.capture.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.observer import Observer
-from traceview.capture.recorder import Recorder
-from traceview.capture.window import StepWindow
+from traceview.capture.step_objects import StepObjects
+from traceview.capture.step_range import StepRange
+from traceview.capture.step_window import StepWindow
 
 ROUNDS = 50
 FAR = 1 << 40
 
 
 class Nothing:
-    """Stands for the recording of a window that never opens."""
+    """The recording of a window that never opens."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name}: the window opened")
@@ -53,7 +53,7 @@ class Result:
 
 
 def loops(tf: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
-    """Kinds of loops by name: what lets new hooks see them, and one step with its wait for input."""
+    """Kinds of loops by name: what shows them to new hooks, and one step with its wait for input."""
     weights = tf.Variable(tf.ones([8, 1]))
     batch = tf.ones([4, 8])
 
@@ -79,7 +79,7 @@ def loops(tf: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
 
 
 def nanoseconds(step: Callable[[], Any], calls: int) -> float:
-    """Nanoseconds of a step where nothing disturbs it: the fastest tenth of short rounds ends there."""
+    """Nanoseconds of an undisturbed step: the 10th percentile of short rounds."""
     rounds = []
     for _ in range(ROUNDS):
         begun = perf_counter_ns()
@@ -91,7 +91,7 @@ def nanoseconds(step: Callable[[], Any], calls: int) -> float:
 
 @contextmanager
 def empty_methods() -> Iterator[None]:
-    """Let calls of functions and requests for input return at once."""
+    """Make calls of functions and requests for input return at once."""
     with ExitStack() as stack:
         for place in (FUNCTION_CALL, DATASET_NEXT, DISTRIBUTED_NEXT):
             owner = getattr(import_module(place.module), place.class_name)
@@ -101,9 +101,9 @@ def empty_methods() -> Iterator[None]:
 
 
 def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[float, float]:
-    """Nanoseconds of a real step without hooks, and what the hooks take of a step."""
-    recorder = Recorder(StepWindow(FAR, FAR + 1), Nothing())
-    observer = Observer(recorder)
+    """Nanoseconds of a real step without hooks, and nanoseconds that the hooks add."""
+    window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
+    observer = Observer(window, (), StepObjects())
 
     def hooked() -> Hooks:
         hooks = Hooks(observer)
@@ -112,16 +112,16 @@ def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[
         return hooks
 
     hooks = hooked()
-    step()  # is traced, and known to be a step from now on
+    step()  # is traced, and recognized as a step from now on
     hooks.remove()
     real = nanoseconds(step, calls // 10)
     with empty_methods():
         without = nanoseconds(step, calls)
-        before = recorder.next_number
+        before = window.next_number
         hooks = hooked()
         taken = nanoseconds(step, calls)
         hooks.remove()
-    if recorder.next_number - before < calls:
+    if window.next_number - before < calls:
         raise SystemExit("the hooks did not see the steps: nothing was measured")
     return real, taken - without
 
@@ -141,7 +141,7 @@ def main() -> None:
         real, added = cost(show, step, options.calls)
         worst = max(worst, added / 1e3)
         print(
-            f"{name:28} {added / 1e3:6.2f} µs of hooks beside a step of {real / 1e3:8.1f} µs"
+            f"{name:28} {added / 1e3:6.2f} µs of hooks in a step of {real / 1e3:8.1f} µs"
             f" ({added / real:.1%})"
         )
     print(f"most: {worst:.2f} µs per step, allowed: {options.most_us:g}")

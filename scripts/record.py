@@ -61,7 +61,7 @@ FIXTURES = {
     "no-markers-4": Fixture("loop", 4, "Adam", False, 4, "the same on four devices"),
     "plain-1": Fixture("loop", 1, "SGD", True, 6, "one device, no strategy, `train` markers"),
     "slow-input-2": Fixture(
-        "demo", 2, "SGD", True, 7, "`traceview capture --demo --illness input`, with its sidecar"
+        "demo", 2, "SGD", True, 7, "`traceview capture --demo --slowdown input`, with its sidecar"
     ),
 }
 
@@ -251,7 +251,7 @@ def neutral(data: bytes) -> bytes:
 
 def _record_demo(logdir: str) -> None:
     """Record the demo with a slow input pipeline, by the command that a user would type."""
-    command = [sys.executable, "-m", "traceview", "capture", "--demo", "--illness", "input"]
+    command = [sys.executable, "-m", "traceview", "capture", "--demo", "--slowdown", "input"]
     command += ["--no-nvml", "--out", logdir]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT)}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -265,7 +265,7 @@ def _neutral_sidecar(fields: dict[str, Any], trace: bytes) -> str:
     """The sidecar of `trace` without the recording machine's host name and folders."""
     fields["process"]["host"] = HOST
     fields["command"] = {
-        "python": ["python3", "-m", "traceview", "capture", "--demo", "--illness", "input"],
+        "python": ["python3", "-m", "traceview", "capture", "--demo", "--slowdown", "input"],
         "script": ["training.py", *fields["command"]["script"][1:]],
     }
     fields["file"] = {

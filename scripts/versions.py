@@ -1,10 +1,10 @@
-"""Does `traceview capture` work with every TensorFlow that it is said to work with?
+"""Test `traceview capture` with every supported version of TensorFlow.
 
-    python scripts/versions.py [VERSION …]      such as 2.15.1; without one, all of them
+    python scripts/versions.py [VERSION …]      for example 2.15.1; by default all versions
 
-Needs uv and the package registry. An environment with Python 3.11 is made for each version below ``--into``, 1.5 GB
-each, and is kept; in it run the tests that need TensorFlow, and the measurement of the hooks. A version takes some
-five minutes. The exit code is 1 if something failed.
+Needs uv and the package registry. Each version gets an environment with Python 3.11 below ``--into`` (1.5 GB each), which
+is kept. The tests that need TensorFlow and the measurement of the hooks run in it, about five minutes for a version. The
+exit code is 1 if something failed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TESTS = ("-m", "tensorflow", "tests/capture", "tests/test_tensorflow.py")
 
 
 def environment(version: str, into: Path) -> Path:
-    """The Python of an environment with this TensorFlow, made if it is not there."""
+    """The Python of an environment with this TensorFlow, which is created if it does not exist."""
     python = into / version / "bin" / "python"
     if not python.exists():
         subprocess.run(["uv", "venv", "--python", "3.11", into / version], check=True)

@@ -55,7 +55,7 @@ CONFINED = {
 # Those that take long to import: inside functions only, or in a module that is itself imported so.
 LAZY = ("grpc", "jinja2", "markupsafe", "pandas", "tensorflow")
 LAZY_MODULES = (
-    "traceview.capture.demo.illnesses",
+    "traceview.capture.demo.slowdowns",
     "traceview.capture.demo.training",
     "traceview.render.html",
     "traceview.trace.frames",

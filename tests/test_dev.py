@@ -55,8 +55,8 @@ RECORDED = [".venv", "analyze", str(dev.FIXTURE)]
 def test_the_demo_is_a_capture(
     started: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert dev.main(["demo", "--", "--illness", "input"]) == 0
-    assert started == [[".venv-tensorflow", "capture", "--demo", "--illness", "input"]]
+    assert dev.main(["demo", "--", "--slowdown", "input"]) == 0
+    assert started == [[".venv-tensorflow", "capture", "--demo", "--slowdown", "input"]]
     program = dev.WITH_TENSORFLOW.program("traceview")
     assert f"a script of your own: {program} capture --analyze" in capsys.readouterr().err
 

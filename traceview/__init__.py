@@ -20,12 +20,8 @@ from traceview.version import VERSION
 
 if TYPE_CHECKING:
     from traceview.analysis.base import Finding
-    from traceview.api import Trace, load
-    from traceview.capture.callback import keras_callback
-    from traceview.capture.session import CaptureWarning, capture_steps
-    from traceview.api import analyze
-    from traceview.api import Report
-    from traceview.api import load_report
+    from traceview.api import Report, Trace, analyze, load, load_report
+    from traceview.capture.api import CaptureWarning, capture_steps, keras_callback
 
 __version__ = VERSION
 
@@ -49,13 +45,13 @@ __all__ = [
 ]
 
 _LAZY = {
-    "CaptureWarning": "traceview.capture.session",
+    "CaptureWarning": "traceview.capture.api",
     "Finding": "traceview.analysis.base",
     "Report": "traceview.api",
     "Trace": "traceview.api",
     "analyze": "traceview.api",
-    "capture_steps": "traceview.capture.session",
-    "keras_callback": "traceview.capture.callback",
+    "capture_steps": "traceview.capture.api",
+    "keras_callback": "traceview.capture.api",
     "load": "traceview.api",
     "load_report": "traceview.api",
 }

@@ -13,7 +13,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from scripts.docs.words import first_paragraph, table, words
 from traceview import errors
 from traceview.cli.app import app
-from traceview.cli.doctor import FOUND_FAILURE
+from traceview.cli.doctor import FAILED_CHECK
 from traceview.cli.errors import INTERRUPTED
 from traceview.document.markdown import code
 
@@ -106,7 +106,7 @@ def _exit_codes() -> str:
     meanings = {
         0: "Fine.",
         errors.TraceviewError.exit_code: "A bug of traceview: the lines above say where.",
-        FOUND_FAILURE: "`traceview doctor` found what would fail.",
+        FAILED_CHECK: "`traceview doctor` found what would fail.",
         INTERRUPTED: "Interrupted by Ctrl-C.",
     }
     for kind in vars(errors).values():

@@ -411,7 +411,7 @@ def test_few_steps(tmp_path: Path, count: int, few: bool) -> None:
     assert codes(report) == ({"few-steps": "info"} if few else {})
     if few:
         finding = the(report, "few-steps")
-        assert finding.title == f"only {'2 steps' if count == 2 else '1 step'} to judge by"
+        assert finding.title == f"only {'2 steps' if count == 2 else '1 step'} in the statistics"
         assert finding.evidence[0].value == count
         assert finding.evidence[0].threshold == 3
 
@@ -448,9 +448,9 @@ def test_no_step_marker(tmp_path: Path, method: str) -> None:
         finding = the(report, "no-step-marker")
         assert finding.evidence[0].value == method
         titles = {
-            "none": "no steps could be found",
-            "group": "4 steps found from stored group ids, without an explicit marker",
-            "period": "4 steps found from a repeating sequence of kernels, without an explicit marker",
+            "none": "no steps found",
+            "group": "4 steps found by the step groups in the trace, without an explicit marker",
+            "period": "4 steps found by a kernel sequence that repeats, without an explicit marker",
         }
         assert finding.title == titles[method]
 
@@ -462,7 +462,7 @@ def test_hosts_that_mark_their_steps_differently(tmp_path: Path) -> None:
     for index in range(4):
         Step(hosts[1], 50 * index).kernel(0, 2, 41, stats={"group_id": index})
     finding = the(analyzed(tmp_path, *hosts), "no-step-marker")
-    assert finding.title == "8 steps found in different ways on different hosts"
+    assert finding.title == "8 steps found by several methods"
     assert finding.evidence[0].value == "mixed"
 
 

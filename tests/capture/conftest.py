@@ -1,4 +1,4 @@
-"""How do the tests run `traceview capture`? In a process of its own, with a fake TensorFlow or the real one."""
+"""Runs `traceview capture` for the tests: in another process, with a fake TensorFlow or the real one."""
 
 from __future__ import annotations
 

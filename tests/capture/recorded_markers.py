@@ -1,4 +1,4 @@
-"""Which steps does a recorded file mark, those at the edges of its window too?"""
+"""Reads which steps a recorded file marks, edge steps included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the report of a real capture show what its sidecar says, beside what the trace recorded? One process."""
+"""Compares the report of a real capture with its sidecar and its trace; one process."""
 
 from __future__ import annotations
 
@@ -101,4 +101,6 @@ def test_without_a_graph_the_reason_is_told(reports: dict[str, traceview.Report]
     assert placement is not None
     assert placement.hosts[0].functions == ()
     assert "eagerly" in placement.hosts[0].missing["bare"]
-    assert "  - bare: no graph" in render(reports["no graph"], width=120, color=False, top=0)
+    assert "  - bare: its graph is unknown" in render(
+        reports["no graph"], width=120, color=False, top=0
+    )

@@ -1,4 +1,4 @@
-"""Is the demo captured like any run, and does its sidecar say what was done to it?"""
+"""Checks that the demo is captured like any run, and that its sidecar says how it was slowed down."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import traceview
 from tests.capture.conftest import environment_with, run_command
 from tests.capture.fake_tensorflow import SCRIPT_START
 from tests.command import Command
+from traceview.capture.capture import Settings
 from traceview.capture.demo import run as demo_run
-from traceview.capture.demo.injection import Illness, InjectionListener, Injections
+from traceview.capture.demo.injection import InjectionListener, Injections, Slowdown
 from traceview.capture.demo.run import capture_demo
-from traceview.capture.recording import Settings
 from traceview.capture.script import without_our_frames
 from traceview.capture.sidecar import Sidecar
-from traceview.capture.window import StepWindow
+from traceview.capture.step_range import StepRange
 from traceview.errors import UsageError
 
-WINDOW = StepWindow(10, 15)
+WINDOW = StepRange(10, 15)
 
 
 def group_of(injected: Injections, recorded: range, got: list[int] | None) -> dict[str, Any]:
     sidecar = Sidecar()
     calls = [{"number": number} for number in recorded]
     sidecar.add("window", {"got": got, "calls": calls})
-    listener = InjectionListener([Illness.input, Illness.one_gpu], injected)
+    listener = InjectionListener([Slowdown.input, Slowdown.one_gpu], injected)
     listener.opening(sidecar)
     listener.closed(sidecar, Path("trace"))
     return dict(sidecar.groups["demo"])
@@ -41,8 +41,8 @@ def costs_of_steps(*steps: int) -> Injections:
     """Ten nanoseconds times the number of the step."""
     injected = Injections()
     for injected.step in steps:
-        injected.add(Illness.input, 4 * injected.step)
-        injected.add(Illness.input, 6 * injected.step)
+        injected.add(Slowdown.input, 4 * injected.step)
+        injected.add(Slowdown.input, 6 * injected.step)
     return injected
 
 
@@ -64,9 +64,9 @@ def test_what_follows_the_last_recorded_step_is_in_no_trace() -> None:
 
 def test_a_cost_is_measured_even_if_the_script_ends_in_it() -> None:
     injected = Injections()
-    with pytest.raises(KeyboardInterrupt), injected.measured(Illness.callback):
+    with pytest.raises(KeyboardInterrupt), injected.measured(Slowdown.callback):
         raise KeyboardInterrupt
-    assert injected.ns[Illness.callback][0] > 0
+    assert injected.ns[Slowdown.callback][0] > 0
     injected.clear()
     assert injected.ns == {}
 
@@ -74,22 +74,22 @@ def test_a_cost_is_measured_even_if_the_script_ends_in_it() -> None:
 @pytest.mark.parametrize(
     ("chosen", "names"),
     [
-        ([Illness.retrace, Illness.input, Illness.launch], "launch and retrace"),
-        ([Illness.one_gpu, Illness.launch], "launch and one-gpu"),
-        ([Illness.straggler, Illness.one_gpu], "one-gpu and straggler"),
+        ([Slowdown.retrace, Slowdown.input, Slowdown.launch], "launch and retrace"),
+        ([Slowdown.one_gpu, Slowdown.launch], "launch and one-gpu"),
+        ([Slowdown.straggler, Slowdown.one_gpu], "one-gpu and straggler"),
     ],
 )
-def test_illnesses_that_exclude_each_other(
-    chosen: list[Illness], names: str, tmp_path: Path
+def test_slowdowns_that_exclude_each_other(
+    chosen: list[Slowdown], names: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=f"{names}: not together"):
-        capture_demo(Settings(tmp_path / "logs", WINDOW), say=print, illnesses=chosen)
+    with pytest.raises(UsageError, match=f"{names} cannot be combined"):
+        capture_demo(Settings(tmp_path / "logs", WINDOW), say=print, slowdowns=chosen)
     assert not (tmp_path / "logs").exists()
 
 
 def test_without_tensorflow_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_run, "find_spec", lambda _: None)
-    with pytest.raises(UsageError, match="not installed here") as raised:
+    with pytest.raises(UsageError, match="not installed") as raised:
         capture_demo(Settings(tmp_path / "logs", WINDOW), say=print)
     assert "pip install" in str(raised.value.hint)
 
@@ -97,14 +97,14 @@ def test_without_tensorflow_it_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--demo", "train.py"], "SCRIPT and --demo do not go together"),
-        (["--demo", "--module"], "--module and --demo do not go together"),
-        (["--demo", "--step-function", "f"], "--step-function and --demo do not go together"),
-        (["--devices", "4", "train.py"], "--devices is about the built-in run"),
-        (["--illness", "input", "train.py"], "--illness is about the built-in run"),
+        (["--demo", "train.py"], "SCRIPT cannot be combined with --demo"),
+        (["--demo", "--module"], "--module cannot be combined with --demo"),
+        (["--demo", "--step-function", "f"], "--step-function cannot be combined with --demo"),
+        (["--devices", "4", "train.py"], "--devices needs --demo"),
+        (["--slowdown", "input", "train.py"], "--slowdown needs --demo"),
         (["--demo", "--devices", "0"], "'--devices'"),
-        (["--demo", "--illness", "inptu"], "did you mean input?"),
-        (["--demo", "--remote", "host:1"], "--demo and --remote do not go together"),
+        (["--demo", "--slowdown", "inptu"], "did you mean input?"),
+        (["--demo", "--remote", "host:1"], "--demo cannot be combined with --remote"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -135,13 +135,13 @@ TRAINING = (
     SCRIPT_START
     + """
 import os, sys
-from traceview.capture.demo.injection import INJECTED, Illness
-assert sys.argv[1:] == ["--steps=8", "--devices=3", "--illness=callback", "--illness=one-gpu"], sys.argv
+from traceview.capture.demo.injection import INJECTED, Slowdown
+assert sys.argv[1:] == ["--steps=8", "--devices=3", "--slowdown=callback", "--slowdown=one-gpu"], sys.argv
 assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
 for number, batch in enumerate(batches(8)):
     INJECTED.step = number
     train_step(batch)
-    INJECTED.add(Illness.callback, 1000 + number)
+    INJECTED.add(Slowdown.callback, 1000 + number)
 """
 )
 
@@ -149,9 +149,8 @@ for number, batch in enumerate(batches(8)):
 def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) -> None:
     (tmp_path / "ill.py").write_text(TRAINING, encoding="utf-8")
     options = ["--steps", "4:6", "--devices", "3"]
-    # Once more is not twice as ill.
-    illnesses = ["callback", "one-gpu", "callback"]
-    options += [part for illness in illnesses for part in ("--illness", illness)]
+    # Once more is not twice as slow. The old name of the option still works.
+    options += ["--slowdown", "callback", "--slowdown", "one-gpu", "--illness", "callback"]
     environment = environment_with(fake)
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     done = subprocess.run(
@@ -163,6 +162,7 @@ def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("--illness is deprecated") == 1
     run = Path(done.stderr.splitlines()[-1])
     (path,) = run.glob("*.traceview.json")
     assert json.loads(path.read_text("utf-8"))["demo"] == {
@@ -176,19 +176,19 @@ def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) 
 SEVERAL = """
 import json, sys
 from pathlib import Path
-from traceview.capture.demo.injection import Illness
+from traceview.capture.demo.injection import Slowdown
 from traceview.capture.demo.run import capture_demo
-from traceview.capture.recording import Settings
-from traceview.capture.window import StepWindow
+from traceview.capture.capture import Settings
+from traceview.capture.step_range import StepRange
 
 for name in sys.argv[1:].copy():
-    settings = Settings(Path(name), StepWindow(10, 15))
-    illnesses = [Illness(one) for one in name.split("+")]
-    done = capture_demo(settings, say=lambda _: None, illnesses=illnesses)
+    settings = Settings(Path(name), StepRange(10, 15))
+    slowdowns = [Slowdown(one) for one in name.split("+")]
+    done = capture_demo(settings, say=lambda _: None, slowdowns=slowdowns)
     print(json.dumps([name, done.code, str(done.run)]), flush=True)
 """
 # `launch` has a process of its own: collectives of single ops do not share one with those of functions.
-OTHERS = [illness.value for illness in Illness if illness.value not in ("launch", "one-gpu")]
+OTHERS = [slowdown.value for slowdown in Slowdown if slowdown.value not in ("launch", "one-gpu")]
 # First: later there are strategies of other runs in memory, and this one uses none.
 IN_ONE_PROCESS = ["one-gpu", *OTHERS, "input+callback"]
 CAUSE_OF = {
@@ -204,7 +204,7 @@ SHOWN = 0.8
 
 @pytest.fixture(scope="module")
 def ill_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One run per illness, captured one after the other in one process."""
+    """One run per slowdown, captured one after the other in one process."""
     folder = tmp_path_factory.mktemp("ill")
     done = subprocess.run(
         [sys.executable, "-c", SEVERAL, *IN_ONE_PROCESS],
@@ -220,11 +220,11 @@ def ill_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / run for name, _, run in rows}
 
 
-def injected_of(run: Path, illness: str) -> dict[str, int]:
+def injected_of(run: Path, slowdown: str) -> dict[str, int]:
     (path,) = run.glob("*.traceview.json")
     demo = json.loads(path.read_text("utf-8"))["demo"]
-    assert illness in demo["illnesses"]
-    injected: dict[str, int] = demo["injected_ns"][illness]
+    assert slowdown in demo["illnesses"]
+    injected: dict[str, int] = demo["injected_ns"][slowdown]
     return injected
 
 
@@ -237,13 +237,13 @@ def causes_of_replicas(run: Path) -> list[dict[str, int]]:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("illness", CAUSE_OF)
-def test_the_cause_is_what_was_injected(illness: str, ill_runs: dict[str, Path]) -> None:
-    run = ill_runs[illness]
-    injected_ps = 1000 * sum(injected_of(run, illness).values())
+@pytest.mark.parametrize("slowdown", CAUSE_OF)
+def test_the_cause_is_what_was_injected(slowdown: str, ill_runs: dict[str, Path]) -> None:
+    run = ill_runs[slowdown]
+    injected_ps = 1000 * sum(injected_of(run, slowdown).values())
     for causes in causes_of_replicas(run):
-        assert next(iter(causes)) == CAUSE_OF[illness], causes
-        assert causes[CAUSE_OF[illness]] >= SHOWN * injected_ps, causes
+        assert next(iter(causes)) == CAUSE_OF[slowdown], causes
+        assert causes[CAUSE_OF[slowdown]] >= SHOWN * injected_ps, causes
 
 
 @pytest.mark.tensorflow
@@ -261,10 +261,12 @@ def test_two_causes_are_told_apart(ill_runs: dict[str, Path]) -> None:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("illness", CAUSE_OF)
-def test_every_replica_waits_for_what_was_injected(illness: str, ill_runs: dict[str, Path]) -> None:
-    injected = injected_of(ill_runs[illness], illness)
-    results = traceview.analyze(ill_runs[illness]).results
+@pytest.mark.parametrize("slowdown", CAUSE_OF)
+def test_every_replica_waits_for_what_was_injected(
+    slowdown: str, ill_runs: dict[str, Path]
+) -> None:
+    injected = injected_of(ill_runs[slowdown], slowdown)
+    results = traceview.analyze(ill_runs[slowdown]).results
     assert results.steps is not None
     assert results.device_time is not None
     assert [step.number for step in results.steps.steps] == [10, 11, 12, 13, 14]
@@ -302,7 +304,7 @@ def test_one_of_two_devices_has_all_the_work(ill_runs: dict[str, Path]) -> None:
 
 @pytest.mark.tensorflow
 def test_launching_op_by_op_from_the_command_line(tmp_path: Path) -> None:
-    options = ["--demo", "--illness", "launch", "--devices", "3", "--steps", "3:5"]
+    options = ["--demo", "--slowdown", "launch", "--devices", "3", "--steps", "3:5"]
     done = run_command(tmp_path, options, environment_with(CUDA_VISIBLE_DEVICES="-1"))
     assert done.code == 0, done.err
     # Nothing of the run is on stdout, and all of the report.

@@ -49,7 +49,7 @@ def test_a_named_run_is_shared_and_nothing_in_it_replaced(tmp_path: Path) -> Non
     other = second.keep(*written(second, "two"), run="together", suffix="_w1")
     assert other.run == kept.run
     assert other.trace.name == "node_w1.xplane.pb"
-    with pytest.raises(CaptureError, match="exists and is not replaced") as raised:
+    with pytest.raises(CaptureError, match="already exists and is not replaced") as raised:
         third.keep(*written(third, "three"), run="together")
     assert str(third.private) in (raised.value.hint or "")
     assert kept.trace.read_text("utf-8") == "one"
@@ -72,7 +72,7 @@ def test_without_links_nothing_is_replaced_either(
 
 def test_the_output_folder_is_checked_first(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CaptureError, match="there is no directory"):
+    with pytest.raises(CaptureError, match="does not exist"):
         prepared(tmp_path / "a" / "b")
     with pytest.raises(CaptureError, match="Not a directory"):
         prepared(tmp_path / "file")

@@ -1,4 +1,4 @@
-"""Does the doctor say of a machine what would go wrong there? The machines here are made up."""
+"""Checks what the doctor reports on made-up machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from traceview.capture.preflight import Check, Machine, cheap_failures, examine
 from traceview.capture.preflight.checks_profiler import cupti_cuda
 from traceview.capture.preflight.gpu_inventory import Gpu, GpuInventory, GpuProcess
 from traceview.capture.preflight.libraries import Library
-from traceview.capture.preflight.network import Answer
+from traceview.capture.preflight.machine import Answer, Network
 from traceview.capture.preflight.tensorflow_facts import Imported, Installed
 from traceview.cli import doctor
 from traceview.cli.errors import CommandGroup
@@ -33,7 +33,7 @@ ALL_CAPABILITIES = "CapEff:\t000001ffffffffff\n"
 
 
 @dataclass
-class FakeNetwork:
+class FakeNetwork(Network):
     """Answers as it is told, and remembers who was asked."""
 
     answer: Answer = "listening"
@@ -90,7 +90,7 @@ def laptop(machine: Machine) -> Machine:
         machine,
         installed=Installed,
         imported=lambda _: pytest.fail("nothing to import"),
-        inventory=lambda _: GpuInventory(notes=("there is no nvidia-smi",)),
+        inventory=lambda _: GpuInventory(notes=("nvidia-smi is not installed",)),
         load=lambda *_: pytest.fail("nothing to load"),
     )
 
@@ -128,7 +128,7 @@ def test_a_laptop_fails_nothing(machine: Machine) -> None:
     }
     assert statuses["cupti"] == statuses["nccl"] == "not applicable"
     gpus = check(laptop(machine), "gpus")
-    assert "there is no nvidia-smi" in gpus.found
+    assert "nvidia-smi is not installed" in gpus.detail
     assert "CPU" in gpus.fix
 
 
@@ -142,13 +142,19 @@ def test_a_script_that_needs_tensorflow(machine: Machine, tmp_path: Path) -> Non
     ("installed", "imported", "name", "status", "part"),
     [
         (INSTALLED, Imported(error="libfoo.so"), "tensorflow", "failed", "libfoo.so"),
-        (INSTALLED, Imported(error="libfoo.so"), "tensorflow-gpu", "not applicable", "to ask"),
+        (
+            INSTALLED,
+            Imported(error="libfoo.so"),
+            "tensorflow-gpu",
+            "not applicable",
+            "cannot be imported",
+        ),
         (
             Installed((("tensorflow", "2.20.0"), ("tensorflow-cpu", "2.20.0"))),
             IMPORTED,
             "tensorflow",
             "warning",
-            "same files",
+            "overwrite each other",
         ),
         (
             INSTALLED,
@@ -157,8 +163,8 @@ def test_a_script_that_needs_tensorflow(machine: Machine, tmp_path: Path) -> Non
             "warning",
             "tensorflow 2.21.0",
         ),
-        (INSTALLED, replace(IMPORTED, version="2.14.1"), "profiler-options", "ok", "takes"),
-        (INSTALLED, IMPORTED, "profiler-options", "ok", "ignores every"),
+        (INSTALLED, replace(IMPORTED, version="2.14.1"), "profiler-options", "ok", "honours"),
+        (INSTALLED, IMPORTED, "profiler-options", "ok", "ignores ProfilerOptions"),
         (
             INSTALLED,
             replace(IMPORTED, gpus=IMPORTED.gpus[:3]),
@@ -194,14 +200,14 @@ def test_tensorflow(
 ) -> None:
     machine = replace(machine, installed=lambda: installed, imported=lambda _: imported)
     found = check(machine, name)
-    assert (found.status, part in found.found) == (status, True), found
+    assert (found.status, part in found.detail) == (status, True), found
 
 
 def test_tensorflow_is_left_alone_if_asked(machine: Machine, tmp_path: Path) -> None:
     machine = replace(machine, imported=lambda _: pytest.fail("was imported"))
     checks = examine(out=tmp_path / "logs", asks_tensorflow=False, machine=machine)
     found = {one.name: one for one in checks}
-    assert found["tensorflow"].found == "tensorflow 2.21.0 (not imported)"
+    assert found["tensorflow"].detail == "tensorflow 2.21.0 (import not tried)"
     assert found["tensorflow-gpu"].status == "ok"
 
 
@@ -209,7 +215,7 @@ def test_tensorflow_is_left_alone_if_asked(machine: Machine, tmp_path: Path) -> 
     ("variable", "status", "part"),
     [
         ("0,1,2,3", "ok", "all 4"),
-        ("0,2", "warning", "hidden are 1, 3"),
+        ("0,2", "warning", "it hides 1, 3"),
         ("-1", "warning", "hides all 4"),
         ("0,7", "failed", "there is no GPU 7"),
         ("1,1", "failed", "twice"),
@@ -218,16 +224,16 @@ def test_tensorflow_is_left_alone_if_asked(machine: Machine, tmp_path: Path) -> 
 def test_visible_gpus(machine: Machine, variable: str, status: str, part: str) -> None:
     machine = machine.with_environment({"CUDA_VISIBLE_DEVICES": variable})
     found = check(machine, "visible-gpus")
-    assert (found.status, part in found.found) == (status, True), found
+    assert (found.status, part in found.detail) == (status, True), found
 
 
 def test_a_driver_without_answer(machine: Machine) -> None:
     broken = GpuInventory(
-        problem="the driver is loaded and shows no GPU", notes=("NVML: mismatch",)
+        problem="the driver is loaded but shows no GPU", notes=("NVML: mismatch",)
     )
     found = check(replace(machine, inventory=lambda _: broken), "gpus")
     assert found.status == "failed"
-    assert "mismatch" in found.found
+    assert "mismatch" in found.detail
 
 
 def test_what_a_script_sets_counts_and_loads_nothing(machine: Machine, tmp_path: Path) -> None:
@@ -245,7 +251,7 @@ def test_what_a_script_sets_counts_and_loads_nothing(machine: Machine, tmp_path:
 
     machine = replace(machine, imported=imported)
     found = check(machine, "visible-gpus", script)
-    assert "CUDA_VISIBLE_DEVICES=1 (set in the script): 1 of 4" in found.found
+    assert "CUDA_VISIBLE_DEVICES=1 (set in the script): 1 of 4" in found.detail
     assert seen == [{"CUDA_VISIBLE_DEVICES": "1"}]
     assert check(machine, "tf-config", script).status == "not applicable"
 
@@ -253,7 +259,7 @@ def test_what_a_script_sets_counts_and_loads_nothing(machine: Machine, tmp_path:
 def test_mixed_models(machine: Machine) -> None:
     found = check(with_gpus(machine, gpu(0), gpu(1, "NVIDIA L4")), "gpu-models")
     assert found.status == "warning"
-    assert "NVIDIA L4 140 GiB: GPU 1" in found.found
+    assert "NVIDIA L4 140 GiB: GPU 1" in found.detail
     assert "CUDA_DEVICE_ORDER" in found.fix
     assert check(with_gpus(machine, gpu(0)), "gpu-models").status == "not applicable"
 
@@ -262,7 +268,7 @@ def test_mixed_models(machine: Machine) -> None:
 def test_memory(machine: Machine, used_gib: int, status: str) -> None:
     found = check(with_gpus(machine, gpu(0), gpu(1, H200, used_gib * GIB)), "gpu-memory")
     assert found.status == status
-    assert "GPU 1" in found.found
+    assert "GPU 1" in found.detail
 
 
 def test_other_processes(machine: Machine) -> None:
@@ -270,14 +276,14 @@ def test_other_processes(machine: Machine) -> None:
     (machine.root / "proc" / "77" / "comm").write_text("python3\n", encoding="utf-8")
     shared = with_gpus(machine, gpu(0), gpu(1, H200, 8 * GIB, GpuProcess(77, 8 * GIB)))
     found = check(shared, "gpu-processes")
-    assert (found.status, found.found) == ("warning", "GPU 1: process 77 python3, 8,192 MiB")
+    assert (found.status, found.detail) == ("warning", "GPU 1: process 77 python3, 8,192 MiB")
     assert check(shared, "memory-growth").status == "warning"
     grows = shared.with_environment({"TF_FORCE_GPU_ALLOW_GROWTH": "true"})
     assert check(grows, "memory-growth").status == "ok"
     wrong = shared.with_environment({"TF_FORCE_GPU_ALLOW_GROWTH": "1"})
-    assert "ignored" in check(wrong, "memory-growth").found
+    assert "ignores" in check(wrong, "memory-growth").detail
     hidden = with_gpus(machine, gpu(0, H200, 8 * GIB))
-    assert "cannot be seen from here" in check(hidden, "gpu-processes").found
+    assert "are not visible here" in check(hidden, "gpu-processes").detail
 
 
 def test_memory_growth_of_the_script(machine: Machine, tmp_path: Path) -> None:
@@ -285,7 +291,7 @@ def test_memory_growth_of_the_script(machine: Machine, tmp_path: Path) -> None:
     script.write_text(
         "import tensorflow as tf\ntf.config.experimental.set_memory_growth(gpu, True)", "utf-8"
     )
-    assert "set_memory_growth" in check(machine, "memory-growth", script).found
+    assert "set_memory_growth" in check(machine, "memory-growth", script).detail
 
 
 @pytest.mark.parametrize(
@@ -293,13 +299,13 @@ def test_memory_growth_of_the_script(machine: Machine, tmp_path: Path) -> None:
     [
         (Library("libcupti.so.12", 23), "ok", "of CUDA 12.5"),
         (Library("libcupti.so.12", 999), "ok", "libcupti.so.12"),
-        (Library("libcupti.so.12", 18), "failed", "of CUDA 11.8, and TensorFlow was built for"),
+        (Library("libcupti.so.12", 18), "failed", "of CUDA 11.8, but TensorFlow was built for"),
         (Library(error="no such file"), "failed", "no GPU events"),
     ],
 )
 def test_cupti(machine: Machine, library: Library, status: str, part: str) -> None:
     found = check(replace(machine, load=lambda *_: library), "cupti")
-    assert (found.status, part in found.found) == (status, True), found
+    assert (found.status, part in found.detail) == (status, True), found
 
 
 def test_cupti_that_no_loader_finds(machine: Machine) -> None:
@@ -316,7 +322,7 @@ def test_cupti_newer_than_the_driver(machine: Machine) -> None:
     old = replace(
         machine, imported=lambda _: built, load=lambda *_: Library("libcupti.so.13", 130_100)
     )
-    assert "the driver runs CUDA 12" in check(old, "cupti").found
+    assert "the driver only supports CUDA 12" in check(old, "cupti").detail
 
 
 @pytest.mark.parametrize(("number", "cuda"), [(22, "12.4"), (130_200, "13.2"), (0, "")])
@@ -325,9 +331,9 @@ def test_cupti_versions(number: int, cuda: str) -> None:
 
 
 def test_nccl(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check(machine, "nccl").found == "2.23.4 of libnccl.so.2"
+    assert check(machine, "nccl").detail == "2.23.4, libnccl.so.2"
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=64 << 20, free=GIB))
-    assert "/dev/shm has 64 MiB" in check(machine, "nccl").found
+    assert "/dev/shm has only 64 MiB" in check(machine, "nccl").detail
     absent = replace(machine, load=lambda *_: Library(error="no such file"))
     assert check(absent, "nccl").status == "warning"
     assert check(with_gpus(machine, gpu(0)), "nccl").status == "not applicable"
@@ -348,12 +354,12 @@ def test_permission(machine: Machine) -> None:
 
 
 def test_container(machine: Machine) -> None:
-    assert check(machine, "container").found == "none"
+    assert check(machine, "container").detail == "none"
     (machine.root / "proc" / "1").mkdir()
     (machine.root / "proc" / "1" / "cgroup").write_text("0::/kubepods/pod1\n", encoding="utf-8")
-    assert check(machine, "container").found == "kubepods, without CAP_SYS_ADMIN"
+    assert check(machine, "container").detail == "kubepods, without CAP_SYS_ADMIN"
     (machine.root / ".dockerenv").touch()
-    assert check(machine, "container").found.startswith("Docker")
+    assert check(machine, "container").detail.startswith("Docker")
 
 
 @pytest.mark.parametrize(
@@ -366,33 +372,33 @@ def test_container(machine: Machine) -> None:
         ({"CUDA_INJECTION64_PATH": "/x.so"}, "failed", "injected"),
         ({"LD_PRELOAD": "/a.so:/opt/libToolsInjectionProxy64.so"}, "failed", "/opt/lib"),
         ({"LD_PRELOAD": "/usr/lib/libtcmalloc.so.4"}, "ok", "tcmalloc"),
-        ({"TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL": "0"}, "warning", "one after another"),
+        ({"TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL": "0"}, "warning", "serializes"),
     ],
 )
 def test_other_profiler(
     machine: Machine, environment: dict[str, str], status: str, part: str
 ) -> None:
     found = check(machine.with_environment(environment), "other-profiler")
-    assert (found.status, part in found.found) == (status, True), found
+    assert (found.status, part in found.detail) == (status, True), found
 
 
 def test_another_profiler_that_runs(machine: Machine) -> None:
     (machine.root / "proc" / "9").mkdir()
     (machine.root / "proc" / "9" / "comm").write_text("nv-hostengine\n", encoding="utf-8")
     found = check(machine, "other-profiler")
-    assert (found.status, "process 9 is nv-hostengine" in found.found) == ("warning", True)
+    assert (found.status, "process 9 is nv-hostengine" in found.detail) == ("warning", True)
 
 
 def test_output(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "logs" / ".traceview-old").mkdir(parents=True)
-    assert "captures that run or never ended are in it: 1" in check(machine, "output").found
+    assert "it holds 1 running or killed captures" in check(machine, "output").detail
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [".traceview-old"]
     (found,) = [
         one
         for one in examine(out=tmp_path / "no" / "such", machine=machine)
         if one.name == "output"
     ]
-    assert (found.status, "there is no directory" in found.found) == ("failed", True)
+    assert (found.status, "does not exist" in found.detail) == ("failed", True)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda _: SimpleNamespace(total=2 * GIB, free=GIB - 1)
     )
@@ -412,40 +418,40 @@ def config(**changes: Any) -> str:
     [
         ("{", "TF_CONFIG: "),
         ("[" * 100_000, "TF_CONFIG: "),
-        ("[]", "no JSON object"),
-        (config(cluster=[]), "cluster is no object"),
-        (config(cluster={"worker": "a:1"}), "cluster.worker is no list"),
-        (config(cluster={"worker": ["a"]}), "a is no host:port"),
-        (config(cluster={"worker": ["a:99999"]}), "no such port"),
-        (config(cluster={"worker": [7]}), "7 is no host:port"),
+        ("[]", "not a JSON object"),
+        (config(cluster=[]), "cluster is not an object"),
+        (config(cluster={"worker": "a:1"}), "cluster.worker is not a list"),
+        (config(cluster={"worker": ["a"]}), "a is not a host:port"),
+        (config(cluster={"worker": ["a:99999"]}), "port must be between"),
+        (config(cluster={"worker": [7]}), "7 is not a host:port"),
         (config(cluster={"worker": ["a:1", "a:1"]}), "a:1 is named twice"),
-        (config(task={}), "task lacks type or index"),
-        (config(task={"type": "worker", "index": "x"}), "is no number"),
+        (config(task={}), "task has no type or no index"),
+        (config(task={"type": "worker", "index": "x"}), "is not a number"),
         (config(task={"type": "worker", "index": 2}), "no worker 2"),
     ],
 )
 def test_a_config_that_is_wrong(machine: Machine, text: str, part: str) -> None:
     machine = machine.with_environment({"TF_CONFIG": text})
     found = check(machine, "tf-config")
-    assert (found.status, part in found.found) == ("failed", True), found
+    assert (found.status, part in found.detail) == ("failed", True), found
     assert check(machine, "cluster-ports").status == "not applicable"
 
 
 @pytest.mark.parametrize(
     ("network", "status", "part"),
     [
-        (FakeNetwork(), "ok", "answers: worker 1 (b:2222)"),
+        (FakeNetwork(), "ok", "all answer: worker 1 (b:2222)"),
         (FakeNetwork("refused"), "warning", "worker 1 (b:2222)"),
         (FakeNetwork("silent"), "failed", "no answer"),
         (FakeNetwork("unknown name"), "failed", "no such host"),
-        (FakeNetwork(free=False), "failed", "port 2222 of this task is taken"),
+        (FakeNetwork(free=False), "failed", "port 2222 of this task is in use"),
     ],
 )
 def test_ports(machine: Machine, network: FakeNetwork, status: str, part: str) -> None:
     machine = replace(machine, network=network).with_environment({"TF_CONFIG": config()})
-    assert check(machine, "tf-config").found == "2 worker; this is worker 0"
+    assert check(machine, "tf-config").detail == "2 worker; this is worker 0"
     found = check(machine, "cluster-ports")
-    assert (found.status, part in found.found) == (status, True), found
+    assert (found.status, part in found.detail) == (status, True), found
     assert set(network.asked) <= {("b", 2222)}
 
 
@@ -506,7 +512,7 @@ def test_disabled_profiling_is_left_to_the_capture_unless_the_script_disables_it
     assert cheap_failures([script], machine=disabled) == []
     script.write_text("import os\nos.environ['TF_DISABLE_PROFILING'] = '1'", encoding="utf-8")
     (found,) = cheap_failures([script], machine=machine)
-    assert "TF_DISABLE_PROFILING" in found.found
+    assert "TF_DISABLE_PROFILING" in found.detail
 
 
 def test_cheap_is_cheap(tmp_path: Path) -> None:
@@ -570,12 +576,15 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(preflight.Machine, "here", classmethod(lambda _: machine))
     code, out = run(capfd)
-    assert (code, out.splitlines()[-1]) == (0, "18 checks: 15 ok, 3 not applicable")
+    assert (code, out.splitlines()[-1]) == (
+        0,
+        "No problem found. 18 checks: 15 ok, 3 not applicable",
+    )
     code, out = run(capfd, "--json", "--no-tensorflow", "absent.py")
     failures = [one for one in json.loads(out)["checks"] if one["status"] == "failed"]
-    assert (code, [one["found"] for one in failures]) == (8, ["there is no script absent.py"])
+    assert (code, [one["found"] for one in failures]) == (8, ["script not found: absent.py"])
     code, out = run(capfd, "--out", str(tmp_path / "no" / "such"))
-    assert (code, "there is no directory" in " ".join(out.split())) == (8, True)
+    assert (code, "does not exist" in " ".join(out.split())) == (8, True)
 
 
 def test_here(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Do the doctor's questions to the machine get the right answers, from stand-ins for what is not here?"""
+"""Checks what the doctor reads from the machine, with stand-ins for what is not installed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from traceview.capture.preflight.gpu_inventory import (
     read_nvml,
     read_proc,
     read_smi,
+    visible_gpus,
 )
 from traceview.capture.preflight.libraries import in_toolkits, load_library, packaged
-from traceview.capture.preflight.network import SocketNetwork
+from traceview.capture.preflight.machine import Network
 from traceview.capture.preflight.tensorflow_facts import import_tensorflow, read_installed
-from traceview.capture.preflight.visible_gpus import visible_gpus
 
 
 class FakeNvml:
@@ -126,7 +126,7 @@ def test_proc(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_shows_no_gpu_is_a_problem(tmp_path: Path) -> None:
-    assert read_proc(driver_folder(tmp_path)).problem == "the driver is loaded and shows no GPU"
+    assert read_proc(driver_folder(tmp_path)).problem == "the driver is loaded but shows no GPU"
 
 
 def test_nvml_is_asked_first_and_its_absence_said(
@@ -139,7 +139,7 @@ def test_nvml_is_asked_first_and_its_absence_said(
     notes = read_inventory(tmp_path).notes
     assert notes == (
         "nvidia-ml-py is not installed (pip install nvidia-ml-py)",
-        "there is no nvidia-smi",
+        "nvidia-smi is not installed",
     )
 
 
@@ -202,7 +202,7 @@ def test_tensorflow_answers() -> None:
         ("raise ImportError('libfoo.so')", "ImportError: libfoo.so"),
         ("raise SystemExit(3)", "exit code 3"),
         ("import os; os.kill(os.getpid(), 9)", "signal 9"),
-        ("print('traceview-tensorflow:[]')", "not understood"),
+        ("print('traceview-tensorflow:[]')", "invalid"),
         ("import time; time.sleep(9)", "longer than"),
     ],
 )
@@ -259,7 +259,7 @@ def test_where_libraries_are_looked_for(tmp_path: Path) -> None:
 
 
 def test_network() -> None:
-    network = SocketNetwork()
+    network = Network()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert network.ask([("127.0.0.1", port)]) == {("127.0.0.1", port): "listening"}

@@ -1,4 +1,4 @@
-"""Does the doctor find in a script what would spoil a capture, and run nothing of it?"""
+"""Checks that the doctor reports what would spoil a capture in a script, without running it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_script_without_trouble(tmp_path: Path) -> None:
 def test_what_is_found(tmp_path: Path, addition: str, name: str, part: str) -> None:
     (check,) = checks_of(tmp_path, dedent(GOOD) + "\n" + addition)
     assert (check.name, check.status) == (name, "warning")
-    assert part in check.found
+    assert part in check.detail
     assert check.fix
 
 
@@ -125,16 +125,16 @@ def test_a_device_that_is_not_there_fails(tmp_path: Path) -> None:
     source = "import tensorflow as tf\ntf.distribute.MirroredStrategy(['GPU:0', 'GPU:7'])"
     (check,) = checks_of(tmp_path, source)
     assert check.status == "failed"
-    assert "GPU 7 is not among 2 visible" in check.found
+    assert "GPU 7 is not among the 2 visible" in check.detail
     (check,) = checks_of(tmp_path, source, visible=0)
     assert check.status == "warning"
-    assert "no GPU is visible here" in check.found
+    assert "no GPU is visible here" in check.detail
 
 
 def test_several_gpus_and_no_strategy(tmp_path: Path) -> None:
     checks = checks_of(tmp_path, "import tensorflow as tf\ntf.zeros(1)")
     assert [check.name for check in checks] == ["script", "script-strategy"]
-    assert "first of 2 GPUs" in checks[1].found
+    assert "first of 2 GPUs" in checks[1].detail
     assert len(checks_of(tmp_path, "import tensorflow as tf", visible=1)) == 1
     assert len(checks_of(tmp_path, "import os")) == 1
 
@@ -159,7 +159,7 @@ def test_nothing_is_run(tmp_path: Path) -> None:
         (b"# coding: no-such\n", "unknown encoding"),
         (b"(" * 5000, "train.py"),
         (b"-" * 200_000 + b"1", "train.py"),
-        (b" " * (MOST_BYTES + 1), "too long"),
+        (b" " * (MOST_BYTES + 1), "too many"),
     ],
     ids=["syntax", "null", "coding", "parentheses", "deep", "long"],
 )
@@ -174,7 +174,7 @@ def test_what_cannot_be_read(tmp_path: Path, content: bytes, reason: str) -> Non
 
 
 def test_a_folder_is_its_main(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no script"):
+    with pytest.raises(UsageError, match="script not found:"):
         read_script(tmp_path)
     (tmp_path / "__main__.py").write_text("import keras", encoding="utf-8")
     assert read_script(tmp_path).imports_tensorflow

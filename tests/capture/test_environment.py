@@ -18,11 +18,10 @@ from traceview.capture.environment import (
     describe_precision,
     describe_xla,
     listed_variables,
-    loaded_versions,
 )
-from traceview.capture.facts import Absent, Facts
-from traceview.capture.links import describe_drivers, describe_links, opened_nvml
-from traceview.capture.sidecar import Sidecar
+from traceview.capture.gpu_libraries import loaded_versions, opened_nvml
+from traceview.capture.gpu_links import describe_drivers, describe_links
+from traceview.capture.sidecar import Absent, Facts, Sidecar
 
 
 def test_what_cannot_be_had_is_absent_with_its_reason() -> None:

@@ -1,4 +1,4 @@
-"""Is the reason why one device computes gradients found in real captures? One process each, on two CPU devices."""
+"""Checks in real captures the reason why one device computes all gradients; one process each, on two CPU devices."""
 
 from __future__ import annotations
 

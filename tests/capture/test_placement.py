@@ -10,7 +10,7 @@ from weakref import ref
 import pytest
 
 from traceview.capture.graphs import count_ops, training_loop
-from traceview.capture.live import LiveObjects, find_live
+from traceview.capture.live_objects import LiveObjects, find_live_objects
 from traceview.capture.placement import PlacementListener, describe_steps
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.step_objects import StepObjects
@@ -164,7 +164,7 @@ def test_a_call_that_makes_more_steps_than_it_counts_for_is_noted() -> None:
         PlacementListener(steps_of("epoch", made)).closed(sidecar, Path("trace"))
         assert sidecar.groups.get("notes", {}).keys() == notes
     (line,) = sidecar.groups["notes"]["steps"]
-    assert line.startswith("one call of epoch is one step here, but")
+    assert line.startswith("one call of epoch counts as one step, but")
     assert sidecar.groups["placement"]["functions"][0]["training_loop"] == "While"
 
 
@@ -204,7 +204,7 @@ def test_variables_per_device_and_what_is_trained() -> None:
     assert found["batch"] == {"global": 8, "per_replica": 4, "found_by": "arguments"}
     assert found["strategy"]["found_by"] == "variables"
     assert found["strategy"]["missing"] == {
-        "cross_device_ops": "this strategy has none, or none yet"
+        "cross_device_ops": "this strategy has no cross-device ops so far"
     }
 
 
@@ -214,7 +214,7 @@ def test_variables_per_device_and_what_is_trained() -> None:
         ([], "no argument"),
         ([TensorSpec()], "differ in their first dimension: []"),
         ([TensorSpec(4, 2), TensorSpec(3)], "differ in their first dimension: [3, 4]"),
-        ([TensorSpec(None, 2)], "its dataset is not held"),
+        ([TensorSpec(None, 2)], "no longer holds its dataset"),
     ],
 )
 def test_a_batch_size_that_is_not_seen_is_not_guessed(leaves: list[Any], reason: str) -> None:
@@ -233,7 +233,7 @@ def test_a_function_that_is_gone_and_a_graph_that_cannot_be_read() -> None:
     steps = steps_of("train", made)
     steps.add("other", function("other", Graph([])))  # held by nobody
     found = describe_steps(["train", "other"], steps, LiveObjects())["placement"]
-    assert "no graph" in found["missing"]["other"]
+    assert "graph is unknown" in found["missing"]["other"]
     assert found["functions"][0]["missing"] == {"ops": "RuntimeError: the graph is gone"}
 
 
@@ -282,7 +282,7 @@ class Callable:
 
 
 def test_without_tensorflow_nothing_is_found() -> None:
-    assert find_live() == LiveObjects()
+    assert find_live_objects() == LiveObjects()
 
 
 def test_the_listener_asks_for_the_functions_of_the_window() -> None:

@@ -114,13 +114,13 @@ legacy.fit(data(12), verbose=0)
 DRIVER = """
 import json
 from pathlib import Path
-from traceview.capture.recording import Settings
+from traceview.capture.capture import Settings
 from traceview.capture.script import Script
-from traceview.capture.session import capture_script
-from traceview.capture.window import StepWindow
+from traceview.capture.script_capture import capture_script
+from traceview.capture.step_range import StepRange
 
 for name, path in json.load(open("kinds.json")):
-    done = capture_script(Script(path), Settings(Path("logs"), StepWindow(4, 6)), say=lambda line: None)
+    done = capture_script(Script(path), Settings(Path("logs"), StepRange(4, 6)), say=lambda line: None)
     print(json.dumps([name, done.code, str(done.run)]), flush=True)
 """
 

@@ -28,8 +28,7 @@ from tests.capture.profiler_server import (
 )
 from tests.command import Command
 from traceview.capture import remote
-from traceview.capture.address import Address, parse_addresses
-from traceview.capture.profiler_service import request, trace_of
+from traceview.capture.profiler_service import Address, parse_addresses, request, trace_of
 from traceview.capture.remote import RemoteCapture, capture_remote, parse_duration
 from traceview.cli import progress
 from traceview.errors import CaptureError, UsageError
@@ -105,14 +104,14 @@ def test_what_came_is_kept_and_who_sent_nothing_is_named(tmp_path: Path, trace: 
     with running([sending(trace), busy]) as (good, other):
         done = capture(tmp_path, good, other, NOWHERE)
     reasons = {
-        str(other): "another profile is running there; one at a time is possible",
-        str(NOWHERE): "connection refused: nothing listens there",
+        str(other): "another profile is running there, and only one can run at a time",
+        str(NOWHERE): "connection refused: nothing listens on this port",
     }
     assert done.problem is not None
     assert done.problem.message == "2 of 3 servers sent no trace: " + "; ".join(
         f"{address}: {reason}" for address, reason in reasons.items()
     )
-    assert done.problem.hint == "--timeout waits longer than 0.1 s for a job to come up"
+    assert done.problem.hint == "if the job is still starting, --timeout waits longer than 0.1 s"
     assert [path.name for path in done.run.glob("*.xplane.pb")] == [f"{good.file_stem}.xplane.pb"]
     assert sidecar_of(done.run, good.file_stem)["remote"]["missing"] == reasons
 
@@ -151,11 +150,11 @@ def test_a_path_that_is_not_shared_is_said(
     monkeypatch.setattr(remote, "_SHARED_SECONDS", 0.1)
     with (
         serving(writing(trace, tmp_path / "elsewhere")) as address,
-        pytest.raises(CaptureError, match="sent nothing that could be kept") as error,
+        pytest.raises(CaptureError, match="sent no trace") as error,
     ):
         capture(tmp_path / "logs", address)
     assert error.value.hint is not None
-    assert "writes on its own disk" in error.value.hint
+    assert "writes its trace on its own disk" in error.value.hint
     assert str(tmp_path / "logs" / ".traceview-") in error.value.hint
     assert not (tmp_path / "logs").exists()
 
@@ -238,10 +237,10 @@ def test_an_interruption_ends_the_recording_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("response", "reason"),
     [
-        pytest.param(b"\xff\xff", "it answers as no profiler server does", id="no message"),
+        pytest.param(b"\xff\xff", "not a profiler server", id="no message"),
         pytest.param(
             bytes(ProfileResponse(xspace=b"<html>").SerializeToString()),
-            "what it sent is no trace: ",
+            "it sent an invalid trace: ",
             id="no trace",
         ),
     ],
@@ -258,7 +257,7 @@ def test_an_odd_answer_is_named(tmp_path: Path, response: bytes, reason: str) ->
 def test_another_service_is_named(tmp_path: Path) -> None:
     with (
         serving(lambda *_: b"", service="OtherService") as address,
-        pytest.raises(CaptureError, match="what listens there is no profiler server"),
+        pytest.raises(CaptureError, match="not a profiler server"),
     ):
         capture(tmp_path, address)
 
@@ -275,7 +274,7 @@ def test_another_service_is_named(tmp_path: Path) -> None:
         (
             grpc.StatusCode.UNAVAILABLE,
             "Stream removed (Socket closed)",
-            "the connection broke: the job ended before the recording did",
+            "connection lost: the job ended before the recording did",
         ),
         (grpc.StatusCode.UNKNOWN, "who knows", "UNKNOWN: who knows"),
         (grpc.StatusCode.UNKNOWN, "", "UNKNOWN"),
@@ -302,7 +301,7 @@ def test_nothing_is_overwritten(tmp_path: Path, trace: bytes) -> None:
 
     with serving(answer) as address:
         first = capture(tmp_path, address, run="base")
-        with pytest.raises(CaptureError, match="exists and is not replaced"):
+        with pytest.raises(CaptureError, match="already exists and is not replaced"):
             capture(tmp_path, address, run="base")
         again = capture(tmp_path, address), capture(tmp_path, address)
     assert first.run.name == "base"
@@ -324,7 +323,7 @@ def test_a_trace_that_cannot_be_moved_stays(
         capture(tmp_path, address, run="base")
     (left,) = tmp_path.glob(".traceview-*/remote/*.xplane.pb")
     assert left.read_bytes() == trace
-    assert error.value.hint == f"this capture stays in {left.parent.parent}"
+    assert error.value.hint == f"the capture is kept in {left.parent.parent}"
 
 
 def test_grpc_is_asked_for_before_anything_is_made(
@@ -392,9 +391,9 @@ def test_addresses() -> None:
         ("host:", "not a host:port"),
         ("::1:80", "not a host:port"),
         ("http://host:80", "not a host:port"),
-        ("host:0", "ports are"),
-        ("host:65536", "ports are"),
-        ("a:1,b:2,a:1", "a:1 and a:1 are one server"),
+        ("host:0", "the port must be"),
+        ("host:65536", "the port must be"),
+        ("a:1,b:2,a:1", "a:1 and a:1 are the same server"),
     ],
 )
 def test_no_addresses(text: str, said: str) -> None:
@@ -405,16 +404,16 @@ def test_no_addresses(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--remote", "a:1", "train.py"], "SCRIPT and --remote do not go together"),
-        (["--remote", "a:1", "--steps", "10:15"], "--steps and --remote do not go together"),
-        (["--remote", "a:1", "--no-sync"], "--sync and --remote do not go together"),
-        (["--remote", "a:1", "--serve", "6009"], "--serve and --remote do not go together"),
+        (["--remote", "a:1", "train.py"], "SCRIPT cannot be combined with --remote"),
+        (["--remote", "a:1", "--steps", "10:15"], "--steps cannot be combined with --remote"),
+        (["--remote", "a:1", "--no-sync"], "--sync cannot be combined with --remote"),
+        (["--remote", "a:1", "--serve", "6009"], "--serve cannot be combined with --remote"),
         (["--remote", "a"], "--remote a: the port is missing"),
         (["--remote", "a:1", "--duration", "2"], "--duration 2: not a duration"),
         (["--remote", "a:1", "--timeout", "x"], "--timeout x: not a duration"),
-        (["--remote", "a:1", "--run", "x/y"], "is a path"),
-        (["--duration", "2s", "train.py"], "--duration is about a job that runs already"),
-        (["--timeout", "2s", "train.py"], "--timeout is about a job that runs already"),
+        (["--remote", "a:1", "--run", "x/y"], "must not be a path"),
+        (["--duration", "2s", "train.py"], "--duration needs --remote"),
+        (["--timeout", "2s", "train.py"], "--timeout needs --remote"),
         (["--serve", "0", "train.py"], "0 is not in the range"),
         ([], "missing argument 'SCRIPT'"),
     ],
@@ -446,7 +445,7 @@ def test_the_last_line_is_the_run(command: Command, tmp_path: Path, trace: bytes
     said, hint, line = part.err.splitlines()
     assert (part.code, part.out) == (5, "")
     assert said.startswith(f"traceview: 1 of 2 servers sent no trace: {NOWHERE}: ")
-    assert hint.startswith("traceview: hint: --timeout ")
+    assert hint.startswith("traceview: hint: if the job is still starting, --timeout ")
     assert Path(line).is_dir()
 
 
@@ -456,7 +455,7 @@ def test_no_server_at_all_is_one_line(command: Command, tmp_path: Path) -> None:
     )
     assert (done.code, done.out) == (5, "")
     assert done.err.splitlines()[0] == (
-        f"traceview: error: no trace: {NOWHERE}: connection refused: nothing listens there"
+        f"traceview: error: no trace: {NOWHERE}: connection refused: nothing listens on this port"
     )
     assert not (tmp_path / "logs").exists()
 

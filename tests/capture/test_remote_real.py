@@ -16,7 +16,7 @@ import pytest
 
 import traceview
 from tests.capture.conftest import environment_with
-from traceview.capture.address import Address
+from traceview.capture.profiler_service import Address
 from traceview.capture.remote import RemoteCapture, capture_remote
 from traceview.errors import CaptureError
 

@@ -18,11 +18,11 @@ from traceview.capture.destination import Destination, run_name
 from traceview.capture.rendezvous import Meeting, Rendezvous, process_age
 from traceview.capture.run_choice import RunChoice
 from traceview.capture.sidecar import Sidecar
-from traceview.capture.window import StepWindow
+from traceview.capture.step_range import StepRange
 from traceview.errors import CaptureError, UsageError
 from traceview.trace.locate import find_runs
 
-WINDOW = StepWindow(10, 15)
+WINDOW = StepRange(10, 15)
 ADDRESSES = ["a:1", "b:1", "c:1"]
 LONG_S = 60.0
 """How long the processes of most tests run when they capture."""
@@ -48,7 +48,7 @@ def meet(
     out: Path,
     index: int,
     *,
-    window: StepWindow = WINDOW,
+    window: StepRange = WINDOW,
     addresses: Sequence[str] = ADDRESSES,
     age_s: float = LONG_S,
     say: Callable[[str], None] = unheard,
@@ -82,7 +82,7 @@ def test_workers_meet_in_one_run(tmp_path: Path) -> None:
 def test_another_cluster_or_window_has_another_run(tmp_path: Path) -> None:
     found = {
         meet(tmp_path, 0).run,
-        meet(tmp_path, 1, window=StepWindow(20, 25)).run,
+        meet(tmp_path, 1, window=StepRange(20, 25)).run,
         meet(tmp_path, 1, addresses=["a:1", "b:2"]).run,
     }
     assert len(found) == 3
@@ -176,14 +176,14 @@ def test_an_answer_that_is_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.M
 def test_a_damaged_file_is_said_and_passed(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(module, "_WRITE_TIMEOUT_S", 0.05)
     meet(tmp_path, 0)
     damaged = made(tmp_path)
     damaged.write_bytes(text.encode("latin-1"))
     said: list[str] = []
     found = [meet(tmp_path, index, say=said.append).run for index in (1, 2)]
     assert found[0] == found[1]
-    assert said == [f"note: {damaged} is damaged: this capture gets another run"]
+    assert said == [f"note: {damaged} is damaged; this capture gets another run"]
 
 
 def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_the_others_are_written_down_and_missed(
     }
     assert one.suffix == "_w1"
     assert len(said) == 1
-    assert said[0].startswith("note: worker 2 took no part in this run")
+    assert said[0].startswith("note: worker 2 did not join this run")
 
 
 def test_a_name_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,9 +319,7 @@ def test_a_folder_in_which_nobody_can_meet(tmp_path: Path, monkeypatch: pytest.M
     lonely.settle(WINDOW, Sidecar())
     assert (lonely.run, lonely.suffix) == (None, "_w1")
     assert len(said) == 1
-    assert said[0].startswith(
-        f"note: {in_the_way}: File exists; this capture gets a run of its own"
-    )
+    assert said[0].startswith(f"note: {in_the_way}: File exists; this capture gets its own run")
 
 
 def test_a_capture_that_failed_leaves_no_empty_run(
@@ -348,7 +346,9 @@ def test_a_run_that_has_this_file_is_refused_before_the_script_runs(
     named, _ = choice(tmp_path, "mine")
     named.check()
     monkeypatch.setenv("TF_CONFIG", config(1))
-    with pytest.raises(CaptureError, match=r"node_w1\.xplane\.pb exists and is not replaced"):
+    with pytest.raises(
+        CaptureError, match=r"node_w1\.xplane\.pb already exists and is not replaced"
+    ):
         named.check()
 
 
@@ -392,16 +392,16 @@ def test_a_run_that_is_named(capture: Capture, tmp_path: Path) -> None:
     assert names == ["fake-host.xplane.pb", "fake-host_w1.xplane.pb"]
     third = capture(LOOP, "--run", "mine")
     assert third.code == 5
-    assert "fake-host.xplane.pb exists and is not replaced" in third.err
+    assert "fake-host.xplane.pb already exists and is not replaced" in third.err
     (left,) = (tmp_path / "logs").glob(".traceview-*")
-    assert f"what was written stays in {left}" in third.err
+    assert f"the unfinished trace is in {left}" in third.err
     assert len(list(left.rglob("*.xplane.pb"))) == 1
 
 
 def test_a_name_that_is_a_path(capture: Capture, tmp_path: Path) -> None:
     done = capture(LOOP, "--run", "../mine")
     assert done.code == 2
-    assert "run '../mine': the name is a path" in done.err
+    assert "run '../mine': the name must not be a path" in done.err
     assert not (tmp_path / "logs").exists()
 
 
@@ -409,7 +409,7 @@ def test_a_worker_whose_partner_is_not_captured(capture: Capture) -> None:
     set_in_script = f"import os\nos.environ['TF_CONFIG'] = {config(0, ADDRESSES[:2])!r}\n"
     done = capture(set_in_script + LOOP)
     assert done.code == 0
-    assert "note: worker 1 took no part in this run" in done.err
+    assert "note: worker 1 did not join this run" in done.err
     assert done.sidecar["workers"]["absent"] == ["worker 1"]
     assert done.sidecar["file"]["name"] == "fake-host_w0.xplane.pb"
     again = capture(set_in_script + LOOP)

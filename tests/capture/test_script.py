@@ -104,7 +104,7 @@ def test_however_a_script_ends_its_trace_is_kept(
     assert done.numbers() == [9, 10, 11]
     assert done.window["got"] == [10, 12]
     assert not done.window["is_whole"]
-    assert "steps 10:12 were recorded of the 10:15 asked for" in done.err
+    assert "only steps 10:12 of the requested 10:15 were recorded" in done.err
     alone = as_python(tmp_path, "train.py", fake=fake)
     if code > 128:
         assert alone.returncode == 128 - code
@@ -122,8 +122,8 @@ def test_a_signal_before_the_window_is_an_interruption(
     done = capture(STEPS.replace("if number == 12:\n        ENDS", sends))
     assert done.code == code
     assert done.err.splitlines()[-1] == (
-        "traceview: nothing was captured: the script was interrupted after 3 steps, and the window 10:15 opens at "
-        "step 10"
+        "traceview: nothing was captured: the script was interrupted after 3 steps, before the window 10:15 "
+        "opened"
     )
 
 
@@ -162,7 +162,7 @@ def test_who_reads_along_is_told_what_comes_next(
         lines = said.read(10_000).decode().splitlines()
     assert done.returncode == 0, lines
     assert lines[-1].startswith(str(tmp_path / "logs"))
-    assert ("traceview analyze shows" in lines[-2]) is has_terminal
+    assert ("pass this run to traceview analyze" in lines[-2]) is has_terminal
 
 
 def test_a_script_without_standard_error_keeps_its_exit_code(capture: Capture) -> None:
@@ -241,12 +241,12 @@ def test_what_a_script_leaves_for_its_end_still_runs(capture: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (["nosuch.py"], 2, "there is no script nosuch.py"),
-        (["json"], 2, "hint: for a module: traceview capture -m json"),
-        (["-m", "nosuch.module"], 2, "there is no module nosuch.module"),
+        (["nosuch.py"], 2, "script not found: nosuch.py"),
+        (["json"], 2, "hint: to run a module: traceview capture -m json"),
+        (["-m", "nosuch.module"], 2, "module not found, or not runnable: nosuch.module"),
         (["."], 2, "without a __main__.py"),
         (["--steps", "0:5", "x.py"], 2, "step 0 cannot be captured"),
-        (["--out", "no/such", "x.py"], 5, "there is no directory"),
+        (["--out", "no/such", "x.py"], 5, "does not exist"),
         (["--out", "x.py", "x.py"], 5, "Not a directory"),
     ],
 )

@@ -45,7 +45,7 @@ def test_the_server_starts_once_when_tensorflow_is_imported(capture: Capture, po
     (line,) = [line for line in done.err.splitlines() if "profiler server" in line]
     host = socket.gethostname()
     assert line == (
-        f"traceview: profiler server on port {port}: traceview capture --remote {host}:{port} --duration 2s"
+        f"traceview: profiler server on port {port}; to record: traceview capture --remote {host}:{port} --duration 2s"
     )
 
 
@@ -56,7 +56,7 @@ def test_a_server_that_does_not_start_ends_nothing(capture: Capture, port: int) 
         environment={"FAKE_SERVER_FAILS": "1"},
     )
     assert done.code == 0
-    assert f"traceview: note: no profiler server: no port {port}" in done.err
+    assert f"traceview: note: the profiler server did not start: no port {port}" in done.err
     assert done.sidecar["server"] == {"port": port, "is_started": False}
     assert done.numbers() == [4, 5, 6, 7]
 

@@ -12,13 +12,13 @@ def times(unprofiled: list[float], profiled: list[float]) -> StepTimes:
 
 
 def test_an_overhead_beyond_the_spread() -> None:
-    found = times([9, 10, 10, 11, 10], [12, 13, 13, 13, 14])
-    assert found.unprofiled_quartiles_ns == (10 * MS, 10 * MS)
-    assert found.overhead_ratio == pytest.approx(0.3)
-    assert found.spread_ratio == 0
-    assert str(found) == (
-        "overhead: +30% per step (10.00 ms [10.00 to 10.00] without the profiler, median and quartiles of 5; "
-        "13.00 ms [13.00 to 13.00] with it, of 5)"
+    step_times = times([9, 10, 10, 11, 10], [12, 13, 13, 13, 14])
+    assert step_times.unprofiled_quartiles_ns == (10 * MS, 10 * MS)
+    assert step_times.overhead_ratio == pytest.approx(0.3)
+    assert step_times.spread_ratio == 0
+    assert str(step_times) == (
+        "overhead: +30% per step. Median step: 10.00 ms (quartiles 10.00 to 10.00, 5 calls) without the profiler, "
+        "13.00 ms (quartiles 13.00 to 13.00, 5 calls) with it"
     )
 
 
@@ -30,9 +30,9 @@ def test_an_overhead_beyond_the_spread() -> None:
     ],
 )
 def test_an_overhead_that_may_be_chance(profiled: list[float], spread: str) -> None:
-    found = times([8, 8, 10, 12, 12], profiled)
-    assert str(found).startswith(
-        f"overhead: not measurable: steps vary by {spread} (10.00 ms [8.00"
+    step_times = times([8, 8, 10, 12, 12], profiled)
+    assert str(step_times).startswith(
+        f"overhead: not measurable, step times vary by {spread}. Median step: 10.00 ms (quartiles 8.00"
     )
 
 
@@ -40,8 +40,8 @@ def test_an_overhead_that_may_be_chance(profiled: list[float], spread: str) -> N
     ("unprofiled", "profiled"), [([], []), ([1, 2], [1, 2, 3]), ([1, 2, 3], [1])]
 )
 def test_too_few_steps(unprofiled: list[float], profiled: list[float]) -> None:
-    found = times(unprofiled, profiled)
-    assert found.spread_ratio is None
-    assert found.as_json()["ratio"] is None
-    assert str(found) == "note: too few steps to compare their time with and without the profiler"
-    assert found.as_json()["unprofiled_count"] == len(unprofiled)
+    step_times = times(unprofiled, profiled)
+    assert step_times.spread_ratio is None
+    assert step_times.as_json()["ratio"] is None
+    assert str(step_times) == "note: too few steps to measure the overhead of the profiler"
+    assert step_times.as_json()["unprofiled_count"] == len(unprofiled)

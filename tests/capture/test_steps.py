@@ -123,7 +123,7 @@ def test_steps_are_found(capture: Capture, loop: str, functions: list[str]) -> N
     assert (done.code, done.numbers()) == (0, [4, 5, 6, 7, 8])
     steps = done.sidecar["steps"]["functions"]
     assert [step["name"] for step in steps if step["is_step"]] == functions
-    assert ("--step-function NAME counts one" in done.err) == (len(functions) > 1)
+    assert ("choose one with --step-function NAME" in done.err) == (len(functions) > 1)
 
 
 def test_a_named_function_is_the_only_step(capture: Capture) -> None:
@@ -141,16 +141,14 @@ def test_steps_per_execution(capture: Capture) -> None:
     assert done.numbers() == [10, 15, 20, 25]
     assert done.window["got"] == [15, 25]
     assert done.window["edge_steps"] == [*range(10, 15), *range(25, 30)]
-    assert (
-        "steps 15:25 were recorded for the 17:22 asked for: one call of model makes 5" in done.err
-    )
+    assert "steps 15:25 were recorded instead of 17:22: one call of model runs 5" in done.err
 
 
 def test_a_second_trace_of_the_function_is_said(capture: Capture) -> None:
     script = SCRIPT_START + "for n in range(20): train_step('text' if n == 6 else n)\n"
     done = capture(script, "--steps=5:8")
     assert done.window["traced_steps"] == [6]
-    assert "traced again in step 6" in done.err
+    assert "retraced in step 6" in done.err
 
 
 @pytest.mark.parametrize(
@@ -159,19 +157,19 @@ def test_a_second_trace_of_the_function_is_said(capture: Capture) -> None:
         (
             SCRIPT_START + "for n in range(7): train_step(n)",
             [],
-            "the script made 7 steps, and the window 10:15 opens at step 10",
+            "the script ran 7 steps, and the window 10:15 opens at step 10",
             "--steps 1:6",
         ),
         (
             SCRIPT_START + "for n in range(7): evaluate(n)",
             [],
-            "no function that trains was seen. Seen: evaluate (tf.function) × 7",
+            "no function that computes gradients was called. Called: evaluate (tf.function) × 7",
             "--step-function evaluate",
         ),
         (
             SCRIPT_START + "for n in range(7): train_step(n)",
             ["--step-function=trian_step"],
-            "trian_step was not called from the main thread. Seen: train_step (tf.function, trains) × 7",
+            "trian_step was not called from the main thread. Called: train_step (tf.function, trains) × 7",
             "--step-function train_step",
         ),
         (
@@ -199,11 +197,11 @@ def test_why_nothing_was_captured(
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        ("raise ValueError('PerReplica')", "itself failed before its first step was over"),
+        ("raise ValueError('PerReplica')", "failed before its first step ended"),
         ("tf.GradientTape().gradient(0, 0); raise KeyboardInterrupt", "was interrupted before its"),
         (
             "[train_step(n) for n in range(7)]; raise ValueError",
-            "itself failed after 7 steps, and the window 10:15 opens at step 10",
+            "failed after 7 steps, before the window 10:15 opened",
         ),
     ],
 )
@@ -221,7 +219,7 @@ def test_a_script_that_failed_after_calls_that_may_be_steps_is_told_what_to_pass
 ) -> None:
     done = capture(SCRIPT_START + "[evaluate(n) for n in range(7)]; raise ValueError")
     assert done.code == 1
-    assert "hint: if it is evaluate: --step-function evaluate" in done.err
+    assert "hint: if evaluate is the step: --step-function evaluate" in done.err
 
 
 PROFILED = (
@@ -265,7 +263,7 @@ def test_a_profile_of_the_script_all_over_the_window(capture: Capture, tmp_path:
     assert done.code == 5
     assert done.err.splitlines() == [
         "traceview: error: nothing was captured: the script's own profile is running",
-        "hint: choose steps at which the script does not profile itself",
+        "hint: choose --steps in which the script does not profile itself",
     ]
     assert own_traces(tmp_path) == 1
 
@@ -277,7 +275,7 @@ def test_a_profile_of_the_script_that_begins_in_the_window(
     done = capture(profiled(12, stop))
     assert done.code == 0
     assert done.numbers() == list(range(9, 16))
-    assert "the script's own profile into own was not taken" in done.err
+    assert "the script's own profile into own was not recorded" in done.err
     assert own_traces(tmp_path) == 0
 
 
@@ -380,7 +378,7 @@ def test_the_limit_holds_where_no_call_can_be_probed(capture: Capture, first: in
     script = GRAPH.replace("OPS", "5").replace("GPUS", "0")
     done = capture(script, f"--steps={first}:999", "--max-events=99")
     assert done.numbers() == [1, 2, 3, 4]
-    assert "one call records, by the ops of its graph, about 20 events; to stay under" in done.err
+    assert "one call records about 20 events, estimated from its graph; to stay under" in done.err
     assert "--max-events 99, at most 4 calls are recorded instead of" in done.err
     events = done.sidecar["events"]
     assert (events["estimated_from"], events["allowed_calls"]) == ("graph", 4)
@@ -400,14 +398,17 @@ def test_a_limit_below_the_least_window_is_said(capture: Capture, steps: str) ->
         GRAPH.replace("OPS", "5").replace("GPUS", "0"), f"--steps={steps}", "--max-events=1"
     )
     events = 40 if steps == "2:9" else 2
-    assert f"2 calls, about {events} events, are the least that can be recorded" in done.err
+    assert (
+        f"the shortest window, 2 calls, records about {events}, more than --max-events 1"
+        in done.err
+    )
     assert len(done.numbers()) == 2
 
 
 def test_a_limit_that_cannot_be_kept_to_is_said(capture: Capture) -> None:
     done = capture(LOOP, "--steps=1:9", "--max-events=4")
     assert done.window["got"] == [1, 9]
-    assert "no graph of it is known, so --max-events 4 is not kept to" in done.err
+    assert "the limit (--max-events 4) is not enforced" in done.err
 
 
 def test_without_synchronising(capture: Capture) -> None:
@@ -461,7 +462,7 @@ def test_a_disk_that_fills_up_is_one_line_and_keeps_the_scripts_end(capture: Cap
     )
     done = capture(script)
     assert done.code == 5
-    assert "the trace cannot be written" in done.err
+    assert "the trace was not written" in done.err
     assert "Traceback" not in done.err
 
 
@@ -474,7 +475,7 @@ def test_a_killed_capture_is_found_by_the_next(capture: Capture, tmp_path: Path)
     (path,) = left.glob("*.traceview.json")
     assert json.loads(path.read_text("utf-8"))["state"] == "recording"
     done = capture(LOOP)
-    assert f"{left} is of a capture that was killed before its end" in done.err
+    assert f"{left} was left by a capture that was killed" in done.err
 
 
 @pytest.mark.parametrize(
@@ -492,7 +493,7 @@ def test_the_last_line_is_the_run_whatever_its_name(
     done = capture(LOOP, "--steps=2:4", f"--out={name}", environment={"PYTHONIOENCODING": encoding})
     *said, last = done.err.splitlines()
     assert last.startswith("$'") is is_quoted
-    assert ("the name of the run is quoted" in "".join(said)) is is_quoted
+    assert ("the path of the run is quoted" in "".join(said)) is is_quoted
     if is_quoted:
         shell = ["bash", "-c", f"printf %s {last}"]
         last = os.fsdecode(subprocess.run(shell, capture_output=True, check=True).stdout)
@@ -508,8 +509,8 @@ def test_the_report_is_printed_and_the_run_is_the_last_line(capture: Capture) ->
 
 API = """
 import warnings, sys
-import traceview.capture.session as s
-import traceview.capture.callback as c
+import traceview.capture.api as s
+import traceview.capture.api as c
 from scripts.xspace import XSpace
 
 def numbers(run):
@@ -562,7 +563,7 @@ for warning in said:
 
 NESTED = """
 import warnings
-import traceview.capture.session as s
+import traceview.capture.api as s
 
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
@@ -587,7 +588,7 @@ def test_a_second_capture_is_told_of_the_first(tmp_path: Path, fake: Path) -> No
     )
     assert done.stdout.splitlines() == [
         "True None",
-        "nothing was captured: another capture of traceview is active in this process",
+        "nothing was captured: another traceview capture is running in this process",
     ]
 
 
@@ -606,7 +607,7 @@ def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
         "[4, 5, 6, 7, 8] [4, 5, 6, 7, 8]",
         "[4, 5, 6]",
         "None",
-        "CaptureWarning steps 5:6 were recorded of the 5:8 asked for",
+        "CaptureWarning only steps 5:6 of the requested 5:8 were recorded",
     ]
     assert last.startswith("CaptureWarning nothing was captured: the last step of the loop was 109")
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]

@@ -108,7 +108,7 @@ for _ in range(12): epoch()
         "4:7",
         [3, 4, 5, 6, 7],
         ["epoch"],
-        said="one call of epoch is one step here, but its training loop runs inside the graph",
+        said="one call of epoch counts as one step, but runs a whole training loop inside its graph",
     ),
     "strategy.run in a function": Kind(
         LOOP_ON_TWO
@@ -152,14 +152,14 @@ assert code is None or "traceview/capture" not in code.co_filename
         "17:22",
         [10, 15, 20, 25],
         ["net"],
-        said="steps 15:25 were recorded for the 17:22 asked for",
+        said="steps 15:25 were recorded instead of 17:22",
     ),
     "steps_per_execution, a short last call": Kind(
         "model(steps_per_execution=5).fit(data(32), epochs=3, verbose=0)",
         "70:80",
         [62, 64, 69, 74, 79, 84],
         ["net"],
-        said="steps 69:84 were recorded for the 70:80 asked for",
+        said="steps 69:84 were recorded instead of 70:80",
     ),
     "train_on_batch": Kind(
         "made = model()\nfor x, y in data(12): made.train_on_batch(x, y)",
@@ -215,7 +215,7 @@ for number, (x, y) in enumerate(data(12)):
         "4:7",
         [3, 4, 5, 6, 7],
         ["train"],
-        said="traced again in step 5",
+        said="retraced in step 5",
     ),
     "legacy Keras": Kind(
         "import tf_keras\nmodel(tf_keras).fit(data(5), epochs=3, verbose=0)",
@@ -262,7 +262,7 @@ for number, (x, y) in enumerate(data(20)):
         "10:13",
         [9, 10, 11, 12, 13],
         ["train"],
-        said="was not taken",
+        said="was not recorded",
     ),
     "a TensorBoard callback": Kind(
         """
@@ -280,16 +280,16 @@ assert len(glob.glob(own + "/**/*.xplane.pb", recursive=True)) == 1
 DRIVER = """
 import json, sys
 from pathlib import Path
-from traceview.capture.recording import Settings
+from traceview.capture.capture import Settings
 from traceview.capture.script import Script
-from traceview.capture.session import capture_script
-from traceview.capture.window import StepWindow
+from traceview.capture.script_capture import capture_script
+from traceview.capture.step_range import StepRange
 
 for name, path, window, step_function in json.load(open("kinds.json")):
     said = []
     done = capture_script(
         Script(path),
-        Settings(Path("logs"), StepWindow.parse(window)),
+        Settings(Path("logs"), StepRange.parse(window)),
         say=said.append,
         step_functions=[step_function] if step_function else [],
     )
@@ -360,9 +360,9 @@ def test_every_kind_of_loop_gives_exactly_its_steps(name: str, captured: dict[st
     functions = sidecar["steps"]["functions"]
     assert [f["name"] for f in functions if f["is_step"]] == kind.functions
     assert kind.said in " ".join(row.said)
-    coarse = [line for line in row.said if "is one step here" in line]
+    coarse = [line for line in row.said if "counts as one step" in line]
     assert coarse == [f"note: {line}" for line in sidecar["notes"].get("steps", [])]
-    assert bool(coarse) == ("is one step here" in kind.said)
+    assert bool(coarse) == ("counts as one step" in kind.said)
 
 
 def capture(folder: Path, script: str, *options: str) -> Captured:
@@ -403,8 +403,7 @@ def test_a_termination_during_fit_on_two_devices(tmp_path: Path) -> None:
 
 
 API = """
-from traceview.capture.callback import keras_callback
-from traceview.capture.session import capture_steps
+from traceview.capture.api import capture_steps, keras_callback
 import tf_keras
 
 step = tf.function(train)
@@ -448,4 +447,4 @@ def test_a_window_from_the_first_step_keeps_to_the_limit_by_the_graph(tmp_path: 
     assert events["estimated_from"] == "graph"
     assert done.window["got"] == [1, 1 + events["allowed_calls"]]
     assert events["recorded"]["host"] < 2000
-    assert "by the ops of its graph" in done.err
+    assert "estimated from its graph" in done.err

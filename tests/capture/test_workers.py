@@ -23,7 +23,7 @@ from scripts.xspace import XSpace
 from tests.capture.conftest import environment_with
 from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
-from traceview.capture.stop_risk import RISK
+from traceview.capture.cluster import STOP_RISK
 from traceview.trace.locate import find_runs
 
 pytestmark = [
@@ -242,4 +242,4 @@ def test_captures_in_a_program_that_follow_at_once(launches: tuple[Workers, Work
     assert [name.startswith(".traceview-cluster-") for name in hidden] == [True]
     # That TensorFlow may crash a worker as its profile ends is said to every one; nothing else is.
     warned = [line for line in "".join(workers.text).splitlines() if "CaptureWarning:" in line]
-    assert [line for line in warned if RISK not in line] == []
+    assert [line for line in warned if STOP_RISK not in line] == []

@@ -1,5 +1,5 @@
-"""How is a chosen range of training steps recorded, without editing the script that trains?
+"""Records a chosen range of training steps without editing the script that trains.
 
-TensorFlow is imported by the script or by whoever calls the API, never at the start of a module here; numpy
-neither, so that what a script sets up before its own imports still takes effect.
+No module here imports TensorFlow or numpy when it is itself imported: the script imports them, so that what it sets
+up before its own imports still takes effect.
 """

@@ -1,24 +1,38 @@
-"""Which process of which cluster is this? TF_CONFIG says so, where anything does.
+"""Reads from TF_CONFIG which process of which cluster this is, and warns of a crash at the end of its profile.
 
-TensorFlow documents it under `tf.distribute.cluster_resolver.TFConfigClusterResolver`: lists of addresses by role,
-the same in all processes, and the role and index of the one that reads it.
+TensorFlow documents TF_CONFIG under `tf.distribute.cluster_resolver.TFConfigClusterResolver`: lists of addresses by
+role, the same in all processes, and the role and index of the process that reads it.
+
+A worker among several can crash when its profile stops (TensorFlow 2.21 for Linux). `TraceMeRecorder::Consume` pairs
+the ends of activities with starts that other threads recorded, through pointers into queues of which a growing
+`std::vector` has kept copies and freed the originals. A request to another worker for the parameters of a collective
+(`CollectiveExecutor::CompleteParams`) ends in another thread than it began in. Where the allocator has written its own
+pointers over the freed end, moving the name there frees one of those. jemalloc keeps its pointers elsewhere.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_OUTSIDE: Final = "evaluator"
+from traceview.capture.sidecar import Sidecar, WindowListener
+
+_EVALUATOR: Final = "evaluator"
 """Evaluates checkpoints by itself, at steps of its own."""
 _SERVER: Final = "ps"
-"""Where there are parameter servers, the chief alone makes steps; workers do what it sends them."""
+"""Where there are parameter servers, only the chief runs steps; workers do what it sends them."""
 _WORKER: Final = "worker"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]")
 _LONGEST_ROLE: Final = 40
+
+STOP_RISK: Final = (
+    "TensorFlow 2.21 can crash a worker when its profile ends (see docs/capture.md): save a checkpoint before the "
+    "window, or preload jemalloc"
+)
 
 
 @dataclass(frozen=True)
@@ -33,17 +47,16 @@ class Task:
 
     @property
     def label(self) -> str:
-        """What tells its files from those of the others: `w1` for worker 1, `chief0`."""
+        """Distinguishes its files from those of the other tasks: `w1` for worker 1, `chief0`."""
         role = "w" if self.role == _WORKER else _NOT_IN_NAMES.sub("-", self.role[:_LONGEST_ROLE])
         return f"{role}{self.index}"
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of this process. `cluster`: all addresses, in one text that is the same in every process.
+    """The place of this process. `cluster`: all addresses, as a text that is the same in every process.
 
-    `partners`: the tasks that make the same steps at the same time, this one among them; empty if there are
-    no others.
+    `partners`: the tasks that run the same steps at the same time, this one among them; empty if it is alone.
     """
 
     task: Task
@@ -52,9 +65,9 @@ class Place:
 
 
 def place_of(environment: Mapping[str, str]) -> Place | None:
-    """What TF_CONFIG says; None where it is not set, names one process alone, or cannot be understood.
+    """The place that TF_CONFIG gives; None where it is not set, names one process alone, or is invalid.
 
-    In the last case TensorFlow refuses it too.
+    TensorFlow refuses an invalid one too.
     """
     try:
         config = json.loads(environment.get("TF_CONFIG", ""))
@@ -69,9 +82,9 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
         return None
     if own.index < 0 or not {own, *tasks} - {own}:
         return None
-    partners = tuple(one for one in tasks if one.role != _OUTSIDE)
-    stands_alone = own not in partners or len(partners) < 2 or _SERVER in cluster
-    return Place(own, json.dumps(cluster, sort_keys=True), () if stands_alone else partners)
+    partners = tuple(task for task in tasks if task.role != _EVALUATOR)
+    is_alone = own not in partners or len(partners) < 2 or _SERVER in cluster
+    return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners)
 
 
 def _indices(addresses: Any) -> list[int]:
@@ -79,3 +92,29 @@ def _indices(addresses: Any) -> list[int]:
     return (
         [int(key) for key in addresses] if isinstance(addresses, dict) else [*range(len(addresses))]
     )
+
+
+def is_stop_risky(environment: Mapping[str, str]) -> bool:
+    """Whether TF_CONFIG names several workers and jemalloc is not preloaded."""
+    place = place_of(environment)
+    if place is None or not place.partners:
+        return False
+    return "jemalloc" not in environment.get("LD_PRELOAD", "")
+
+
+class StopRiskListener(WindowListener):
+    """Warns once: before the run, or when the window opens if the script has set TF_CONFIG by then."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._has_warned = False
+
+    def check(self) -> None:
+        """Warn if there is a risk now."""
+        if not self._has_warned and is_stop_risky(os.environ):
+            self._has_warned = True
+            self._say(f"note: {STOP_RISK}")
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """Check again, before anything is recorded."""
+        self.check()

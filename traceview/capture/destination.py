@@ -1,8 +1,8 @@
-"""Where does a trace lie while it is written, and how does it come to its place without replacing another?
+"""Writes a trace to a private folder and moves it to its run, without ever replacing another trace.
 
-TensorFlow names runs by the second and files by the host: two captures into one folder may overwrite each other
-without a word. So each is written to a folder of its own inside the output folder, and then moved, by a link
-that fails where the name is taken.
+TensorFlow names runs by the second and files by the host, so that two captures into one folder may silently overwrite
+each other. Here each is written to its own folder inside the output folder, and then moved by a link, which fails if the
+name is taken.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
 _LONGEST_NAME: Final = 200
 _AN_HOUR_S: Final = 3600
 FREE_BYTES: Final = 64 << 20
-"""Less room than this is refused: a trace at the tracer's limits has 100 MB (measured 114 MB at 1.4 M events)."""
+"""A capture needs this much room: a trace at the tracer's limits has 100 MB (measured 114 MB at 1.4 M events)."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Destination:
         self._made_out = False
 
     def prepare(self) -> None:
-        """Make the folders; raises `CaptureError` with the reason where that, or writing, is impossible."""
+        """Make the folders and write to them once; raises `CaptureError` with the reason if that fails."""
         try:
             if not self.out.exists():
                 if not self.out.parent.is_dir():
                     raise CaptureError(
-                        f"--out {self.out}: there is no directory {self.out.parent}",
-                        hint="make it, or name another",
+                        f"--out {self.out}: the directory {self.out.parent} does not exist",
+                        hint="create it, or choose another --out",
                     )
                 # Another worker may make it at the same time.
                 with suppress(FileExistsError):
@@ -69,13 +69,17 @@ class Destination:
             free = shutil.disk_usage(self.out).free
         except OSError as error:
             self.clean()
-            raise CaptureError(f"--out {self.out}: {error.strerror or error}") from error
+            raise self.error(error) from error
         if free < FREE_BYTES:
             self.clean()
             raise CaptureError(
-                f"--out {self.out}: {free >> 20} MiB are free, a trace may need {FREE_BYTES >> 20}",
-                hint="make room, or name a folder on another disk",
+                f"--out {self.out}: only {free >> 20} MiB are free; a trace may need {FREE_BYTES >> 20} MiB",
+                hint="free some space, or choose an --out on another disk",
             )
+
+    def error(self, error: OSError, hint: str | None = None) -> CaptureError:
+        """What to raise when the folder cannot be written."""
+        return CaptureError(f"--out {self.out}: {error.strerror or error}", hint=hint)
 
     @property
     def sidecar(self) -> Path:
@@ -84,24 +88,23 @@ class Destination:
 
     def written(self, directory: Path) -> Path:
         """The one trace that TensorFlow wrote below a private folder."""
-        found = sorted(directory.rglob(f"*{TRACE_SUFFIX}"))
-        if len(found) != 1 or found[0].stat().st_size == 0:
+        traces = [path for path in directory.rglob(f"*{TRACE_SUFFIX}") if path.stat().st_size]
+        if len(traces) != 1:
             raise CaptureError(
-                f"TensorFlow wrote {len(found)} traces instead of one below {directory}"
+                f"TensorFlow wrote {len(traces)} traces instead of one below {directory}"
             )
-        return found[0]
+        return traces[0]
 
     def has_trace(self) -> bool:
-        """Whether a trace of the window lies in the private folder."""
+        """Whether a trace of the window is in the private folder."""
         return any((self.private / "profile").rglob(f"*{TRACE_SUFFIX}"))
 
-    def check_vacant(self, run: str, suffix: str) -> None:
-        """Raise `CaptureError` if a run has the trace already that this process would put into it."""
-        host = f"{socket.gethostname()}{suffix}"
-        trace = self.out / RUNS / run / f"{host}{TRACE_SUFFIX}"
+    def check_vacant(self, run: str, name: str) -> None:
+        """Raise `CaptureError` if a run has a trace `name` (without its suffix) already."""
+        trace = self.out / RUNS / run / f"{name}{TRACE_SUFFIX}"
         if trace.exists():
             raise CaptureError(
-                f"{trace} exists and is not replaced", hint="give the run another name"
+                f"{trace} already exists and is not replaced", hint="choose another --run"
             )
 
     def new_run(self) -> Path:
@@ -118,8 +121,9 @@ class Destination:
     def keep(self, trace: Path, sidecar: Path, *, run: str | None = None, suffix: str = "") -> Kept:
         """Move both files to a run: a new one named by the time, or `run`, which others may share.
 
-        `suffix` is put after the host's name. Raises `CaptureError` where a file of that name exists.
+        `suffix` follows the host's name. Raises `CaptureError` if a file of that name exists.
         """
+        hint = f"the capture is kept in {self.private}"
         try:
             folder = self.new_run() if run is None else self.out / RUNS / run
             folder.mkdir(parents=True, exist_ok=True)
@@ -130,14 +134,10 @@ class Destination:
             _move(sidecar, kept.sidecar)
         except FileExistsError as error:
             raise CaptureError(
-                f"{error.filename2 or error.filename} exists and is not replaced",
-                hint=f"this capture stays in {self.private}",
+                f"{error.filename2 or error.filename} already exists and is not replaced", hint=hint
             ) from error
         except OSError as error:
-            raise CaptureError(
-                f"--out {self.out}: {error.strerror or error}",
-                hint=f"this capture stays in {self.private}",
-            ) from error
+            raise self.error(error, hint) from error
         return kept
 
     def clean(self) -> None:
@@ -150,7 +150,7 @@ class Destination:
                 self.out.rmdir()
 
     def unfinished(self) -> list[Path]:
-        """Private folders of other captures into this folder: running ones, or such as never ended."""
+        """Private folders of other captures into this folder, which run or were killed."""
         private = getattr(self, "private", None)
         return [
             path
@@ -159,33 +159,35 @@ class Destination:
         ]
 
     def left_behind(self) -> list[Path]:
-        """Those of the unfinished whose process has ended, as far as one can tell from here.
+        """The unfinished captures whose process has ended, as far as this host can say.
 
-        On another host it is taken to run for an hour: as a worker of the same cluster, most likely.
+        A process on another host, most likely a worker of the same cluster, is taken to run for an hour.
         """
         return [path for path in self.unfinished() if not _may_run(path)]
 
 
 def kept_name(trace: Path, suffix: str) -> str:
-    """The name that a trace of TensorFlow gets in its run."""
+    """The name in its run of a trace that TensorFlow wrote."""
     return f"{trace.name.removesuffix(TRACE_SUFFIX)}{suffix}{TRACE_SUFFIX}"
 
 
 def run_name(name: str) -> str:
-    """`name`, if it is that of one folder and nothing else; raises `UsageError` if it is not."""
+    """Return `name` if it can name a folder; raises `UsageError` if not."""
     fault = None
     if not name.strip() or name != name.strip():
-        fault = "is blank, or has blanks around it"
+        fault = "must not be blank, or begin or end with a blank"
     elif "/" in name or "\\" in name:
-        fault = "is a path, and the run has its place below the output folder"
+        fault = "must not be a path"
     elif name.startswith("."):
-        fault = "begins with a dot, which hides it"
+        fault = "must not begin with a dot"
     elif not name.isprintable():
-        fault = "holds characters that cannot be shown"
+        fault = "must be printable"
     elif len(name.encode()) > _LONGEST_NAME:
-        fault = f"has more than {_LONGEST_NAME} bytes"
+        fault = f"must not be longer than {_LONGEST_NAME} bytes"
     if fault:
-        raise UsageError(f"run {name!r}: the name {fault}", hint="such as --run before-the-change")
+        raise UsageError(
+            f"run {name!r}: the name {fault}", hint="for example --run before-the-change"
+        )
     return name
 
 
@@ -204,7 +206,7 @@ def _may_run(private: Path) -> bool:
     except ProcessLookupError:
         return False
     except (KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
-        # It has just been made, or is of another user.
+        # It has just been made, or belongs to another user.
         return is_recent
     return is_recent
 

@@ -1,4 +1,4 @@
-"""What is in the graph of a step function: how many ops, asked of which device, and a training loop?"""
+"""Counts the ops in the graph of a step function, by type and requested device, and finds a training loop in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOOPS: Final = {
     "ReduceDataset": ("f",),
     "ScanDataset": ("f",),
 }
-"""Ops that repeat a graph. AutoGraph makes the last two of a `for` over a dataset."""
+"""Ops that repeat a graph. AutoGraph makes the last two from a `for` over a dataset."""
 _FUNCTION_ATTRIBUTES: Final = {
     **_LOOPS,
     "PartitionedCall": ("f",),
@@ -26,22 +26,22 @@ _FUNCTION_ATTRIBUTES: Final = {
 }
 """Ops that hold graphs, and their attributes that name these."""
 _GRADIENT_SCOPE: Final = "gradient_tape/"
-"""What `GradientTape.gradient` puts the ops of gradients under (tensorflow/python/eager/backprop.py)."""
+"""The name scope of gradient ops (`GradientTape.gradient`, tensorflow/python/eager/backprop.py)."""
 _UPDATES: Final = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
 
 
 @dataclass(frozen=True)
 class OpCounts:
-    """Ops of one graph and of those in it; the body of a loop counts once, and both sides of a branch do.
+    """Ops of one graph and of those it calls; the body of a loop counts once, and so do both sides of a branch.
 
-    `devices`: by the device that is asked for, "" where none is; an op without one has that of its call.
+    `devices`: by requested device, "" where none is requested; an op without one has that of its call.
     """
 
     devices: Counter[str]
     types: Counter[str]
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in the sidecar."""
+        """The fields of the sidecar."""
         return {
             "op_count": self.types.total(),
             "ops_per_device": {d: n for d, n in sorted(self.devices.items()) if d},
@@ -56,10 +56,10 @@ def count_ops(graph: Any) -> OpCounts:
 
 
 def training_loop(graph: Any) -> str | None:
-    """The type of the op that repeats whole training steps inside a graph; None if nothing does.
+    """The type of the op that repeats whole training steps inside a graph; None without one.
 
-    A step is repeated where a gradient is computed and a variable is updated in the body of one loop. A loop
-    in a layer updates nothing from gradients, and one that sums gradients up updates no variable.
+    The body of such a loop computes a gradient and updates a variable. A loop in a layer updates no variable from
+    gradients, and one that accumulates gradients updates none either.
     """
     return next(_training_loops(graph, set()), None)
 
@@ -69,15 +69,15 @@ def _training_loops(graph: Any, known: set[str]) -> Iterator[str]:
         kind = op.type
         for name in _called(op, kind):
             inner = graph._get_function(name).graph
-            if kind in _LOOPS and {"gradient", "update"} <= set(_deeds(inner, set())):
+            if kind in _LOOPS and {"gradient", "update"} <= set(_training_parts(inner, set())):
                 yield kind
             elif name not in known:
                 known.add(name)
                 yield from _training_loops(inner, known)
 
 
-def _deeds(graph: Any, known: set[str]) -> Iterator[str]:
-    """`gradient` and `update` for each op that does so, in a graph and those that it calls."""
+def _training_parts(graph: Any, known: set[str]) -> Iterator[str]:
+    """`gradient` and `update` for each such op in a graph and those that it calls."""
     for op in graph.get_operations():
         kind = op.type
         if _GRADIENT_SCOPE in op.name:
@@ -87,7 +87,7 @@ def _deeds(graph: Any, known: set[str]) -> Iterator[str]:
         for name in _called(op, kind):
             if name not in known:
                 known.add(name)
-                yield from _deeds(graph._get_function(name).graph, known)
+                yield from _training_parts(graph._get_function(name).graph, known)
 
 
 def _count(graph: Any, known: dict[str, OpCounts]) -> OpCounts:
@@ -112,4 +112,4 @@ def _count(graph: Any, known: dict[str, OpCounts]) -> OpCounts:
 def _called(op: Any, kind: str) -> Iterator[str]:
     for attribute in _FUNCTION_ATTRIBUTES.get(kind, ()):
         value = op.get_attr(attribute)
-        yield from (one.name for one in (value if isinstance(value, list) else [value]))
+        yield from (function.name for function in (value if isinstance(value, list) else [value]))

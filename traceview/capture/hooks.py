@@ -1,7 +1,7 @@
-"""Where in TensorFlow and Keras can steps be seen, and how is each place watched and let go again?
+"""Hooks the methods of TensorFlow and Keras through which steps can be seen, and unhooks them again.
 
-All places are private. Each is looked up on its own when its module is imported; one that a version lacks is
-named in `missing`, and the others still work. A module is patched after its own import, never imported.
+All of them are private. Each is looked up by itself when its module is imported; one that a version lacks is named in
+`missing`, and the others still work. A module is patched after its import, and never imported from here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Final
 from weakref import ref
 
 from traceview.capture.imports import ImportWatch
-from traceview.capture.keras_calls import CallSizes
 from traceview.capture.observer import Observer
 
 Wrapper = Callable[..., Any]
@@ -22,7 +21,7 @@ Wrapper = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Place:
-    """A method that is watched. `is_optional`: other versions do the same elsewhere."""
+    """A method to hook. `is_optional`: other versions do the same elsewhere."""
 
     module: str
     class_name: str
@@ -55,8 +54,35 @@ INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
 KERAS_EPOCHS: Final = (KERAS_3_EPOCH,)
 
 
+class CallSizes:
+    """Tells how many steps a call of Keras runs, following the epochs of one thread.
+
+    A call runs `steps_per_execution` steps, and fewer where the data of an epoch ends before. Keras 2 sets its variable
+    to what is left. Keras 3 tells not even its callbacks, but its epoch iterator counts the batches (keras 3.15,
+    `EpochIterator._enumerate_iterator`). Where it does not know how many there are, a short call counts as a whole one.
+    """
+
+    def __init__(self) -> None:
+        self._surplus = 0
+
+    def call_follows(self, epoch: Any) -> None:
+        """Keras 3's epoch iterator has handed out the next call, and counted it as a whole one."""
+        batches = getattr(epoch, "_num_batches", None)
+        self._surplus = max(0, epoch._steps_seen - batches) if batches else 0
+
+    def take(self, model: Any) -> int:
+        """Steps of the call of this model that begins now."""
+        surplus, self._surplus = self._surplus, 0
+        try:
+            # Keras 2 keeps it in a variable, which its own tuner may change.
+            whole = getattr(model, "_steps_per_execution", None) or model.steps_per_execution or 1
+            return max(int(whole) - surplus, 1)
+        except (AttributeError, TypeError, ValueError):
+            return 1
+
+
 class Hooks:
-    """The watched places of one observer, from `install` to `remove`."""
+    """The hooks of one observer, from `install` to `remove`."""
 
     def __init__(self, observer: Observer, places: Sequence[Place] | None = None) -> None:
         self.missing: list[str] = []
@@ -69,11 +95,11 @@ class Hooks:
         self._watch = ImportWatch(self.module_names, self.patch)
 
     def install(self) -> None:
-        """Watch every place whose module is there, and the others as soon as they are imported."""
+        """Hook every place whose module is loaded, and the others as soon as they are imported."""
         self._watch.install()
 
     def remove(self) -> None:
-        """Let go of all that is watched."""
+        """Unhook everything."""
         self._watch.remove()
         self._pending.clear()
         for owner, method, original, replacement in reversed(self._patched):
@@ -91,7 +117,7 @@ class Hooks:
         return {place.module for place in self._pending}
 
     def patch(self, module: ModuleType) -> None:
-        """Watch the places of a module that was just imported."""
+        """Hook the places of a module that was just imported."""
         for place in [place for place in self._pending if place.module == module.__name__]:
             wrap = self._pending.pop(place)
             owner = getattr(module, place.class_name, None)
@@ -118,7 +144,7 @@ class Hooks:
             TF_KERAS: self._make_train_function,
         }
 
-    # What stands in the places. The first lines of each run for every nested call too: they stay short.
+    # The replacements. The first lines of each also run for every nested call, so they stay short.
 
     def _function_call(self, original: Wrapper) -> Wrapper:
         observer = self._observer
@@ -171,11 +197,11 @@ class Hooks:
         def __next__(iterator: Any) -> Any:  # noqa: N807
             if not observer.is_outermost:
                 return original(iterator)
-            observer.recorder.input_begins()
+            observer.window.input_begins()
             try:
                 return original(iterator)
             except StopIteration:
-                observer.recorder.input_ended()
+                observer.window.abandon()
                 raise
 
         return __next__
@@ -194,28 +220,30 @@ class Hooks:
     def _make_train_function(self, original: Wrapper) -> Wrapper:
         def make_train_function(model: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(model, *args, **kwargs)
-            made = model.train_function
-            if made is None or any(made is wrapper for _, wrapper in self._keras_models):
+            original_function = model.train_function
+            if original_function is None or any(
+                original_function is wrapper for _, wrapper in self._keras_models
+            ):
                 return result
-            wrapper = self._train_function(model, made)
+            wrapper = self._train_function(model, original_function)
             model.train_function = wrapper
             self._keras_models.append((ref(model), wrapper))
-            return wrapper if result is made else result
+            return wrapper if result is original_function else result
 
         return make_train_function
 
-    def _train_function(self, model: Any, made: Wrapper) -> Wrapper:
+    def _train_function(self, model: Any, original: Wrapper) -> Wrapper:
         observer, sizes = self._observer, self.call_sizes
         callee = observer.keras_model(model)
-        # Not kept alive by us, and not kept in the model either.
+        # Weak: the wrapper, which the model holds, must not keep the model alive.
         model_ref = ref(model)
 
-        @functools.wraps(made)
+        @functools.wraps(original)
         def train_function(iterator: Any, *args: Any, **kwargs: Any) -> Any:
             if not observer.is_outermost:
-                return made(iterator, *args, **kwargs)
+                return original(iterator, *args, **kwargs)
             # `train_on_batch` hands over one batch in a generator.
             count = sizes.take(model_ref()) if hasattr(iterator, "get_next") else 1
-            return observer.call(callee, count, made, iterator, *args, **kwargs)
+            return observer.call(callee, count, original, iterator, *args, **kwargs)
 
         return train_function

@@ -1,6 +1,6 @@
-"""How does one learn that a module has been imported, without importing it?
+"""Watches for the import of modules without importing them.
 
-A finder in front of all others lets them find and the real loader load, and then calls back.
+A finder in front of all others lets the others find and load a module, and then calls back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class ImportWatch(MetaPathFinder):
-    """Calls `imported` with each module that `names` has when its import begins, as soon as it is loaded."""
+    """Calls `imported` with each module in `names()`, as soon as it is loaded."""
 
     def __init__(
         self, names: Callable[[], Collection[str]], imported: Callable[[ModuleType], None]
@@ -24,7 +24,7 @@ class ImportWatch(MetaPathFinder):
         self._is_searching = False
 
     def install(self) -> None:
-        """Call for the modules that are there already, and watch for the others."""
+        """Call for the modules that are loaded already, and watch for the others."""
         for name in list(self._names()):
             module = sys.modules.get(name)
             if module is not None:
@@ -32,14 +32,14 @@ class ImportWatch(MetaPathFinder):
         sys.meta_path.insert(0, self)
 
     def remove(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the finders behind this one find."""
+        """The spec that the other finders return, with a watched loader."""
         if self._is_searching or fullname not in self._names():
             return None
         self._is_searching = True
@@ -64,7 +64,7 @@ def _find_spec(
 
 
 class _WatchedLoader(Loader):
-    """Stands before a loader until its module is loaded, then takes itself out of the way."""
+    """Replaces a loader until its module is loaded."""
 
     def __init__(self, loader: Loader, imported: Callable[[ModuleType], None]) -> None:
         self._loader = loader

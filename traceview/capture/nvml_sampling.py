@@ -1,7 +1,7 @@
-"""What does NVML say of each GPU, ten times a second, while something else runs?
+"""Samples NVML ten times a second, in a thread.
 
-A thread asks, with every signal left to the script's threads. It ends when it is told to, when its recording is
-over in any other way, and with the process. A question that a GPU does not answer is not asked again.
+Signals are left to the script's threads. The thread ends when it is stopped, when the recording is over in any other
+way, and with the process. A question that a GPU does not answer is not asked again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from threading import Event, Thread
 from time import perf_counter, time_ns
 from typing import Any, Final, TypeAlias
 
-from traceview.capture.gpu_neighbours import Neighbours
+from traceview.capture.other_processes import OtherProcesses
 
 INTERVAL_SECONDS: Final = 0.1
 MOST_SAMPLES: Final = 600
-"""Of one GPU; with more every second one is dropped, and half as many are taken from then on."""
-_SECONDS_BETWEEN_LOOKS: Final = 1.0
+"""Of one GPU; beyond that every second sample is dropped, and the interval doubles."""
+_PROCESS_INTERVAL_SECONDS: Final = 1.0
 """Other processes come and go slowly."""
-_PATIENCE_SECONDS: Final = 2.0
+_STOP_TIMEOUT_SECONDS: Final = 2.0
 _LONGEST_REASON: Final = 200
 _HZ: Final = 1_000_000
 _KB: Final = 1000
@@ -38,17 +38,17 @@ _FIELDS: Final = (
 
 
 _Questions: TypeAlias = dict[tuple[str, ...], Callable[[], tuple[Any, ...]]]
-"""By the fields that one question answers."""
+"""Questions by the fields that each answers."""
 
 
 class GpuSamples:
-    """One GPU: columns of equal length, None where a question had no answer or was not asked.
+    """The samples of one GPU: columns of equal length, None where a question was not asked or not answered.
 
-    `t_ns`: Unix nanoseconds. `missing`: fields without a column, and why.
+    `t_ns`: Unix nanoseconds. `missing`: fields without a column, and the reasons.
     """
 
-    def __init__(self, nvml: Any, handle: Any, neighbours: Neighbours) -> None:
-        self.neighbours = neighbours
+    def __init__(self, nvml: Any, handle: Any, others: OtherProcesses) -> None:
+        self.others = others
         self.missing: dict[str, str] = {}
         self._nvml = nvml
         self._handle = handle
@@ -58,7 +58,7 @@ class GpuSamples:
             _FIELDS[2:3]: lambda: (int(nvml.nvmlDeviceGetMemoryInfo(handle).used),),
             _FIELDS[3:4]: lambda: (self._clock_hz(nvml.NVML_CLOCK_SM),),
             _FIELDS[4:5]: lambda: (self._clock_hz(nvml.NVML_CLOCK_MEM),),
-            _FIELDS[5:6]: lambda: (self._reasons(),),
+            _FIELDS[5:6]: lambda: (self._throttle_reasons(),),
             _FIELDS[6:7]: lambda: (nvml.nvmlDeviceGetPowerUsage(handle) / 1000,),
         }
         self._pcie: _Questions = {
@@ -77,7 +77,7 @@ class GpuSamples:
             column.append(sample.get(field))
 
     def thin(self) -> bool:
-        """Drop every second sample if there are too many; whether there were."""
+        """Drop every second sample if there are too many; whether that was so."""
         if len(self._columns["t_ns"]) < MOST_SAMPLES:
             return False
         for column in self._columns.values():
@@ -85,17 +85,17 @@ class GpuSamples:
         return True
 
     def between(self, started_ns: int, stopped_ns: int) -> dict[str, list[Any]]:
-        """The samples of a span, by field. A field that nothing answered is left out and in `missing`."""
-        # The thread may still be at it, where it did not end in time.
+        """The samples of a time span, by field. A field without any answer is named in `missing` instead."""
+        # The thread may still be running, where it did not end in time.
         columns = {field: list(column) for field, column in self._columns.items()}
         length = min(map(len, columns.values()))
         kept = [i for i in range(length) if started_ns <= columns["t_ns"][i] <= stopped_ns]
-        found = {field: [column[i] for i in kept] for field, column in columns.items()}
+        samples = {field: [column[i] for i in kept] for field, column in columns.items()}
         for field in _FIELDS:
-            if all(value is None for value in found[field]):
-                del found[field]
-                self.missing.setdefault(field, "the window was over before it was asked")
-        return found
+            if all(value is None for value in samples[field]):
+                del samples[field]
+                self.missing.setdefault(field, "the window closed before it was sampled")
+        return samples
 
     def _answers(
         self, fields: tuple[str, ...], question: Callable[[], tuple[Any, ...]]
@@ -115,11 +115,11 @@ class GpuSamples:
     def _clock_hz(self, clock: int) -> int:
         return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, clock)) * _HZ
 
-    def _reasons(self) -> int:
+    def _throttle_reasons(self) -> int:
         try:
             return int(self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle))
         except Exception:
-            # Drivers before 535, and their packages, call the same bits throttle reasons.
+            # Drivers before 535, and their packages, name the same bits throttle reasons.
             return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
 
     def _throughput(self, counter: int) -> int:
@@ -127,28 +127,28 @@ class GpuSamples:
 
 
 class Sampler:
-    """Samples some GPUs from `start` to `stop`, as long as `is_open` says so."""
+    """Samples GPUs from `start` to `stop`, as long as `is_open()`."""
 
     def __init__(self, gpus: Sequence[GpuSamples], is_open: Callable[[], bool]) -> None:
         self.interval_seconds = INTERVAL_SECONDS
         self.spent_seconds = 0.0
         self.problem: str | None = None
         self.held: object = None
-        """What must not be let go before the thread has ended."""
+        """What must not be released before the thread has ended."""
         self._gpus = gpus
         self._is_open = is_open
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="traceview-nvml", daemon=True)
 
     def start(self) -> None:
-        """Take the first sample now, and more from then on."""
+        """Take the first sample now."""
         self._thread.start()
 
     def stop(self) -> bool:
-        """Take no more; False if NVML does not let go of the thread."""
+        """Take no more samples; False if the thread hangs inside NVML."""
         self._stopping.set()
         if self._thread.ident is not None:
-            self._thread.join(_PATIENCE_SECONDS)
+            self._thread.join(_STOP_TIMEOUT_SECONDS)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -160,21 +160,21 @@ class Sampler:
             self.problem = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
 
     def _sample(self) -> None:
-        rounds, looked = 0, float("-inf")
+        rounds, listed_s = 0, float("-inf")
         while not self._stopping.is_set() and self._is_open():
-            begun = perf_counter()
-            for place, gpu in enumerate(self._gpus):
-                # A PCIe counter is read for 20 ms (nvml.h), so that each round asks one GPU for its two.
-                gpu.take(with_pcie=place == rounds % len(self._gpus))
-            if begun - looked >= _SECONDS_BETWEEN_LOOKS:
-                looked = begun
+            begun_s = perf_counter()
+            for index, gpu in enumerate(self._gpus):
+                # Reading a PCIe counter takes 20 ms (nvml.h), so each round reads those of one GPU.
+                gpu.take(with_pcie=index == rounds % len(self._gpus))
+            if begun_s - listed_s >= _PROCESS_INTERVAL_SECONDS:
+                listed_s = begun_s
                 for gpu in self._gpus:
-                    gpu.neighbours.look()
+                    gpu.others.update()
             thinned = [gpu.thin() for gpu in self._gpus]
             if any(thinned):
                 self.interval_seconds *= 2
             rounds += 1
-            spent = perf_counter() - begun
-            self.spent_seconds += spent
-            # Where the driver is slow, half of the time is still the script's.
-            self._stopping.wait(max(self.interval_seconds - spent, self.interval_seconds / 2))
+            spent_s = perf_counter() - begun_s
+            self.spent_seconds += spent_s
+            # With a slow driver, half of the time is still left to the script.
+            self._stopping.wait(max(self.interval_seconds - spent_s, self.interval_seconds / 2))

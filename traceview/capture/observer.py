@@ -1,8 +1,8 @@
-"""Which calls of the script are training steps?
+"""Recognizes the calls of the script that are training steps.
 
-The outermost eager call is a step if, while it ran or was traced, `GradientTape.gradient` was reached in
-it. One in which only `Strategy.run` was reached is evaluation. A function that does neither is counted too,
-so that a user who is told "no step was seen" is told what was.
+An outermost eager call is a step if `GradientTape.gradient` was reached while it ran or was traced. If only
+`Strategy.run` was reached, it is evaluation. Other calls are counted too, so that a message that no step was recognized
+can name what was called.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from threading import current_thread, get_ident
 from typing import Any, Final, Literal, TypeVar
 from weakref import ref
 
-from traceview.capture.recorder import Recorder
 from traceview.capture.step_objects import StepObjects
+from traceview.capture.step_window import StepWindow
 
 Kind = Literal["function", "replicas", "keras"]
 Result = TypeVar("Result")
@@ -28,9 +28,9 @@ _EAGER_GRADIENT: Final = "GradientTape.gradient outside any function"
 
 @dataclass
 class Callee:
-    """Something that is called as a whole: a `tf.function`, a replica function, a Keras model's training.
+    """Something that may be a step: a `tf.function`, a replica function, the training of a Keras model.
 
-    `calls` counts the outermost ones that were made from the watched thread while watching lasted.
+    `calls` counts the outermost calls from the watched thread.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Callee:
 
     @property
     def is_step(self) -> bool:
-        """Whether each call is a step, or several."""
+        """Whether each call is one step or more."""
         return self.is_named or (self.is_train and not self.is_left_out)
 
     @property
@@ -54,16 +54,14 @@ class Callee:
 
 
 class Observer:
-    """Follows the calls of one thread.
+    """Follows the calls of one thread and reports the steps among them to `window`.
 
-    `names`: the step functions that were asked for, or all. `steps` learns what the callees are.
+    `names`: the step functions to count, by default all. `steps` learns which objects the steps call.
     """
 
-    def __init__(
-        self, recorder: Recorder, names: Iterable[str] = (), steps: StepObjects | None = None
-    ) -> None:
-        self.recorder = recorder
-        self.steps = StepObjects() if steps is None else steps
+    def __init__(self, window: StepWindow, names: Iterable[str], steps: StepObjects) -> None:
+        self.window = window
+        self.steps = steps
         self.names = frozenset(names)
         self.thread = get_ident()
         self.current: Callee | None = None
@@ -72,7 +70,7 @@ class Observer:
         self.elsewhere: dict[str, int] = {}
         self._functions: dict[int, tuple[ref[Any], Callee]] = {}
         self._by_name: dict[str, Callee] = {}
-        self._is_eager: Callable[[], bool] = _unknown
+        self._is_eager: Callable[[], bool] | None = None
 
     @property
     def is_outermost(self) -> bool:
@@ -83,7 +81,7 @@ class Observer:
 
     def is_eager(self) -> bool:
         """Whether TensorFlow executes here rather than building a graph."""
-        if self._is_eager is _unknown:
+        if self._is_eager is None:
             context = sys.modules.get("tensorflow.python.eager.context")
             if context is None:
                 return True
@@ -91,7 +89,7 @@ class Observer:
         return self._is_eager()
 
     def function(self, function: Any) -> Callee:
-        """The callee that stands for a `tf.function` object."""
+        """The callee of a `tf.function` object."""
         known = self._functions.get(id(function))
         if known is not None and known[0]() is function:
             return known[1]
@@ -102,7 +100,7 @@ class Observer:
         return callee
 
     def replica_function(self, function: Any) -> Callee:
-        """The callee that stands for a function given to `Strategy.run` outside any `tf.function`."""
+        """The callee of a function given to `Strategy.run` outside any `tf.function`."""
         name = _name_of(function)
         callee = self._by_name.get(name)
         if callee is None:
@@ -112,7 +110,7 @@ class Observer:
         return callee
 
     def keras_model(self, model: Any) -> Callee:
-        """The callee that stands for the training of one Keras model."""
+        """The callee of the training of one Keras model."""
         callee = self._new(str(getattr(model, "name", type(model).__name__)), "keras")
         callee.is_train = True
         self.steps.add(callee.name, model)
@@ -127,34 +125,34 @@ class Observer:
         *args: Any,
         **kwargs: Any,
     ) -> Result:
-        """Do an outermost call of `count` steps, if it is one of a step function, and count it."""
-        recorder = self.recorder
+        """Make an outermost call, which is `count` steps if the callee is a step function."""
+        window = self.window
         callee.calls += 1
-        known = callee.is_step
-        if known:
-            recorder.begin(count)
+        was_step = callee.is_step
+        if was_step:
+            window.begin(count)
         elif callee.is_evaluation:
-            recorder.abandon()
+            window.abandon()
         self.current = callee
         try:
             result = action(*args, **kwargs)
         except BaseException as error:
             self.current = None
             if isinstance(error, StopIteration) or type(error).__name__ in _END_OF_DATA:
-                recorder.abandon()
-            elif known:
-                recorder.fail(callee.name, count)
+                window.abandon()
+            elif was_step:
+                window.fail(callee.name, count)
             raise
         self.current = None
         if callee.is_step:
             callee.step_count += count
-            recorder.end(callee.name, count)
+            window.end(callee.name, count)
         return result
 
     def trace(
         self, callee: Callee, action: Callable[..., Result], /, *args: Any, **kwargs: Any
     ) -> Result:
-        """Do what traces a function without calling it."""
+        """Trace a function without calling it."""
         self.current = callee
         try:
             return action(*args, **kwargs)
@@ -164,9 +162,9 @@ class Observer:
     def nested(
         self, function: Any, action: Callable[..., Result], /, *args: Any, **kwargs: Any
     ) -> Result:
-        """Call a `tf.function` in one that is being traced: what it does, its caller does too.
+        """Call a `tf.function` inside one that is being traced: what the inner one does, the outer one does too.
 
-        It may be traced already, and then nothing in it is reached again.
+        The inner one may be traced already, and then nothing in it is reached again.
         """
         outer = self.current
         if not _is_watched(self.thread):
@@ -181,14 +179,14 @@ class Observer:
             self.current = outer
             outer.is_train |= inner.is_train
             outer.has_replicas |= inner.has_replicas
-            self.recorder.traced()
+            self.window.traced()
 
     def replicas_reached(self) -> None:
         """`Strategy.run` is called inside the current call."""
         if self.current is not None and get_ident() == self.thread:
             self.current.has_replicas = True
             if not self.is_eager():
-                self.recorder.traced()
+                self.window.traced()
 
     def gradient_reached(self) -> None:
         """`GradientTape.gradient` is called."""
@@ -197,7 +195,7 @@ class Observer:
         if self.current is not None:
             self.current.is_train = True
             if not self.is_eager():
-                self.recorder.traced()
+                self.window.traced()
         elif self.is_eager():
             self.eager_gradients += 1
 
@@ -216,15 +214,13 @@ class Observer:
         name = _name_of(function)
         self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
 
-    # What was seen
-
     @property
     def step_functions(self) -> list[Callee]:
-        """Those whose calls were counted as steps."""
+        """The callees whose calls were counted as steps."""
         return [callee for callee in self.callees if callee.step_count]
 
-    def seen(self) -> list[str]:
-        """What was called how often, most often first, one line each."""
+    def summary(self) -> list[str]:
+        """What was called how often, most frequent first, one line each."""
         lines = [
             f"{callee.name} ({_KINDS[callee.kind]}{_role(callee)}) × {callee.calls}"
             for callee in sorted(self.callees, key=lambda callee: -callee.calls)
@@ -267,7 +263,3 @@ def _name_of(function: Any) -> str:
 def _is_watched(thread: int) -> bool:
     """Whether this is the watched thread, or runs a replica for it."""
     return get_ident() == thread or type(current_thread()).__name__ == _REPLICA_THREAD
-
-
-def _unknown() -> bool:
-    return True

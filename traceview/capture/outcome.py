@@ -1,4 +1,4 @@
-"""What came of a capture, in words: what is short, what is missing, and what to pass next time."""
+"""Says in words what a capture lacks, and what to pass next time."""
 
 from __future__ import annotations
 
@@ -8,122 +8,106 @@ from typing import Final
 
 from traceview.capture.observer import Observer
 from traceview.capture.profiler import SCRIPT_PROFILES
-from traceview.capture.recorder import Recorder
 from traceview.capture.script import ScriptEnd
 from traceview.capture.sidecar import Sidecar
+from traceview.capture.step_window import StepWindow
 from traceview.errors import CaptureError
 
-_LINES_OF_SEEN: Final = 8
-_NO_FUNCTION: Final = (
-    "mark the steps yourself: with traceview.capture_steps(...) as session, and session.step(n)"
+_MOST_CALLEES: Final = 8
+_MARK_STEPS: Final = (
+    "mark the steps yourself with traceview.capture_steps(...) and session.step(number)"
 )
 
 
-def shortcomings(recorder: Recorder, observer: Observer | None = None) -> Iterator[str]:
+def shortcomings(
+    window: StepWindow, sidecar: Sidecar, observer: Observer | None = None
+) -> Iterator[str]:
     """What the user should know about a capture that was kept, one line each."""
-    window, got = recorder.window, recorder.got
+    steps, got = window.steps, window.got
     if got is None:
-        yield f"no whole step of {window} was recorded, only its edge"
-    elif not recorder.is_whole:
-        yield f"steps {got[0]}:{got[1]} were recorded of the {window} asked for"
-    elif (got[0], got[1]) != (window.first, window.last):
-        count = max(call.count for call in recorder.calls)
+        yield f"no step of {steps} was recorded completely"
+    elif not window.is_whole:
+        yield f"only steps {got[0]}:{got[1]} of the requested {steps} were recorded"
+    elif got != (steps.first, steps.last):
+        count = max(call.count for call in window.calls)
         yield (
-            f"steps {got[0]}:{got[1]} were recorded for the {window} asked for: one call of "
-            f"{recorder.calls[0].function} makes {count} steps"
+            f"steps {got[0]}:{got[1]} were recorded instead of {steps}: one call of "
+            f"{window.calls[0].function} runs {count} steps"
         )
-    traced = [call.number for call in recorder.calls if call.is_traced and not call.is_edge]
+    traced = [call.number for call in window.calls if call.is_traced and not call.is_edge]
     if traced:
-        yield f"the step function was traced again in {_listed(traced)}: its time is no step time"
-    yield from recorder.failures
-    if observer is None:
-        return
-    names = [callee.name for callee in observer.step_functions]
-    if len(names) > 1:
-        counts = ", ".join(f"{c.name} × {c.step_count}" for c in observer.step_functions)
+        are_included = "its time includes" if len(traced) == 1 else "their times include"
+        yield f"the step function was retraced in {_listed(traced)}; {are_included} the tracing"
+    yield from window.failures
+    functions = observer.step_functions if observer is not None else []
+    if len(functions) > 1:
+        counts = ", ".join(f"{callee.name} × {callee.step_count}" for callee in functions)
         yield (
-            f"each call of {len(names)} step functions counted as a step ({counts}); "
-            "--step-function NAME counts one"
+            f"calls of {len(functions)} functions were counted as steps ({counts}); choose one with "
+            "--step-function NAME"
         )
+    yield from sidecar.groups.get("notes", {}).get("steps", ())
 
 
-def coarse_steps(sidecar: Sidecar) -> Sequence[str]:
-    """Which calls count as one step and make several, one line each."""
-    lines: Sequence[str] = sidecar.groups.get("notes", {}).get("steps", ())
-    return lines
+def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> CaptureError:
+    """Why there is no trace, and what to pass; a script that failed gets no advice."""
+    steps, count = window.steps, window.next_number
+    hint = None
+    if window.failures:
+        reason = "; ".join(window.failures)
+        if window.failures == [SCRIPT_PROFILES]:
+            hint = "choose --steps in which the script does not profile itself"
+    elif (end.is_failure or end.is_interrupted) and (count or not _has_repeated_call(observer)):
+        how = "was interrupted" if end.is_interrupted else "failed"
+        reason = f"the script {how} before its first step ended"
+        if count:
+            reason = f"the script {how} after {count} steps, before the window {steps} opened"
+    elif "tensorflow" not in sys.modules:
+        reason = "the script did not import TensorFlow"
+        hint = "traceview does not follow a script into other Python processes"
+    elif count:
+        reason = f"the script ran {count} steps, and the window {steps} opens at step {steps.first}"
+        hint = _earlier(count, window)
+    elif not observer.summary():
+        reason = "no tf.function was called"
+        hint = _MARK_STEPS
+    elif observer.names:
+        names = ", ".join(sorted(observer.names))
+        reason = f"{names} was not called from the main thread. {_calls(observer)}"
+        hint = _candidates(observer)
+    else:
+        reason = f"no function that computes gradients was called. {_calls(observer)}"
+        hint = _candidates(observer)
+    return CaptureError(f"nothing was captured: {reason}", hint=hint)
 
 
-def nothing_captured(recorder: Recorder, observer: Observer, end: ScriptEnd) -> CaptureError:
-    """Why there is no trace, with what was seen and what to pass; nothing is advised where the script failed."""
-    if recorder.failures:
-        return CaptureError(
-            f"nothing was captured: {'; '.join(recorder.failures)}",
-            hint="choose steps at which the script does not profile itself"
-            if recorder.failures == [SCRIPT_PROFILES]
-            else None,
-        )
-    if (end.is_failure or end.is_interrupted) and (
-        recorder.next_number or not _is_repeated(observer)
-    ):
-        return CaptureError(f"nothing was captured: {_failed(recorder, end)}")
-    seen = observer.seen()
-    if "tensorflow" not in sys.modules:
-        return CaptureError(
-            "nothing was captured: the script did not import TensorFlow",
-            hint="a script that starts another Python process is not followed into it",
-        )
-    steps = recorder.next_number
-    if steps:
-        return CaptureError(
-            f"nothing was captured: the script made {steps} steps, and the window {recorder.window} "
-            f"opens at step {recorder.window.first}",
-            hint=_earlier(steps, recorder),
-        )
-    what = "; ".join(seen[:_LINES_OF_SEEN]) if seen else "no tf.function was called"
-    if len(seen) > _LINES_OF_SEEN:
-        what += f"; and {len(seen) - _LINES_OF_SEEN} more"
-    if observer.names:
-        asked = ", ".join(sorted(observer.names))
-        return CaptureError(
-            f"nothing was captured: {asked} was not called from the main thread. Seen: {what}",
-            hint=_candidates(observer),
-        )
-    return CaptureError(
-        f"nothing was captured: no function that trains was seen. Seen: {what}",
-        hint=_candidates(observer),
+def _calls(observer: Observer) -> str:
+    lines = observer.summary()
+    more = len(lines) - _MOST_CALLEES
+    return f"Called: {'; '.join(lines[:_MOST_CALLEES])}" + (
+        f"; and {more} more" if more > 0 else ""
     )
 
 
-def _is_repeated(observer: Observer) -> bool:
-    """Whether something was called again that could be the unseen step."""
+def _has_repeated_call(observer: Observer) -> bool:
+    """Whether something was called repeatedly that could be the unrecognized step."""
     calls = [callee.calls for callee in observer.callees]
     return max([*calls, observer.eager_gradients, *observer.elsewhere.values()], default=0) > 1
 
 
-def _failed(recorder: Recorder, end: ScriptEnd) -> str:
-    how = "was interrupted" if end.is_interrupted else "itself failed"
-    steps = recorder.next_number
-    if not steps:
-        return f"the script {how} before its first step was over"
-    return (
-        f"the script {how} after {steps} steps, and the window {recorder.window} opens at step "
-        f"{recorder.window.first}"
-    )
-
-
-def _earlier(steps: int, recorder: Recorder) -> str:
-    length = recorder.window.last - recorder.window.first
-    if steps < 2:
-        return "the first step traces and compiles: let the script make more of them"
-    last = steps if steps <= length + 1 else steps - 1
-    return f"--steps {max(1, last - length)}:{last}, or let the script make more steps"
+def _earlier(count: int, window: StepWindow) -> str:
+    length = window.steps.last - window.steps.first
+    if count < 2:
+        return "let the script run more steps: the first one traces and compiles"
+    last = count if count <= length + 1 else count - 1
+    return f"--steps {max(1, last - length)}:{last}, or let the script run more steps"
 
 
 def _candidates(observer: Observer) -> str:
-    often = max(observer.callees, key=lambda callee: callee.calls, default=None)
-    if often is None or often.calls < 2 or observer.eager_gradients >= often.calls:
-        return _NO_FUNCTION
-    return f"if it is {often.name}: --step-function {often.name}; else {_NO_FUNCTION}"
+    likely = max(observer.callees, key=lambda callee: callee.calls, default=None)
+    if likely is None or likely.calls < 2 or observer.eager_gradients >= likely.calls:
+        return _MARK_STEPS
+    return f"if {likely.name} is the step: --step-function {likely.name}; otherwise {_MARK_STEPS}"
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -1,8 +1,7 @@
-"""What does the graph of each step function ask of which device, and where are its variables?
+"""Describes which device the graph of each step function requests, and which device holds its variables.
 
-Known before any kernel runs: a graph whose ops all ask for one device, and variables that were created
-outside `strategy.scope()`, so that one device holds them for all. Groups `strategy`, `batch`, `training` and
-`placement`.
+This shows, before any kernel runs, that all ops of a graph request one device, or that variables were created outside
+`strategy.scope()`, so that one device holds them for all. Groups `strategy`, `batch`, `training` and `placement`.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any, Final
 
-from traceview.capture.facts import Absent, Facts
 from traceview.capture.graphs import count_ops, training_loop
-from traceview.capture.live import LiveObjects, find_live, find_strategies
-from traceview.capture.sidecar import Sidecar
+from traceview.capture.live_objects import LiveObjects, find_live_objects, find_strategies
+from traceview.capture.sidecar import Absent, Facts, Sidecar, WindowListener
 from traceview.capture.step_objects import StepObjects, traces
 from traceview.capture.strategy import describe_batch, describe_strategy, takes_distributed_input
 
@@ -26,42 +23,33 @@ _MOST_NAMES: Final = 20
 _FEWEST_DEVICES: Final = 2
 
 
-class PlacementListener:
-    """Writes down what the step functions of the window are made of. `steps` knows them by name."""
+class PlacementListener(WindowListener):
+    """Describes the step functions of the window. `steps` knows them by name."""
 
     def __init__(self, steps: StepObjects) -> None:
         self._steps = steps
 
-    def opening(self, sidecar: Sidecar) -> None:
-        """Nothing: the step functions may not be traced yet."""
-
-    def opened(self, sidecar: Sidecar) -> None:
-        """Nothing: the profile runs."""
-
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """Find and describe the functions that the window saw."""
-        begun = perf_counter_ns()
-        window = sidecar.groups.get("window", {})
-        calls = window.get("calls", ())
-        names = list(dict.fromkeys(call["function"] for call in calls))
-        for group, values in describe_steps(names, self._steps, find_live()).items():
-            sidecar.add(group, values)
-        single = {call["function"] for call in calls if call["count"] == 1}
-        loops = list(_looping(sidecar.groups["placement"]["functions"], single))
-        if loops:
-            sidecar.add("notes", {"steps": loops})
-        sidecar.add("listener_cost_ns", {"placement": perf_counter_ns() - begun})
+        """Find and describe them; before, they may not be traced."""
+        with sidecar.timed("placement"):
+            calls = sidecar.groups.get("window", {}).get("calls", ())
+            names = list(dict.fromkeys(call["function"] for call in calls))
+            for group, values in describe_steps(names, self._steps, find_live_objects()).items():
+                sidecar.add(group, values)
+            single = {call["function"] for call in calls if call["count"] == 1}
+            loops = list(_looping(sidecar.groups["placement"]["functions"], single))
+            if loops:
+                sidecar.add("notes", {"steps": loops})
 
 
 def _looping(functions: Sequence[Mapping[str, Any]], single: Collection[str]) -> Iterator[str]:
-    """A line for each function whose calls count as one step, and make more."""
+    """A line for each function whose calls count as one step but run more."""
     for described in functions:
         loop = described.get("training_loop")
         if loop is not None and described["step"] in single:
             yield (
-                f"one call of {described['step']} is one step here, but its training loop runs inside the "
-                f"graph ({loop}): a step is coarser than asked for; call the function that makes one "
-                "step from Python, or let one call make fewer"
+                f"one call of {described['step']} counts as one step, but runs a whole training loop inside its "
+                f"graph ({loop}); to record single steps, call the function that runs one step from Python"
             )
 
 
@@ -75,13 +63,11 @@ def describe_steps(
     described = []
     frozen = _frozen(steps)
     for name in names:
-        for function in facts.ask(name, partial(_step_functions, name, steps)) or ():
+        for function in facts.find(name, partial(_step_functions, name, steps)) or ():
             functions.append(function)
-            found = _variable_uses(traces(function)[-1], frozen)
-            of_function = {use.key: use for use in found}
+            of_function = _variable_uses(traces(function)[-1], frozen)
             uses.update(of_function)
             described.append({"step": name, **_describe_function(function, of_function.values())})
-        facts.values.pop(name, None)
     facts.values["functions"] = described
     datasets = (*live.distributed_datasets, *live.datasets_from_function)
     strategy_group, strategy = describe_strategy(
@@ -89,14 +75,14 @@ def describe_steps(
         (d._strategy for d in datasets if takes_distributed_input(functions)),
         find_strategies,
     )
-    devices = {device for one in described for device in one.get("ops_per_device", ())}
+    devices = {device for function in described for device in function.get("ops_per_device", ())}
     if strategy_group.get("found_by") == "memory" and len(devices) < _FEWEST_DEVICES:
-        # The script has it, and these functions do not use it: their batch is not divided.
+        # The script has a strategy, but these functions do not use it: their batch is not divided.
         strategy = None
     return {
         "strategy": strategy_group,
         "batch": describe_batch(functions, live, strategy),
-        "training": _describe_training(list(uses.values()), is_seen=bool(functions)),
+        "training": _describe_training(list(uses.values()), has_functions=bool(functions)),
         "placement": facts.as_group(),
     }
 
@@ -105,7 +91,7 @@ def _step_functions(name: str, steps: StepObjects) -> list[Any]:
     functions = steps.functions(name)
     if not functions:
         raise Absent(
-            "no graph of it is known: it runs eagerly, is no tf.function that is still held, or was marked by number"
+            "its graph is unknown: it runs eagerly, the script no longer holds it, or steps were marked by number"
         )
     return functions
 
@@ -115,10 +101,9 @@ def _describe_function(function: Any, uses: Iterable[VariableUse]) -> dict[str, 
     facts.ask("name", lambda: str(function._name))
     facts.ask("traces", lambda: len(traces(function)))
     facts.values["jit_compile"] = bool(getattr(function, "_jit_compile", None))
-    counts = facts.ask("ops", lambda: count_ops(traces(function)[-1].graph))
+    counts = facts.find("ops", lambda: count_ops(traces(function)[-1].graph))
     if counts is not None:
         facts.values.update(counts.as_json())
-        del facts.values["ops"]
         facts.values["training_loop"] = training_loop(traces(function)[-1].graph)
     facts.ask("variables", lambda: _describe_variables(list(uses)))
     return facts.as_group()
@@ -128,8 +113,8 @@ def _describe_function(function: Any, uses: Iterable[VariableUse]) -> dict[str, 
 class VariableUse:
     """A variable on one device, as a graph uses it.
 
-    `container`: what mirrors it, or None. `is_frozen`: a Keras model says that it is not trainable, which
-    TensorFlow's own variable need not know.
+    `container`: the variable that mirrors it, or None. `is_frozen`: a Keras model says that it is not trainable,
+    which TensorFlow's own variable need not know.
     """
 
     variable: Any
@@ -137,15 +122,14 @@ class VariableUse:
     is_frozen: bool = False
 
     @property
-    def key(self) -> int:
-        """Equal for equal variables."""
-        return id(self.variable)
+    def owner(self) -> Any:
+        """The variable as the script knows it, however many devices mirror it."""
+        return self.variable if self.container is None else self.container
 
     @property
     def strategy(self) -> Any:
         """The strategy under which it was created."""
-        owner = self.variable if self.container is None else self.container
-        return getattr(owner, "_distribute_strategy", None)
+        return getattr(self.owner, "_distribute_strategy", None)
 
     @property
     def is_trainable(self) -> bool:
@@ -156,7 +140,7 @@ class VariableUse:
 
     @property
     def count(self) -> int:
-        """Its elements."""
+        """Number of its elements."""
         number = self.variable.shape.num_elements()
         if number is None:
             raise Absent(f"{self.variable.name} has no fixed shape")
@@ -164,7 +148,7 @@ class VariableUse:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Number of its bytes."""
         return self.count * int(self.variable.dtype.size)
 
 
@@ -177,16 +161,17 @@ def _frozen(steps: StepObjects) -> set[int]:
     }
 
 
-def _variable_uses(trace: Any, frozen: set[int]) -> list[VariableUse]:
-    found: dict[int, VariableUse] = {}
+def _variable_uses(trace: Any, frozen: set[int]) -> dict[int, VariableUse]:
+    """The variables of a graph, by the `id` of each copy on a device."""
+    uses: dict[int, VariableUse] = {}
     for variable in trace.graph.variables:
-        # One that is used outside of replicas is there as a whole.
+        # A variable that is used outside of replicas has all its copies here.
         parts = getattr(variable, "_values", None) or (variable,)
         for part in parts:
             container = _container(part) if len(parts) == 1 else variable
             is_frozen = id(part if container is None else container) in frozen
-            found[id(part)] = VariableUse(part, container, is_frozen)
-    return list(found.values())
+            uses[id(part)] = VariableUse(part, container, is_frozen)
+    return uses
 
 
 def _container(variable: Any) -> Any:
@@ -209,7 +194,8 @@ def _describe_variables(uses: list[VariableUse]) -> dict[str, Any]:
         device["mirrored"] += use.container is not None
         device["trainable"] += use.is_trainable
     alone = [use for use in uses if use.container is None]
-    classes = Counter(type(one).__name__ for one in _owners(uses))
+    owners = {id(use.owner): use.owner for use in uses}.values()
+    classes = Counter(type(owner).__name__ for owner in owners)
     return {
         "per_device": dict(sorted(devices.items())),
         "classes": dict(classes.most_common()),
@@ -221,29 +207,23 @@ def _describe_variables(uses: list[VariableUse]) -> dict[str, Any]:
     }
 
 
-def _owners(uses: list[VariableUse]) -> list[Any]:
-    """Each variable once, however many devices mirror it."""
-    owners = [use.variable if use.container is None else use.container for use in uses]
-    return list({id(owner): owner for owner in owners}.values())
+def _describe_training(uses: list[VariableUse], *, has_functions: bool) -> dict[str, Any]:
+    """The trainable variables of the step functions, each once and not once per replica.
 
-
-def _describe_training(uses: list[VariableUse], *, is_seen: bool) -> dict[str, Any]:
-    """Parameters once, not once per replica, and the bytes of one dense gradient of each.
-
-    These are the trainable variables that the step functions use. An embedding's sparse gradient is smaller.
+    `gradient_bytes` are those of dense gradients; the sparse gradient of an embedding is smaller.
     """
     facts = Facts()
     fields = ("parameters", "parameter_bytes", "gradient_bytes", "trainable_variables")
-    if not is_seen:
+    if not has_functions:
         facts.missing = dict.fromkeys(fields, "no graph of a step function was found")
         return facts.as_group()
-    trainable = {
-        id(use.variable if use.container is None else use.container): use
-        for use in uses
-        if use.is_trainable
-    }.values()
-    facts.ask("trainable_variables", lambda: len(trainable))
-    facts.ask("parameters", lambda: sum(use.count for use in trainable))
-    facts.ask("parameter_bytes", lambda: sum(use.size for use in trainable))
-    facts.ask("gradient_bytes", lambda: sum(use.size for use in trainable))
+    trainable = {id(use.owner): use for use in uses if use.is_trainable}.values()
+    facts.ask_each(
+        {
+            "trainable_variables": lambda: len(trainable),
+            "parameters": lambda: sum(use.count for use in trainable),
+            "parameter_bytes": lambda: sum(use.size for use in trainable),
+            "gradient_bytes": lambda: sum(use.size for use in trainable),
+        }
+    )
     return facts.as_group()

@@ -1,9 +1,9 @@
-"""How is TensorFlow's profiler started and stopped, when others may be using it too?
+"""Starts and stops TensorFlow's profiler, which the script or a tool may be using too.
 
-One profile can run per process. The session object is made here and not with
-`tf.profiler.experimental.start`: after a start that failed because of a remote request, that module believes
-for ever that its own profile is running (TensorFlow 2.21). While ours runs, a profile that the script starts
-is accepted and not taken, because the real one would end the script with `AlreadyExistsError`.
+One profile can run per process. The session object is made here and not with `tf.profiler.experimental.start`: after a
+start that failed because of a remote request, that module believes forever that its own profile is running (TensorFlow
+2.21). While ours runs, a profile that the script starts is accepted but not recorded, because the real one would end
+the script with `AlreadyExistsError`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _SEVERAL: Final = 2
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 _FALSE: Final = ("", "0", "false", "no")
 SCRIPT_PROFILES: Final = "the script's own profile is running"
-OTHER_CAPTURE: Final = "another capture of traceview is active in this process"
+OTHER_CAPTURE: Final = "another traceview capture is running in this process"
 MARKER: Final = "train"
-"""The only name that both XProf and traceview take for a training step (openxla/xprof, step_parser)."""
+"""The only name that XProf as well as traceview reads as a training step (openxla/xprof, step_parser)."""
 
 
 class ProfilerBusyError(CaptureError):
-    """Another profile is running; it is left alone."""
+    """Another profile is running, and goes on."""
 
 
 def check_enabled() -> None:
-    """Raise `CaptureError` where the environment forbids profiles.
+    """Raise `CaptureError` if the environment forbids profiles.
 
-    TensorFlow would say "another profiler is running" instead.
+    TensorFlow itself would claim that another profiler is running.
     """
     if os.environ.get("TF_DISABLE_PROFILING", "").strip().lower() not in _FALSE:
         raise CaptureError(
@@ -64,16 +64,16 @@ class Marker:
 
 
 class Profiler:
-    """TensorFlow's profiler, one profile at a time. `said` hears what the script did not get."""
+    """TensorFlow's profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
 
-    def __init__(self, said: Callable[[str], None]) -> None:
-        self._said = said
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
         self._session: Any = None
         self._restores: list[Callable[[], None]] = []
 
     @property
     def is_running(self) -> bool:
-        """Whether a profile of ours runs."""
+        """Whether our profile runs."""
         return self._session is not None
 
     def warm_up(self) -> None:
@@ -98,20 +98,20 @@ class Profiler:
             self._restore()
             if type(error).__name__ == "AlreadyExistsError":
                 raise ProfilerBusyError(
-                    "another profile is running in this process: a remote request, or a tool"
+                    "another profile is running in this process (a remote request, or another tool)"
                 ) from error
-            raise CaptureError(f"the profiler does not start: {error}") from error
+            raise CaptureError(f"the profiler did not start: {error}") from error
         self._session = session
         self._stand_in(module, native)
         self._plain_markers()
 
     def stop(self) -> None:
-        """Stop and write the file; raises `CaptureError` if it cannot be written."""
+        """Stop and write the trace; raises `CaptureError` if that fails."""
         session, self._session = self._session, None
         try:
             session.export_to_tb()
         except Exception as error:
-            raise CaptureError(f"the trace cannot be written: {error}") from error
+            raise CaptureError(f"the trace was not written: {error}") from error
         finally:
             self._restore()
 
@@ -121,7 +121,7 @@ class Profiler:
         self._restore()
 
     def _set_concurrent_kernels(self) -> None:
-        # CUPTI's older default makes kernels run one after another, which distorts what overlaps.
+        # CUPTI's older default serializes kernels, which hides their overlap.
         if _CONCURRENT_KERNELS in os.environ:
             return
         os.environ[_CONCURRENT_KERNELS] = "1"
@@ -129,11 +129,11 @@ class Profiler:
 
     def _stand_in(self, module: ModuleType, native: Any) -> None:
         attributes = vars(module)
-        attributes["_pywrap_profiler"] = _StandIn(native, self._said)
+        attributes["_pywrap_profiler"] = _StandIn(native, self._say)
         self._restores.append(lambda: attributes.update(_pywrap_profiler=native))
 
     def _plain_markers(self) -> None:
-        """Take the number off markers of the script: there is one number per step, and it is ours."""
+        """Take the step number off the script's own markers, so that each step has one number."""
         trace_class = import_module(_TRACE).Trace
         original = trace_class.__init__
 
@@ -154,27 +154,27 @@ class Profiler:
 class _StandIn:
     """TensorFlow's native profiler module as the script sees it while our profile runs."""
 
-    def __init__(self, native: Any, said: Callable[[str], None]) -> None:
+    def __init__(self, native: Any, say: Callable[[str], None]) -> None:
         self._native = native
-        self._said = said
+        self._say = say
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._native, name)
 
-    def ProfilerSession(self) -> _UnrecordedProfile:  # noqa: N802  # the name of what it stands for
-        return _UnrecordedProfile(self._said)
+    def ProfilerSession(self) -> _UnrecordedProfile:  # noqa: N802  # TensorFlow's name
+        return _UnrecordedProfile(self._say)
 
 
 class _UnrecordedProfile:
-    """A profile of the script that runs in name only."""
+    """A profile of the script that records nothing."""
 
-    def __init__(self, said: Callable[[str], None]) -> None:
-        self._said = said
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
 
     def start(self, directory: str, _options: object) -> None:
         if directory:
-            self._said(
-                f"the script's own profile into {directory} was not taken: it began inside the window"
+            self._say(
+                f"the script's own profile into {directory} was not recorded: it began inside the window"
             )
 
     def stop(self) -> None:
@@ -189,12 +189,12 @@ def _unset_concurrent_kernels() -> None:
 
 
 def synchronise() -> int:
-    """Wait until this process's devices have done their work; nanoseconds it took.
+    """Wait until this process's devices are idle; nanoseconds it took.
 
-    `tf.test.experimental.sync_devices` does it, except in the cluster of a `MultiWorkerMirroredStrategy`: it asks
-    the devices of the other tasks too, which always fails there (TensorFlow 2.21: `InternalError`, no remote eager
-    worker). There the op behind it runs on our own devices. Raises `CaptureError` where this TensorFlow cannot (it is
-    public since 2.12 and wants eager mode).
+    `tf.test.experimental.sync_devices` does this, except in the cluster of a `MultiWorkerMirroredStrategy`: it also asks
+    the devices of the other tasks, which always fails (TensorFlow 2.21: `InternalError`, no remote eager worker). There
+    its op runs on our own devices only. Raises `CaptureError` where this TensorFlow lacks it (public since 2.12) or
+    is not in eager mode.
     """
     begun = perf_counter_ns()
     tensorflow = sys.modules["tensorflow"]
@@ -205,12 +205,12 @@ def synchronise() -> int:
         else:
             _synchronise_own(tensorflow, devices)
     except Exception as error:
-        raise CaptureError(f"devices were not synchronised: {error!r}") from error
+        raise CaptureError(f"the devices were not synchronised: {error!r}") from error
     return perf_counter_ns() - begun
 
 
 def _task_of(device: str) -> str:
-    """`/job:worker/replica:0/task:1` of its full name; empty for a device without a cluster."""
+    """`/job:worker/replica:0/task:1` of a full name; empty for a device without a cluster."""
     return device.rpartition("/device:")[0]
 
 
@@ -218,7 +218,7 @@ def _synchronise_own(tensorflow: ModuleType, devices: Sequence[str]) -> None:
     context = import_module(_CONTEXT)
     if not context.executing_eagerly():
         raise RuntimeError("not in eager mode")
-    # Where nobody names a device, an op runs on one of this task.
+    # Without a requested device, an op runs on one of this task.
     own = _task_of(tensorflow.constant(0).device)
     for device in devices:
         if _task_of(device) == own:

@@ -1,8 +1,8 @@
-"""How is a running job captured from outside, when it offers a profiler server?
+"""Captures a running job from outside, through the profiler servers that it offers.
 
-Time is selected, never steps. All servers are asked at once, and each answers on its own: a trace that comes
-over the connection, the word that it was written (on the server's own disk, which may not be ours), or why
-there is none. What came is kept in one new run, one file and one sidecar per server.
+A remote capture records a time, never steps. All servers are asked at once, and each answers on its own: with a trace,
+with the news that it wrote the trace on its own disk, or with the reason why there is none. The traces go into one run,
+each with a sidecar.
 """
 
 from __future__ import annotations
@@ -10,57 +10,49 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from traceview.capture.address import Address
-from traceview.capture.contents import TraceContents, read_contents
-from traceview.capture.destination import RUNS, TRACE_SUFFIX, Destination, Kept, run_name
-from traceview.capture.profiler_service import Answer, ProfilerService
+from traceview.capture.destination import TRACE_SUFFIX, Destination, Kept, run_name
+from traceview.capture.event_limits import MAX_BUFFER_RATIO, CallEvents
+from traceview.capture.profiler_service import Address, Answer, ProfilerService
 from traceview.capture.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.capture.sidecar import Sidecar
+from traceview.capture.trace_summary import TraceSummary, read_summary
 from traceview.errors import CaptureError, TraceFormatError, UsageError
 
-DEFAULT_DURATION: Final = "2s"
-DEFAULT_TIMEOUT: Final = "60s"
 MAX_DURATION_MS: Final = 3_600_000
-"""An hour; the tracer's buffers are full long before it."""
+"""An hour; the tracer's buffers overflow long before."""
 _SECOND_MS: Final = 1000
 _UNITS_MS: Final = {"ms": 1, "s": _SECOND_MS, "m": 60 * _SECOND_MS}
 _DURATION: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m)\s*", re.ASCII)
 _SHARED_SECONDS: Final = 3.0
-"""How long a file that a server has written may take to be seen here; NFS keeps listings for 3 s by default
-(nfs(5), acregmin)."""
-_FULL_RATIO: Final = 0.5
+"""How long a file written by a server may take to appear here; NFS caches listings for 3 s by default (nfs(5),
+acregmin)."""
 _SESSION: Final = "remote"
-_UNSHARED: Final = "it recorded, and sent nothing that could be kept here"
+_UNSHARED: Final = "it recorded, but sent no trace"
 
 
 @dataclass(frozen=True)
 class RemoteCapture:
-    """The run with what came. `problem` names the servers that sent nothing, None if all sent a trace."""
+    """The run with the traces. `problem` names the servers that sent none, None if all did."""
 
     run: Path
     problem: CaptureError | None
 
 
-@dataclass(frozen=True)
-class _Missing:
-    address: Address
-    reason: str
-    is_reached: bool = True
-
-
 def parse_duration(option: str, text: str) -> int:
-    """`2s`, `500ms`, `1.5s` or `1m` in milliseconds; raises `UsageError`, which names the option."""
+    """Read `2s`, `500ms`, `1.5s` or `1m` as milliseconds; raises a `UsageError` that names the option."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise UsageError(f"{option} {text}: not a duration", hint="such as 500ms, 2s, 1.5s or 1m")
+        raise UsageError(
+            f"{option} {text}: not a duration", hint="for example 500ms, 2s, 1.5s or 1m"
+        )
     milliseconds = round(float(match[1]) * _UNITS_MS[match[2]])
     if not 0 < milliseconds <= MAX_DURATION_MS:
         raise UsageError(
-            f"{option} {text}: 1 ms to {MAX_DURATION_MS // 60_000} minutes are possible"
+            f"{option} {text}: must be between 1 ms and {MAX_DURATION_MS // 60_000} minutes"
         )
     return milliseconds
 
@@ -75,93 +67,77 @@ def capture_remote(
     progress: Callable[[str], None],
     run: str | None = None,
 ) -> RemoteCapture:
-    """Have the servers record for `duration_ms` and keep what they send in a run below `out`, new or `run`.
+    """Have the servers record for `duration_ms`, and keep their traces in a run below `out`, new or `run`.
 
-    Waits up to `timeout_ms` for servers that do not listen yet; the others are then asked without them.
-    `say` gets one line per thing to tell, `progress` what is waited for. Raises `UsageError` if `run` is no
-    name of a folder, `CaptureError` if no server sent a trace, `out` cannot be written or has such files already,
-    or grpcio is missing.
+    Waits up to `timeout_ms` for servers that do not listen yet, then asks those that do. `say` gets one line per
+    message for the user, `progress` what is waited for. Raises `UsageError` if `run` cannot name a folder,
+    `CaptureError` if no server sent a trace, `out` cannot be written or has such files already, or grpcio is missing.
     """
     service = ProfilerService(addresses)
     destination = Destination(out)
     if run is not None:
-        _check_vacant(destination.out / RUNS / run_name(run), addresses)
+        for address in addresses:
+            destination.check_vacant(run_name(run), address.file_stem)
     destination.prepare()
-    asked = _Asked(destination, addresses, duration_ms, timeout_ms, say)
+    request = _Request(destination, addresses, duration_ms, timeout_ms, say)
     is_left = False
     try:
         with service.connected():
             service.wait(timeout_ms / 1000, progress)
             begun_ns = time.time_ns()
-            answers = service.profile(duration_ms, asked.root, _SESSION, progress)
-        return asked.keep(answers, begun_ns, run)
+            answers = service.profile(duration_ms, request.root, _SESSION, progress)
+        return request.keep(answers, begun_ns, run)
     except CaptureError:
-        # What could not be put into its place stays where the error says that it is.
-        is_left = any(asked.root.rglob(f"*{TRACE_SUFFIX}"))
+        # A trace that could not be moved stays where the error says.
+        is_left = any(request.root.rglob(f"*{TRACE_SUFFIX}"))
         raise
     finally:
         if not is_left:
             destination.clean()
 
 
-def _check_vacant(run: Path, addresses: Sequence[Address]) -> None:
-    for address in addresses:
-        trace = run / f"{address.file_stem}{TRACE_SUFFIX}"
-        if trace.exists():
-            raise CaptureError(
-                f"{trace} exists and is not replaced", hint="give the run another name"
-            )
+@dataclass(frozen=True)
+class _Request:
+    """One request to all servers."""
 
+    destination: Destination
+    addresses: Sequence[Address]
+    duration_ms: int
+    timeout_ms: int
+    say: Callable[[str], None]
 
-class _Asked:
-    """One request to all servers, and what is done with the answers."""
-
-    def __init__(
-        self,
-        destination: Destination,
-        addresses: Sequence[Address],
-        duration_ms: int,
-        timeout_ms: int,
-        say: Callable[[str], None],
-    ) -> None:
-        self.root = destination.private
-        """Where a server that cannot send writes, if it sees this path."""
-        self._destination = destination
-        self._addresses = addresses
-        self._duration_ms = duration_ms
-        self._timeout_ms = timeout_ms
-        self._say = say
+    @property
+    def root(self) -> Path:
+        """Where a server that cannot send its trace writes it, if it has this path."""
+        return self.destination.private
 
     def keep(self, answers: Sequence[Answer], begun_ns: int, run: str | None) -> RemoteCapture:
-        """Move the traces to their run; raises `CaptureError` where that fails."""
-        received: list[tuple[Answer, Path, TraceContents]] = []
-        missing: list[_Missing] = []
+        """Move the traces to their run; raises `CaptureError` if that fails."""
+        received: list[tuple[Answer, Path, TraceSummary]] = []
+        missing: list[Answer] = []
         for answer in answers:
-            found = self._trace_of(answer)
-            if isinstance(found, _Missing):
-                missing.append(found)
+            trace = None if answer.failure is not None else self._trace_of(answer)
+            if trace is None:
+                missing.append(replace(answer, failure=answer.failure or _UNSHARED))
                 continue
             try:
-                received.append((answer, found, read_contents(found)))
+                received.append((answer, trace, read_summary(trace)))
             except TraceFormatError as error:
-                found.unlink()
-                missing.append(
-                    _Missing(answer.address, f"what it sent is no trace: {error.reason}")
-                )
+                trace.unlink()
+                reason = f"it sent an invalid trace: {error.reason}"
+                missing.append(replace(answer, failure=reason))
         kept: Kept | None = None
-        for answer, trace, contents in received:
-            self._tell(answer.address, contents)
-            sidecar = self._sidecar(answer, trace, contents, begun_ns, missing)
-            kept = self._destination.keep(trace, sidecar, run=kept.run.name if kept else run)
+        for answer, trace, summary in received:
+            self._warn(answer.address, summary)
+            sidecar = self._write_sidecar(answer, trace, summary, begun_ns, missing)
+            kept = self.destination.keep(trace, sidecar, run=kept.run.name if kept else run)
         problem = self._problem(missing)
         if kept is None:
             assert problem is not None
             raise problem
         return RemoteCapture(kept.run, problem)
 
-    def _trace_of(self, answer: Answer) -> Path | _Missing:
-        if answer.failure is not None:
-            return _Missing(answer.address, answer.failure, answer.is_reached)
+    def _trace_of(self, answer: Answer) -> Path | None:
         path = self.root / _SESSION / f"{answer.address.file_stem}{TRACE_SUFFIX}"
         if answer.trace is not None:
             try:
@@ -169,33 +145,31 @@ class _Asked:
                 path.write_bytes(answer.trace)
             except OSError as error:
                 path.unlink(missing_ok=True)
-                raise CaptureError(
-                    f"--out {self._destination.out}: {error.strerror or error}"
-                ) from error
+                raise self.destination.error(error) from error
             return path
         end = time.monotonic() + _SHARED_SECONDS
         while not path.is_file():
             if time.monotonic() > end:
-                return _Missing(answer.address, _UNSHARED)
+                return None
             time.sleep(_SHARED_SECONDS / 10)
         return path
 
-    def _tell(self, address: Address, contents: TraceContents) -> None:
-        if contents.fullest_ratio > _FULL_RATIO:
-            self._say(
-                f"note: {address}: the GPU tracer's buffers were {contents.fullest_ratio:.0%} full; ask for "
-                "a shorter time"
+    def _warn(self, address: Address, summary: TraceSummary) -> None:
+        if summary.fullest_ratio > MAX_BUFFER_RATIO:
+            self.say(
+                f"note: {address}: the GPU tracer's buffers were {summary.fullest_ratio:.0%} full; record a "
+                "shorter time"
             )
-        for warning in contents.warnings:
-            self._say(f"note: {address}: {warning}")
+        for warning in summary.warnings:
+            self.say(f"note: {address}: {warning}")
 
-    def _sidecar(
+    def _write_sidecar(
         self,
         answer: Answer,
         trace: Path,
-        contents: TraceContents,
+        summary: TraceSummary,
         begun_ns: int,
-        missing: Sequence[_Missing],
+        missing: Sequence[Answer],
     ) -> Path:
         path = trace.with_name(f"{answer.address.file_stem}{SIDECAR_SUFFIX}")
         sidecar = Sidecar(path, "saved")
@@ -204,45 +178,34 @@ class _Asked:
             {
                 "address": str(answer.address),
                 "is_sent": answer.trace is not None,
-                "asked": [str(address) for address in self._addresses],
-                "missing": {str(gone.address): gone.reason for gone in missing},
-                "duration_ms": self._duration_ms,
+                "asked": [str(address) for address in self.addresses],
+                "missing": {str(other.address): other.failure for other in missing},
+                "duration_ms": self.duration_ms,
             },
         )
         sidecar.add("clock", {"asked": {"wall_ns": begun_ns}})
-        sidecar.add("options", {"in_force": contents.options})
-        sidecar.add(
-            "events",
-            {
-                "recorded": {
-                    "host": contents.host_events,
-                    "callbacks": contents.callbacks,
-                    "device": contents.device_events,
-                }
-            },
-        )
-        sidecar.add("file", {"name": trace.name, "bytes": contents.size, "sha256": contents.sha256})
+        sidecar.add("options", {"in_force": summary.options})
+        sidecar.add("events", {"recorded": CallEvents.of_trace(summary).times(1)})
+        sidecar.add("file", {"name": trace.name, "bytes": summary.size, "sha256": summary.sha256})
         try:
             sidecar.write()
         except OSError as error:
-            raise CaptureError(
-                f"--out {self._destination.out}: {error.strerror or error}"
-            ) from error
+            raise self.destination.error(error) from error
         return path
 
-    def _problem(self, missing: Sequence[_Missing]) -> CaptureError | None:
+    def _problem(self, missing: Sequence[Answer]) -> CaptureError | None:
         if not missing:
             return None
-        which = "; ".join(f"{gone.address}: {gone.reason}" for gone in missing)
-        count = f"{len(missing)} of {len(self._addresses)} servers sent no trace: "
-        if len(self._addresses) == 1:
+        reasons = "; ".join(f"{answer.address}: {answer.failure}" for answer in missing)
+        count = f"{len(missing)} of {len(self.addresses)} servers sent no trace: "
+        if len(self.addresses) == 1:
             count = "no trace: "
         hint = None
-        if not all(gone.is_reached for gone in missing):
-            hint = f"--timeout waits longer than {self._timeout_ms / _SECOND_MS:g} s for a job to come up"
-        if any(gone.reason == _UNSHARED for gone in missing):
+        if not all(answer.is_reached for answer in missing):
+            hint = f"if the job is still starting, --timeout waits longer than {self.timeout_ms / _SECOND_MS:g} s"
+        if any(answer.failure == _UNSHARED for answer in missing):
             hint = (
-                "a server of TensorFlow 2.20 or older writes on its own disk, here into "
-                f"{self.root / _SESSION} if it can: name an --out that has this path there too"
+                "a server of TensorFlow 2.20 or older writes its trace on its own disk, to "
+                f"{self.root / _SESSION}: choose an --out that both machines share under this path"
             )
-        return CaptureError(f"{count}{which}", hint=hint)
+        return CaptureError(f"{count}{reasons}", hint=hint)

@@ -1,17 +1,16 @@
-"""In which run do the captures of several workers come together, when nobody has named it?
+"""Lets several workers agree on one run when the user names none.
 
-The workers of a cluster share nothing but the output folder. There they meet in a folder that is named after the
-cluster and the window: `<number>.json` names the run of one capture, and `<number>.<task>` says that a task is in
-it. Each of these files is made once and by one process, and none is waited for, so that a process that was killed
-holds nobody up. A task takes the newest meeting, or makes the next one if the newest
+The workers of a cluster share only the output folder. There they meet in a folder named after the cluster and the
+steps: `<number>.json` names the run of one capture, and `<number>.<task>` says that a task has joined it. Each of these
+files is made once, by one process, and nobody waits for another, so that a killed process holds nobody up. A task joins
+the newest meeting, or makes the next one if the newest
 
-- has this task already: it captures again, and so do the others, which find the new one;
-- was made before this process was started: whoever trains together has run at the same time;
-- is older than workers that are at the same step can be apart, or is damaged.
+- has this task already: it captures again, and so do the others, which join the new one;
+- is older than this process: workers that train together have run at the same time;
+- is older than workers at the same step can be apart, or is damaged.
 
-So it is done when the window opens: workers of one step are then at the same place, whenever they began and
-however long they write, and TF_CONFIG has been set if the script sets it. Times are those of the file system, not
-of the hosts, whose clocks differ.
+They meet when the window opens: workers are then at the same step, whenever they began and however long they write,
+and a script that sets TF_CONFIG has done so. Times are those of the file system, because the hosts' clocks differ.
 """
 
 from __future__ import annotations
@@ -31,68 +30,68 @@ from uuid import uuid4
 
 from traceview.capture.cluster import Place, Task
 from traceview.capture.destination import RENDEZVOUS_PREFIX, run_name
-from traceview.capture.window import StepWindow
+from traceview.capture.step_range import StepRange
 from traceview.errors import UsageError
 
 _LONGEST_APART_S: Final = 15 * 60
 """Workers that open the same window are at most a step and its compilation apart."""
 _COARSE_S: Final = 2
-"""Times of files are that coarse on the coarsest file systems (FAT)."""
+"""The resolution of file times on the coarsest file system (FAT)."""
 _FORGOTTEN_S: Final = 24 * 3600
-_MOST_TURNS: Final = 100
-_PATIENCE_S: Final = 1.0
-"""Where there are no links, a file may be seen before it is written."""
+_MOST_ATTEMPTS: Final = 100
+_WRITE_TIMEOUT_S: Final = 1.0
+"""On file systems without links, a file may appear before its content."""
 _MEETING: Final = re.compile(r"(\d{1,9})\.json", re.ASCII)
 _IMPORTED_S: Final = time.monotonic()
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """A capture of several workers. `run`: the name of its run. `absent()` tells who is not in it."""
+    """A capture of several workers. `run`: the name of its run."""
 
     run: str
     number: int
     rendezvous: Rendezvous
 
     def absent(self) -> tuple[Task, ...]:
-        """The partners that have not come so far; raises `OSError`."""
+        """The partners that have not joined so far; raises `OSError`."""
         names = self.rendezvous.names()
         return tuple(t for t in self.partners if f"{self.number}.{t.label}" not in names)
 
     @property
     def partners(self) -> tuple[Task, ...]:
-        """The tasks that ought to be in it, this one among them."""
+        """The tasks that should join, this one among them."""
         return self.rendezvous.place.partners
 
 
 class Rendezvous:
-    """Where the workers of one cluster meet that capture the same window. `say` gets what the user should know."""
+    """Where the workers of one cluster that capture the same steps meet. `say` gets messages for the user."""
 
     def __init__(
-        self, out: Path, place: Place, window: StepWindow, say: Callable[[str], None]
+        self, out: Path, place: Place, steps: StepRange, say: Callable[[str], None]
     ) -> None:
-        key = hashlib.sha256(f"{window} {place.cluster}".encode("utf-8", "replace")).hexdigest()
+        key = hashlib.sha256(f"{steps} {place.cluster}".encode("utf-8", "replace")).hexdigest()
         self.place = place
         self.folder = out / f"{RENDEZVOUS_PREFIX}{key[:16]}"
         self._say = say
 
     def join(self, new_run: Callable[[], Path], process_age_s: float | None = None) -> Meeting:
-        """Take part in the capture that is under way, or begin one in a run that `new_run` makes.
+        """Join the capture that is under way, or begin one in a run that `new_run` makes.
 
-        `process_age_s`: how long this process runs, asked of the system if None. Raises `OSError` where
-        the folder cannot be read or written.
+        `process_age_s`: how long this process has run, by default as the system says. Raises `OSError` if the folder
+        cannot be read or written.
         """
         age_s = process_age() if process_age_s is None else process_age_s
         self.folder.mkdir(exist_ok=True)
         oldest_s = self._now_s() - min(age_s + _COARSE_S, _LONGEST_APART_S)
         number = max(self._numbers(), default=0)
-        for _ in range(_MOST_TURNS):
+        for _ in range(_MOST_ATTEMPTS):
             run = self._run_of(number, oldest_s) if number else None
             if run is not None and self._take(f"{number}.{self.place.task.label}", _signature()):
                 return Meeting(run, number, self)
             number += 1
             self._begin(number, new_run)
-        raise OSError(None, f"no place among {_MOST_TURNS} captures", str(self.folder))
+        raise OSError(None, f"no free place among {_MOST_ATTEMPTS} captures", str(self.folder))
 
     def names(self) -> set[str]:
         """The files of the rendezvous."""
@@ -104,7 +103,7 @@ class Rendezvous:
         return [int(match[1]) for name in self.names() if (match := _MEETING.fullmatch(name))]
 
     def _begin(self, number: int, new_run: Callable[[], Path]) -> None:
-        """Make a meeting; if another process is first, its meeting is there instead."""
+        """Make a meeting, unless another process has just made it."""
         run = new_run()
         is_first = False
         try:
@@ -117,36 +116,36 @@ class Rendezvous:
             self._forget()
 
     def _run_of(self, number: int, oldest_s: float) -> str | None:
-        """The run of a meeting, None if it is not the one of this capture."""
+        """The run of a meeting, None if it is not a meeting of this capture."""
         path = self.folder / f"{number}.json"
         try:
             if path.stat().st_mtime < oldest_s:
                 return None
         except FileNotFoundError:
             return None
-        patient_until = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + _WRITE_TIMEOUT_S
         while True:
             try:
                 return run_name(json.loads(path.read_text(encoding="utf-8"))["run"])
             except FileNotFoundError:
                 return None
             except (AttributeError, KeyError, RecursionError, TypeError, UsageError, ValueError):
-                if time.monotonic() > patient_until:
-                    self._say(f"note: {path} is damaged: this capture gets another run")
+                if time.monotonic() > deadline_s:
+                    self._say(f"note: {path} is damaged; this capture gets another run")
                     return None
-            time.sleep(_PATIENCE_S / 20)
+            time.sleep(_WRITE_TIMEOUT_S / 20)
 
     def _take(self, name: str, fields: Mapping[str, Any]) -> bool:
-        """Make a file that is not there, as a whole; False if it is."""
+        """Write a new file at once; False if it exists."""
         target, text = self.folder / name, json.dumps(fields)
         candidate = self._candidate(text)
         try:
             os.link(candidate, target)
         except FileExistsError:
-            # A network file system may repeat a request that was done: then the file is ours.
+            # A network file system may repeat a request that succeeded: then the file is ours.
             return candidate.stat().st_nlink > 1
         except OSError:
-            return _written_alone(target, text)
+            return _write_exclusively(target, text)
         finally:
             candidate.unlink(missing_ok=True)
         return True
@@ -164,20 +163,20 @@ class Rendezvous:
         return path
 
     def _forget(self) -> None:
-        """Remove what captures of long ago left, of other clusters too. No number is used twice by one that runs."""
+        """Remove what old captures of any cluster left; running captures never reuse a number."""
         oldest_s = self._now_s() - _FORGOTTEN_S
         for folder in self.folder.parent.glob(f"{RENDEZVOUS_PREFIX}*"):
             with suppress(OSError):
-                is_forsaken = folder.stat().st_mtime < oldest_s
+                is_old = folder.stat().st_mtime < oldest_s
                 for path in folder.iterdir():
                     if path.stat().st_mtime < oldest_s:
                         path.unlink()
-                if is_forsaken:
+                if is_old:
                     folder.rmdir()
 
 
 def process_age() -> float:
-    """Seconds since this process was started; where the system does not tell, since this module was imported."""
+    """Seconds since this process started; where the system does not say, since this module was imported."""
     age_s = 0.0
     with suppress(AttributeError, IndexError, OSError, ValueError):
         # proc(5): field 22 is the start in clock ticks since boot; the second may hold blanks, in brackets.
@@ -188,12 +187,12 @@ def process_age() -> float:
 
 
 def _signature() -> dict[str, Any]:
-    """For a person who looks into the folder."""
+    """Who made a file, for a person who opens the folder."""
     return {"host": socket.gethostname(), "pid": os.getpid()}
 
 
-def _written_alone(target: Path, text: str) -> bool:
-    """The same on a file system without links: exclusive, but not written as a whole."""
+def _write_exclusively(target: Path, text: str) -> bool:
+    """The same on a file system without links: exclusive, but not at once."""
     try:
         with target.open("x", encoding="utf-8") as file:
             file.write(text)

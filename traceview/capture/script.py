@@ -1,7 +1,7 @@
-"""How is a script run as if Python had been started with it?
+"""Runs a script as if Python had been started with it.
 
-It runs in this process and thread as `__main__`, with its own arguments and `sys.path[0]`. Its module stays
-in `sys.modules` afterwards: what it registered with `atexit`, and its threads, still look things up there.
+It runs in this process and thread as `__main__`, with its own arguments and `sys.path[0]`. Its module stays in
+`sys.modules` afterwards, because its `atexit` functions and threads still look things up there.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _SIGNALLED: Final = 128
 _ENDINGS: Final = tuple(
     number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
-"""What a batch system sends, and a connection that breaks off (there is none on Windows)."""
+"""Sent by a batch system, and by a connection that is lost (absent on Windows)."""
 _OUR_FRAMES: Final = f"{Path(__file__).parent}{os.sep}"
 _DEMO_FRAMES: Final = f"{_OUR_FRAMES}demo{os.sep}"
-"""A script that happens to be ours, and is run as anybody's."""
+"""The demo is a script like any other, although it is ours."""
 
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """How a script ended: with which exit code, and whether by an exception (`SystemExit` is none)."""
+    """How a script ended: its exit code, and whether an exception other than `SystemExit` ended it."""
 
     code: int
     is_failure: bool
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether it was Ctrl-C, or one of the signals that are turned into `SystemExit`."""
+        """Whether Ctrl-C ended it, or a signal that `terminable` turns into `SystemExit`."""
         if self.is_failure:
             return self.code == _INTERRUPTED
         return self.code in {_SIGNALLED + number for number in _ENDINGS}
@@ -49,36 +49,36 @@ class ScriptEnd:
 
 @dataclass(frozen=True)
 class Script:
-    """What to run: the path of a file or of a directory with a `__main__.py`, or with `is_module` a name."""
+    """What to run: the path of a file, or of a directory with a `__main__.py`; with `is_module`, a module name."""
 
     name: str
     arguments: Sequence[str] = ()
     is_module: bool = False
 
     def check(self) -> None:
-        """Raise `UsageError` if there is no such script. A module is looked for only when it runs."""
+        """Raise `UsageError` if there is no such script. A module is only looked up when it runs."""
         if self.is_module:
             return
         path = Path(self.name)
         if not path.exists():
-            raise UsageError(f"there is no script {self.name}", hint=self._hint())
+            raise UsageError(f"script not found: {self.name}", hint=self._hint())
         if path.is_file() and not os.access(path, os.R_OK):
-            raise UsageError(f"the script {self.name} cannot be read")
+            raise UsageError(f"script cannot be read: {self.name}")
         if path.is_dir() and not (path / "__main__.py").is_file():
             raise UsageError(f"{self.name} is a directory without a __main__.py")
 
     def _hint(self) -> str:
         if self.name.startswith("-"):
-            return "options of traceview capture go before the script"
+            return "put options of traceview capture before the script"
         if not self.name.endswith(".py") and all(p.isidentifier() for p in self.name.split(".")):
-            return f"for a module: traceview capture -m {self.name}"
+            return f"to run a module: traceview capture -m {self.name}"
         return "give the path of a Python file"
 
     def run(self, before_exit: Callable[[ScriptEnd], None]) -> ScriptEnd:
         """Run it to its end and print its traceback as Python does.
 
-        `before_exit` is called first after the script, whatever ended it. Raises `UsageError` if a module is
-        not found.
+        `before_exit` is called right after the script, however it ended. Raises `UsageError` if a module is not
+        found.
         """
         load = self._load_module if self.is_module else self._load_file
         error: BaseException | None = None
@@ -92,7 +92,7 @@ class Script:
             else:
                 error = self._execute(code, module)
             end = ScriptEnd(_exit_code(error), not isinstance(error, SystemExit | None))
-            # As Python would: first what the user waits for, then what we have to do.
+            # The traceback first, as with plain Python; saving the capture may take a while.
             if end.is_failure and error is not None:
                 _show(error)
             before_exit(end)
@@ -127,23 +127,23 @@ class Script:
 
     def _load_module(self) -> tuple[CodeType, ModuleType]:
         _set_first_path(str(Path.cwd()))
-        spec = _found(self.name)
+        spec = _spec_of(self.name)
         if spec is not None and spec.submodule_search_locations is not None:
-            spec = _found(f"{self.name}.__main__")
+            spec = _spec_of(f"{self.name}.__main__")
         if spec is None:
             raise UsageError(
-                f"there is no module {self.name} that could be run",
-                hint="as with python -m: a module, or a package with a __main__",
+                f"module not found, or not runnable: {self.name}",
+                hint="-m takes a module, or a package with a __main__, as python -m does",
             )
         package = spec.parent if spec.parent is not None else ""
         return _code_of(spec), _main_module(spec, package=package)
 
 
-def _found(name: str) -> ModuleSpec | None:
+def _spec_of(name: str) -> ModuleSpec | None:
     try:
         return find_spec(name)
     except ModuleNotFoundError as error:
-        # A package on the way that is not there; one that fails to import is the user's traceback.
+        # The module or its package does not exist; any other missing import is the script's own error.
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             return None
         raise
@@ -154,7 +154,7 @@ def _code_of(spec: ModuleSpec) -> CodeType:
     with suppress(AttributeError):
         code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
     if code is None:
-        raise UsageError(f"the module {spec.name} has no Python code")
+        raise UsageError(f"module without Python code: {spec.name}")
     return code
 
 
@@ -178,7 +178,7 @@ def _empty_main() -> ModuleType:
 
 
 def _set_first_path(directory: str) -> None:
-    # With -P or PYTHONSAFEPATH Python puts no directory in front.
+    # With -P or PYTHONSAFEPATH Python adds no directory.
     if not getattr(sys.flags, "safe_path", False):
         sys.path[:1] = [directory]
 
@@ -204,14 +204,14 @@ def _show(error: BaseException) -> None:
 
 
 def without_our_frames(error: BaseException) -> None:
-    """Take the frames of this package out of the traceback of an exception and of those behind it."""
-    seen: set[int] = set()
+    """Remove the frames of this package from the tracebacks of an exception, its causes and contexts."""
+    visited: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
         current = waiting.pop()
-        if current is None or id(current) in seen:
+        if current is None or id(current) in visited:
             continue
-        seen.add(id(current))
+        visited.add(id(current))
         current.__traceback__ = _stripped(current.__traceback__)
         waiting += [current.__cause__, current.__context__]
 
@@ -231,12 +231,12 @@ def _stripped(trace: TracebackType | None) -> TracebackType | None:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Turn SIGTERM and the end of the terminal into `SystemExit(128 + number)`, unless somebody handles it already."""
+    """Turn SIGTERM and the end of the terminal into `SystemExit(128 + number)`, unless they are handled already."""
     process = os.getpid()
 
     def terminate(number: int, _frame: FrameType | None) -> Any:
         if os.getpid() != process:
-            # A child that was forked ends as it would without us.
+            # A forked child ends as it would without us.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         raise SystemExit(_SIGNALLED + number)
@@ -251,7 +251,7 @@ def terminable() -> Iterator[None]:
 
 
 def _take(number: int, handler: Callable[[int, FrameType | None], Any]) -> bool:
-    """Handle a signal that nobody handles; False where somebody does, or outside the main thread."""
+    """Handle a signal that is not handled yet; False if it is, or outside the main thread."""
     if signal.getsignal(number) is not signal.SIG_DFL:
         return False
     try:

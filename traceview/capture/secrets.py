@@ -1,7 +1,6 @@
-"""Which parts of a command line or of a variable look like a credential?
+"""Masks what looks like a credential in command lines and environment variables.
 
-Rather too much is masked than too little: what is masked costs a reader one word, what is not may cost an
-account.
+When in doubt it masks: a masked word costs a reader little, a leaked credential may cost an account.
 """
 
 from __future__ import annotations
@@ -12,35 +11,11 @@ from typing import Final
 
 MASK: Final = "***"
 
-_SECRET_WORDS: Final = frozenset(
-    {
-        "apikey",
-        "auth",
-        "authorization",
-        "bearer",
-        "cookie",
-        "credential",
-        "credentials",
-        "creds",
-        "dsn",
-        "key",
-        "keys",
-    }
-    | {
-        "pass",
-        "passphrase",
-        "passwd",
-        "password",
-        "passwords",
-        "pat",
-        "pw",
-        "pwd",
-        "secret",
-        "secrets",
-        "sig",
-    }
-    | {"signature", "token", "webhook"}
-)
+_SECRET_WORDS: Final = frozenset({
+    "apikey", "auth", "authorization", "bearer", "cookie", "credential", "credentials", "creds", "dsn", "key",
+    "keys", "pass", "passphrase", "passwd", "password", "passwords", "pat", "pw", "pwd", "secret", "secrets",
+    "sig", "signature", "token", "webhook",
+})  # fmt: skip
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _ASSIGNED: Final = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.\-]*)=(?P<value>.*)", re.DOTALL)
 _PAIR: Final = re.compile(
@@ -57,28 +32,28 @@ _TOKEN: Final = re.compile(
 
 
 def masked_arguments(arguments: Sequence[str]) -> list[str]:
-    """Command line arguments with the values of options that look secret, and secrets of known form, masked."""
-    shown = []
+    """Mask the values of arguments whose option looks secret, and secrets of known form."""
+    result = []
     is_value = False
     for argument in arguments:
         if is_value and not _is_option(argument):
-            shown.append(MASK)
+            result.append(MASK)
             is_value = False
             continue
-        shown.append(masked(argument))
+        result.append(masked(argument))
         is_value = (
             _is_option(argument) and "=" not in argument and is_secret_name(argument.lstrip("-"))
         )
-    return shown
+    return result
 
 
 def masked_variable(name: str, value: str) -> str:
-    """The value of an environment variable, masked if its name or the value looks secret."""
+    """The value of an environment variable, masked if its name or value looks secret."""
     return MASK if is_secret_name(name) else masked(value)
 
 
 def masked(text: str) -> str:
-    """A text in which what looks like a credential is masked: `name=value`, in URLs, tokens of known form."""
+    """Mask credentials in a text: `name=value`, users in URLs, tokens of known form."""
     whole = _ASSIGNED.fullmatch(text)
     if whole and is_secret_name(whole["name"]):
         return f"{whole['name']}={MASK}"
@@ -89,9 +64,9 @@ def masked(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a name of an option, variable or field says that its value is a credential.
+    """Whether the name of an option, variable or field says that its value is a credential.
 
-    Words count as wholes: `--hub-token` does, `--tokenizer` and `--max-tokens` do not.
+    Only whole words count: `--hub-token` is secret, `--tokenizer` and `--max-tokens` are not.
     """
     return any(word.lower() in _SECRET_WORDS for word in _WORD.findall(name))
 
@@ -100,9 +75,8 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-")
 
 
-def _masked_pair(found: re.Match[str]) -> str:
-    if not is_secret_name(found["name"]) or _SCHEME.match(
-        found["value"] + found.string[found.end() :]
-    ):
-        return found[0]
-    return f"{found['name']}{found['between']}{MASK}"
+def _masked_pair(match: re.Match[str]) -> str:
+    rest = match["value"] + match.string[match.end() :]
+    if not is_secret_name(match["name"]) or _SCHEME.match(rest):
+        return match[0]
+    return f"{match['name']}{match['between']}{MASK}"

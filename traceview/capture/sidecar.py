@@ -1,44 +1,53 @@
-"""What does a trace not tell by itself? It stands in a file beside it, written as the run goes on.
+"""Writes the sidecar: a JSON file beside the trace with what the trace itself does not say.
 
-`<host>.traceview.json`: one JSON object with `schema_version`, `state`, and named groups of fields. Each group is
-set by whoever knows it, any of them may be missing, and readers ignore those that they do not know. The file is
-replaced as a whole, so that after a crash it says how far the run came: `waiting` for the window, `recording`
-in it, then `saved` or `failed`.
+`<host>.traceview.json` is one object with `schema_version`, `state` and named groups of fields. Any group may be
+missing, and readers ignore groups they do not know. The file is always replaced as a whole, so that after a crash it
+shows how far the run came: `waiting` for the window, `recording` it, then `saved` or `failed`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from time import perf_counter_ns
+from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".traceview.json"
+_LONGEST_REASON: Final = 200
 
 State = Literal["waiting", "recording", "saved", "failed"]
 
 
 @dataclass
 class Sidecar:
-    """The fields so far. `path`: where they are written, None as long as there is no place."""
+    """The fields so far. `path` is where they are written; None while there is no place for them."""
 
     path: Path | None = None
     state: State = "waiting"
     groups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def add(self, group: str, values: Mapping[str, Any]) -> None:
-        """Set fields of a group; those that it has already are replaced one by one."""
+        """Set fields of a group, replacing only those of the same name."""
         self.groups[group] = {**self.groups.get(group, {}), **values}
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Note in the group `listener_cost_ns` how long the body takes."""
+        begun_ns = perf_counter_ns()
+        yield
+        self.add("listener_cost_ns", {part: perf_counter_ns() - begun_ns})
 
     def as_json(self) -> dict[str, Any]:
         """The whole object."""
         return {"schema_version": SCHEMA_VERSION, "state": self.state, **self.groups}
 
     def write(self) -> None:
-        """Replace the file by the fields as they are now; raises `OSError`."""
+        """Replace the file by the current fields; raises `OSError`."""
         if self.path is None:
             return
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
@@ -51,18 +60,63 @@ class Sidecar:
             partial.unlink(missing_ok=True)
 
 
-class WindowListener(Protocol):
-    """Adds groups to the sidecar of a capture.
+class WindowListener:
+    """Adds groups to the sidecar of a capture; a subclass overrides the moments it needs.
 
-    It is called in the script's process, where TensorFlow is imported. What it raises is noted in the
-    sidecar (`notes.listeners`) and ends nothing.
+    The methods run in the script's process, where TensorFlow is imported. What they raise is noted in the sidecar
+    (`notes.listeners`) and stops nothing.
     """
 
     def opening(self, sidecar: Sidecar) -> None:
-        """The window is about to open; what is done here is not recorded."""
+        """The window is about to open; what happens here is not recorded."""
 
     def opened(self, sidecar: Sidecar) -> None:
-        """The profile runs: what is started here sees the window, and is in the trace."""
+        """The profile runs; what happens here is in the trace."""
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """The profile is written to `trace`, which will be moved; the sidecar is written after this."""
+        """The profile is written to `trace`, which moves later; the sidecar is written after this."""
+
+    def finished(self) -> None:
+        """Nothing more will be recorded. May be called more than once."""
+
+
+class Absent(Exception):  # noqa: N818  # nothing has failed: this is an answer
+    """A field has no value; the message is the reason."""
+
+
+class Facts:
+    """The fields of one group. A field without a value is never guessed: `missing` names it with the reason."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.missing: dict[str, str] = {}
+
+    def ask(self, field: str, question: Callable[[], Any]) -> Any:
+        """Set a field to the answer and return it; None without an answer."""
+        answer = self.find(field, question)
+        if answer is not None:
+            self.values[field] = answer
+        return answer
+
+    def ask_each(self, questions: Mapping[str, Callable[[], Any]]) -> None:
+        """Ask one question per field."""
+        for name, question in questions.items():
+            self.ask(name, question)
+
+    def find(self, field: str, question: Callable[[], Any]) -> Any:
+        """The answer, without setting the field; None, with the reason in `missing`, without an answer."""
+        try:
+            answer = question()
+        except Absent as reason:
+            self.missing[field] = str(reason)
+            return None
+        except Exception as error:
+            self.missing[field] = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+            return None
+        if answer is None:
+            self.missing[field] = "not known to this TensorFlow"
+        return answer
+
+    def as_group(self) -> dict[str, Any]:
+        """The fields, and `missing` unless it is empty."""
+        return {**self.values, **({"missing": self.missing} if self.missing else {})}

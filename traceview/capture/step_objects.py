@@ -1,6 +1,6 @@
-"""Which functions and models stand behind the names of steps?
+"""Remembers which functions and models the steps of each name call.
 
-Whoever sees a step called hands its object over. None is kept alive: what the script has let go of is gone.
+The references are weak: what the script has let go of is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 from weakref import ref
 
 _DEPTH: Final = 5
-"""Closures between Keras' train function and the `tf.function` in it; Keras 3.15 has two, and we add one."""
+"""Closures between Keras' train function and the `tf.function` in it: two in Keras 3.15, and one of ours."""
 
 
 class StepObjects:
@@ -21,45 +21,40 @@ class StepObjects:
         self._by_name: dict[str, list[ref[Any]]] = {}
 
     def add(self, name: str, thing: object) -> None:
-        """The steps called `name` are calls of this."""
+        """The steps called `name` call this object."""
         known = self._by_name.setdefault(name, [])
-        if any(one() is thing for one in known):
+        if any(reference() is thing for reference in known):
             return
-        known[:] = [one for one in known if one() is not None]
+        known[:] = [reference for reference in known if reference() is not None]
         with suppress(TypeError):  # what cannot be referred to weakly is no tf.function
             known.append(ref(thing))
 
-    @property
-    def names(self) -> list[str]:
-        """All names, in the order in which they were added."""
-        return list(self._by_name)
-
     def functions(self, name: str) -> list[Any]:
         """The traced `tf.function`s that the steps of this name call, each once."""
-        found = []
+        functions = []
         for thing in self._alive(name):
             if _trains(thing):
-                found += _traced_within(thing.train_function)
+                functions += _traced_within(thing.train_function)
             elif traces(thing):
-                found.append(thing)
-        return list({id(function): function for function in found}.values())
+                functions.append(thing)
+        return list({id(function): function for function in functions}.values())
 
     def models(self) -> list[Any]:
         """The Keras models whose training the steps are."""
-        found = {
+        models = {
             id(model): model
             for name in self._by_name
             for model in _models_of(self._alive(name), self.functions(name))
         }
-        return list(found.values())
+        return list(models.values())
 
     def _alive(self, name: str) -> list[Any]:
-        things = (one() for one in self._by_name.get(name, ()))
+        things = (reference() for reference in self._by_name.get(name, ()))
         return [thing for thing in things if thing is not None]
 
 
 def traces(function: Any) -> list[Any]:
-    """The graphs of a `tf.function`, as concrete functions, oldest first; asking traces nothing."""
+    """The graphs of a `tf.function` as concrete functions, oldest first; nothing is traced for this."""
     cache = getattr(function, "_function_cache", None)
     return list(cache.values()) if cache is not None else []
 
@@ -67,7 +62,7 @@ def traces(function: Any) -> list[Any]:
 def _models_of(things: Iterable[Any], functions: Iterable[Any]) -> Iterator[Any]:
     yield from (thing for thing in things if _trains(thing))
     for function in functions:
-        # A train function of the user's own making closes over its model.
+        # A custom train function closes over its model.
         for name, held in _closure(_unwrapped(getattr(function, "_python_function", None))):
             if name == "self" and _trains(held):
                 yield held
@@ -81,11 +76,11 @@ def _traced_within(outer: Any) -> list[Any]:
     """The outermost traced `tf.function` in a Python function's closures, or none."""
     level = [outer]
     for _ in range(_DEPTH):
-        traced = [found for found in level if traces(found)]
+        traced = [function for function in level if traces(function)]
         if traced:
             # In order of their names: Keras' multi_step_on_iterator calls its one_step_on_data.
             return traced[:1]
-        level = [value for found in level for value in _inner(found)]
+        level = [inner for function in level for inner in _inner(function)]
     return []
 
 

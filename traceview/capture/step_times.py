@@ -1,4 +1,4 @@
-"""How much longer is a step with the profiler, and can that be told from how steps vary by themselves?"""
+"""Compares step times with and without the profiler, and says whether the difference exceeds their spread."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 _FEWEST: Final = 3
-"""A median of fewer steps is not worth a sentence, nor are quartiles."""
+"""Fewer steps have no meaningful median or quartiles."""
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Median time per step without and with the profiler, from how many calls, and the quartiles around it.
+    """Median and quartiles of the time per step without and with the profiler, and how many calls they are from.
 
-    None for a median from no call, and for quartiles from fewer than three.
+    A median of no call is None, and so are quartiles of fewer than three.
     """
 
     unprofiled_ns: int | None
@@ -27,7 +27,7 @@ class StepTimes:
 
     @classmethod
     def of(cls, unprofiled: Sequence[float], profiled: Sequence[float]) -> StepTimes:
-        """From the nanoseconds per step of single calls."""
+        """Take the nanoseconds per step of single calls."""
         return cls(
             int(median(unprofiled)) if unprofiled else None,
             len(unprofiled),
@@ -39,16 +39,16 @@ class StepTimes:
 
     @property
     def overhead_ratio(self) -> float | None:
-        """What profiling adds to a step, as a share of the unprofiled step; None from too few steps to tell."""
+        """What profiling adds to a step, as a share of the unprofiled step; None with too few steps."""
         if not self.unprofiled_ns or self.profiled_ns is None or self.spread_ratio is None:
             return None
         return self.profiled_ns / self.unprofiled_ns - 1
 
     @property
     def spread_ratio(self) -> float | None:
-        """How far steps vary: half of what lies between the quartiles, of both kinds together, as such a share.
+        """The spread of step times, as a share of the unprofiled step: the mean of both interquartile ranges.
 
-        A difference of the medians that is no larger may be chance.
+        A difference of the medians within it may be chance.
         """
         before, after = self.unprofiled_quartiles_ns, self.profiled_quartiles_ns
         if not self.unprofiled_ns or before is None or after is None:
@@ -56,24 +56,20 @@ class StepTimes:
         return (before[1] - before[0] + after[1] - after[0]) / 2 / self.unprofiled_ns
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in the sidecar."""
+        """The group `overhead` of the sidecar."""
         return {**asdict(self), "ratio": self.overhead_ratio, "spread_ratio": self.spread_ratio}
 
     def __str__(self) -> str:
         """The overhead in one line, or why there is none."""
         ratio, spread = self.overhead_ratio, self.spread_ratio
         if ratio is None or spread is None:
-            return "note: too few steps to compare their time with and without the profiler"
+            return "note: too few steps to measure the overhead of the profiler"
+        start = f"overhead: {ratio:+.0%} per step"
         if ratio <= max(spread, 0):
-            start = f"overhead: not measurable: steps vary by ±{spread:.0%}"
-        else:
-            start = f"overhead: {ratio:+.0%} per step"
-        before = _described(self.unprofiled_ns, self.unprofiled_quartiles_ns)
-        after = _described(self.profiled_ns, self.profiled_quartiles_ns)
-        return (
-            f"{start} ({before} without the profiler, median and quartiles of {self.unprofiled_count}; "
-            f"{after} with it, of {self.profiled_count})"
-        )
+            start = f"overhead: not measurable, step times vary by ±{spread:.0%}"
+        before = _described(self.unprofiled_ns, self.unprofiled_quartiles_ns, self.unprofiled_count)
+        after = _described(self.profiled_ns, self.profiled_quartiles_ns, self.profiled_count)
+        return f"{start}. Median step: {before} without the profiler, {after} with it"
 
 
 def _quartiles(times: Sequence[float]) -> tuple[int, int] | None:
@@ -83,8 +79,7 @@ def _quartiles(times: Sequence[float]) -> tuple[int, int] | None:
     return int(lower), int(upper)
 
 
-def _described(middle: int | None, quartiles: tuple[int, int] | None) -> str:
-    text = f"{(middle or 0) / 1e6:.2f} ms"
-    if quartiles is None:
-        return text
-    return f"{text} [{quartiles[0] / 1e6:.2f} to {quartiles[1] / 1e6:.2f}]"
+def _described(median_ns: int | None, quartiles_ns: tuple[int, int] | None, count: int) -> str:
+    low, high = quartiles_ns or (0, 0)
+    spread = f"quartiles {low / 1e6:.2f} to {high / 1e6:.2f}, {count} calls"
+    return f"{(median_ns or 0) / 1e6:.2f} ms ({spread})"

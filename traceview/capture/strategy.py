@@ -1,4 +1,4 @@
-"""How is the training distributed, and over which batches?"""
+"""Describes how the training is distributed: its strategy, and the batch size of each replica."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from traceview.capture.facts import Absent, Facts
-from traceview.capture.live import LiveObjects, is_default_strategy
+from traceview.capture.live_objects import LiveObjects, is_default_strategy
+from traceview.capture.sidecar import Absent, Facts
 from traceview.capture.step_objects import traces
 
 _ITERATOR_SPECS: Final = ("DistributedIteratorSpec", "DistributedDatasetSpec", "IteratorSpec")
@@ -18,10 +18,10 @@ _TENSOR: Final = "TensorSpec"
 def describe_strategy(
     of_variables: Iterable[Any], of_input: Iterable[Any], others: Callable[[], Iterable[Any]]
 ) -> tuple[dict[str, Any], Any]:
-    """The group, and the strategy itself, None without one.
+    """The group `strategy` of the sidecar, and the strategy itself, None without one.
 
-    That of the variables which the step uses counts before that of the input. Only where there is neither
-    is another strategy of the script taken: the script made it, though nothing in the step shows it.
+    The strategy of the variables that the step uses comes first, then that of its input. Only without both is
+    another strategy of the script taken: the script made it, though nothing in the step shows it.
     """
     facts = Facts()
     sources: dict[str, Callable[[], Iterable[Any]]] = {
@@ -39,13 +39,14 @@ def describe_strategy(
             facts.values["found_by"] = found_by
             _describe(facts, strategies[0])
             return facts.as_group(), strategies[0]
-    facts.missing["class"] = "no strategy in the step, and none in the script"
+    facts.missing["class"] = "neither the step nor the script has a strategy"
     return facts.as_group(), None
 
 
 def _distinct(strategies: Iterable[Any]) -> list[Any]:
-    found = {id(one): one for one in strategies if one is not None and not is_default_strategy(one)}
-    return list(found.values())
+    return list(
+        {id(s): s for s in strategies if s is not None and not is_default_strategy(s)}.values()
+    )
 
 
 def _describe(facts: Facts, strategy: Any) -> None:
@@ -62,17 +63,17 @@ def _describe(facts: Facts, strategy: Any) -> None:
     options = getattr(operations, "_options", None) or getattr(
         extended, "_communication_options", None
     )
-    # 0: as TensorFlow sees fit.
+    # 0: TensorFlow chooses.
     facts.ask("bytes_per_pack", lambda: _of_options(options, "bytes_per_pack"))
     facts.ask("implementation", lambda: str(_of_options(options, "implementation")))
 
 
 def _cross_device_ops(extended: Any) -> Any:
     for name in ("_cross_device_ops", "_inferred_cross_device_ops", "_collective_ops"):
-        found = getattr(extended, name, None)
-        if found is not None:
-            return found
-    raise Absent("this strategy has none, or none yet")
+        operations = getattr(extended, name, None)
+        if operations is not None:
+            return operations
+    raise Absent("this strategy has no cross-device ops so far")
 
 
 def _packs(operations: Any) -> int:
@@ -89,7 +90,7 @@ def _of_options(options: Any, name: str) -> Any:
 
 
 def takes_distributed_input(functions: Sequence[Any]) -> bool:
-    """Whether a step function was traced for one tensor per replica, or for an iterator of such."""
+    """Whether a step function was traced for one tensor per replica, or for an iterator of such tensors."""
     return any(
         type(leaf).__name__ == _PER_REPLICA
         for function in functions
@@ -99,15 +100,14 @@ def takes_distributed_input(functions: Sequence[Any]) -> bool:
 
 
 def describe_batch(functions: Sequence[Any], live: LiveObjects, strategy: Any) -> dict[str, Any]:
-    """Global and per-replica batch size, in examples.
+    """The group `batch` of the sidecar: global and per-replica batch size, in examples.
 
-    From the shapes that the step functions were traced with; where these leave it open, from the dataset
-    whose elements have the same shapes.
+    They come from the shapes that the step functions were traced with or, where these leave it open, from the
+    dataset whose elements have the same shapes.
     """
     facts = Facts()
     replicas = int(strategy.num_replicas_in_sync) if strategy is not None else 1
-    sizes = facts.ask("sizes", lambda: _sizes(functions, live, replicas))
-    facts.values.pop("sizes", None)
+    sizes = facts.find("sizes", lambda: _sizes(functions, live, replicas))
     if sizes is None:
         reason = facts.missing.pop("sizes")
         facts.missing.update(dict.fromkeys(("global", "per_replica"), reason))
@@ -131,51 +131,53 @@ def _sizes(functions: Sequence[Any], live: LiveObjects, replicas: int) -> Sizes:
         return _of_datasets(inputs, live, replicas)
     firsts = {tuple(_leading(leaf) or ()) for leaves in inputs for leaf in leaves if _leading(leaf)}
     if len(firsts) != 1:
-        seen = sorted(sum(sizes) for sizes in firsts)
-        raise Absent(f"the arguments differ in their first dimension: {seen}")
+        dimensions = sorted(sum(sizes) for sizes in firsts)
+        raise Absent(f"the arguments differ in their first dimension: {dimensions}")
     (sizes,) = firsts
     if len(sizes) != replicas:
-        raise Absent(f"each call gets {sizes[0]} examples; how replicas share them is not visible")
+        raise Absent(f"each call gets {sizes[0]} examples; how replicas share them is unknown")
     return "arguments", sum(sizes), sizes[0] if len(set(sizes)) == 1 else None
 
 
 def _of_datasets(inputs: list[list[Any]], live: LiveObjects, replicas: int) -> Sizes:
     nest = import_module("tensorflow").nest
     wanted = [leaves for leaves in inputs if leaves]
-    found: set[tuple[int, int | None]] = set()
+    batches: set[tuple[int, int | None]] = set()
     for dataset in live.distributed_datasets:
         if _flat(nest, dataset.element_spec) in wanted:
             total = _batch_size(dataset._original_dataset)
-            found.add((total, total // replicas if total % replicas == 0 else None))
+            batches.add((total, total // replicas if total % replicas == 0 else None))
     for dataset in live.datasets_from_function:
         if _flat(nest, dataset.element_spec) in wanted:
             each = _batch_size(dataset._datasets[0])
-            found.add((each * replicas, each))
-    if not found and replicas == 1:
+            batches.add((each * replicas, each))
+    if not batches and replicas == 1:
         for iterator in live.iterators:
             if iterator._dataset is not None and _flat(nest, iterator.element_spec) in wanted:
                 size = _batch_size(iterator._dataset)
-                found.add((size, size))
-    if not found:
-        raise Absent("the step is traced for batches of any size, and its dataset is not held")
-    if len(found) > 1:
-        sizes = sorted(total for total, _ in found)
+                batches.add((size, size))
+    if not batches:
+        raise Absent(
+            "the step is traced for batches of any size, and the script no longer holds its dataset"
+        )
+    if len(batches) > 1:
+        sizes = sorted(total for total, _ in batches)
         raise Absent(f"several datasets have the same shapes; their batch sizes are {sizes}")
-    ((total, per_replica),) = found
+    ((total, per_replica),) = batches
     return "dataset", total, per_replica
 
 
 def _batch_size(dataset: Any) -> int:
-    """As TensorFlow finds it to divide batches among replicas (ComputeBatchSize)."""
+    """The size by which TensorFlow divides batches among replicas (ComputeBatchSize)."""
     module = import_module("tensorflow.python.data.experimental.ops.distribute")
     size = int(module.compute_batch_size(dataset))
     if size <= 0:
-        raise Absent("the dataset of the step does not end in batches of one size")
+        raise Absent("the dataset of the step has no fixed batch size")
     return size
 
 
 def _leaves(trace: Any) -> Iterator[Any]:
-    """The specs of tensors, per replica or not, that one trace takes, also through an iterator."""
+    """The tensor specs, per replica or not, that one trace takes directly or through an iterator."""
     nest = import_module("tensorflow").nest
     for leaf in nest.flatten(trace.structured_input_signature):
         if type(leaf).__name__ in _ITERATOR_SPECS:

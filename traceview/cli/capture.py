@@ -1,4 +1,4 @@
-"""`traceview capture`: record chosen steps of a training script, without editing it."""
+"""Defines `traceview capture`: record chosen steps of a training script, without editing it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Annotated, Final, NoReturn, TextIO
 
 import typer
 
-from traceview.capture.demo.injection import Illness
-from traceview.cli.demo import check_demo
+from traceview.capture.demo.injection import Slowdown
+from traceview.cli.capture_modes import check_mode
 from traceview.cli.output import abandon_stdout
 from traceview.cli.quoted import is_plain, quoted
-from traceview.cli.remote import capture_running, check_together
+from traceview.cli.remote import capture_running
 from traceview.document.sanitize import sanitize
 from traceview.errors import CaptureError, TraceviewError, UsageError
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
-"""Everything after SCRIPT is the script's."""
+"""Everything after SCRIPT belongs to the script."""
 DEFAULT_STEPS: Final = "10:15"
 
 
@@ -31,25 +31,27 @@ def capture(
     ] = None,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARGS", help="Its arguments.", show_default=False),
+        typer.Argument(metavar="ARGS", help="Arguments of the script.", show_default=False),
     ] = None,
     module: Annotated[
         bool,
-        typer.Option("-m", "--module", help="SCRIPT is the name of a module, as in python -m."),
+        typer.Option("-m", "--module", help="Run SCRIPT as a module, as python -m does."),
     ] = False,
     steps: Annotated[
         str,
-        typer.Option(metavar="A:B", help="Steps to record: A up to but not including B, from 1."),
+        typer.Option(
+            metavar="A:B",
+            help="Record steps A to B-1. Steps count from 0; step 0 cannot be recorded.",
+        ),
     ] = DEFAULT_STEPS,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Log directory; each capture is a new run in it.")
+        Path, typer.Option(metavar="DIR", help="Log directory; each capture becomes a run in it.")
     ] = Path("logs"),
     run: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Name of the run. Without it the workers of a cluster find one together, and others get a new "
-            "one by the time.",
+            help="Name of the run; by default the current time. Workers of one cluster share a run.",
             show_default=False,
         ),
     ] = None,
@@ -57,8 +59,8 @@ def capture(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Count the calls of this function as steps; without it, of all that compute gradients. "
-            "May be repeated.",
+            help="Count calls of this function as steps, instead of all functions that compute gradients. Can be "
+            "repeated.",
             show_default=False,
         ),
     ] = None,
@@ -66,14 +68,14 @@ def capture(
         bool,
         typer.Option(
             "--sync/--no-sync",
-            help="Wait for all devices before the first and after the last step.",
+            help="Wait until all devices are idle before the first and after the last step.",
         ),
     ] = True,
     nvml: Annotated[
         bool,
         typer.Option(
             "--nvml/--no-nvml",
-            help="Sample clocks, power, load and other processes of the GPUs in the window.",
+            help="Sample clocks, power, load and other processes of the GPUs while recording.",
         ),
     ] = True,
     max_events: Annotated[
@@ -81,8 +83,8 @@ def capture(
         typer.Option(
             min=1,
             metavar="N",
-            help="End the window early rather than record more events. By default only what the tracer "
-            "of GPUs can hold is kept to.",
+            help="Stop early rather than record more events than this. By default, stop before the buffers of the "
+            "GPU tracer are half full.",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +94,7 @@ def capture(
             min=1,
             max=65535,
             metavar="PORT",
-            help="Offer TensorFlow's profiler server in the script, for captures with --remote.",
+            help="Start TensorFlow's profiler server in the script, so that --remote can record it.",
             show_default=False,
         ),
     ] = None,
@@ -100,23 +102,23 @@ def capture(
         list[str] | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Instead of running a script, record a job that offers a profiler server. Several are joined by "
-            "commas.",
+            help="Instead of running a script, record a running job through its profiler server. Separate several "
+            "servers by commas.",
             show_default=False,
         ),
     ] = None,
     duration: Annotated[
-        str, typer.Option(metavar="TIME", help="How long to record with --remote: 500ms, 2s, 1m.")
+        str, typer.Option(metavar="TIME", help="How long --remote records: 500ms, 2s, 1m.")
     ] = "2s",
     timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long to wait for servers to come up.")
+        str, typer.Option(metavar="TIME", help="How long --remote waits for servers to start.")
     ] = "60s",
     demo: Annotated[
         bool,
         typer.Option(
             "--demo",
-            help="Instead of a script, train a small model on all GPUs, or on logical CPU devices, and print "
-            "the report.",
+            help="Instead of a script, train a small model on all GPUs (without GPUs: on logical CPU devices) and "
+            "print the report.",
         ),
     ] = False,
     devices: Annotated[
@@ -124,106 +126,107 @@ def capture(
         typer.Option(
             min=1,
             metavar="N",
-            help="Devices of --demo: the first N GPUs, or N logical CPU devices. By default all GPUs, or 2.",
+            help="Devices for --demo: the first N GPUs, or N logical CPU devices. By default all GPUs, or 2.",
             show_default=False,
         ),
     ] = None,
-    illness: Annotated[
-        list[Illness] | None,
-        typer.Option(
-            help="Make --demo slow in this way. May be repeated.",
-            show_default=False,
-        ),
+    slowdown: Annotated[
+        list[Slowdown] | None,
+        typer.Option(help="Slow --demo down in this way. Can be repeated.", show_default=False),
     ] = None,
+    illness: Annotated[list[Slowdown] | None, typer.Option(hidden=True)] = None,
     analyze: Annotated[
-        bool, typer.Option("--analyze", help="Print the report of what was recorded.")
+        bool, typer.Option("--analyze", help="Print the report of the recorded run.")
     ] = False,
 ) -> None:
     """Run a training script and record some of its steps.
 
-    The script runs in this process as if Python had been started with it, with its own exit code. The trace
-    is DIR/plugins/profile/RUN/HOST.xplane.pb; the last line names the run. The workers of a cluster share one
-    run if they share DIR. With --remote a job that runs already is recorded, for a --duration.
+    The script runs as with python SCRIPT ARGS, and its exit code is kept. The trace is written to
+    DIR/plugins/profile/RUN/HOST.xplane.pb, and the last line of the output names the run. Workers of a cluster that
+    share DIR share one run. --remote records a running job instead, for a --duration.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
-    check_together(context, is_remote=remote is not None)
+    check_mode(context, is_demo=demo, is_remote=remote is not None)
     console = _Console(sys.stdout, sys.stderr)
     if remote is not None:
-        asked = capture_running(
+        received = capture_running(
             remote, out=out, run=run, duration=duration, timeout=timeout, say=console.say
         )
-        code = asked.problem.exit_code if asked.problem else 0
-        _end(console, asked.run, asked.problem, code, analyze)
-    check_demo(context, is_demo=demo)
+        code = received.problem.exit_code if received.problem else 0
+        _end(console, received.run, received.problem, code, analyze)
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
+    from traceview.capture.capture import Settings
     from traceview.capture.demo.run import capture_demo
     from traceview.capture.preflight import cheap_failures
-    from traceview.capture.recording import Settings
     from traceview.capture.script import Script
-    from traceview.capture.session import capture_script
-    from traceview.capture.window import StepWindow
+    from traceview.capture.script_capture import capture_script
+    from traceview.capture.step_range import StepRange
+
+    if illness:
+        console.say("note: --illness is deprecated and will be removed; use --slowdown")
 
     for check in cheap_failures([] if module or script is None else [Path(script)]):
-        console.say(f"{check.name}: {check.found}")
+        console.say(f"{check.name}: {check.detail}")
         console.say(f"fix: {check.fix}")
     settings = Settings(
         out=out,
-        window=StepWindow.parse(steps),
+        steps=StepRange.parse(steps),
         is_synchronised=sync,
         max_events=max_events,
         run=run,
         is_nvml_sampled=nvml,
     )
     if script is None:
-        trained = capture_demo(settings, say=console.say, devices=devices, illnesses=illness or ())
-        _end(console, trained.run, trained.problem, trained.code, analyze=True)
-    done = capture_script(
+        slowdowns = [*(slowdown or ()), *(illness or ())]
+        captured = capture_demo(settings, say=console.say, devices=devices, slowdowns=slowdowns)
+        _end(console, captured.run, captured.problem, captured.code, analyze=True)
+    captured = capture_script(
         Script(script, arguments or [], is_module=module),
         settings,
         say=console.say,
         step_functions=step_function or (),
         serve=serve,
     )
-    _end(console, done.run, done.problem, done.code, analyze)
+    _end(console, captured.run, captured.problem, captured.code, analyze)
 
 
 @dataclass(frozen=True)
 class _Console:
-    """The streams that the command began with: a script may close its own, or put anything in their place."""
+    """The streams that the command began with, because a script may close or replace them."""
 
     out: TextIO | None
     err: TextIO | None
 
     @property
     def is_watched(self) -> bool:
-        """Whether a person reads along."""
+        """Whether a person watches a terminal."""
         with suppress(ValueError):
             return self.err is not None and self.err.isatty()
         return False
 
     def say(self, line: str) -> None:
-        """A line for the user, behind what the script has printed."""
+        """Print a line for the user, after what the script has printed."""
         self.print(f"traceview: {sanitize(line)}")
 
     def say_error(self, error: CaptureError) -> None:
-        """The same for what went wrong, with what helps."""
+        """Print an error and its hint."""
         self.say(error.message)
         if error.hint:
             self.say(f"hint: {error.hint}")
 
     def name(self, run: Path) -> None:
-        """The last line: the folder of a run, to be read by a person or a script."""
+        """Print the last line: the folder of a run, for a person or a script."""
         encoding = getattr(self.err, "encoding", None) or "utf-8"
         if is_plain(run, encoding):
             self.print(str(run))
             return
-        self.say("note: the name of the run is quoted, as bash and zsh read it")
+        self.say("note: the path of the run is quoted for bash and zsh")
         self.print(quoted(run))
 
     def print(self, line: str) -> None:
-        """Print the line. Where nobody can read it the run goes on all the same."""
+        """Print a line; a closed or broken stream is ignored."""
         with suppress(Exception):
             sys.stdout.flush()
         if self.err is not None:
@@ -234,7 +237,7 @@ class _Console:
 def _end(
     console: _Console, run: Path | None, problem: CaptureError | None, code: int, analyze: bool
 ) -> NoReturn:
-    """Say what went wrong and where the run is; a script that failed by itself decides on the exit code."""
+    """Print problems and the run, and exit; if the script itself failed, its exit code wins."""
     if problem is not None and run is None and code == 0:
         raise problem
     if problem is not None:
@@ -244,14 +247,14 @@ def _end(
             _print_report(console, run)
         elif console.is_watched:
             console.say(
-                "traceview analyze shows what is in this run, traceview report writes it down:"
+                "to see the report, pass this run to traceview analyze or traceview report:"
             )
         console.name(run)
     raise typer.Exit(code)
 
 
 def _print_report(console: _Console, run: Path) -> None:
-    """The report of a run; the script has ended, and its exit code is what counts."""
+    """Print the report of a run; a failure here does not change the exit code."""
     from traceview.cli.analyze import TERMINAL_TOP
     from traceview.cli.output import Target
     from traceview.render.terminal import render
@@ -275,5 +278,5 @@ def _print_report(console: _Console, run: Path) -> None:
         except TraceviewError as error:
             console.say(f"note: no report: {error.message}")
         except BrokenPipeError:
-            # Who reads along has read enough, and the run has still to be named.
+            # The reader has closed the pipe; the run must still be named on stderr.
             abandon_stdout()

@@ -1,4 +1,4 @@
-"""`traceview doctor`: what would go wrong in a capture here?"""
+"""Defines `traceview doctor`: check before the run what would go wrong in a capture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from traceview.cli.options import Width
 from traceview.cli.output import Target
 
-FOUND_FAILURE: Final = 8
+FAILED_CHECK: Final = 8
 
 
 def doctor(
@@ -19,27 +19,27 @@ def doctor(
         list[Path] | None,
         typer.Argument(
             metavar="[SCRIPT]...",
-            help="Python files of the training; they are read and never run.",
+            help="Python files of the training; they are read, never run.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Log directory that a capture would write to.")
+        Path, typer.Option(metavar="DIR", help="Log directory of the planned capture.")
     ] = Path("logs"),
     tensorflow: Annotated[
         bool,
         typer.Option(
             "--tensorflow/--no-tensorflow",
-            help="Import TensorFlow in a process of its own and ask what it sees: 10 seconds or less.",
+            help="Import TensorFlow in another process to ask for its GPUs (up to 10 seconds).",
         ),
     ] = True,
     json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     width: Width = None,
 ) -> None:
-    """Check what a capture on this machine needs, before the run.
+    """Check before the run whether a capture would work on this machine.
 
-    Says of TensorFlow, the GPUs, the profiler's library and permissions, the output folder, TF_CONFIG and
-    the scripts whether they are as a capture needs them, and what to do where not. Exit code 8 if a check failed.
+    Checks TensorFlow, the GPUs, CUPTI and its permissions, the output folder, TF_CONFIG and the scripts, and says how
+    to fix each problem. The exit code is 8 if a check failed.
 
     Example: traceview doctor train.py
     """
@@ -48,7 +48,7 @@ def doctor(
 
     target = Target(None)
     if tensorflow and sys.stderr.isatty():
-        typer.echo("traceview: asking TensorFlow (--no-tensorflow leaves it out)", err=True)
+        typer.echo("traceview: importing TensorFlow (--no-tensorflow skips this)", err=True)
     checks = examine(scripts or (), out=out, asks_tensorflow=tensorflow)
     if json:
         target.write(render_json(checks).encode())
@@ -62,4 +62,4 @@ def doctor(
             )
         )
     if any(check.status == "failed" for check in checks):
-        raise typer.Exit(FOUND_FAILURE)
+        raise typer.Exit(FAILED_CHECK)

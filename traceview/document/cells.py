@@ -17,6 +17,7 @@ _WRITE: Final[Mapping[Kind, Callable[[float], str]]] = {
     "bytes": numbers.size,
     "count": lambda value: numbers.count(int(value)),
     "number": numbers.number,
+    "ordinal": lambda value: str(int(value)),
     "rate": numbers.rate,
     "share": numbers.share,
     "signed_share": numbers.signed_share,

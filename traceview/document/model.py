@@ -23,6 +23,7 @@ Kind: TypeAlias = Literal[
     "look",
     "name",
     "number",
+    "ordinal",
     "rate",
     "share",
     "signed_share",
@@ -32,12 +33,12 @@ Kind: TypeAlias = Literal[
 ]
 """How the values of a column are written.
 
-`time` picoseconds, `share` and `signed_share` ratios, `rate` bytes per second, `name` recorded text, `words` text of
+`time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes per second, `name` recorded text, `words` text of
 traceview, `device` a device key that leads to the row of the device, `span` a link into the timeline.
 """
 
 NUMERIC: frozenset[Kind] = frozenset(
-    ("bytes", "count", "number", "rate", "share", "signed_share", "time")
+    ("bytes", "count", "number", "ordinal", "rate", "share", "signed_share", "time")
 )
 """Kinds that are aligned at their right end and sorted by value."""
 
@@ -326,6 +327,7 @@ links = _columns_of("links")
 looks = _columns_of("look")
 names = _columns_of("name")
 numbers = _columns_of("number")
+ordinals = _columns_of("ordinal")
 rates = _columns_of("rate")
 shares = _columns_of("share")
 signed_shares = _columns_of("signed_share")

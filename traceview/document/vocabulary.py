@@ -171,6 +171,13 @@ WINDOWS: Final = _by_key(
 )
 """The time span that times and counts refer to."""
 
+VERDICTS: Final = _by_key(
+    Look("high", "high", "critical", "red"),
+    Look("moderate", "moderate", "warning", "yellow"),
+    Look("none", "low"),
+)
+"""How much of the step is lost, to input or to exposed copies."""
+
 BOUNDS: Final = _by_key(
     Look("no_input_wait", "no waiting for input"),
     Look("no_exposed_collectives", "communication hidden"),

@@ -1,6 +1,6 @@
-"""What did the checks before a run find? One table, what has to be done below each row; or the same as data.
+"""Shows the checks before a run: a table with the fix below each row, or the same as JSON.
 
-This package knows no checks; it shows whatever has a name, a status, what was found, and a fix.
+This module knows no checks; it shows anything with a name, a status, a detail and a fix.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STATUSES: Final = {
     "ok": "green",
     "not applicable": "dim",
 }
-"""What a check can say, the worst first, and how it looks."""
+"""The statuses of a check, worst first, and their styles."""
 
 
 class CheckRow(Protocol):
@@ -31,23 +31,23 @@ class CheckRow(Protocol):
 
     @property
     def name(self) -> str:
-        """What was looked at."""
+        """What was checked."""
 
     @property
     def status(self) -> str:
         """One of `STATUSES`."""
 
     @property
-    def found(self) -> str:
-        """What was seen."""
+    def detail(self) -> str:
+        """The result in words."""
 
     @property
     def fix(self) -> str:
-        """What to do, empty where there is nothing."""
+        """What to do; empty if nothing."""
 
 
 def render(checks: Sequence[CheckRow], *, width: int, color: bool, unicode: bool = True) -> str:
-    """The table, and how many checks say what."""
+    """The table, and the number of checks by status."""
     page = Page(width, color, unicode)
     status_width = max((len(check.status) for check in checks), default=0)
     name_width = max((cell_len(page.text(check.name)) for check in checks), default=0)
@@ -59,9 +59,9 @@ def render(checks: Sequence[CheckRow], *, width: int, color: bool, unicode: bool
         name = page.styled(check.name, "bold" if check.status in ("failed", "warning") else "")
         if is_narrow:
             page.line(status, blank, name)
-            page.prose(check.found, indent=2)
+            page.prose(check.detail, indent=2)
         else:
-            page.prose(check.found, indent=indent, label=Text().join([status, blank, name]))
+            page.prose(check.detail, indent=indent, label=Text().join([status, blank, name]))
         if check.fix:
             left = 2 if is_narrow else indent
             page.prose(page.styled(f"fix: {check.fix}", "italic"), indent=left)
@@ -72,8 +72,14 @@ def render(checks: Sequence[CheckRow], *, width: int, color: bool, unicode: bool
 
 def _summary(checks: Sequence[CheckRow]) -> str:
     counts = _counts(checks)
-    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    return f"{numbers.plural(len(checks), 'check')}: {told}"
+    by_status = ", ".join(
+        numbers.plural(count, status) if status == "warning" else f"{count} {status}"
+        for status, count in counts.items()
+        if count
+    )
+    summary = f"{numbers.plural(len(checks), 'check')}: {by_status}"
+    has_problem = counts["failed"] or counts["warning"]
+    return summary if has_problem else f"No problem found. {summary}"
 
 
 def _counts(checks: Sequence[CheckRow]) -> dict[str, int]:
@@ -91,7 +97,7 @@ def render_json(checks: Sequence[CheckRow]) -> str:
                 {
                     "name": plain(check.name),
                     "status": plain(check.status),
-                    "found": plain(check.found),
+                    "found": plain(check.detail),
                     "fix": plain(check.fix),
                 }
                 for check in checks

@@ -1,5 +1,5 @@
-"""What does a run look like that is well, and one that is ill in a known way?
+"""Trains a small model, well or slowed down in a known way, and captures the run.
 
-`training` is a training script like any other, `illnesses` what can be done to it, `injection` how much time
-each illness cost, and `run` captures it.
+`training` is a training script like any other, `slowdowns` what can be done to it, `injection` measures how much time
+each slowdown costs, and `run` captures it.
 """

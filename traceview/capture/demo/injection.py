@@ -1,7 +1,7 @@
-"""How much time did an illness really cost, and in which step?
+"""Measures how much time each slowdown costs, step by step.
 
-It is measured where it is caused, with a clock of its own, so that what a report says about a demo run can
-be compared with what was done to it. TensorFlow is not needed here.
+The time is measured where it is caused, with a clock of its own, so that a report on a demo run can be compared with what
+was done to the run. This module does not need TensorFlow.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Final
 
-from traceview.capture.sidecar import Sidecar
+from traceview.capture.sidecar import Sidecar, WindowListener
 
 
-class Illness(str, Enum):
-    """What can be wrong with the demo run; what is done is in `illnesses`."""
+class Slowdown(str, Enum):
+    """The ways to slow the demo run down; the module `slowdowns` implements them."""
 
     input = "input"
     straggler = "straggler"
@@ -30,66 +30,62 @@ class Illness(str, Enum):
 
 
 class Injections:
-    """Nanoseconds per illness and step, as the run goes on."""
+    """Nanoseconds per slowdown and step."""
 
     def __init__(self) -> None:
-        self.ns: dict[Illness, dict[int, int]] = {}
+        self.ns: dict[Slowdown, dict[int, int]] = {}
         self.step = 0
-        """The step that what is measured now belongs to: from asking for its input to asking for the next."""
+        """The current step, from asking for its input to asking for the next."""
 
     def clear(self) -> None:
-        """Forget all of an earlier run in this process."""
+        """Forget an earlier run in this process."""
         self.ns = {}
         self.step = 0
 
-    def add(self, illness: Illness, ns: int) -> None:
-        """The illness has cost this in the current step."""
-        steps = self.ns.setdefault(illness, {})
+    def add(self, slowdown: Slowdown, ns: int) -> None:
+        """Add the cost of a slowdown to the current step."""
+        steps = self.ns.setdefault(slowdown, {})
         steps[self.step] = steps.get(self.step, 0) + ns
 
     @contextmanager
-    def measured(self, illness: Illness) -> Iterator[None]:
-        """Everything inside is what the illness costs."""
+    def measured(self, slowdown: Slowdown) -> Iterator[None]:
+        """Add the time of the body as the cost of a slowdown."""
         begun = perf_counter_ns()
         try:
             yield
         finally:
-            self.add(illness, perf_counter_ns() - begun)
+            self.add(slowdown, perf_counter_ns() - begun)
 
 
 INJECTED: Final = Injections()
-"""Those of the demo run of this process. The script and the sidecar share nothing else."""
+"""The costs of the demo run in this process: all that the script and the sidecar share."""
 
 
-class InjectionListener:
-    """Writes the group `demo` of the sidecar: what was asked for, and what it cost.
+class InjectionListener(WindowListener):
+    """Writes the group `demo` of the sidecar: the requested slowdowns, and what they cost.
 
-    `injected_ns`: for each illness that takes time of the steps, the nanoseconds of every step that was asked
-    for and that another recorded one follows, as a string of its number to an integer.
-    `injected_ns_per_step`: their mean. `one-gpu` takes no time that a clock in the run could measure, and is in
-    neither.
+    `injected_ns`: for each slowdown that takes time of the steps, the nanoseconds of every requested step that
+    another recorded step follows, as a string of its number to an integer. `injected_ns_per_step`: their mean.
+    `one-gpu` takes no time that a clock in the run could measure, and is in neither.
     """
 
-    def __init__(self, illnesses: Sequence[Illness], injected: Injections = INJECTED) -> None:
-        self._illnesses = illnesses
+    def __init__(self, slowdowns: Sequence[Slowdown], injected: Injections = INJECTED) -> None:
+        self._slowdowns = slowdowns
         self._injected = injected
 
     def opening(self, sidecar: Sidecar) -> None:
-        """What was asked for, even if the run ends in its window."""
-        sidecar.add("demo", {"illnesses": [illness.value for illness in self._illnesses]})
-
-    def opened(self, sidecar: Sidecar) -> None:
-        """Nothing: the profile runs."""
+        """Note the requested slowdowns, even if the run ends in its window."""
+        sidecar.add("demo", {"illnesses": [slowdown.value for slowdown in self._slowdowns]})
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """What it cost in the steps of the window."""
+        """Note what they cost in the steps of the window."""
         window = sidecar.groups["window"]
-        asked = range(*window["got"]) if window["got"] else range(0)
-        # What follows a step up to the next one is recorded only if that one is.
-        steps = [step for step in asked if step < window["calls"][-1]["number"]]
+        recorded = range(*window["got"]) if window["got"] else range(0)
+        # The time after a step is recorded completely only if the next step is recorded too.
+        steps = [step for step in recorded if step < window["calls"][-1]["number"]]
         of_window = {
-            illness.value: {str(step): costs.get(step, 0) for step in steps}
-            for illness, costs in self._injected.ns.items()
+            slowdown.value: {str(step): costs.get(step, 0) for step in steps}
+            for slowdown, costs in self._injected.ns.items()
         }
         sidecar.add(
             "demo",

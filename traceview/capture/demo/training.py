@@ -1,10 +1,10 @@
-"""Train a small classifier on several devices, well or ill: a script as anybody could have written it.
+"""Train a small classifier on several devices, well or slowed down: a script as anybody could have written it.
 
-    python training.py --devices 2 --illness input --illness callback
+    python training.py --devices 2 --slowdown input --slowdown callback
 
-A custom loop on MirroredStrategy: variables are made in its scope, batches come from its distributed dataset,
-and a step is one `tf.function`. Without `--illness` nothing keeps the devices waiting but the size of the model.
-The data is made up, and nothing is written. Names of traceview appear only where the run is made ill.
+A custom loop on MirroredStrategy: variables are created in its scope, batches come from its distributed dataset, and a
+step is one `tf.function`. Without `--slowdown` only the small size of the model keeps the devices waiting. The data is
+random, and nothing is written. Names of traceview appear only where the run is slowed down.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from traceview.capture.demo import illnesses
-from traceview.capture.demo.injection import INJECTED, Illness
+from traceview.capture.demo import slowdowns
+from traceview.capture.demo.injection import INJECTED, Slowdown
 
 FEATURES: Final = 256
 UNITS: Final = 512
@@ -32,12 +32,12 @@ def parsed_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", type=int)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--illness", type=Illness, action="append", default=[])
+    parser.add_argument("--slowdown", type=Slowdown, action="append", default=[])
     return parser.parse_args()
 
 
 def choose_devices(count: int | None) -> list[str]:
-    """The first `count` GPUs, or all; where there is none, that many logical devices on the CPU."""
+    """The first `count` GPUs, or all of them; without GPUs, that many logical devices on the CPU."""
     gpus = tf.config.list_physical_devices("GPU")[:count]
     if gpus:
         return [f"/gpu:{number}" for number in range(len(gpus))]
@@ -49,21 +49,21 @@ def choose_devices(count: int | None) -> list[str]:
 
 
 def make_dataset(batch_size: int) -> Any:
-    """Batches of random features and labels without end, all in memory after the first round."""
+    """Endless batches of random features and labels, all in memory after the first round."""
     features = tf.random.stateless_normal([1024, FEATURES], seed=[1, 2])
     labels = tf.random.stateless_uniform([1024], seed=[3, 4], maxval=CLASSES, dtype=tf.int64)
     dataset = tf.data.Dataset.from_tensor_slices((features, labels))
     return dataset.batch(batch_size, drop_remainder=True).cache().shuffle(64).repeat()
 
 
-def make_batches(strategy: Any, ills: set[Illness]) -> Iterator[Any]:
-    """Batches for all replicas of the strategy, or with None for one device."""
+def make_batches(strategy: Any, chosen: set[Slowdown]) -> Iterator[Any]:
+    """Batches for all replicas of the strategy; without a strategy, for one device."""
     replicas = 1 if strategy is None else strategy.num_replicas_in_sync
-    if Illness.input in ills:
-        dataset = illnesses.slow_input(make_dataset(BATCH_PER_REPLICA), replicas)
+    if Slowdown.input in chosen:
+        dataset = slowdowns.slow_input(make_dataset(BATCH_PER_REPLICA), replicas)
         if strategy is not None:
-            dataset = illnesses.distributed_unbuffered(strategy, dataset)
-        return illnesses.watched_input(iter(dataset))
+            dataset = slowdowns.distributed_unbuffered(strategy, dataset)
+        return slowdowns.watched_input(iter(dataset))
     dataset = make_dataset(BATCH_PER_REPLICA * replicas).prefetch(tf.data.AUTOTUNE)
     if strategy is not None:
         dataset = strategy.experimental_distribute_dataset(dataset)
@@ -84,30 +84,30 @@ def make_model() -> Any:
 
 
 def actions_after_step(
-    ills: set[Illness], model: Any, last_device: str, folder: Path
+    chosen: set[Slowdown], model: Any, last_device: str, folder: Path
 ) -> list[Callable[[Any], None]]:
-    """What is done between a step and the next, with the loss of the step."""
+    """Functions to call after each step with its loss."""
     actions: list[Callable[[Any], None]] = []
-    if Illness.straggler in ills:
-        actions.append(illnesses.cost_of_extra_work(last_device))
-    if Illness.sync in ills:
-        actions.append(illnesses.metric_on_host())
-    if Illness.checkpoint in ills:
-        actions.append(illnesses.checkpoint_writer(model, str(folder / "checkpoint")))
-    if Illness.callback in ills:
-        actions.append(illnesses.slow_callback)
+    if Slowdown.straggler in chosen:
+        actions.append(slowdowns.cost_of_extra_work(last_device))
+    if Slowdown.sync in chosen:
+        actions.append(slowdowns.metric_on_host())
+    if Slowdown.checkpoint in chosen:
+        actions.append(slowdowns.checkpoint_writer(model, str(folder / "checkpoint")))
+    if Slowdown.callback in chosen:
+        actions.append(slowdowns.slow_callback)
     return actions
 
 
 def train(options: argparse.Namespace, folder: Path) -> None:
     """Train for `options.steps` steps."""
-    ills = set(options.illness)
+    chosen = set(options.slowdown)
     devices = choose_devices(options.devices)
     strategy = tf.distribute.MirroredStrategy(devices)
-    tf.config.experimental.set_synchronous_execution(Illness.sync not in ills)
+    tf.config.experimental.set_synchronous_execution(Slowdown.sync not in chosen)
 
-    # The mistake that leaves all devices but one without work: the strategy is there, and nothing uses it.
-    is_distributed = Illness.one_gpu not in ills
+    # The mistake that leaves all devices but one without work: a strategy that nothing uses.
+    is_distributed = Slowdown.one_gpu not in chosen
     with strategy.scope() if is_distributed else tf.device(devices[0]):
         model = make_model()
         optimizer = tf.keras.optimizers.SGD(learning_rate=1.0)
@@ -118,11 +118,11 @@ def train(options: argparse.Namespace, folder: Path) -> None:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(loss_of(labels, model(features, training=True)))
         gradients = tape.gradient(loss, model.trainable_variables)
-        if Illness.straggler in ills:
-            late = illnesses.extra_work()
-            gradients = [gradient + late for gradient in gradients]
-        if Illness.launch in ills:
-            loss = illnesses.tiny_ops(loss)
+        if Slowdown.straggler in chosen:
+            extra = slowdowns.extra_work()
+            gradients = [gradient + extra for gradient in gradients]
+        if Slowdown.launch in chosen:
+            loss = slowdowns.tiny_ops(loss)
         scaled = [learning_rate * gradient for gradient in gradients]
         optimizer.apply_gradients(zip(scaled, model.trainable_variables, strict=True))
         return loss
@@ -136,12 +136,12 @@ def train(options: argparse.Namespace, folder: Path) -> None:
         return replica_step(features, labels, learning_rate)
 
     step = train_step if is_distributed else train_step_on_one
-    if Illness.launch not in ills:
+    if Slowdown.launch not in chosen:
         step = tf.function(step)
-    if Illness.retrace in ills:
-        step = illnesses.traced_again(step)
-    batches = make_batches(strategy if is_distributed else None, ills)
-    after_step = actions_after_step(ills, model, devices[-1], folder)
+    if Slowdown.retrace in chosen:
+        step = slowdowns.traced_again(step)
+    batches = make_batches(strategy if is_distributed else None, chosen)
+    after_step = actions_after_step(chosen, model, devices[-1], folder)
 
     # A tensor: a new value needs no new graph.
     learning_rate = tf.constant(0.1)

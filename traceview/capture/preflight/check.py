@@ -1,4 +1,4 @@
-"""What does one check say?"""
+"""Defines the result of one check."""
 
 from __future__ import annotations
 
@@ -8,46 +8,50 @@ from typing import Final, Literal
 
 Status = Literal["ok", "warning", "failed", "not applicable"]
 STATUSES: Final[tuple[Status, ...]] = ("failed", "warning", "ok", "not applicable")
+NO_GPU: Final = "there is no GPU"
 
-_LISTED: Final = 6
+_MOST_ITEMS: Final = 6
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: what was found, and what to do where that is not well.
+    """The result of one check: what the machine or script has, and how to fix it.
 
-    `failed`: a capture here would fail, or come back without what it is made for. `warning`: it may, or its
-    numbers would not mean what one thinks. `not applicable`: there is nothing here to look at.
+    `failed`: a capture here would fail, or lack its main content. `warning`: it may, or its numbers would mislead.
+    `not applicable`: there is nothing to check here.
     """
 
     name: str
     status: Status
-    found: str
+    detail: str
     fix: str = ""
 
 
-def ok(name: str, found: str) -> Check:
-    """Nothing to do."""
-    return Check(name, "ok", found)
+@dataclass(frozen=True)
+class Subject:
+    """What one check is about, by its name in the table."""
 
+    name: str
 
-def warning(name: str, found: str, fix: str) -> Check:
-    """Something to know before the run."""
-    return Check(name, "warning", found, fix)
+    def ok(self, detail: str) -> Check:
+        """Nothing to do."""
+        return Check(self.name, "ok", detail)
 
+    def warning(self, detail: str, fix: str) -> Check:
+        """Something to know before the run."""
+        return Check(self.name, "warning", detail, fix)
 
-def failed(name: str, found: str, fix: str) -> Check:
-    """Something to change before the run."""
-    return Check(name, "failed", found, fix)
+    def failed(self, detail: str, fix: str) -> Check:
+        """Something to change before the run."""
+        return Check(self.name, "failed", detail, fix)
 
-
-def not_applicable(name: str, found: str) -> Check:
-    """Nothing to look at."""
-    return Check(name, "not applicable", found)
+    def not_applicable(self, detail: str) -> Check:
+        """Nothing to check."""
+        return Check(self.name, "not applicable", detail)
 
 
 def listed(items: Iterable[object]) -> str:
     """Items joined by commas; of many, the first and how many more there are."""
     texts = [str(item) for item in items]
-    left = len(texts) - _LISTED
-    return ", ".join(texts[:_LISTED]) + (f" and {left} more" if left > 0 else "")
+    left = len(texts) - _MOST_ITEMS
+    return ", ".join(texts[:_MOST_ITEMS]) + (f" and {left} more" if left > 0 else "")

@@ -1,4 +1,4 @@
-"""Will the profiler get events from the GPUs: its library, its permission, and no other tool in its way?"""
+"""Checks what the profiler needs to record GPU events: CUPTI, permission, and no other profiler."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from traceview.capture.preflight.check import Check, failed, listed, not_applicable, ok, warning
+from traceview.capture.gpu_libraries import nccl_version
+from traceview.capture.preflight.check import NO_GPU, Check, Subject, listed
 from traceview.capture.preflight.libraries import in_toolkits, packaged
 from traceview.capture.preflight.machine import Machine
 
 SHARED_MEMORY_BYTES: Final = 1 << 30
-"""NCCL puts buffers for each pair of GPUs into /dev/shm; containers have 64 MiB unless told otherwise."""
+"""NCCL keeps buffers for each pair of GPUs in /dev/shm, of which containers have 64 MiB by default."""
 
 DISABLED: Final = "TF_DISABLE_PROFILING"
-_NO_GPU: Final = "there is no GPU"
 _FALSE: Final = ("", "0", "false", "no")
 _CAP_SYS_ADMIN: Final = 21
 _CAP_PERFMON: Final = 38
@@ -28,35 +28,34 @@ _SESSIONS: Final = {
     "NVPROF_ID": "nvprof",
     "CUDA_INJECTION64_PATH": "a tool injected into CUDA",
 }
-"""Variables that a tool sets in what it starts."""
+"""Variables that a tool sets in the programs it starts."""
 _INJECTED: Final = ("toolsinjection", "nsys", "nsight", "libcupti", "nvperf", "cuda-injection")
 _RUNNING_TOOLS: Final = ("nsys", "ncu", "nvprof", "nv-hostengine", "dcgm-exporter")
 _CONCURRENT: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 
 
 def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int, driver_cuda: int | None) -> Check:
-    """Whether CUPTI loads, and is of the CUDA that TensorFlow was compiled for."""
-    name = "cupti"
+    """Whether CUPTI loads, and belongs to the CUDA that TensorFlow was compiled for."""
+    subject = Subject("cupti")
     if not has_gpus:
-        return not_applicable(name, _NO_GPU)
+        return subject.not_applicable(NO_GPU)
     soname = f"libcupti.so.{cuda}"
     in_packages = packaged(machine.site_packages, "cupti", cuda)
     reachable = [*(path for path in in_packages if path.endswith(soname)), soname]
     library = machine.load(reachable, "cuptiGetVersion", machine.environment)
     if library.path:
         version = cupti_cuda(library.version)
-        found = f"{library.path}{f', of CUDA {version}' if version else ''}"
+        detail = f"{library.path}{f', of CUDA {version}' if version else ''}"
         if version and int(version.partition(".")[0]) != cuda:
-            return failed(
-                name,
-                f"{found}, and TensorFlow was built for CUDA {cuda}",
+            return subject.failed(
+                f"{detail}, but TensorFlow was built for CUDA {cuda}",
                 "pip install 'tensorflow[and-cuda]'",
             )
         if version and driver_cuda is not None and int(version.partition(".")[0]) > driver_cuda:
-            return failed(
-                name, f"{found}; the driver runs CUDA {driver_cuda}", "install a newer driver"
+            return subject.failed(
+                f"{detail}; the driver only supports CUDA {driver_cuda}", "install a newer driver"
             )
-        return ok(name, found)
+        return subject.ok(detail)
     elsewhere = [
         *in_packages,
         *in_toolkits(machine.root, machine.environment, soname),
@@ -64,20 +63,18 @@ def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int, driver_cuda: int
     ]
     if elsewhere:
         folder = os.path.dirname(elsewhere[0])  # noqa: PTH120  # a text for a shell
-        return failed(
-            name,
-            f"{soname} does not load ({library.error}); there is {elsewhere[0]}",
-            f"export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH, if it is of CUDA {cuda}",
+        return subject.failed(
+            f"{soname} does not load ({library.error}), but {elsewhere[0]} exists",
+            f"if it belongs to CUDA {cuda}: export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH",
         )
-    return failed(
-        name,
+    return subject.failed(
         f"{soname} does not load ({library.error}): a trace would have no GPU events",
         f"pip install 'tensorflow[and-cuda]' or nvidia-cuda-cupti-cu{cuda}",
     )
 
 
 def cupti_cuda(version: int) -> str:
-    """The CUDA that a number of `cuptiGetVersion` belongs to, empty if it is not known (cupti_version.h)."""
+    """The CUDA that a number of `cuptiGetVersion` belongs to (cupti_version.h); empty if unknown."""
     if version >= 130_000:
         return f"{version // 10_000}.{version % 10_000 // 100}"
     known = {
@@ -88,80 +85,72 @@ def cupti_cuda(version: int) -> str:
 
 
 def check_nccl(machine: Machine, *, gpu_count: int, cuda: int) -> Check:
-    """Whether NCCL loads, where several GPUs have to talk to each other."""
-    name = "nccl"
+    """Whether NCCL loads, which several GPUs need to communicate."""
+    subject = Subject("nccl")
     if gpu_count < 2:
-        return not_applicable(name, "fewer than two GPUs are visible")
+        return subject.not_applicable("fewer than two GPUs are visible")
     candidates = [
         *(p for p in packaged(machine.site_packages, "nccl", cuda) if p.endswith(".so.2")),
         "libnccl.so.2",
     ]
     library = machine.load(candidates, "ncclGetVersion", machine.environment)
     if not library.path:
-        return warning(
-            name,
-            f"libnccl.so.2 does not load ({library.error}): where TensorFlow has no copy of its own, its strategies "
+        return subject.warning(
+            f"libnccl.so.2 does not load ({library.error}): unless TensorFlow includes its own copy, its strategies "
             "reduce gradients more slowly, or fail",
             f"pip install 'tensorflow[and-cuda]' or nvidia-nccl-cu{cuda}",
         )
-    version = _nccl_version(library.version)
-    found = f"{version}{library.path}"
+    detail = library.path
+    if library.version > 0:
+        detail = f"{nccl_version(library.version)}, {library.path}"
     shared = machine.root / "dev" / "shm"
     try:
         size = shutil.disk_usage(shared).total
     except OSError:
-        return ok(name, found)
+        return subject.ok(detail)
     if size < SHARED_MEMORY_BYTES and "NCCL_SHM_DISABLE" not in machine.environment:
-        return warning(
-            name,
-            f"{found}; /dev/shm has {size >> 20} MiB, which NCCL may use up",
+        return subject.warning(
+            f"{detail}; /dev/shm has only {size >> 20} MiB, and NCCL may need more",
             "docker run --shm-size=1g or --ipc=host",
         )
-    return ok(name, found)
-
-
-def _nccl_version(number: int) -> str:
-    if number <= 0:
-        return ""
-    # nccl.h: 1000 per major version up to 2.8, 10000 since.
-    scale = 10_000 if number >= 10_000 else 1_000
-    return f"{number // scale}.{number % scale // 100}.{number % 100} of "
+    return subject.ok(detail)
 
 
 def check_permission(proc: Path, *, has_gpus: bool) -> Check:
     """Whether the driver lets this user profile."""
-    name = "profiling-permission"
+    subject = Subject("profiling-permission")
     if not has_gpus:
-        return not_applicable(name, _NO_GPU)
+        return subject.not_applicable(NO_GPU)
     try:
         text = (proc / "driver" / "nvidia" / "params").read_text("utf-8", "replace")
     except OSError as error:
-        return not_applicable(name, f"the driver's parameters are not shown ({error.strerror})")
+        return subject.not_applicable(f"the driver's parameters cannot be read ({error.strerror})")
     values = dict(line.partition(": ")[::2] for line in text.splitlines())
     value = values.get("RmProfilingAdminOnly", "").strip()
     if value != "1":
-        return ok(name, "the driver lets every user profile" if value == "0" else "not restricted")
+        return subject.ok(
+            "the driver lets every user profile" if value == "0" else "not restricted"
+        )
     if _has_capability(proc):
-        return ok(name, "only administrators may profile, and this process has CAP_SYS_ADMIN")
-    return warning(
-        name,
-        "the driver keeps performance counters for administrators (RmProfilingAdminOnly: 1), and this process has no "
-        "CAP_SYS_ADMIN. Recording kernels needs none with current drivers; with older ones GPU rows are empty",
-        "if they are: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or "
+        return subject.ok("only administrators may profile, and this process has CAP_SYS_ADMIN")
+    return subject.warning(
+        "only administrators may read performance counters (RmProfilingAdminOnly: 1), and this process lacks "
+        "CAP_SYS_ADMIN. With current drivers kernels are recorded anyway; with older ones GPU rows are empty",
+        "if GPU rows are empty: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or "
         "docker run --cap-add SYS_ADMIN",
     )
 
 
 def check_container(root: Path, environment: Mapping[str, str], *, has_gpus: bool) -> Check:
     """Whether this is a container, and with which privileges."""
-    name = "container"
-    mark = _container(root, environment)
-    if not mark:
-        return ok(name, "none")
+    subject = Subject("container")
+    container = _container(root, environment)
+    if not container:
+        return subject.ok("none")
     if _has_capability(root / "proc"):
-        return ok(name, f"{mark}, with CAP_SYS_ADMIN or CAP_PERFMON")
-    remark = "" if has_gpus else "; without --gpus it shows no GPU of its host"
-    return ok(name, f"{mark}, without CAP_SYS_ADMIN{remark}")
+        return subject.ok(f"{container}, with CAP_SYS_ADMIN or CAP_PERFMON")
+    remark = "" if has_gpus else "; it sees GPUs of its host only with --gpus"
+    return subject.ok(f"{container}, without CAP_SYS_ADMIN{remark}")
 
 
 def _container(root: Path, environment: Mapping[str, str]) -> str:
@@ -189,36 +178,31 @@ def _has_capability(proc: Path) -> bool:
 
 
 def check_other_profiler(environment: Mapping[str, str], proc: Path) -> Check:
-    """Whether something is in the profiler's way."""
-    name = "other-profiler"
+    """Whether another profiler prevents the capture."""
+    subject = Subject("other-profiler")
     if environment.get(DISABLED, "").strip().lower() not in _FALSE:
-        return failed(
-            name,
-            f"{DISABLED} is set: TensorFlow refuses every profile",
-            f"unset {DISABLED}",
+        return subject.failed(
+            f"{DISABLED} is set: TensorFlow refuses every profile", f"unset {DISABLED}"
         )
     sessions = list(_sessions(environment))
     if sessions:
-        return failed(
-            name,
-            f"{listed(sessions)}: CUPTI serves one tool, so that a trace would have no GPU events",
-            "start traceview capture without the other tool",
+        return subject.failed(
+            f"{listed(sessions)}: CUPTI serves one tool at a time, so a trace would have no GPU events",
+            "run traceview capture without the other tool",
         )
     running = list(_running_tools(proc))
     if running:
-        return warning(
-            name,
+        return subject.warning(
             f"{listed(running)}: if it profiles these GPUs, a trace has no GPU events",
             "pause it for the capture (dcgmi profile --pause)",
         )
     if environment.get(_CONCURRENT, "1").strip().lower() in _FALSE:
-        return warning(
-            name,
-            f"{_CONCURRENT}={environment[_CONCURRENT]}: kernels run one after another while recorded",
+        return subject.warning(
+            f"{_CONCURRENT}={environment[_CONCURRENT]}: the profiler serializes kernels",
             f"unset {_CONCURRENT}",
         )
     preloaded = environment.get("LD_PRELOAD", "")
-    return ok(name, f"none (LD_PRELOAD={preloaded})" if preloaded else "none")
+    return subject.ok(f"none (LD_PRELOAD={preloaded})" if preloaded else "none")
 
 
 def _sessions(environment: Mapping[str, str]) -> Iterator[str]:

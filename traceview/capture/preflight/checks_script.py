@@ -1,4 +1,4 @@
-"""What in the script itself would spoil a capture?"""
+"""Checks the training script for what would spoil a capture."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from traceview.capture.preflight.check import Check, failed, listed, ok, warning
-from traceview.capture.preflight.script_reading import UNKNOWN, Call, ScriptReading, read_script
-from traceview.capture.tracer_options import OPTIONS_IGNORED, release
+from traceview.capture.preflight.check import Check, Subject, listed
+from traceview.capture.preflight.script_reading import UNKNOWN, ScriptReading, read_script
+from traceview.capture.trace_summary import OPTIONS_IGNORED, release
 from traceview.errors import UsageError
 
 _OWN_PROFILES: Final = (
@@ -28,33 +28,32 @@ def read_scripts(paths: Sequence[Path]) -> tuple[list[ScriptReading], list[Check
         try:
             readings.append(read_script(path))
         except UsageError as error:
-            checks.append(failed("script", error.message, "give the path of a Python file"))
+            checks.append(Subject("script").failed(error.message, "give the path of a Python file"))
     return readings, checks
 
 
 def check_scripts(
     readings: Sequence[ScriptReading], *, visible_count: int | None, version: str
 ) -> Iterator[Check]:
-    """What the scripts say. `visible_count`: GPUs that they would see, None if that is not known."""
+    """Check the scripts. `visible_count`: GPUs that they would see, None if unknown."""
     for reading in readings:
-        found = [
+        checks = [
             *_own_profiles(reading),
             *_options(reading, version),
             *_devices(reading, visible_count),
             *_placement(reading),
             *_steps(reading),
         ]
-        yield from found
-        if not found:
-            yield ok("script", f"{reading.path}: nothing that disturbs a capture was seen")
-    has_strategy = any(one.strategies for one in readings)
-    trains = any(one.imports_tensorflow for one in readings)
+        yield from checks
+        if not checks:
+            yield Subject("script").ok(f"{reading.path}: no problem found")
+    has_strategy = any(reading.strategies for reading in readings)
+    trains = any(reading.imports_tensorflow for reading in readings)
     if trains and not has_strategy and (visible_count or 0) > 1:
-        yield warning(
-            "script-strategy",
-            f"no strategy is made in {listed(one.path for one in readings)}: everything runs on the first of "
+        yield Subject("script-strategy").warning(
+            f"{listed(reading.path for reading in readings)} creates no strategy: everything runs on the first of "
             f"{visible_count} GPUs",
-            "tf.distribute.MirroredStrategy(), and the model in its scope(); if another file does that, name it too",
+            "use tf.distribute.MirroredStrategy(), with the model in its scope(); if another file does that, pass it too",
         )
 
 
@@ -64,27 +63,25 @@ def _at(reading: ScriptReading, line: int) -> str:
 
 def _own_profiles(reading: ScriptReading) -> Iterator[Check]:
     for call in reading.named(*_OWN_PROFILES):
-        yield warning(
-            "script-profiler",
-            f"{_at(reading, call.line)}: profiles itself ({_short(call)}); one profile runs at a time",
-            "choose --steps at which it does not, or take it out: traceview keeps its own profile and the other is "
-            "not taken",
+        yield Subject("script-profiler").warning(
+            f"{_at(reading, call.line)}: the script profiles itself ({_without_root(call.name)}), and only one "
+            "profile can run at a time",
+            "remove it, or choose --steps in which it does not run: inside the window it records nothing",
         )
     for call in reading.named("summary.trace_on"):
         if call.keywords.get("profiler"):
-            yield warning(
-                "script-profiler",
-                f"{_at(reading, call.line)}: tf.summary.trace_on(profiler=...) profiles as well",
-                "leave profiler out",
+            yield Subject("script-profiler").warning(
+                f"{_at(reading, call.line)}: tf.summary.trace_on(profiler=...) profiles too, and only one profile can run at a time",
+                "remove profiler=",
             )
     for call in reading.named("callbacks.TensorBoard"):
         batches = call.keywords.get("profile_batch", 0)
         if batches is UNKNOWN or (batches and batches != "0"):
-            shown = "a value that is computed" if batches is UNKNOWN else repr(batches)
-            yield warning(
-                "script-tensorboard",
-                f"{_at(reading, call.line)}: TensorBoard(profile_batch={shown}) profiles as well",
-                "profile_batch=0, or --steps elsewhere: its numbers count batches from 1 over all epochs",
+            value = "a computed value" if batches is UNKNOWN else repr(batches)
+            yield Subject("script-tensorboard").warning(
+                f"{_at(reading, call.line)}: TensorBoard(profile_batch={value}) profiles too, and only one profile can "
+                "run at a time",
+                "set profile_batch=0, or choose other --steps; profile_batch counts from 1 over all epochs",
             )
 
 
@@ -93,15 +90,14 @@ def _options(reading: ScriptReading, version: str) -> Iterator[Check]:
     if number is not None and number not in OPTIONS_IGNORED:
         return
     for call in reading.named("ProfilerOptions"):
-        yield warning(
-            "script-options",
+        yield Subject("script-options").warning(
             f"{_at(reading, call.line)}: ProfilerOptions have no effect in TensorFlow 2.20 and 2.21",
-            "do not count on tracer levels; 2.19 takes them",
+            "do not rely on tracer levels; TensorFlow 2.19 honours them",
         )
 
 
 def _devices(reading: ScriptReading, visible_count: int | None) -> Iterator[Check]:
-    name = "script-devices"
+    subject = Subject("script-devices")
     for call in reading.named("MirroredStrategy"):
         devices = call.keywords.get("devices", call.arguments[0] if call.arguments else None)
         if devices is None or devices is UNKNOWN or not isinstance(devices, list | tuple):
@@ -113,69 +109,60 @@ def _devices(reading: ScriptReading, visible_count: int | None) -> Iterator[Chec
             continue
         absent = [number for number in numbers if number >= visible_count]
         if absent and visible_count:
-            yield failed(
-                name,
-                f"{here}, and GPU {listed(absent)} is not among {visible_count} visible",
-                "leave devices out: it takes all that are visible",
+            yield subject.failed(
+                f"{here}, but GPU {listed(absent)} is not among the {visible_count} visible GPUs",
+                "remove devices=: the strategy then uses all visible GPUs",
             )
         elif absent:
-            yield warning(name, f"{here}, and no GPU is visible here", "run it where the GPUs are")
+            yield subject.warning(
+                f"{here}, but no GPU is visible here", "run it where the GPUs are"
+            )
         elif len(numbers) < visible_count:
-            yield warning(
-                name,
-                f"{here}: {len(numbers)} of {visible_count} visible GPUs are used",
-                "leave devices out to use all",
+            yield subject.warning(
+                f"{here} uses {len(numbers)} of {visible_count} visible GPUs",
+                "remove devices= to use all",
             )
     for call in reading.named("OneDeviceStrategy"):
-        yield warning(
-            name,
-            f"{_at(reading, call.line)}: OneDeviceStrategy uses one device",
-            "tf.distribute.MirroredStrategy() uses all",
+        yield subject.warning(
+            f"{_at(reading, call.line)}: OneDeviceStrategy uses only one device",
+            "tf.distribute.MirroredStrategy() uses all GPUs",
         )
 
 
 def _placement(reading: ScriptReading) -> Iterator[Check]:
     if reading.variables_outside:
         places = listed(
-            f"{_at(reading, line)} {_without_root(what)}"
-            for line, what in reading.variables_outside
+            f"{_at(reading, line)} {_without_root(creator)}"
+            for line, creator in reading.variables_outside
         )
-        yield warning(
-            "script-scope",
-            f"made outside strategy.scope(): {places}",
-            "make models, optimizers, metrics and variables in `with strategy.scope():`, or they are not mirrored",
+        yield Subject("script-scope").warning(
+            f"created outside strategy.scope(), so not mirrored: {places}",
+            "create models, optimizers, metrics and variables in `with strategy.scope():`",
         )
 
 
 def _steps(reading: ScriptReading) -> Iterator[Check]:
-    name = "script-steps"
+    subject = Subject("script-steps")
     for call in reading.named("compile"):
         count = call.keywords.get("steps_per_execution", 1)
         if count is UNKNOWN or count == "auto" or (isinstance(count, int) and count > 1):
-            yield warning(
-                name,
-                f"{_at(reading, call.line)}: steps_per_execution={count}: only whole calls of so many steps can "
+            yield subject.warning(
+                f"{_at(reading, call.line)}: steps_per_execution={count}: only whole calls of that many steps can "
                 "be captured",
-                "give --steps in multiples of it, or set it to 1 for the capture",
+                "choose --steps in multiples of it, or set it to 1 for the capture",
             )
     eager = [c for c in reading.named("compile") if c.keywords.get("run_eagerly") is True]
     eager += [c for c in reading.named("run_functions_eagerly") if c.arguments[:1] in ((), (True,))]
     for call in eager:
-        yield warning(
-            name,
+        yield subject.warning(
             f"{_at(reading, call.line)}: functions run eagerly, op by op",
-            "profile what is trained with: take that out",
+            "remove it, unless the real training runs eagerly too",
         )
     for line in reading.loops_inside:
-        yield warning(
-            name,
-            f"{_at(reading, line)}: a loop over training steps inside a tf.function: each call counts as one step",
-            "call the step function once per step, or make the loop short for the capture",
+        yield subject.warning(
+            f"{_at(reading, line)}: a loop over training steps inside a tf.function: each call of it counts as one step",
+            "call the step function from Python once per step, or shorten the loop for the capture",
         )
-
-
-def _short(call: Call) -> str:
-    return _without_root(call.name)
 
 
 def _without_root(name: str) -> str:

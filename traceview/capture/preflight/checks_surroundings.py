@@ -1,149 +1,146 @@
-"""Can the trace be written, and is the cluster that TF_CONFIG names well described and reachable?"""
+"""Checks whether the trace can be written, and whether the cluster in TF_CONFIG is valid and reachable."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.cluster import place_of
+from traceview.capture.cluster import is_stop_risky, place_of
 from traceview.capture.destination import Destination
-from traceview.capture.preflight.check import Check, failed, listed, not_applicable, ok, warning
-from traceview.capture.preflight.network import Network
-from traceview.capture.stop_risk import is_stop_risky
+from traceview.capture.preflight.check import Check, Subject, listed
+from traceview.capture.preflight.machine import Network
 from traceview.errors import CaptureError
 
 COMFORTABLE_BYTES: Final = 1 << 30
 """Room for several captures: a trace at the tracer's limits has about 100 MB."""
 CONFIG: Final = "TF_CONFIG"
 MOST_ADDRESSES: Final = 64
+_OTHER_OUT: Final = "choose another --out"
 _CLUSTER_ONLY: Final = ("evaluator",)
-"""Tasks that are in no cluster."""
+"""Tasks that no cluster lists."""
 
 
 def check_output(out: Path) -> Check:
-    """Whether a capture could be written to `out`. What is made for that is removed again."""
-    name = "output"
+    """Whether a capture could be written to `out`. What the check creates is removed again."""
+    subject = Subject("output")
     destination = Destination(out)
     try:
         destination.prepare()
         free = shutil.disk_usage(destination.out).free
         left = len(destination.unfinished())
     except CaptureError as error:
-        return failed(name, error.message, error.hint or "name another folder with --out")
+        return subject.failed(error.message, error.hint or _OTHER_OUT)
     except OSError as error:
-        return failed(name, f"--out {out}: {error}", "name another folder with --out")
+        return subject.failed(f"--out {out}: {error}", _OTHER_OUT)
     finally:
         destination.clean()
-    found = f"{out} can be written, {free / 1e9:.1f} GB free"
+    detail = f"{out} can be written, {free / 1e9:.1f} GB free"
     if left:
-        found += f"; captures that run or never ended are in it: {left} (.traceview-*)"
+        detail += f"; it holds {left} running or killed captures (.traceview-*)"
     if free < COMFORTABLE_BYTES:
-        return warning(name, found, "make room: a trace may have 100 MB and more")
-    return ok(name, found)
+        return subject.warning(detail, "free some space: a trace may need more than 100 MB")
+    return subject.ok(detail)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What TF_CONFIG says: who there is, and which of them this process is."""
+    """The tasks in TF_CONFIG, and which of them this process is."""
 
     addresses: dict[tuple[str, int], tuple[str, int]]
     task: tuple[str, int]
 
     @property
     def own_port(self) -> int | None:
-        """The port of this task."""
+        """The port of this process."""
         address = self.addresses.get(self.task)
         return address[1] if address else None
 
 
 def check_config(text: str | None) -> tuple[Check, Cluster | None]:
-    """Whether TF_CONFIG can be understood, and what it says if it can."""
-    name = "tf-config"
+    """Whether TF_CONFIG is valid, and the cluster in it if it is."""
+    subject = Subject("tf-config")
     if not text:
-        return not_applicable(name, "TF_CONFIG is not set: one process"), None
-    fix = 'such as {"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}'
+        return subject.not_applicable("TF_CONFIG is not set: one process"), None
+    fix = 'for example {"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}'
     try:
         cluster = _cluster(json.loads(text))
     except (ValueError, RecursionError) as error:
-        return failed(name, f"TF_CONFIG: {error}", fix), None
+        return subject.failed(f"TF_CONFIG: {error}", fix), None
     if not cluster.addresses:
-        return ok(name, "TF_CONFIG names no cluster: one process"), None
-    roles: dict[str, int] = {}
-    for role, _ in cluster.addresses:
-        roles[role] = roles.get(role, 0) + 1
+        return subject.ok("TF_CONFIG names no cluster: one process"), None
+    roles = Counter(role for role, _ in cluster.addresses)
     counts = listed(f"{count} {role}" for role, count in roles.items())
-    return ok(name, f"{counts}; this is {cluster.task[0]} {cluster.task[1]}"), cluster
+    return subject.ok(f"{counts}; this is {cluster.task[0]} {cluster.task[1]}"), cluster
 
 
 def _cluster(config: Any) -> Cluster:
-    """Raises ValueError with what is wrong."""
+    """Raises ValueError with the reason if it is invalid."""
     if not isinstance(config, dict):
-        raise ValueError("is no JSON object")  # noqa: TRY004  # of the text, not of the program
+        raise ValueError("not a JSON object")  # noqa: TRY004  # of the text, not of the program
     roles = config.get("cluster", {})
     if not isinstance(roles, dict):
-        raise ValueError("cluster is no object")  # noqa: TRY004
+        raise ValueError("cluster is not an object")  # noqa: TRY004
     addresses = dict(_addresses(roles))
-    twice = [one for one in set(addresses.values()) if list(addresses.values()).count(one) > 1]
-    if twice:
-        raise ValueError(f"{twice[0][0]}:{twice[0][1]} is named twice")
+    for (host, port), count in Counter(addresses.values()).items():
+        if count > 1:
+            raise ValueError(f"{host}:{port} is named twice")
     task = config.get("task", {})
     if not addresses:
         return Cluster({}, ("worker", 0))
     if not isinstance(task, dict) or "type" not in task or "index" not in task:
-        raise ValueError("task lacks type or index")
+        raise ValueError("task has no type or no index")
     role, index = task["type"], task["index"]
     # TensorFlow takes "0" too.
     if isinstance(index, bool) or not isinstance(index, int | str) or not str(index).isdecimal():
-        raise ValueError(f"task.index {index!r} is no number")
+        raise ValueError(f"task.index {index!r} is not a number")
     own = (str(role), int(index))
     if own not in addresses and role not in _CLUSTER_ONLY:
-        raise ValueError(f"there is no {own[0]} {own[1]} in the cluster")
+        raise ValueError(f"the cluster has no {own[0]} {own[1]}")
     return Cluster(addresses, own)
 
 
 def _addresses(roles: dict[str, Any]) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
     for role, listed_addresses in roles.items():
         if not isinstance(listed_addresses, list):
-            raise ValueError(f"cluster.{role} is no list")  # noqa: TRY004
+            raise ValueError(f"cluster.{role} is not a list")  # noqa: TRY004
         for index, address in enumerate(listed_addresses):
             if not isinstance(address, str):
-                raise ValueError(f"{address!r} is no host:port")  # noqa: TRY004
+                raise ValueError(f"{address!r} is not a host:port")  # noqa: TRY004
             host, colon, port = address.rpartition(":")
             if not colon or not host or not (port.isascii() and port.isdecimal() and len(port) < 6):
-                raise ValueError(f"{address} is no host:port")
+                raise ValueError(f"{address} is not a host:port")
             if not 0 < int(port) < 65536:
-                raise ValueError(f"{address}: there is no such port")
+                raise ValueError(f"{address}: the port must be between 1 and 65535")
             yield (role, index), (host.strip("[]"), int(port))
 
 
 def check_stop(environment: Mapping[str, str]) -> Check:
     """Whether the end of a profile can crash this process."""
-    name = "profile-end"
+    subject = Subject("profile-end")
     if place_of(environment) is None:
-        return not_applicable(name, "no cluster")
+        return subject.not_applicable("TF_CONFIG names no cluster")
     if not is_stop_risky(environment):
-        return ok(name, "a profile can end here")
-    return warning(
-        name,
-        "TF_CONFIG names several workers: TensorFlow 2.21 can crash one when its profile ends",
+        return subject.ok("no crash expected when a profile ends")
+    return subject.warning(
+        "TF_CONFIG names several workers, and TensorFlow 2.21 can crash a worker when its profile ends",
         "save a checkpoint before the window, or preload jemalloc: LD_PRELOAD=libjemalloc.so.2",
     )
 
 
 def check_ports(cluster: Cluster | None, network: Network) -> Check:
-    """Whether this task can listen, and the others can be reached. No other address is asked."""
-    name = "cluster-ports"
+    """Whether this task can listen, and the other tasks of the cluster can be reached."""
+    subject = Subject("cluster-ports")
     if cluster is None:
-        return not_applicable(name, "no cluster")
+        return subject.not_applicable("TF_CONFIG names no cluster")
     if cluster.own_port is not None and not network.is_free(cluster.own_port):
-        return failed(
-            name,
-            f"port {cluster.own_port} of this task is taken here",
-            "end the process that listens on it (an earlier run?), or change TF_CONFIG",
+        return subject.failed(
+            f"port {cluster.own_port} of this task is in use",
+            "end the process that uses it (an earlier run?), or change TF_CONFIG",
         )
     others = {task: address for task, address in cluster.addresses.items() if task != cluster.task}
     asked = dict(list(others.items())[:MOST_ADDRESSES])
@@ -157,24 +154,21 @@ def check_ports(cluster: Cluster | None, network: Network) -> Check:
         f"; {len(others) - len(asked)} more were not asked" if len(others) > len(asked) else ""
     )
     if unknown := by_answer.get("unknown name"):
-        return failed(
-            name,
+        return subject.failed(
             f"no such host: {listed(unknown)}",
-            "correct the names in TF_CONFIG, or start the hosts that have none before they run",
+            "correct the names in TF_CONFIG, or start these hosts if they get their names only then",
         )
     if silent := by_answer.get("silent"):
-        return failed(
-            name,
+        return subject.failed(
             f"no answer within a second: {listed(silent)}{unasked}",
-            "look whether the hosts are up, and at the firewall between them",
+            "check that the hosts are up, and the firewall between them",
         )
     if refused := by_answer.get("refused"):
-        return warning(
-            name,
-            f"the host answers and nothing listens: {listed(refused)}{unasked}",
-            "nothing, if these workers are not started yet",
+        return subject.warning(
+            f"the host answers, but nothing listens: {listed(refused)}{unasked}",
+            "none needed if these workers are not started yet",
         )
     listening = by_answer.get("listening")
     if not listening:
-        return ok(name, "there is no other task")
-    return ok(name, f"answers: {listed(listening)}{unasked}")
+        return subject.ok("the cluster has no other task")
+    return subject.ok(f"all answer: {listed(listening)}{unasked}")

@@ -1,7 +1,7 @@
-"""Which NVIDIA GPUs does this machine have, and who uses them?
+"""Lists the NVIDIA GPUs of this machine, the processes that use them, and which of them CUDA shows to a program.
 
-NVML is asked first (nvidia-ml-py, the `capture` extra), then nvidia-smi, then the driver's folder below /proc.
-Each knows less than the one before it, and none creates a CUDA context.
+The sources are NVML (nvidia-ml-py, the `capture` extra), nvidia-smi, and the driver's folder below /proc, in this order.
+Each knows less than the one before, and none creates a CUDA context.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import csv
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+from traceview.capture.gpu_libraries import decoded
 
 _SMI_TIMEOUT_SECONDS: Final = 20
 _SMI_GPUS: Final = "index,uuid,name,memory.total,memory.used,driver_version"
@@ -29,7 +31,7 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU, by its number in the order of the PCI bus. Memory is None where nothing tells it."""
+    """One GPU, by its number in the order of the PCI bus. Memory is None where it is unknown."""
 
     index: int
     uuid: str
@@ -41,9 +43,9 @@ class Gpu:
 
 @dataclass(frozen=True)
 class GpuInventory:
-    """The GPUs there are. `source`: who told; `notes`: why those who know more did not.
+    """The GPUs of a machine, by the best `source` that answers; `notes` says why better ones do not.
 
-    `problem`: a driver is here and does not answer. `cuda`: the newest CUDA that the driver runs.
+    `problem`: a driver is installed but does not answer. `cuda`: the newest CUDA that the driver runs.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -71,13 +73,13 @@ def read_inventory(proc: Path) -> GpuInventory:
         notes += inventory.notes
     inventory = read_smi(_run)
     if inventory.gpus:
-        return _with_notes(inventory, notes)
+        return replace(inventory, notes=(*notes, *inventory.notes))
     notes += inventory.notes
-    return _with_notes(read_proc(proc), notes)
+    return replace(read_proc(proc), notes=tuple(notes))
 
 
 def read_nvml(nvml: Any) -> GpuInventory:
-    """What the module `pynvml`, or one like it, says."""
+    """What the module `pynvml` reports."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -87,26 +89,26 @@ def read_nvml(nvml: Any) -> GpuInventory:
             _nvml_gpu(nvml, index, nvml.nvmlDeviceGetHandleByIndex(index))
             for index in range(nvml.nvmlDeviceGetCount())
         )
-        version = _told(nvml, lambda: int(nvml.nvmlSystemGetCudaDriverVersion()))
+        version = _answer(nvml, lambda: int(nvml.nvmlSystemGetCudaDriverVersion()))
         return GpuInventory(
             gpus,
             source="NVML",
-            driver=_told(nvml, lambda: _text(nvml.nvmlSystemGetDriverVersion())) or "",
+            driver=_answer(nvml, lambda: decoded(nvml.nvmlSystemGetDriverVersion())) or "",
             cuda=None if version is None else (version // 1000, version % 1000 // 10),
         )
     except nvml.NVMLError as error:
         return GpuInventory(notes=(f"NVML: {error}",))
     finally:
-        _told(nvml, nvml.nvmlShutdown)
+        _answer(nvml, nvml.nvmlShutdown)
 
 
 def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
-    memory = _told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-    processes = _told(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
+    memory = _answer(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    processes = _answer(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
     return Gpu(
         index=index,
-        uuid=_told(nvml, lambda: _text(nvml.nvmlDeviceGetUUID(handle))) or "",
-        name=_told(nvml, lambda: _text(nvml.nvmlDeviceGetName(handle))) or "unknown",
+        uuid=_answer(nvml, lambda: decoded(nvml.nvmlDeviceGetUUID(handle))) or "",
+        name=_answer(nvml, lambda: decoded(nvml.nvmlDeviceGetName(handle))) or "unknown",
         total_bytes=None if memory is None else int(memory.total),
         used_bytes=None if memory is None else int(memory.used),
         processes=tuple(
@@ -116,7 +118,7 @@ def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
     )
 
 
-def _told(nvml: Any, ask: Callable[[], Any]) -> Any:
+def _answer(nvml: Any, ask: Callable[[], Any]) -> Any:
     """An answer, or None where this GPU or driver has none."""
     try:
         return ask()
@@ -124,32 +126,25 @@ def _told(nvml: Any, ask: Callable[[], Any]) -> Any:
         return None
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
 def read_smi(run: Run) -> GpuInventory:
-    """What nvidia-smi prints; `run` gives the standard output of a command or raises `OSError`."""
+    """What nvidia-smi prints; `run` returns the standard output of a command or raises `OSError`."""
     try:
         rows = _smi_rows(run, f"--query-gpu={_SMI_GPUS}")
         gpus = [
             Gpu(int(row[0]), row[1], row[2], _mebibytes(row[3]), _mebibytes(row[4])) for row in rows
         ]
-        held = _smi_rows(run, f"--query-compute-apps={_SMI_PROCESSES}") if gpus else []
-        processes = {
-            gpu.uuid: tuple(
-                GpuProcess(int(row[1]), _mebibytes(row[2])) for row in held if row[0] == gpu.uuid
-            )
-            for gpu in gpus
-        }
+        process_rows = _smi_rows(run, f"--query-compute-apps={_SMI_PROCESSES}") if gpus else []
+        processes = [(row[0], GpuProcess(int(row[1]), _mebibytes(row[2]))) for row in process_rows]
     except FileNotFoundError:
-        return GpuInventory(notes=("there is no nvidia-smi",))
+        return GpuInventory(notes=("nvidia-smi is not installed",))
     except (OSError, ValueError, IndexError, csv.Error) as error:
         return GpuInventory(notes=(f"nvidia-smi: {error}",))
     return GpuInventory(
         tuple(
-            Gpu(g.index, g.uuid, g.name, g.total_bytes, g.used_bytes, processes[g.uuid])
-            for g in gpus
+            replace(
+                gpu, processes=tuple(process for uuid, process in processes if uuid == gpu.uuid)
+            )
+            for gpu in gpus
         ),
         source="nvidia-smi",
         driver=rows[0][5] if rows else "",
@@ -177,13 +172,13 @@ def _run(command: Sequence[str]) -> str:
     except subprocess.TimeoutExpired as error:
         raise OSError(f"no answer in {_SMI_TIMEOUT_SECONDS} s") from error
     if done.returncode:
-        said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
-        raise OSError(said.splitlines()[0] if said else f"exit code {done.returncode}")
+        output = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
+        raise OSError(output.splitlines()[0] if output else f"exit code {done.returncode}")
     return done.stdout.decode("utf-8", "replace")
 
 
 def read_proc(proc: Path) -> GpuInventory:
-    """What the driver shows below `proc`/driver/nvidia: names, and no memory."""
+    """What the driver shows below `proc`/driver/nvidia: names without memory."""
     folder = proc / "driver" / "nvidia"
     gpus = []
     try:
@@ -200,16 +195,55 @@ def read_proc(proc: Path) -> GpuInventory:
     except OSError as error:
         return GpuInventory(driver=driver, problem=f"{folder}: {error.strerror or error}")
     if not gpus:
-        return GpuInventory(driver=driver, problem="the driver is loaded and shows no GPU")
+        return GpuInventory(driver=driver, problem="the driver is loaded but shows no GPU")
     return GpuInventory(tuple(gpus), source=str(folder), driver=driver)
 
 
-def _with_notes(inventory: GpuInventory, notes: Sequence[str]) -> GpuInventory:
-    return GpuInventory(
-        inventory.gpus,
-        inventory.source,
-        inventory.driver,
-        inventory.cuda,
-        (*notes, *inventory.notes),
-        inventory.problem,
-    )
+@dataclass(frozen=True)
+class VisibleGpus:
+    """The visible GPUs in their order, and which entries of `CUDA_VISIBLE_DEVICES` are wrong or unknown.
+
+    `unknown`: the first entry that names no GPU; CUDA ignores it and everything after it. `repeated`: an entry that
+    names a GPU for the second time. `unchecked`: entries that cannot be looked up (MIG slices).
+    """
+
+    gpus: tuple[Gpu, ...]
+    unknown: str | None = None
+    repeated: str | None = None
+    unchecked: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many devices a program sees."""
+        return len(self.gpus) + len(self.unchecked)
+
+
+def visible_gpus(gpus: Sequence[Gpu], variable: str | None) -> VisibleGpus:
+    """Read `CUDA_VISIBLE_DEVICES` as CUDA does (CUDA C++ Programming Guide, environment variables)."""
+    if variable is None:
+        return VisibleGpus(tuple(gpus))
+    visible: list[Gpu] = []
+    unchecked: list[str] = []
+    for entry in (part.strip() for part in variable.split(",")):
+        if entry.startswith("MIG-"):
+            unchecked.append(entry)
+            continue
+        gpu = _gpu_of(gpus, entry)
+        if gpu is None:
+            is_end = entry in ("", "-1", "NoDevFiles")
+            unknown = None if is_end else entry
+            return VisibleGpus(tuple(visible), unknown, unchecked=tuple(unchecked))
+        if gpu in visible:
+            return VisibleGpus(tuple(visible), repeated=entry, unchecked=tuple(unchecked))
+        visible.append(gpu)
+    return VisibleGpus(tuple(visible), unchecked=tuple(unchecked))
+
+
+def _gpu_of(gpus: Sequence[Gpu], entry: str) -> Gpu | None:
+    if entry.isascii() and entry.isdecimal():
+        index = entry.lstrip("0").rjust(1, "0")
+        return next((gpu for gpu in gpus if str(gpu.index) == index), None)
+    if entry.startswith("GPU-"):
+        matches = [gpu for gpu in gpus if gpu.uuid.lower().startswith(entry.lower())]
+        return matches[0] if len(matches) == 1 else None
+    return None

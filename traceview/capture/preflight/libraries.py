@@ -1,7 +1,7 @@
-"""Does a shared library load, from where, and which version is it?
+"""Checks whether a shared library loads, from where, and which version it is.
 
-It is loaded in a process of its own: one that crashes takes nothing with it, and TensorFlow in this process
-would otherwise get the copy that was loaded here.
+It is loaded in another process: a crash there does no harm, and TensorFlow in this process would otherwise use the copy
+loaded here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ for candidate in candidates:
     try:
         code = getattr(library, function)(ctypes.byref(number))
     except AttributeError:
-        errors.append(f"{{candidate}}: has no {{function}}")
+        errors.append(f"{{candidate}} has no {{function}}")
         continue
     answer = {{"path": candidate, "version": number.value if code == 0 else 0, "code": code}}
     print("{_MARK}" + json.dumps(answer), flush=True)
@@ -43,7 +43,7 @@ else:
 
 @dataclass(frozen=True)
 class Library:
-    """A library that loads from `path`, or with `error` one that does not. `version` is its own number."""
+    """A library that loads from `path`, or does not load because of `error`. `version`: the number it reports."""
 
     path: str = ""
     version: int = 0
@@ -53,9 +53,9 @@ class Library:
 def load_library(
     candidates: Sequence[str], function: str, environment: Mapping[str, str]
 ) -> Library:
-    """The first of `candidates` (paths, or names that the loader looks for) that loads; never raises.
+    """The first of `candidates` (paths, or names for the loader to look up) that loads; never raises.
 
-    `function` writes the library's version to the number it is given, and returns 0.
+    `function` stores the library's version in its argument, and returns 0.
     """
     try:
         done = subprocess.run(
@@ -67,37 +67,37 @@ def load_library(
             check=False,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return Library(error=f"could not be tried: {error}")
+        return Library(error=f"loading it was not possible: {error}")
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         if line.startswith(_MARK):
-            found = json.loads(line.removeprefix(_MARK))
-            if "path" in found:
-                return Library(found["path"], found["version"])
-            return Library(error=_first(found["errors"]))
-    return Library(error=f"loading it ended the process with {done.returncode}")
+            answer = json.loads(line.removeprefix(_MARK))
+            if "path" in answer:
+                return Library(answer["path"], answer["version"])
+            return Library(error=_first(answer["errors"]))
+    return Library(error=f"loading it crashed with exit code {done.returncode}")
 
 
 def _first(errors: Sequence[str]) -> str:
-    """The error that tells most: of a file that is there rather than of names that were only tried."""
-    telling = [error for error in errors if "cannot open shared object file" not in error]
-    return (telling or list(errors) or ["no candidate"])[0]
+    """The most specific error: that of a file that exists, rather than of a name that the loader did not find."""
+    specific = [error for error in errors if "cannot open shared object file" not in error]
+    return (specific or list(errors) or ["no candidate"])[0]
 
 
 def packaged(site_packages: Iterable[Path], library: str, cuda_major: int) -> list[str]:
-    """Where NVIDIA's pip packages put a library: TensorFlow's wheel looks there by itself (its RPATH)."""
+    """Paths of a library in NVIDIA's pip packages, where TensorFlow's wheel looks for it (RPATH)."""
     folder = {"cupti": "cuda_cupti", "nccl": "nccl"}[library]
-    found: list[str] = []
+    paths: list[str] = []
     for site in site_packages:
         for place in (
             site / "nvidia" / folder / "lib",
             site / "nvidia" / f"cu{cuda_major}" / "lib",
         ):
-            found += [str(path) for path in sorted(place.glob(f"lib{library}.so*"))]
-    return found
+            paths += [str(path) for path in sorted(place.glob(f"lib{library}.so*"))]
+    return paths
 
 
 def in_toolkits(root: Path, environment: Mapping[str, str], name: str) -> list[str]:
-    """Copies of a library in CUDA toolkits, where no loader looks by itself."""
+    """Paths of a library in CUDA toolkits, where no loader looks for it."""
     homes = [
         Path(environment[key])
         for key in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")

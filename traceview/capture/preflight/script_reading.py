@@ -1,7 +1,6 @@
-"""What does a training script say about its own profiling and placement? It is read, and never run.
+"""Reads, without running it, what a training script says about its own profiling and placement.
 
-Only what stands there literally is found: calls by the names of their imports, and constants. What a script
-computes stays unknown, and nothing is said about it.
+Only literal code counts: calls by the names of their imports, and constants. What a script computes stays unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final
 from traceview.errors import UsageError
 
 MOST_BYTES: Final = 4 << 20
-"""Longer files are no scripts that people write."""
+"""Nobody writes longer scripts by hand."""
 
 _ROOTS: Final = ("tensorflow.", "keras.", "tf_keras.")
 _STRATEGIES: Final = (
@@ -29,28 +28,23 @@ _STRATEGIES: Final = (
 )
 _MODELS: Final = ("Sequential", "Model", "clone_model", "load_model", "model_from_json")
 _CREATORS: Final = ("keras.applications.", "keras.metrics.", "keras.models.", "keras.optimizers.")
-"""Layers are not among them: their variables are made when the model is built."""
+"""No layers: their variables are created when the model is built."""
 _SCHEDULES: Final = "keras.optimizers.schedules."
 _TRAINS: Final = ("run", "gradient", "apply_gradients", "train_on_batch")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function of TensorFlow or Keras by its full name, with its literal keyword arguments."""
+    """A call of TensorFlow or Keras, by the full name of the function, with its literal arguments."""
 
     name: str
     line: int
     keywords: dict[str, Any]
     arguments: tuple[Any, ...]
 
-    @property
-    def last(self) -> str:
-        """The last part of the name."""
-        return self.name.rpartition(".")[2]
-
 
 class Unknown:
-    """Stands for an argument that is no constant."""
+    """The value of an argument that is not a constant."""
 
     def __repr__(self) -> str:
         return "..."
@@ -63,8 +57,8 @@ UNKNOWN: Final = Unknown()
 class ScriptReading:
     """What one file says. Lines count from 1.
 
-    `variables_outside`: (line, what) of models, optimizers and variables made outside `strategy.scope()`
-    although a strategy is there. `loops_inside`: lines of loops over training steps inside a `tf.function`.
+    `variables_outside`: (line, name) of models, optimizers and variables created outside `strategy.scope()` although
+    there is a strategy. `loops_inside`: lines of loops over training steps inside a `tf.function`.
     """
 
     path: Path
@@ -73,7 +67,6 @@ class ScriptReading:
     variables_outside: tuple[tuple[int, str], ...] = ()
     loops_inside: tuple[int, ...] = ()
     imports_tensorflow: bool = False
-    fits: bool = False
 
     def named(self, *names: str) -> list[Call]:
         """The calls whose name ends with one of `names`, whole parts only."""
@@ -83,23 +76,23 @@ class ScriptReading:
 
     @property
     def strategies(self) -> list[Call]:
-        """The calls that make a distribution strategy."""
+        """The calls that create a distribution strategy."""
         return self.named(*_STRATEGIES)
 
 
 def read_script(path: Path) -> ScriptReading:
-    """Read a file; raises `UsageError` with the reason where it is no Python that can be read."""
+    """Read a file; raises `UsageError` with the reason if it is not readable Python."""
     if path.is_dir():
         path = path / "__main__.py"
     if not path.is_file():
-        raise UsageError(f"there is no script {path}")
+        raise UsageError(f"script not found: {path}")
     try:
         size = path.stat().st_size
         source = path.read_bytes() if size <= MOST_BYTES else b""
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
     if size > MOST_BYTES:
-        raise UsageError(f"{path} has {size >> 20} MiB: too long for a script")
+        raise UsageError(f"{path} has {size >> 20} MiB, too many for a script")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -108,7 +101,7 @@ def read_script(path: Path) -> ScriptReading:
     except SyntaxError as error:
         raise UsageError(f"{path}:{error.lineno or 1}: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{path} is no Python that can be read: {error}") from error
+        raise UsageError(f"{path} is not readable Python: {error}") from error
 
 
 class _Reader:
@@ -126,11 +119,6 @@ class _Reader:
     def read(self) -> ScriptReading:
         nodes = list(ast.walk(self._tree))
         calls = [self._call(node) for node in nodes if isinstance(node, ast.Call)]
-        methods = {
-            n.func.attr
-            for n in nodes
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-        }
         return ScriptReading(
             path=self._path,
             calls=tuple(sorted((call for call in calls if call), key=lambda call: call.line)),
@@ -140,7 +128,6 @@ class _Reader:
             imports_tensorflow=any(
                 f"{name}.".startswith(_ROOTS) for name in self._aliases.values()
             ),
-            fits="fit" in methods,
         )
 
     def _name(self, node: ast.AST) -> str:
@@ -155,13 +142,13 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> Call | None:
         name = self._name(node.func)
-        is_theirs = name.startswith(_ROOTS)
-        if not is_theirs and not (
+        is_of_tensorflow = name.startswith(_ROOTS)
+        if not is_of_tensorflow and not (
             isinstance(node.func, ast.Attribute) and node.func.attr == "compile"
         ):
             return None
         return Call(
-            name if is_theirs else "compile",
+            name if is_of_tensorflow else "compile",
             node.lineno,
             {word.arg: self._constant(word.value) for word in node.keywords if word.arg},
             tuple(self._constant(argument) for argument in node.args),
@@ -175,7 +162,7 @@ class _Reader:
             return UNKNOWN
 
     def _environment(self, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-        """`os.environ["NAME"] = "value"` with two constants, wherever it stands."""
+        """`os.environ["NAME"] = "value"` with two constants, anywhere in the script."""
         for node in nodes:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 target = node.targets[0]
@@ -190,23 +177,23 @@ class _Reader:
         bodies = [self._tree.body, *(function.body for function in self._functions.values())]
         for body in filter(self._makes_strategy, bodies):
             for node in _own(body, with_scopes=False):
-                what = self._creation(node, set()) if isinstance(node, ast.Call) else ""
-                if what and isinstance(node, ast.Call):
-                    yield node.lineno, what
+                creator = self._creation(node, set()) if isinstance(node, ast.Call) else ""
+                if creator and isinstance(node, ast.Call):
+                    yield node.lineno, creator
 
     def _makes_strategy(self, body: Sequence[ast.stmt]) -> bool:
-        """Whether this block makes a strategy, and enters its scope with `with` if it does."""
-        found = False
+        """Whether this block creates a strategy and does not enter its scope with `enter_context`."""
+        has_strategy = False
         for node in _own(body):
             if isinstance(node, ast.Call):
                 name = self._name(node.func)
-                found |= name.startswith(_ROOTS) and name.rpartition(".")[2] in _STRATEGIES
+                has_strategy |= name.startswith(_ROOTS) and name.rpartition(".")[2] in _STRATEGIES
                 if name.endswith("enter_context") and any(map(_is_scope, node.args)):
                     return False
-        return found
+        return has_strategy
 
-    def _creation(self, node: ast.Call, seen: set[str]) -> str:
-        """What variables a call makes, empty if none that can be seen."""
+    def _creation(self, node: ast.Call, visited: set[str]) -> str:
+        """The name of what creates variables in a call, empty if nothing visible does."""
         name = self._name(node.func)
         last = name.rpartition(".")[2]
         if name.startswith(_ROOTS):
@@ -219,13 +206,13 @@ class _Reader:
                 b.startswith(_ROOTS) and b.endswith((".Model", ".Module")) for b in bases
             )
             return name if is_model else ""
-        if name in self._functions and name not in seen:
-            seen.add(name)
+        if name in self._functions and name not in visited:
+            visited.add(name)
             for inner in _own(self._functions[name].body, with_scopes=False):
                 if isinstance(inner, ast.Call):
-                    what = self._creation(inner, seen)
-                    if what:
-                        return f"{name}() → {what}"
+                    creator = self._creation(inner, visited)
+                    if creator:
+                        return f"{name}() → {creator}"
         return ""
 
     # Loops inside a tf.function

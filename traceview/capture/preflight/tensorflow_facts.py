@@ -1,7 +1,7 @@
-"""Which TensorFlow would a script get, and does it see the GPUs?
+"""Finds out which TensorFlow a script would import, and whether it sees the GPUs.
 
-What is installed is read from package metadata. What it sees, only TensorFlow knows: another process imports it
-(4 to 10 s), and prints what it found as JSON.
+The package metadata says what is installed. Only TensorFlow itself knows which GPUs it sees: another process imports it
+(4 to 10 s), and prints the answer as JSON.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ import sys
 sys.path[:] = [path for path in sys.path if path]
 import json
 import tensorflow as tf
-found = {{"version": tf.__version__, "is_cuda_build": bool(tf.test.is_built_with_cuda())}}
+answer = {{"version": tf.__version__, "is_cuda_build": bool(tf.test.is_built_with_cuda())}}
 try:
-    found["build"] = {{key: str(value) for key, value in tf.sysconfig.get_build_info().items()}}
+    answer["build"] = {{key: str(value) for key, value in tf.sysconfig.get_build_info().items()}}
 except Exception:
     pass
 try:
-    found["gpus"] = [device.name for device in tf.config.list_physical_devices("GPU")]
+    answer["gpus"] = [device.name for device in tf.config.list_physical_devices("GPU")]
 except Exception as error:
-    found["error"] = str(error)[:500]
-print("\\n{_MARK}" + json.dumps(found), flush=True)
+    answer["error"] = str(error)[:500]
+print("\\n{_MARK}" + json.dumps(answer), flush=True)
 """
-_TELLING: Final = re.compile(
+_REASONS: Final = re.compile(
     r"cannot dlopen|could not load dynamic|could not find cuda drivers|failed call to cuInit", re.I
 )
-"""Lines of TensorFlow's log that say why there is no GPU (tsl/platform, stream_executor/cuda)."""
+"""Lines of TensorFlow's log that say why it sees no GPU (tsl/platform, stream_executor/cuda)."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """TensorFlow as the package metadata tells. `packages`: name and version of each that brings it.
+    """TensorFlow by its package metadata. `packages`: name and version of each package that provides it.
 
-    `build`: the constants of its build_info.py; versions of CUDA and cuDNN that it was compiled for.
+    `build`: the constants of its build_info.py, such as the versions of CUDA and cuDNN it was compiled for.
     """
 
     packages: tuple[tuple[str, str], ...] = ()
@@ -65,7 +65,7 @@ class Installed:
 
     @property
     def version(self) -> str:
-        """The version, empty without TensorFlow."""
+        """The version; empty without TensorFlow."""
         return self.packages[0][1] if self.packages else ""
 
     @property
@@ -76,7 +76,7 @@ class Installed:
 
 @dataclass(frozen=True)
 class Imported:
-    """What TensorFlow said in a process of its own, or why it said nothing (`error`)."""
+    """What TensorFlow answered in another process, or with `error` why it did not."""
 
     version: str = ""
     is_cuda_build: bool = False
@@ -87,7 +87,7 @@ class Imported:
 
 
 def read_installed(path: Sequence[str] | None = None) -> Installed:
-    """Look for TensorFlow's packages on `path`, by default `sys.path`, without importing anything."""
+    """Find TensorFlow's packages on `path`, by default `sys.path`, without importing anything."""
     folders = sys.path if path is None else path
     packages: dict[str, str] = {}
     build: dict[str, Any] = {}
@@ -120,13 +120,13 @@ def import_tensorflow(
     program: Sequence[str] = (sys.executable, "-c", _PROBE),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Imported:
-    """Import TensorFlow in another process with `environment`, and ask it; never raises."""
-    # Its log is what says why there is no GPU, so it is asked for.
-    asked = {**environment, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    """Import TensorFlow in another process with `environment` and ask it for its GPUs; never raises."""
+    # Only its log says why it sees no GPU.
+    variables = {**environment, "TF_CPP_MIN_LOG_LEVEL": "0"}
     try:
         done = subprocess.run(
             program,
-            env=asked,
+            env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout_seconds,
@@ -135,37 +135,37 @@ def import_tensorflow(
     except subprocess.TimeoutExpired:
         return Imported(error=f"importing it took longer than {timeout_seconds:.0f} s")
     except (OSError, ValueError) as error:
-        return Imported(error=f"no process for it could be started: {error}")
-    said = done.stderr.decode("utf-8", "replace").splitlines()
-    log = tuple(dict.fromkeys(_message(line) for line in said if _TELLING.search(line)))
+        return Imported(error=f"no process could be started for it: {error}")
+    stderr = done.stderr.decode("utf-8", "replace").splitlines()
+    log = tuple(dict.fromkeys(_message(line) for line in stderr if _REASONS.search(line)))
     answers = [
         line.removeprefix(_MARK)
         for line in done.stdout.decode("utf-8", "replace").splitlines()
         if line.startswith(_MARK)
     ]
     if not answers:
-        last = said[-1] if said else ""
+        last = stderr[-1] if stderr else ""
         return Imported(error=last or f"the process ended with {_ending(done.returncode)}", log=log)
-    return _answered(answers[-1], log)
+    return _parse_answer(answers[-1], log)
 
 
-def _answered(text: str, log: tuple[str, ...]) -> Imported:
+def _parse_answer(text: str, log: tuple[str, ...]) -> Imported:
     try:
-        found = json.loads(text)
+        answer = json.loads(text)
         return Imported(
-            version=str(found["version"]),
-            is_cuda_build=bool(found["is_cuda_build"]),
-            cuda=str(found.get("build", {}).get("cuda_version", "")),
-            gpus=tuple(str(name) for name in found.get("gpus", ())),
-            error=str(found.get("error", "")),
+            version=str(answer["version"]),
+            is_cuda_build=bool(answer["is_cuda_build"]),
+            cuda=str(answer.get("build", {}).get("cuda_version", "")),
+            gpus=tuple(str(name) for name in answer.get("gpus", ())),
+            error=str(answer.get("error", "")),
             log=log,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return Imported(error=f"its answer was not understood: {error}", log=log)
+        return Imported(error=f"its answer was invalid: {error}", log=log)
 
 
 def _message(line: str) -> str:
-    """A log line without its time and place."""
+    """A log line without its time and source."""
     return line.partition("] ")[2] or line
 
 

@@ -1,0 +1,415 @@
+"""Checks that NVML is sampled in the window, by CUDA's numbers, without harm to the script."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event
+from threading import enumerate as threads
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.capture.conftest import ROOT, Capture, environment_with
+from tests.capture.fake_nvml import BUS_IDS, Nvml, NvmlError
+from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.capture import nvml_sampling
+from traceview.capture.gpu_libraries import bus_ids, started_driver
+from traceview.capture.nvml import NOT_ASKED, NvmlListener
+from traceview.capture.nvml_sampling import GpuSamples, Sampler
+from traceview.capture.other_processes import OtherProcesses, OwnProcesses
+from traceview.capture.sidecar import Absent, Sidecar
+
+TRACE = Path("trace")
+ELSEWHERE = 4_194_400
+"""No process has this id: it is over Linux' highest."""
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nvml]:
+    fake = Nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.setattr(nvml_sampling, "INTERVAL_SECONDS", 0.01)
+    yield fake
+    assert not fake.is_open
+    assert not [one for one in threads() if one.name == "traceview-nvml"]
+
+
+def sampled(
+    nvml: Nvml, *, samples: int = 3, ids: Sequence[str] = BUS_IDS
+) -> tuple[dict[str, Any], Sidecar]:
+    """The group after a window in which every GPU was asked at least so often."""
+    sidecar = Sidecar()
+    listener = NvmlListener(find_bus_ids=lambda: list(ids))
+    listener.opening(sidecar)
+    sidecar.state = "recording"
+    sidecar.add("clock", {"started": {"wall_ns": time.time_ns()}})
+    listener.opened(sidecar)
+    while nvml.asked.get("utilization", 0) < samples * len(ids):
+        time.sleep(0.002)
+    sidecar.add("clock", {"stopped": {"wall_ns": time.time_ns()}})
+    time.sleep(0.03)
+    listener.closed(sidecar, TRACE)
+    return dict(sidecar.groups["outside_view"]), sidecar
+
+
+def test_each_gpu_has_its_samples(nvml: Nvml) -> None:
+    group, sidecar = sampled(nvml)
+    assert (group["source"], group["reason"]) == ("nvml", None)
+    assert group["interval_ms"] == 10
+    first, second = group["devices"]
+    assert (first["ordinal"], first["bus_id"], second["bus_id"]) == (0, *BUS_IDS)
+    assert (first["name"], first["memory_total_bytes"]) == ("H200", 140 * 10**9)
+    assert (first["sm_clock_max_hz"], first["power_limit_watts"]) == (1_980_000_000, 700.0)
+    values = {field: column[0] for field, column in first["samples"].items() if field != "t_ns"}
+    assert values == {
+        "gpu_utilization_ratio": 0.93,
+        "memory_utilization_ratio": 0.41,
+        "memory_used_bytes": 30 * 10**9,
+        "sm_clock_hz": 1_755_000_000,
+        "memory_clock_hz": 3_201_000_000,
+        "throttle_reasons": 4,
+        "power_watts": 651.25,
+        "pcie_rx_bytes_per_second": 5_000_000,
+        "pcie_tx_bytes_per_second": 70_000,
+    }
+    assert "missing" not in first
+    assert sidecar.groups["listener_cost_ns"].keys() == {"outside_view_opening", "outside_view"}
+
+
+def test_only_what_was_sampled_in_the_window_is_kept(nvml: Nvml) -> None:
+    group, sidecar = sampled(nvml)
+    clock = sidecar.groups["clock"]
+    times = group["devices"][0]["samples"]["t_ns"]
+    assert len(times) >= 3
+    assert clock["started"]["wall_ns"] <= min(times)
+    assert max(times) <= clock["stopped"]["wall_ns"]
+    # The thread went on until the trace was written.
+    assert nvml.asked["utilization"] > 2 * len(times)
+    assert group["window_ns"] == clock["stopped"]["wall_ns"] - clock["started"]["wall_ns"]
+
+
+def test_a_span_leaves_out_what_came_before_and_after() -> None:
+    nvml = Nvml()
+    samples = GpuSamples(nvml, BUS_IDS[0], OtherProcesses(nvml, BUS_IDS[0], OwnProcesses()))
+    for _ in range(4):
+        samples.take(with_pcie=False)
+        time.sleep(0.001)
+    times = samples.between(0, time.time_ns())["t_ns"]
+    assert samples.between(times[1], times[2])["t_ns"] == times[1:3]
+    assert samples.missing["pcie_rx_bytes_per_second"] == "the window closed before it was sampled"
+
+
+def test_what_a_gpu_does_not_answer_is_asked_once(nvml: Nvml) -> None:
+    group, _ = sampled(nvml)
+    second = group["devices"][1]
+    assert "power_watts" not in second["samples"]
+    assert second["missing"]["power_watts"] == "NvmlError: Not Supported"
+    assert nvml.asked["power of the second"] == 1
+
+
+def test_pcie_counters_are_read_for_one_gpu_at_a_time(nvml: Nvml) -> None:
+    group, _ = sampled(nvml, samples=4)
+    first, second = (one["samples"]["pcie_rx_bytes_per_second"] for one in group["devices"])
+    for one, other in zip(first, second, strict=False):
+        assert (one is None) != (other is None)
+
+
+def test_gpus_that_nvml_does_not_have_are_absent_alone(nvml: Nvml) -> None:
+    nvml.divided = {BUS_IDS[0]}
+    group, _ = sampled(nvml, samples=1, ids=[*BUS_IDS, "0000:99:00.0"])
+    divided, seen, unknown = group["devices"]
+    assert divided["missing"]["samples"].startswith("the GPU is divided by MIG")
+    assert seen["samples"]["t_ns"]
+    assert unknown == {
+        "ordinal": 2,
+        "bus_id": "0000:99:00.0",
+        "missing": {"samples": "NvmlError: Not Found"},
+    }
+
+
+def test_many_samples_are_thinned(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_sampling, "MOST_SAMPLES", 8)
+    monkeypatch.setattr(nvml_sampling, "INTERVAL_SECONDS", 0.001)
+    group, _ = sampled(nvml, samples=30)
+    columns = group["devices"][0]["samples"]
+    assert {len(column) for column in columns.values()} <= set(range(1, 9))
+    assert group["interval_ms"] >= 4
+    assert columns["t_ns"] == sorted(columns["t_ns"])
+
+
+# Other processes
+
+
+def test_other_processes_and_how_much_they_use(nvml: Nvml) -> None:
+    nvml.processes += [(ELSEWHERE, 20 * 10**9), (ELSEWHERE + 1, None)]
+    nvml.uses = [(ELSEWHERE, 1, 30), (ELSEWHERE, 2, 50), (os.getpid(), 1, 99)]
+    # Before the window, after it, and a number that means nothing.
+    nvml.uses += [(ELSEWHERE, -1, 7), (ELSEWHERE, 10**9, 7), (ELSEWHERE, 1, 4_000_000)]
+    group, _ = sampled(nvml)
+    assert group["devices"][0]["other_processes"] == [
+        {"pid": ELSEWHERE, "memory_bytes": 20 * 10**9, "utilization_ratio": 0.4},
+        {"pid": ELSEWHERE + 1, "memory_bytes": None, "utilization_ratio": None},
+    ]
+
+
+def test_the_most_memory_of_a_process_counts() -> None:
+    nvml = Nvml()
+    neighbours = OtherProcesses(nvml, BUS_IDS[0], OwnProcesses())
+    for used in (3, 7, None, 5):
+        nvml.processes = [(os.getpid(), 1), (ELSEWHERE, used)]
+        neighbours.update()
+    assert neighbours.describe(0, 1) == [
+        {"pid": ELSEWHERE, "memory_bytes": 7, "utilization_ratio": None}
+    ]
+
+
+def test_children_are_ours_and_parents_are_not() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
+    try:
+        own = OwnProcesses()
+        assert own.has(os.getpid())
+        assert own.has(child.pid)
+        assert not own.has(os.getppid())
+        assert not own.has(1)
+    finally:
+        child.communicate()
+    assert own.has(child.pid), "it has ended, and was ours"
+
+
+def namespace(folder: Path, number: int) -> Path:
+    (folder / "self" / "ns").mkdir(parents=True)
+    (folder / "self" / "ns" / "pid").symlink_to(f"pid:[{number}]")
+    return folder
+
+
+def test_in_a_container_others_are_known_only_where_nvml_knows_us(tmp_path: Path) -> None:
+    own = OwnProcesses(namespace(tmp_path, 4026533333))
+    with pytest.raises(Absent, match="container"):
+        own.check_comparable()
+    own.has(os.getpid())
+    own.check_comparable()
+
+
+def test_on_the_host_all_processes_are_known(tmp_path: Path) -> None:
+    OwnProcesses(namespace(tmp_path, 4026531836)).check_comparable()
+    with pytest.raises(Absent, match="is unknown"):
+        OwnProcesses(tmp_path / "nothing").check_comparable()
+
+
+def test_a_driver_that_lists_no_processes(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> None:
+        raise NvmlError("Insufficient Permissions")
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetComputeRunningProcesses", refuse)
+    group, _ = sampled(nvml)
+    assert "other_processes" not in group["devices"][0]
+    reason = group["devices"][0]["missing"]["other_processes"]
+    assert reason == "NvmlError: Insufficient Permissions"
+
+
+# No harm
+
+
+def test_signals_are_the_scripts(nvml: Nvml) -> None:
+    masks: list[set[Any]] = []
+    nvml.on_question = lambda: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+    sampled(nvml)
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} <= masks[-1]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_recording_that_fails_ends_the_sampling(nvml: Nvml) -> None:
+    sidecar = Sidecar()
+    listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
+    listener.opening(sidecar)
+    sidecar.state = "recording"
+    listener.opened(sidecar)
+    (thread,) = [one for one in threads() if one.name == "traceview-nvml"]
+    sidecar.state = "failed"
+    thread.join(5)
+    assert not thread.is_alive()
+    listener.closed(sidecar, TRACE)
+
+
+def test_a_forked_child_leaves_it_alone(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    sidecar = Sidecar()
+    listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
+    listener.opening(sidecar)
+    sidecar.state = "recording"
+    listener.opened(sidecar)
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: ELSEWHERE)
+        listener.closed(sidecar, TRACE)
+    assert nvml.is_open
+    assert "outside_view" not in sidecar.groups
+    listener.closed(sidecar, TRACE)
+    assert sidecar.groups["outside_view"]["source"] == "nvml"
+
+
+def test_a_driver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml, hanging, release = Nvml(), Event(), Event()
+
+    def hang() -> None:
+        hanging.set()
+        release.wait(10)
+
+    nvml.on_question = hang
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setattr(nvml_sampling, "_STOP_TIMEOUT_SECONDS", 0.05)
+    sidecar = Sidecar()
+    listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
+    listener.opening(sidecar)
+    sidecar.state = "recording"
+    listener.opened(sidecar)
+    assert hanging.wait(5)
+    listener.closed(sidecar, TRACE)
+    assert nvml.is_open
+    assert sidecar.groups["outside_view"]["devices"] == []
+    assert "stopped answering" in sidecar.groups["outside_view"]["reason"]
+    (thread,) = [one for one in threads() if one.name == "traceview-nvml"]
+    release.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_an_error_in_the_thread_is_a_problem_and_no_more() -> None:
+    class Broken(GpuSamples):
+        def take(self, *, with_pcie: bool) -> None:
+            raise RuntimeError("no such thing")
+
+    nvml = Nvml()
+    neighbours = OtherProcesses(nvml, BUS_IDS[0], OwnProcesses())
+    sampler = Sampler([Broken(nvml, BUS_IDS[0], neighbours)], lambda: True)
+    sampler.start()
+    assert sampler.stop()
+    assert sampler.problem in (None, "RuntimeError: no such thing")
+
+
+def test_a_process_ends_while_it_is_sampled(tmp_path: Path) -> None:
+    """Nobody stops the thread: not the end of the main thread, not a fork."""
+    script = """
+import os, sys, time
+sys.path.insert(0, {root!r})
+from tests.capture.fake_nvml import BUS_IDS, Nvml
+from traceview.capture.nvml import NvmlListener
+from traceview.capture.sidecar import Sidecar
+sys.modules["pynvml"] = nvml = Nvml()
+sidecar = Sidecar()
+listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
+listener.opening(sidecar)
+sidecar.state = "recording"
+listener.opened(sidecar)
+while not nvml.asked.get("processes"):
+    time.sleep(0.01)
+if os.fork() == 0:
+    sys.exit(0)
+os.wait()
+print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script.format(root=str(ROOT))],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+# Without NVML
+
+
+def reason_of(listener: NvmlListener) -> str:
+    sidecar = Sidecar()
+    listener.opening(sidecar)
+    sidecar.state = "recording"
+    listener.opened(sidecar)
+    listener.closed(sidecar, TRACE)
+    group = sidecar.groups["outside_view"]
+    assert (group["source"], group["devices"]) == (None, [])
+    return str(group["reason"])
+
+
+def test_why_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
+    assert reason_of(listener) == "nvidia-ml-py is not installed"
+    nvml = Nvml()
+    monkeypatch.setattr(nvml, "nvmlInit", nvml.nvmlDeviceGetGraphicsRunningProcesses)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    assert "NVML does not start" in reason_of(NvmlListener(find_bus_ids=lambda: ["a"]))
+    listener = NvmlListener(find_bus_ids=list)
+    assert reason_of(listener) == "no GPU is visible to this process"
+    assert reason_of(NvmlListener(is_wanted=False)) == NOT_ASKED
+
+
+def test_a_process_without_cuda_has_no_numbers() -> None:
+    with pytest.raises(Absent, match="CUDA is not loaded"):
+        started_driver()
+
+
+def test_the_order_is_that_of_cuda() -> None:
+    def count(found: Any) -> int:
+        found._obj.value = 2
+        return 0
+
+    def get(device: Any, ordinal: ctypes.c_int) -> int:
+        device._obj.value = 40 + ordinal.value
+        return 0
+
+    def bus_id(text: Any, size: ctypes.c_int, device: ctypes.c_int) -> int:
+        text.value = BUS_IDS[device.value - 40].encode()[: size.value]
+        return 0
+
+    driver = SimpleNamespace(cuDeviceGetCount=count, cuDeviceGet=get, cuDeviceGetPCIBusId=bus_id)
+    assert bus_ids(driver) == BUS_IDS
+    driver.cuDeviceGetCount = lambda _: 3
+    with pytest.raises(Absent, match="cuDeviceGetCount returns 3"):
+        bus_ids(driver)
+
+
+SCRIPT = SCRIPT_START + "for batch in batches(20):\n    train_step(batch)\n"
+
+
+API = (
+    SCRIPT_START
+    + """
+import traceview
+with traceview.capture_steps("logs", range(5, 7), nvml=False) as session:
+    for number in range(9):
+        with session.step(number):
+            train_step(number)
+"""
+)
+
+
+def test_the_api_can_do_without(tmp_path: Path, fake: Path) -> None:
+    (tmp_path / "train.py").write_text(API, "utf-8")
+    environment = environment_with(fake)
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=environment, check=True)
+    (path,) = (tmp_path / "logs").rglob("*.traceview.json")
+    assert json.loads(path.read_text("utf-8"))["outside_view"]["reason"] == NOT_ASKED
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [((), "this process uses no GPU: CUDA is not loaded"), (("--no-nvml",), NOT_ASKED)],
+)
+def test_a_capture_says_why_there_is_no_view(
+    capture: Capture, options: tuple[str, ...], reason: str
+) -> None:
+    done = capture(SCRIPT, "--steps", "5:7", *options)
+    assert done.code == 0
+    group = done.sidecar["outside_view"]
+    assert group == {"source": None, "reason": reason, "devices": []}

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from traceview.capture.step_range import StepRange
+from traceview.errors import UsageError
+
+
+def test_a_window_is_half_open() -> None:
+    window = StepRange.parse("10:15")
+    assert window == StepRange(10, 15) == StepRange.of(range(10, 15))
+    assert str(window) == "10:15"
+    assert [n for n in range(20) if window.overlaps(n, 1)] == [10, 11, 12, 13, 14]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "hint"),
+    [
+        ("0:5", "step 0 cannot be captured", "--steps 1:5"),
+        (":5", "step 0 cannot be captured", "--steps 1:5"),
+        ("0:1", "step 0 cannot be captured", "--steps 1:2"),
+        ("5:", "no end", "10:15"),
+        ("5", "not a range", "--steps 5:6"),
+        ("0", "not a range", "--steps 1:2"),
+        (":", "not a range", "10:15"),
+        ("", "not a range", "10:15"),
+        ("5:5", "empty", "excluded"),
+        ("7:5", "empty", "excluded"),
+        ("-3:5", "not a range", "10:15"),
+        ("a:b", "not a range", "10:15"),
+        ("١:٣", "not a range", "10:15"),
+        ("1" * 19 + ":", "not a range", "10:15"),
+    ],
+)
+def test_what_is_no_window_is_refused_with_a_reason(text: str, reason: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=reason) as raised:
+        StepRange.parse(text)
+    assert hint in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "steps", [range(5, 5), range(7, 5), range(1, 9, 2), range(-1, 3), range(3)]
+)
+def test_a_range_that_is_no_window_is_refused(steps: range) -> None:
+    with pytest.raises(UsageError):
+        StepRange.of(steps)
+
+
+def test_step_0_is_refused_as_on_the_command_line() -> None:
+    with pytest.raises(UsageError, match="step 0 cannot be captured") as raised:
+        StepRange.of(range(3))
+    assert raised.value.hint == "range(1, 3)"
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "opens"),
+    [
+        (10, 1, 9),  # the step before is the edge
+        (2, 1, 1),
+        (1, 1, 1),  # step 0 is no edge
+        (0, 1, 0),
+        (15, 5, 10),
+        (17, 5, 10),  # 15…19 holds what was asked for, 10…14 is the edge
+        (5, 5, 5),
+        (8, 5, 5),
+    ],
+)
+def test_one_call_before_the_window_opens_it(first: int, count: int, opens: int) -> None:
+    window = StepRange(first, first + 4)
+    assert next(n for n in range(0, 40, count) if window.opens_at(n, count)) == opens

@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import pytest
+
+from traceview.capture.step_range import StepRange
+from traceview.capture.step_window import StepWindow
+from traceview.errors import CaptureError
+
+
+@dataclass
+class Clock:
+    now: int = 1000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@dataclass
+class Log:
+    """A recording that writes down what is asked of it."""
+
+    events: list[str] = field(default_factory=list)
+    failing: dict[str, str] = field(default_factory=dict)
+    limit: int | None = None
+    estimated: int | None = None
+
+    def _do(self, what: str) -> None:
+        if what in self.failing:
+            raise CaptureError(self.failing[what])
+        self.events.append(what)
+
+    def open(self) -> None:
+        self._do("open")
+
+    def close(self, window: StepWindow, *, is_synchronised: bool) -> None:
+        self._do("close" if is_synchronised else "close unsynchronised")
+
+    def probe(self) -> None:
+        self._do("probe")
+
+    def end_probe(self, wanted_calls: int) -> int | None:
+        self._do("end probe")
+        return self.limit
+
+    def estimate(self, functions: Collection[str], count: int, wanted_calls: int) -> int | None:
+        self._do(f"estimate {count}")
+        return self.estimated
+
+    def marker(self) -> LogMarker:
+        self.events.append("[")
+        return LogMarker(self.events)
+
+
+@dataclass
+class LogMarker:
+    events: list[str]
+
+    def finish(self, number: int) -> None:
+        self.events.append(f"{number}]")
+
+    def abandon(self) -> None:
+        self.events.append("x]")
+
+
+@dataclass
+class Loop:
+    window: StepWindow
+    log: Log
+    clock: Clock
+
+    def steps(self, number: int, *, count: int = 1, input_too: bool = True, cost: int = 10) -> None:
+        for _ in range(number):
+            if input_too:
+                self.window.input_begins()
+            self.clock.now += cost
+            self.window.begin(count)
+            self.clock.now += cost * count
+            self.window.end("train_step", count)
+
+
+@pytest.fixture
+def loop() -> Callable[[int, int], Loop]:
+    def make(first: int, last: int) -> Loop:
+        log, clock = Log(), Clock()
+        return Loop(StepWindow(StepRange(first, last), log, clock), log, clock)
+
+    return make
+
+
+Make = Callable[[int, int], Loop]
+
+
+def test_a_window_with_its_edges(loop: Make) -> None:
+    run = loop(5, 7)
+    run.steps(20)
+    run.window.finish()
+    # The edge's marker opens at its call, the others where input is asked for.
+    assert run.log.events == [
+        *("probe", "end probe", "open", "[", "4]", "[", "5]", "[", "6]", "[", "7]", "close")
+    ]
+    assert run.window.got == (5, 7)
+    assert run.window.is_whole
+    assert [(c.number, c.is_edge) for c in run.window.calls] == [
+        *((4, True), (5, False), (6, False), (7, True))
+    ]
+
+
+def test_a_window_without_a_step_before_it_covers_the_input(loop: Make) -> None:
+    run = loop(1, 2)
+    run.steps(1)
+    run.window.input_begins()
+    assert run.log.events == ["estimate 1", "open", "["]
+
+
+def test_several_steps_per_call(loop: Make) -> None:
+    run = loop(17, 22)
+    run.steps(8, count=5, input_too=False)
+    assert run.log.events[2:] == ["open", "[", "10]", "[", "15]", "[", "20]", "[", "25]", "close"]
+    assert run.window.got == (15, 25)
+
+
+def test_a_script_that_ends_in_the_window(loop: Make) -> None:
+    run = loop(5, 8)
+    run.steps(7)
+    run.window.finish(is_synchronised=False)
+    assert run.log.events[-2:] == ["6]", "close unsynchronised"]
+    assert run.window.got == (5, 7)
+    assert not run.window.is_whole
+
+
+def test_a_script_that_ends_with_the_window_is_whole(loop: Make) -> None:
+    run = loop(5, 8)
+    run.steps(8)
+    run.window.finish()
+    assert run.window.is_whole
+
+
+def test_a_script_that_ends_before_the_window(loop: Make) -> None:
+    run = loop(5, 8)
+    run.steps(3)
+    run.window.finish()
+    assert run.log.events == []
+    assert run.window.got is None
+
+
+def test_the_end_of_the_data_is_no_step(loop: Make) -> None:
+    run = loop(2, 9)
+    run.steps(4)
+    run.window.input_begins()
+    run.window.abandon()
+    run.steps(1)
+    assert run.log.events[-4:] == ["[", "x]", "[", "4]"]
+
+
+def test_a_step_that_fails_is_marked_and_not_counted(loop: Make) -> None:
+    run = loop(2, 9)
+    run.steps(4)
+    run.window.begin()
+    run.window.fail("train_step")
+    assert run.log.events[-1] == "4]"
+    assert run.window.got == (2, 4)
+    assert run.window.calls[-1].is_cut
+
+
+def test_a_profiler_that_is_busy_is_tried_again_at_each_step(loop: Make) -> None:
+    run = loop(3, 6)
+    run.log.failing["open"] = "busy"
+    run.steps(4)
+    del run.log.failing["open"]
+    run.steps(4)
+    assert run.window.got == (4, 6)
+    assert run.window.failures == ["busy"]
+
+
+def test_a_profiler_that_stays_busy_is_given_up_after_the_window(loop: Make) -> None:
+    run = loop(3, 6)
+    run.log.failing["open"] = "busy"
+    run.steps(7)
+    del run.log.failing["open"]
+    run.steps(3)
+    assert (run.window.state, run.window.got) == ("closed", None)
+
+
+def test_a_failing_close_does_not_reach_the_script(loop: Make) -> None:
+    run = loop(3, 6)
+    run.log.failing["close"] = "disk full"
+    run.steps(9)
+    assert run.window.failures == ["disk full"]
+
+
+def test_the_limit_of_events_ends_the_window(loop: Make) -> None:
+    run = loop(5, 20)
+    run.log.limit = 3
+    run.steps(30)
+    assert run.window.got == (5, 7)
+    assert run.log.events[-1] == "close"
+
+
+@pytest.mark.parametrize(("first", "calls"), [(1, [1, 2, 3]), (2, [1, 2, 3])])
+def test_a_window_that_no_call_precedes_is_estimated_before_it_opens(
+    loop: Make, first: int, calls: list[int]
+) -> None:
+    run = loop(first, 20)
+    run.log.estimated = 3
+    run.steps(30)
+    assert run.log.events[:2] == ["estimate 1", "open"]
+    assert [call.number for call in run.window.calls] == calls
+    assert run.log.events[-1] == "close"
+
+
+def test_the_very_first_call_is_estimated_when_it_has_returned(loop: Make) -> None:
+    run = loop(1, 100)
+    run.log.estimated = 2
+    run.steps(30, count=5)
+    assert run.log.events[-7:] == ["open", "[", "0]", "estimate 5", "[", "5]", "close"]
+
+
+def test_a_probe_that_fails_is_made_up_for_by_an_estimate(loop: Make) -> None:
+    run = loop(5, 20)
+    run.log.failing["probe"] = "busy"
+    run.log.estimated = 3
+    run.steps(30)
+    assert run.window.got == (5, 7)
+
+
+def test_a_short_call_has_an_edge_like_any_other(loop: Make) -> None:
+    run = loop(35, 40)
+    run.steps(6, count=5)
+    run.steps(1, count=2)
+    run.steps(6, count=5)
+    assert [(call.number, call.count) for call in run.window.calls] == [
+        *((30, 2), (32, 5), (37, 5), (42, 5))
+    ]
+    assert run.window.got == (32, 42)
+
+
+def test_step_times_leave_out_tracing_and_the_start(loop: Make) -> None:
+    run = loop(6, 8)
+    run.steps(1, cost=1000)  # step 0 traces
+    run.steps(3, cost=10)  # 1, 2, 3
+    run.steps(1, cost=500)  # 4 is probed
+    run.steps(1, cost=700)  # 5 is the edge
+    run.steps(1, cost=15)
+    run.window.traced()
+    run.steps(1, cost=900)  # 7 is traced again
+    run.steps(1, cost=15)
+    times = run.window.times()
+    assert (times.unprofiled_ns, times.unprofiled_count) == (20, 3)
+    assert (times.profiled_ns, times.profiled_count) == (30, 1)
+    assert times.overhead_ratio is None  # one step is no median
+    assert [call.number for call in run.window.calls if call.is_traced] == [7]
+
+
+def test_without_a_following_step_the_profile_ends_soon(
+    loop: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.capture.step_window._EDGE_TIMEOUT_NS", 10_000_000)
+    run = loop(2, 4)
+    run.steps(4)
+    deadline = time.monotonic() + 10
+    while run.window.state != "closed" and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert run.log.events[-1] == "close unsynchronised"
+    assert run.window.is_whole
+
+
+def test_a_following_step_keeps_the_profile_open(
+    loop: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.capture.step_window._EDGE_TIMEOUT_NS", 20_000_000)
+    run = loop(2, 4)
+    run.steps(4)
+    run.window.input_begins()
+    time.sleep(0.1)
+    assert run.window.state == "recording"
+    run.steps(1)
+    assert run.log.events[-2:] == ["4]", "close"]
+
+
+def test_the_end_of_the_data_behind_the_last_step_ends_the_profile_soon(
+    loop: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.capture.step_window._EDGE_TIMEOUT_NS", 10_000_000)
+    run = loop(2, 4)
+    run.steps(4)
+    run.window.input_begins()
+    run.window.abandon()
+    deadline = time.monotonic() + 10
+    while run.window.state != "closed" and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert run.log.events[-1] == "close unsynchronised"
+
+
+def test_no_thread_is_started_between_recorded_steps(loop: Make) -> None:
+    others = threading.enumerate()
+    run = loop(2, 4)
+    run.steps(2)
+    begun = threading.enumerate()
+    run.steps(2)
+    assert threading.enumerate() == begun
+    run.steps(1)
+    (own,) = set(begun).difference(others)
+    own.join(10)
+    assert not own.is_alive()

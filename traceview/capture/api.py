@@ -1,0 +1,217 @@
+"""Captures steps from inside a training loop: `capture_steps`, and `keras_callback` for Keras `fit`."""
+
+from __future__ import annotations
+
+import atexit
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+from traceview.capture.capture import Settings
+from traceview.capture.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
+from traceview.capture.outcome import shortcomings
+from traceview.capture.step_range import StepRange
+from traceview.capture.step_watch import StepWatch
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class CaptureWarning(UserWarning):
+    """A capture in a training loop recorded less than requested, or nothing. The loop itself goes on."""
+
+
+class Session:
+    """A capture inside a training loop; see `capture_steps`."""
+
+    def __init__(self, watch: StepWatch) -> None:
+        self._watch = watch
+        self._window = watch.window
+
+    @property
+    def run(self) -> Path | None:
+        """The folder of the trace, as soon as the window has closed."""
+        return self._watch.run
+
+    @contextmanager
+    def step(self, number: int) -> Iterator[None]:
+        """Step `number` of the loop. Fetch the batch inside, so that the wait for input belongs to the step.
+
+        Outside the window this only counts.
+        """
+        window = self._window
+        window.next_number = number
+        window.begin()
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, StopIteration) or type(error).__name__ == "OutOfRangeError":
+                window.abandon()
+            else:
+                window.fail("step")
+            raise
+        window.end("step")
+
+    def wrap(self, train_step: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        """Make each call of `train_step` the next step. The wait for its batch belongs to the step."""
+        window = self._window
+        name = str(getattr(train_step, "__name__", "train_step"))
+        self._watch.step_objects.add(name, train_step)
+
+        @wraps(train_step)
+        def step(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            window.begin()
+            try:
+                result = train_step(*args, **kwargs)
+            except BaseException:
+                window.fail(name)
+                raise
+            window.end(name)
+            return result
+
+        return step
+
+
+@contextmanager
+def capture_steps(
+    logdir: str | PathLike[str],
+    steps: range,
+    *,
+    synchronise: bool = True,
+    max_events: int | None = None,
+    run: str | None = None,
+    nvml: bool = True,
+) -> Iterator[Session]:
+    """Record the steps `steps`, such as `range(10, 15)`, of a training loop into a new run below `logdir`.
+
+    With MirroredStrategy and a custom loop::
+
+        with traceview.capture_steps("logs", range(10, 15)) as session:
+            iterator = iter(strategy.experimental_distribute_dataset(dataset))
+            for number in range(100):
+                with session.step(number):
+                    train_step(next(iterator))
+
+    or, without touching the loop, `train_step = session.wrap(train_step)` before it. Outside the window both
+    cost a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window.
+    One more step is recorded on each side where there is one, marked as edge in the sidecar. `session.run` is
+    the folder of the trace, None if nothing was recorded. A capture that records less than requested is a
+    `CaptureWarning` and no error, because training matters more than its profile.
+    `run` names the run; by default the workers of the cluster in TF_CONFIG share one.
+
+    Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
+    `CaptureError` if `logdir` cannot be written or the run has this trace already.
+    """
+    settings = _settings(logdir, steps, synchronise, max_events, run, nvml)
+    with _watched(settings, INPUT_PLACES) as watch:
+        yield Session(watch)
+
+
+def keras_callback(
+    logdir: str | PathLike[str],
+    steps: range,
+    *,
+    synchronise: bool = True,
+    max_events: int | None = None,
+    run: str | None = None,
+    nvml: bool = True,
+    keras: ModuleType | None = None,
+) -> Any:
+    """Make a callback that records the steps `steps`, counted over all epochs, of a Keras `fit`::
+
+        model.fit(dataset, epochs=3, callbacks=[traceview.keras_callback("logs", range(10, 15))])
+
+    With `steps_per_execution=k` a call runs k steps, and whole calls are recorded. Keras may run other
+    callbacks in threads when all of them allow it; this one does not, so that they run one after another.
+    `keras` is the Keras of the model, by default `tf.keras`. The other arguments and the errors are those of
+    `capture_steps`; the errors come when `fit` begins.
+    """
+    if keras is None:
+        import tensorflow as tf
+
+        keras = tf.keras
+    base: Any = keras.callbacks.Callback
+
+    class StepCapture(base):  # type: ignore[misc]  # known at run time only
+        """Reports the beginning and the end of each step of `fit`."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.session: Session | None = None
+            self._stack = ExitStack()
+            self._watch: StepWatch | None = None
+            self._count = 1
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            # After a `fit` that ended by an exception, Keras has called nothing.
+            self._stack.close()
+            atexit.register(self._stack.close)
+            settings = _settings(logdir, steps, synchronise, max_events, run, nvml)
+            self._watch = self._stack.enter_context(_watched(settings, KERAS_EPOCHS))
+            self.session = Session(self._watch)
+            self._watch.step_objects.add("fit", self.model)
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if self._watch is not None:
+                # Keras 3 itself counts a short call as a whole one.
+                self._count = self._watch.hooks.call_sizes.take(self.model)
+                self._watch.window.begin(self._count)
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if self._watch is not None:
+                self._watch.window.end("fit", self._count)
+
+        def on_train_end(self, logs: Any = None) -> None:
+            self._stack.close()
+            atexit.unregister(self._stack.close)
+
+    return StepCapture()
+
+
+def _settings(
+    logdir: str | PathLike[str],
+    steps: range,
+    synchronise: bool,
+    max_events: int | None,
+    run: str | None,
+    nvml: bool,
+) -> Settings:
+    return Settings(Path(logdir), StepRange.of(steps), synchronise, max_events, run, nvml)
+
+
+@contextmanager
+def _watched(settings: Settings, places: Sequence[Place]) -> Iterator[StepWatch]:
+    watch = StepWatch(settings, _warn, places=places)
+    watch.capture.prepare()
+    is_whole = False
+    try:
+        watch.hooks.install()
+        yield watch
+        is_whole = True
+    finally:
+        watch.hooks.remove()
+        watch.finish(is_synchronised=is_whole)
+        for line in _complaints(watch):
+            _warn(line)
+
+
+def _complaints(watch: StepWatch) -> Iterator[str]:
+    window = watch.window
+    if watch.run is not None:
+        yield from shortcomings(window, watch.capture.sidecar)
+    elif window.failures:
+        yield f"nothing was captured: {'; '.join(window.failures)}"
+    else:
+        yield (
+            f"nothing was captured: the last step of the loop was {window.next_number - 1}, and no step was in "
+            f"the window {window.steps}"
+        )
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line.removeprefix("note: "), CaptureWarning, stacklevel=2)

@@ -1,0 +1,81 @@
+"""Joins a capture, the window of steps that starts and stops it, and the hooks that see the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from traceview.capture.capture import Capture, Settings
+from traceview.capture.cluster import StopRiskListener
+from traceview.capture.environment import EnvironmentListener
+from traceview.capture.hooks import Hooks, Place
+from traceview.capture.nvml import NvmlListener
+from traceview.capture.observer import Observer
+from traceview.capture.placement import PlacementListener
+from traceview.capture.sidecar import Sidecar, WindowListener
+from traceview.capture.step_objects import StepObjects
+from traceview.capture.step_window import StepWindow
+
+
+class StepWatch(WindowListener):
+    """Captures the steps that `settings` asks for, among those that this thread runs.
+
+    `places`: what to hook, by default all that could be a step. `step_functions`: names of the functions whose calls
+    are steps, by default all that compute gradients.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        say: Callable[[str], None],
+        *,
+        places: Sequence[Place] | None = None,
+        step_functions: Iterable[str] = (),
+        listeners: Sequence[WindowListener] = (),
+    ) -> None:
+        self.step_objects = StepObjects()
+        self.stop_risk = StopRiskListener(say)
+        own_listeners = (
+            # First, because sampling has to stop when the profile has.
+            NvmlListener(is_wanted=settings.is_nvml_sampled),
+            EnvironmentListener(),
+            PlacementListener(self.step_objects),
+            self.stop_risk,
+            self,
+        )
+        self.capture = Capture(settings, say, [*own_listeners, *listeners], self.step_objects)
+        self.window = StepWindow(settings.steps, self.capture)
+        self.observer = Observer(self.window, step_functions, self.step_objects)
+        self.hooks = Hooks(self.observer, places)
+
+    @property
+    def run(self) -> Path | None:
+        """The folder of the trace, as soon as the window has closed."""
+        return self.capture.kept.run if self.capture.kept else None
+
+    def finish(self, *, is_synchronised: bool) -> None:
+        """The run has ended: close the window and keep what was recorded."""
+        self.window.finish(is_synchronised=is_synchronised)
+        self.capture.finish(self.window)
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Describe the functions that the hooks saw; a loop of the user's own names its steps itself."""
+        callees = [callee for callee in self.observer.callees if callee.calls]
+        if not callees:
+            return
+        functions = [
+            {
+                "name": callee.name,
+                "kind": callee.kind,
+                "is_step": callee.is_step,
+                "is_evaluation": callee.has_replicas and not callee.is_train,
+                "calls": callee.calls,
+            }
+            for callee in callees
+        ]
+        sidecar.add("steps", {"functions": functions, "is_chosen": bool(self.observer.names)})
+        sidecar.add("hooks", {"missing": self.hooks.missing})
+
+    def finished(self) -> None:
+        """Unhook everything: from here on the script runs as without traceview."""
+        self.hooks.remove()

@@ -1,0 +1,355 @@
+"""Counts the steps of a run and decides when the profile starts and stops.
+
+The hooks report where the input of a step is fetched, where its call begins and where it returns. Outside the window
+this only counts and reads a clock; around the window it starts, marks and stops the profile.
+
+A marker opens when the input of its step is first asked for and closes when the call returns. The profile itself
+starts at a call: that of the edge step, whose wait for input nobody asked about.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from threading import RLock
+from time import perf_counter_ns
+from typing import Any, Final, Literal, Protocol
+
+from traceview.capture.edge_timeout import EdgeTimeout
+from traceview.capture.step_range import StepRange
+from traceview.capture.step_times import StepTimes
+from traceview.errors import TraceviewError
+
+State = Literal["waiting", "recording", "closed"]
+
+_TIMED_STEPS: Final = 51
+"""Unprofiled steps whose time is kept: the median of 50 is steady, and older ones are warm-up."""
+_EDGE_TIMEOUT_NS: Final = 1_000_000_000
+_EDGE_TIMEOUT_STEPS: Final = 3
+"""The profile stays open for the edge step at the end for a second, or three times the longest step."""
+
+
+class OpenMarker(Protocol):
+    """A step marker that is open."""
+
+    def finish(self, number: int) -> None:
+        """Close it as the marker of step `number`."""
+
+    def abandon(self) -> None:
+        """Close it as the marker of no step."""
+
+
+class Recording(Protocol):
+    """Does what the window decides; every method may raise."""
+
+    def open(self) -> None:
+        """Start the profile."""
+
+    def close(self, window: StepWindow, *, is_synchronised: bool) -> None:
+        """Stop the profile and keep it."""
+
+    def probe(self) -> None:
+        """Start a profile of one call, to count its events."""
+
+    def end_probe(self, wanted_calls: int) -> int | None:
+        """Stop it; how many calls fit under the limit of events, None without a limit."""
+
+    def estimate(self, functions: Collection[str], count: int, wanted_calls: int) -> int | None:
+        """The same without a probe, for calls of `count` steps of these step functions."""
+
+    def marker(self) -> OpenMarker:
+        """Open a marker now."""
+
+
+@dataclass
+class RecordedCall:
+    """A call in the profile: `count` steps from `number` on; `begun_ns` by the monotonic clock.
+
+    `is_traced`: a `tf.function` was traced in it. `is_cut`: it ended by an exception.
+    """
+
+    number: int
+    count: int
+    function: str
+    begun_ns: int
+    ended_ns: int
+    is_edge: bool
+    is_traced: bool = False
+    is_cut: bool = False
+
+
+class StepWindow:
+    """The part of a run in which `recording` records the steps `steps`."""
+
+    def __init__(
+        self, steps: StepRange, recording: Recording, clock_ns: Callable[[], int] = perf_counter_ns
+    ) -> None:
+        self.steps = steps
+        self.state: State = "waiting"
+        self.calls: list[RecordedCall] = []
+        self.failures: list[str] = []
+        self.next_number = 0
+        self.functions: set[str] = set()
+        """The names of the step functions that have returned."""
+        self._recording = recording
+        self._clock_ns = clock_ns
+        self._begun_ns = 0
+        self._is_traced = False
+        self._marker: OpenMarker | None = None
+        self._edge_timeout = EdgeTimeout(self._edge_timed_out)
+        self._lock = RLock()
+        self._is_probing = False
+        self._has_probed = False
+        self._most_calls: int | None = None
+        self._has_limit = False
+        self._largest_count = 1
+        self._starts: deque[tuple[int, int, bool]] = deque(maxlen=_TIMED_STEPS)
+
+    # Called by the hooks
+
+    def input_begins(self) -> None:
+        """The script asks for input: the step of that input begins here."""
+        if self._begun_ns:
+            return
+        self._begun_ns = self._clock_ns()
+        if self.next_number < self.steps.first or self.state == "closed":
+            return
+        self._edge_timeout.cancel()
+        if self.state == "waiting" and self.steps.overlaps(self.next_number, 1):
+            # No step before it could be an edge.
+            self._open()
+        self._mark()
+
+    def begin(self, count: int = 1) -> None:
+        """The call of a step function begins; it runs `count` steps."""
+        if not self._begun_ns:
+            self._begun_ns = self._clock_ns()
+        number = self.next_number
+        # The last call of an epoch may be a short one, but the next one is not.
+        ahead = self._largest_count = max(count, self._largest_count)
+        if number + 3 * ahead <= self.steps.first or self.state == "closed":
+            return
+        self._edge_timeout.cancel()
+        if self.state == "waiting":
+            self._prepare(number, count, ahead)
+        self._mark()
+
+    def end(self, function: str, count: int = 1) -> None:
+        """The call has returned."""
+        number, begun_ns = self.next_number, self._begun_ns
+        self.next_number = number + count
+        self._begun_ns = 0
+        self.functions.add(function)
+        is_traced, self._is_traced = self._is_traced, False
+        if self.state == "waiting":
+            is_disturbed = is_traced or number == 0 or self._is_probing
+            self._starts.append((begun_ns, count, is_disturbed))
+            if self._is_probing:
+                self._end_probe(count)
+        elif self.state == "recording":
+            self._record(number, count, function, begun_ns, is_traced=is_traced)
+
+    def fail(self, function: str, count: int = 1) -> None:
+        """The call has ended by an exception: it is no whole step, but its marker gets its number."""
+        number, begun_ns = self.next_number, self._begun_ns
+        self._begun_ns = 0
+        if self.state == "recording" and self._marker is not None:
+            self._add_call(number, count, function, begun_ns, is_cut=True)
+
+    def abandon(self) -> None:
+        """What has begun was no step: evaluation, or the end of the data."""
+        self._begun_ns = 0
+        if self._marker is not None:
+            marker, self._marker = self._marker, None
+            marker.abandon()
+        if self.state == "recording" and self.calls and self.next_number >= self.steps.last:
+            # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
+            self._wait_for_edge()
+
+    def traced(self) -> None:
+        """A `tf.function` is being traced in the call that has begun."""
+        self._is_traced = True
+
+    def finish(self, *, is_synchronised: bool = True) -> None:
+        """The script has ended: close what is open."""
+        if self._is_probing:
+            self._end_probe(1)
+        if self.state == "recording":
+            self.abandon()
+            self._close(is_synchronised=is_synchronised)
+        self.state = "closed"
+
+    # Results
+
+    @property
+    def got(self) -> tuple[int, int] | None:
+        """The recorded range: first step and first step left out, without edges and calls that were cut."""
+        whole = [call for call in self.calls if not call.is_edge and not call.is_cut]
+        if not whole:
+            return None
+        return whole[0].number, whole[-1].number + whole[-1].count
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all requested steps were recorded."""
+        got = self.got
+        return got is not None and got[0] <= self.steps.first and got[1] >= self.steps.last
+
+    def times(self) -> StepTimes:
+        """Step times before and in the window, each from the beginning of one call to that of the next.
+
+        Calls that traced are left out, and so is the first recorded one, in which the profile starts.
+        """
+        starts = list(self._starts)
+        if self.calls:
+            starts.append((self.calls[0].begun_ns, 1, False))
+        recorded = [(call.begun_ns, call.count, call.is_traced) for call in self.calls[1:]]
+        return StepTimes.of(_periods(starts), _periods(recorded))
+
+    def as_json(self) -> dict[str, Any]:
+        """The group `window` of the sidecar."""
+        calls = self.calls
+        return {
+            "asked": [self.steps.first, self.steps.last],
+            "got": list(self.got) if self.got else None,
+            "is_whole": self.is_whole,
+            "edge_steps": [
+                number
+                for call in calls
+                if call.is_edge
+                for number in range(call.number, call.number + call.count)
+            ],
+            "traced_steps": [call.number for call in calls if call.is_traced],
+            "cut_steps": [call.number for call in calls if call.is_cut],
+            "steps_per_call": sorted({call.count for call in calls}),
+            "calls": [asdict(call) for call in calls],
+        }
+
+    # Inside
+
+    def _prepare(self, number: int, count: int, ahead: int) -> None:
+        if number >= self.steps.last:
+            self.state = "closed"
+        elif self.steps.opens_at(number, ahead):
+            self._open()
+        elif (
+            not self._has_probed
+            and self.steps.opens_at(number + count, ahead)
+            and number > 0
+            and count == ahead
+        ):
+            self._has_probed = True
+            self._is_probing = self._attempt(self._recording.probe)
+
+    def _end_probe(self, count: int) -> None:
+        self._is_probing = False
+        self._limit(lambda: self._recording.end_probe(self._wanted_calls(count)))
+
+    def _wanted_calls(self, count: int) -> int:
+        """Calls of `count` steps that the requested steps need, with an edge on each side."""
+        return -(-(self.steps.last - self.steps.first) // count) + 2
+
+    def _limit(self, most_calls: Callable[[], int | None]) -> None:
+        try:
+            self._most_calls = most_calls()
+            self._has_limit = True
+        except Exception as error:
+            self._add_failure(error)
+
+    def _estimate(self) -> None:
+        if not self._has_limit:
+            count = self._largest_count
+            wanted = self._wanted_calls(count)
+            self._limit(lambda: self._recording.estimate(self.functions, count, wanted))
+            # What cannot be estimated now is not asked for again in the window.
+            self._has_limit = True
+
+    def _open(self) -> None:
+        if self.next_number > 0:
+            # Before the profile starts: counting the ops of a large graph takes a while.
+            self._estimate()
+        if self._attempt(self._recording.open):
+            self.state = "recording"
+            self._edge_timeout.prepare()
+
+    def _attempt(self, action: Callable[[], None]) -> bool:
+        """Do it; a failure must not end the script that is being recorded."""
+        try:
+            action()
+        except Exception as error:
+            self._add_failure(error)
+            return False
+        return True
+
+    def _add_failure(self, error: Exception) -> None:
+        message = error.message if isinstance(error, TraceviewError) else repr(error)
+        if message not in self.failures:
+            self.failures.append(message)
+
+    def _mark(self) -> None:
+        if self.state == "recording" and self._marker is None:
+            try:
+                self._marker = self._recording.marker()
+            except Exception as error:
+                self._add_failure(error)
+
+    def _add_call(
+        self,
+        number: int,
+        count: int,
+        function: str,
+        begun_ns: int,
+        *,
+        is_traced: bool = False,
+        is_cut: bool = False,
+    ) -> None:
+        marker, self._marker = self._marker, None
+        if marker is not None:
+            marker.finish(number)
+        is_edge = not self.steps.overlaps(number, count)
+        now_ns = self._clock_ns()
+        self.calls.append(
+            RecordedCall(number, count, function, begun_ns, now_ns, is_edge, is_traced, is_cut)
+        )
+
+    def _record(
+        self, number: int, count: int, function: str, begun_ns: int, *, is_traced: bool
+    ) -> None:
+        self._add_call(number, count, function, begun_ns, is_traced=is_traced)
+        # The very first call has no graph before it has returned.
+        self._estimate()
+        is_full = self._most_calls is not None and len(self.calls) >= self._most_calls
+        if is_full or number >= self.steps.last:
+            self._close()
+        elif number + count >= self.steps.last:
+            self._wait_for_edge()
+
+    def _wait_for_edge(self) -> None:
+        longest_ns = max(call.ended_ns - call.begun_ns for call in self.calls)
+        self._edge_timeout.start(max(_EDGE_TIMEOUT_NS, _EDGE_TIMEOUT_STEPS * longest_ns) / 1e9)
+
+    def _edge_timed_out(self) -> None:
+        # In a thread of its own: the script may be busy with anything but steps.
+        with self._lock:
+            if self._edge_timeout.is_running and self.state == "recording":
+                self._close(is_synchronised=False)
+
+    def _close(self, *, is_synchronised: bool = True) -> None:
+        with self._lock:
+            self._edge_timeout.cancel()
+            if self.state != "recording":
+                return
+            self.state = "closed"
+            self._edge_timeout.stop()
+            self._attempt(lambda: self._recording.close(self, is_synchronised=is_synchronised))
+
+
+def _periods(starts: list[tuple[int, int, bool]]) -> list[float]:
+    """Nanoseconds per step between starts (begin, steps, traced) that follow each other."""
+    return [
+        (after[0] - begin) / count
+        for (begin, count, is_traced), after in pairwise(starts)
+        if not is_traced
+    ]
