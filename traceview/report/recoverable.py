@@ -6,13 +6,6 @@ from msgspec import Struct
 
 from traceview.report.model import Report
 
-RECOVERABLE_MEANING = (
-    "The largest single cost among the findings (warnings and critical ones); where none has a cost, the most that "
-    "a bound of the step time saves. It is what a step would lose if that one cause went away and nothing took its "
-    "place: an upper bound. Costs overlap, so they are not added up."
-)
-"""What the number means, for every page that shows it."""
-
 
 class Recoverable(Struct, frozen=True):
     """The most that one change can save.
