@@ -36,7 +36,7 @@ from traceview.analysis.placement.result import (
     PlacedFunction,
     Placement,
 )
-from traceview.analysis.precision import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analysis.precision.result import DevicePrecision, OrdinaryKernel, Precision
 from traceview.analysis.registry import Results
 from traceview.analysis.scaling import Scaling, ScalingParts, ScalingRun
 from traceview.analysis.steps.result import StepDevice, StepRow, Steps

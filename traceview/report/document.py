@@ -49,12 +49,10 @@ from traceview.document.vocabulary import (
 )
 from traceview.report.model import Report, VerdictNumber
 from traceview.report.recoverable import recoverable
+from traceview.report.verdict import LEAST_BUSY
 
 FIRST_FINDINGS: Final = 5
 """Findings of the first screen; the section on findings has all of them."""
-
-_MOSTLY_IDLE: Final = 0.5
-"""Devices that are busy for less of the time have a problem, whether or not its cost is known."""
 
 _LINKED_DEVICES: Final = 8
 _LINKED_GAPS: Final = 3
@@ -240,7 +238,7 @@ def _answer(report: Report) -> str:
     mean = next((number for number in verdict.numbers if number.key == "mean_busy_ratio"), None)
     rows = times.devices if times else ()
     are_active = all(row.status == "active" for row in rows)
-    if mean is None or mean.value is None or mean.value >= _MOSTLY_IDLE or not are_active:
+    if mean is None or mean.value is None or mean.value >= LEAST_BUSY or not are_active:
         return verdict.headline
     busy = f"busy {_value(mean)} of the time"
     if len(rows) == 1:

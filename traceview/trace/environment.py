@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from traceview.record import (
     Argument,
+    BusId,
     DeviceKey,
     Integer,
-    PublicText,
+    ModelName,
     Record,
     SettingValue,
     VersionText,
@@ -194,7 +195,7 @@ class DeviceDetails(Record, frozen=True):
         compute_capability: Major and minor number.
     """
 
-    device_name: PublicText | None
+    device_name: ModelName | None
     compute_capability: tuple[Integer, ...]
 
 
@@ -247,7 +248,7 @@ class NvLinks(Record, frozen=True):
     """
 
     active: Integer | None
-    peers: dict[PublicText, Integer]
+    peers: dict[BusId, Integer]
 
 
 class GpuLink(Record, frozen=True):
@@ -265,8 +266,8 @@ class GpuLink(Record, frozen=True):
         missing: Field that could not be had to the reason, as recorded.
     """
 
-    name: PublicText | None
-    bus_id: PublicText | None
+    name: ModelName | None
+    bus_id: BusId | None
     pcie_generation: Integer | None
     pcie_width: Integer | None
     pcie_generation_max: Integer | None

@@ -6,8 +6,9 @@ name of its plane.
 
 from __future__ import annotations
 
-from msgspec import Struct
 from typing import TypeVar
+
+from msgspec import Struct
 
 _Value = TypeVar("_Value")
 

@@ -7,8 +7,9 @@ The group `placement` of the sidecar. Device names are TensorFlow's own, such as
 from __future__ import annotations
 
 import re
-from msgspec import Struct
 from typing import Final
+
+from msgspec import Struct
 
 from traceview.record import DeviceKey, FunctionName, Integer, OpName, OpType, Record
 

@@ -89,8 +89,8 @@ class Gradients(Record, frozen=True):
         devices: The devices that computed in the window.
     """
 
-    computed: tuple[str, ...]
-    not_computed: tuple[str, ...]
+    computed: tuple[DeviceKey, ...]
+    not_computed: tuple[DeviceKey, ...]
     is_single: bool
     reasons: tuple[Reason, ...]
     remark: str | None

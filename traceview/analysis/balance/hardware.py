@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.nvml.result import Nvml
-from traceview.record import Count, DeviceKey, PublicText, Ratio, Record
+from traceview.record import Count, DeviceKey, ModelName, Ratio, Record
 from traceview.trace.model import Device, Trace
 
 _HZ_PER_KHZ: Final = 1000
@@ -26,7 +26,7 @@ class DeviceHardware(Record, frozen=True):
         throttled_ratio: Share of the samples in which something held its clocks back; null without samples.
     """
 
-    model: PublicText | None
+    model: ModelName | None
     core_count: Count | None
     clock_max_hz: Count | None
     memory_bytes: Count | None
@@ -44,7 +44,7 @@ class HardwareGroup(Record, frozen=True):
         devices: Keys of the devices.
     """
 
-    model: PublicText | None
+    model: ModelName | None
     core_count: Count | None
     clock_max_hz: Count | None
     devices: tuple[DeviceKey, ...]

@@ -24,7 +24,7 @@ from traceview.analysis.joined_steps import NEVER, JoinedSteps
 from traceview.analysis.selection import Selection
 from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int64Array
-from traceview.record import Count, DeviceKey, Hostname, Picoseconds, Ratio, Record
+from traceview.record import Activity, Count, DeviceKey, Hostname, Picoseconds, Ratio, Record
 from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
@@ -87,7 +87,7 @@ class Straggler(Record, frozen=True):
     of_count: Count
     wait_ps_per_step: Picoseconds | None
     launches_ratio: Ratio | None
-    top_kernels: tuple[str, ...]
+    top_kernels: tuple[Activity, ...]
     input_ps_per_step: Picoseconds | None
     spread_ratio: Ratio
     shares_cores: bool
@@ -251,7 +251,7 @@ def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
 class _Work:
     is_more: bool
     launches_ratio: float | None
-    top_kernels: tuple[str, ...]
+    top_kernels: tuple[Activity, ...]
 
 
 def _work(trace: Trace, steps: JoinedSteps, row: int) -> _Work:

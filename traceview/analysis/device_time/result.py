@@ -17,8 +17,8 @@ from traceview.record import (
     DeviceKey,
     Hostname,
     Integer,
+    ModelName,
     Picoseconds,
-    PublicText,
     Record,
     Share,
     one_of,
@@ -75,7 +75,7 @@ class DeviceTimeRow(Record, frozen=True):
     device: DeviceKey
     ordinal: Integer
     kind: Annotated[str, one_of("gpu", "tpu", "replica", "other")]
-    model: PublicText | None
+    model: ModelName | None
     status: Annotated[str, one_of("active", "marginal", "copy_only", "memory_only", "empty")]
     window_ps: Picoseconds | None = None
     busy_ps: Picoseconds | None = None
