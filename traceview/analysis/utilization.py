@@ -11,6 +11,7 @@ from traceview.analysis import device_time, lanes
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
+from traceview.analysis.idle.section import numbered_gaps
 from traceview.analysis.selection import Selection
 from traceview.document.chart import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Section, Strips, Timeline
@@ -56,12 +57,13 @@ def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
         for strip in result.devices
         if strip.device in busy and strip.device not in view.others
     )
-    timeline = view.result(lanes.ANALYSIS)
-    blocks = (
-        *((Timeline(timeline),) if timeline and timeline.devices else ()),
-        *((Strips(result, shown),) if shown else ()),
+    timeline = Timeline(
+        view.result(lanes.ANALYSIS),
+        outliers=view.outliers if view.others else (),
+        gaps=tuple((numbered.number, numbered.span) for numbered in numbered_gaps(view)),
     )
-    return Section("timeline", "Timeline", blocks, is_folded=False) if blocks else None
+    strips = (Strips(result, shown),) if shown else ()
+    return Section("timeline", "Timeline", (timeline, *strips), is_folded=False)
 
 
 ANALYSIS: Final = Analysis[UtilizationStrips](
