@@ -13,8 +13,8 @@ import typer
 from traceview.capture.demo.injection import Illness
 from traceview.cli.demo import check_demo
 from traceview.cli.output import abandon_stdout
-from traceview.cli.quoted import is_plain, quoted
 from traceview.cli.remote import capture_running, check_together
+from traceview.cli.shell_quote import is_plain, shell_quote
 from traceview.document.sanitize import sanitize
 from traceview.errors import CaptureError, TraceviewError, UsageError
 
@@ -220,7 +220,7 @@ class _Console:
             self.print(str(run))
             return
         self.say("note: the name of the run is quoted, as bash and zsh read it")
-        self.print(quoted(run))
+        self.print(shell_quote(run))
 
     def print(self, line: str) -> None:
         """Print the line. Where nobody can read it the run goes on all the same."""
@@ -254,24 +254,14 @@ def _print_report(console: _Console, run: Path) -> None:
     """The report of a run; the script has ended, and its exit code is what counts."""
     from traceview.cli.analyze import TERMINAL_TOP
     from traceview.cli.output import Target
-    from traceview.render.terminal import render
     from traceview.report.build import analyze
 
     if console.out is None or console.out.closed:
         console.say("note: no report: standard output is closed")
         return
     with redirect_stdout(console.out):
-        target = Target(None)
         try:
-            target.write(
-                render(
-                    analyze(run),
-                    width=target.width(None),
-                    color=target.has_color,
-                    unicode=target.has_unicode,
-                    top=TERMINAL_TOP,
-                )
-            )
+            Target(None).write_report(analyze(run, top=TERMINAL_TOP), None)
         except TraceviewError as error:
             console.say(f"note: no report: {error.message}")
         except BrokenPipeError:

@@ -120,6 +120,11 @@ def _first_finding(finding: Finding) -> str:
 # Sections
 
 
+def render_section(section: Section) -> str:
+    """One section alone."""
+    return f"{_section(section)}\n"
+
+
 def _section(section: Section) -> str:
     body = "\n\n".join(text for text in (prose(section.lead), *map(_block, section.blocks)) if text)
     if not section.is_folded:

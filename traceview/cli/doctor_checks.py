@@ -1,6 +1,6 @@
-"""What did the checks before a run find? One table, what has to be done below each row; or the same as data.
+"""Shows the checks before a run: a row per check with the fix below it, or the same as data.
 
-This package knows no checks; it shows whatever has a name, a status, what was found, and a fix.
+It knows no check; it shows whatever has a name, a status, an observation and a fix.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from rich.cells import cell_len
 from rich.text import Text
 
+from traceview.document import numbers
+from traceview.document.json_text import dumped
 from traceview.document.page import Page
-from traceview.render import numbers
-from traceview.render.json import dumped, plain
 from traceview.version import VERSION
 
 SCHEMA_VERSION: Final = 1
@@ -23,15 +23,15 @@ STATUSES: Final = {
     "ok": "green",
     "not applicable": "dim",
 }
-"""What a check can say, the worst first, and how it looks."""
+"""The outcomes of a check, the worst first, with their styles."""
 
 
 class CheckRow(Protocol):
-    """One check as this table shows it."""
+    """One check as it is shown."""
 
     @property
     def name(self) -> str:
-        """What was looked at."""
+        """What is checked."""
 
     @property
     def status(self) -> str:
@@ -39,7 +39,7 @@ class CheckRow(Protocol):
 
     @property
     def found(self) -> str:
-        """What was seen."""
+        """What the check observed."""
 
     @property
     def fix(self) -> str:
@@ -47,7 +47,7 @@ class CheckRow(Protocol):
 
 
 def render(checks: Sequence[CheckRow], *, width: int, color: bool, unicode: bool = True) -> str:
-    """The table, and how many checks say what."""
+    """A row per check, and how many checks have which outcome."""
     page = Page(width, color, unicode)
     status_width = max((len(check.status) for check in checks), default=0)
     name_width = max((cell_len(page.text(check.name)) for check in checks), default=0)
@@ -72,15 +72,15 @@ def render(checks: Sequence[CheckRow], *, width: int, color: bool, unicode: bool
 
 def _summary(checks: Sequence[CheckRow]) -> str:
     counts = _counts(checks)
-    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    return f"{numbers.plural(len(checks), 'check')}: {told}"
+    outcomes = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    return f"{numbers.plural(len(checks), 'check')}: {outcomes}"
 
 
 def _counts(checks: Sequence[CheckRow]) -> dict[str, int]:
     return {status: sum(check.status == status for check in checks) for status in STATUSES}
 
 
-def render_json(checks: Sequence[CheckRow]) -> str:
+def render_json(checks: Sequence[CheckRow]) -> bytes:
     """The same as data: `counts` by status, and `checks[]` with `name`, `status`, `found` and `fix`."""
     return dumped(
         {
@@ -89,10 +89,10 @@ def render_json(checks: Sequence[CheckRow]) -> str:
             "counts": _counts(checks),
             "checks": [
                 {
-                    "name": plain(check.name),
-                    "status": plain(check.status),
-                    "found": plain(check.found),
-                    "fix": plain(check.fix),
+                    "name": check.name,
+                    "status": check.status,
+                    "found": check.found,
+                    "fix": check.fix,
                 }
                 for check in checks
             ],
