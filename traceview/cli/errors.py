@@ -39,8 +39,8 @@ _UNCUT: Final = 1000
 class Command(TyperCommand):
     """A command whose usage names its arguments as the help below does."""
 
-    def invoke(self, ctx: typer.Context) -> Any:
-        """Run the command; one that reads, prints and ends leaves garbage to the end of the process."""
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override,unused-ignore]
+        """Run the command. A command that reads, prints and ends collects no garbage: its process ends soon."""
         if self.name not in _LASTING:
             gc.disable()
         return super().invoke(ctx)

@@ -148,7 +148,7 @@ def _parts(
 ) -> Iterator[bytes]:
     """The content of a trace, part by part."""
     from traceview.export import chrome, perfetto
-    from traceview.export.compressed import compressed
+    from traceview.export.formats import compressed
     from traceview.export.draw import drawn
 
     write = chrome.written if to is Format.chrome else perfetto.written

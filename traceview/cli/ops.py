@@ -114,5 +114,8 @@ def _sections(rows: Table) -> Iterator[Section]:
         )
         overlaps = any(share is not None and share > 1 for share in shares_of_compute)
         remark = "A share may pass 100%: kernels of one op overlap." if overlaps else None
-        blocks = (*table_block("Ops and kernels", columns), *remarks(remark))
-        yield Section(f"ops-{device}", device, blocks)
+        yield Section(
+            f"ops-{device}",
+            device,
+            (*table_block("Ops and kernels", columns), *remarks(remark)),
+        )

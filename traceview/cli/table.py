@@ -89,10 +89,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a table command found.
+    """The rows of a table command.
 
-    `left_out_count`: rows that were not asked for. `sections`: how the rows are shown on a terminal, of which None is
-    left out. `order`: what the first row is first by. `remarks`: why rows are missing, for standard error.
+    `left_out_count`: rows that were not asked for. `sections`: what a terminal shows, without
+    those that are None. `order`: how the rows are sorted. `remarks`: why rows are missing, for standard error.
     """
 
     rows: Table

@@ -22,8 +22,8 @@ def balance_table(balance: Balance | None) -> Table:
     return table(
         "balance",
         *record_columns(DeviceBalance, rows, compared),
-        texts("straggler_cause", [row and row.cause for row in waits]),
-        integers("straggler_cost_ps_per_step", [row and row.cost_ps_per_step for row in waits]),
+        texts("straggler_cause", [row.cause if row else None for row in waits]),
+        integers("straggler_cost_ps_per_step", [row.cost_ps_per_step if row else None for row in waits]),
         *record_columns(DevicePhases, [by_device[row.device] for row in rows], _PHASES),
         *record_columns(
             DeviceHardware,

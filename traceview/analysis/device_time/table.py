@@ -52,14 +52,14 @@ def device_table(result: DeviceTime | None, balance: Balance | None) -> Table:
     rows = result.devices if result else ()
     by_device = {row.device: row for row in balance.devices} if balance else {}
     compared = [by_device.get(row.device) for row in rows]
-    hardware = [row and row.hardware for row in compared]
+    hardware = [row.hardware if row else None for row in compared]
     phases = {row.device: row.backward for row in balance.gradients.devices} if balance else {}
     late = balance.straggler if balance else None
-    models = [row.model or (of and of.model) for row, of in zip(rows, hardware, strict=True)]
+    models = [row.model or (of.model if of else None) for row, of in zip(rows, hardware, strict=True)]
     columns = (
         *record_columns(DeviceTimeRow, rows, _FIELDS[:_TOTALS]),
         *(
-            integers(f"{key}_total_ps", [row.total_ps and row.total_ps[key] for row in rows])
+            integers(f"{key}_total_ps", [None if row.total_ps is None else row.total_ps[key] for row in rows])
             for key in (class_.name.lower() for class_ in ActivityClass)
         ),
         *record_columns(DeviceTimeRow, rows, _FIELDS[_TOTALS + 1 :]),
@@ -140,7 +140,7 @@ def _ranges(rows: Table) -> str:
 
 def _changes(placement: Placement) -> list[str]:
     """In which steps which devices ran work, for hosts where that changes; hosts alike share a sentence."""
-    sentences = {}
+    sentences: dict[str, str] = {}
     for host in placement.hosts:
         if len(host.active) > 1:
             sentence = host.statements[0]
