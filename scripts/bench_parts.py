@@ -10,9 +10,8 @@ the whole report. Nothing is printed: what counts is how long the process takes.
 from __future__ import annotations
 
 import argparse
+import gc
 from pathlib import Path
-
-from traceview.cli.garbage import collect_no_garbage
 
 
 def account(logdir: Path, *, with_causes: bool) -> None:
@@ -63,7 +62,7 @@ def main() -> None:
     parser.add_argument("--causes", action="store_true")
     parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
-    collect_no_garbage()
+    gc.disable()
     if arguments.all:
         import traceview
 

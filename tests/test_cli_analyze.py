@@ -1,4 +1,4 @@
-"""Does `traceview analyze` do what it is told, and say in one line why it cannot?"""
+"""`traceview analyze` follows its options, and says in one line why it cannot."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_no_device_is_not_a_choice_of_none(command: Command, eight: str, names: 
 
 def test_where_no_device_was_recorded_the_section_says_so(command: Command, tmp_path: Path) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
-    assert "Devices  – none was recorded" in command("analyze", str(tmp_path)).out
+    assert "Devices  No device was recorded." in command("analyze", str(tmp_path)).out
 
 
 def test_device_may_be_repeated_or_joined(command: Command, eight: str) -> None:
@@ -211,8 +211,8 @@ def test_an_ending_that_is_no_format(
     path = tmp_path / f"report.{ending}"
     done = command(command_name, loop, "-o", str(path))
     assert (done.code, path.exists()) == (2, False)
-    assert f"no format is known by .{ending}" in done.err
-    assert f"hint: known are {known};" in done.err
+    assert f"no format has the ending .{ending}" in done.err
+    assert f"hint: known endings: {known};" in done.err
     assert command(command_name, loop, "-o", str(path), "--format", "json").code == 0
     assert command(command_name, loop, "-o", str(tmp_path / "report")).code == 0
 

@@ -1,4 +1,4 @@
-"""Does `traceview collectives` list each device of each collective, in every format?"""
+"""`traceview collectives` lists each device of each collective, in every format."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def test_terminal(command: Command, logs: str, width: int) -> None:
     assert all(len(line) <= width for line in lines if "GPU" in line)
     of_devices = [line for line in lines if "GPU:" in line and "last" in line.split()]
     assert len(of_devices) == 4
-    assert any("2.00 ms per step" in line for line in lines)
 
 
 def test_what_is_shown_can_be_chosen(command: Command, logs: str) -> None:

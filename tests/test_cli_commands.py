@@ -1,4 +1,4 @@
-"""Do the small commands answer, and does the command line behave in pipes and odd terminals?"""
+"""The small commands answer, and the command line behaves in pipes and odd terminals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import typer.main
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview import __version__
-from traceview.analysis.catalogue import FINDINGS
+from traceview.analysis.base import Rule
+from traceview.analysis.registry import RULES
 from traceview.cli import progress
 from traceview.cli.app import app
 from traceview.cli.output import Target
@@ -45,7 +46,7 @@ def test_version(command: Command, arguments: tuple[str, ...]) -> None:
     assert __version__ in done.out
 
 
-def test_version_tells_what_a_bug_report_needs(command: Command) -> None:
+def test_the_version_has_what_a_bug_report_needs(command: Command) -> None:
     lines = command("version").out.splitlines()
     assert [line.split()[0] for line in lines] == [
         "traceview",
@@ -77,7 +78,7 @@ def test_the_help_has_every_command_in_a_panel_and_in_one_line(
         else:
             commands.append(line.split()[0])
             assert re.fullmatch(r"  \S+ +[^.]\S.*[^.]\.", line), line
-    assert panels == ["See what is wrong:", "Look closer:", "Hand it on:", "Look up:"]
+    assert panels == ["See what is wrong:", "Look closer:", "Share it:", "Look up:"]
     assert commands[:3] == ["capture", "doctor", "analyze"]
     assert sorted(commands) == sorted(typer.main.get_group(app).commands)
 
@@ -91,9 +92,9 @@ def test_no_command_is_a_usage_error_or_help(command: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "hint"),
     [
-        (("xyzzy",), "no such command 'xyzzy'", "traceview --help lists what there is"),
-        (("--foo",), "no such option: --foo", "traceview --help lists what there is"),
-        (("analyze",), "missing argument 'LOGDIR'", "traceview analyze --help lists what there is"),
+        (("xyzzy",), "no such command 'xyzzy'", "see traceview --help"),
+        (("--foo",), "no such option: --foo", "see traceview --help"),
+        (("analyze",), "missing argument 'LOGDIR'", "see traceview analyze --help"),
         (
             ("analyze", ".", "--window", "step"),
             "invalid value for '--window': 'step' is not one of 'auto', 'steps', 'devices', 'trace'",
@@ -124,9 +125,8 @@ def test_explain_wraps_and_leaves_nothing_out(command: Command, width: int) -> N
     out = command("explain", "--width", str(width)).out
     assert max(map(len, out.splitlines())) <= width
     words = " ".join(out.split())
-    assert all(" ".join(kind.starts_at.split()) in words for kind in FINDINGS.values())
-    codes = [line.split()[0] for line in out.splitlines() if line[:1].strip()]
-    assert [code for code in codes if code in FINDINGS] == list(FINDINGS)
+    places = [words.index(f"{code} ") for code in RULES]
+    assert places == sorted(places)
 
 
 def test_codes_are_taken_in_any_case(command: Command) -> None:
@@ -134,10 +134,10 @@ def test_codes_are_taken_in_any_case(command: Command) -> None:
     assert command("analyze", FIXTURE, "--select", "Few-Steps").code == 0
 
 
-@pytest.mark.parametrize("code", sorted(FINDINGS))
-def test_explain_says_everything_of_one(command: Command, code: str) -> None:
-    shown = " ".join(command("explain", code).out.split())
-    for text in vars(FINDINGS[code]).values():
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_explain_says_everything_about_a_rule(command: Command, rule: Rule) -> None:
+    shown = " ".join(command("explain", rule.code, "--width", "200").out.split())
+    for text in (rule.code, rule.meaning, rule.evidence, rule.advice, rule.example):
         assert " ".join(text.split()) in shown
 
 
@@ -191,7 +191,7 @@ def test_runs_that_cannot_be_read_are_an_error(command: Command, two_runs: str) 
         done = command("runs", two_runs)
         assert done.code == (4 if content.startswith(b"<") else 0)
         assert ("not a trace  " if done.code else "damaged  ") in done.out
-        assert ("None of them can be read." in done.out) is bool(done.code)
+        assert ("No run can be read." in done.out) is bool(done.code)
     assert command("runs", FIXTURE).out.count("no GPU") == 1
 
 
@@ -348,17 +348,17 @@ class _Terminal:
         pass
 
 
-def test_who_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_reading_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
     with progress.reading(Path(FIXTURE), None):
         assert terminal.written.wait(30)
-    assert terminal.text.startswith("reading 100.9 kB …")
+    assert terminal.text.startswith("reading 101 kB …")
     assert terminal.text.endswith("\r")
 
 
-def test_who_does_not_wait_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_reading_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with progress.reading(Path(FIXTURE), None):

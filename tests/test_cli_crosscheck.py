@@ -1,4 +1,4 @@
-"""Does `crosscheck` ask XProf about a copy, and say so where it cannot?"""
+"""`crosscheck` asks XProf about a copy, and says where it cannot."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_it_asks_about_a_copy(
 
 @pytest.mark.parametrize(
     ("name", "start"),
-    [("a.json", "{"), ("a.csv", "metric,"), ("a.md", "# traceview"), ("a.txt", "run 2026")],
+    [("a.json", "{"), ("a.csv", "metric,"), ("a.md", "## traceview"), ("a.txt", "traceview ")],
 )
 def test_formats_by_the_ending(
     name: str,
@@ -140,7 +140,7 @@ def test_without_xprof(
     done = command("crosscheck", str(logdir))
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "traceview: error: XProf is not installed here\nhint: pip install 'traceview[xprof]'\n"
+        "traceview: error: XProf is not installed\nhint: pip install 'traceview[xprof]'\n"
     )
     assert command("crosscheck", str(logdir), "-o", str(tmp_path / "a.xyz")).code == 2
 

@@ -1,9 +1,10 @@
-"""Does `traceview gaps` list every gap with its cause, in every format?"""
+"""`traceview gaps` lists every gap with its cause, in every format."""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from io import BytesIO, StringIO
 from pathlib import Path
 
@@ -15,13 +16,11 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.command import Command
-from traceview.analysis.idle.table import GapRow
-from traceview.cli import table as table_module
-from traceview.cli.durations import picoseconds
-from traceview.cli.gaps import CauseChoice
+from traceview.cli.options import picoseconds, word_of
 from traceview.cli.output import Target
+from traceview.document.vocabulary import CAUSES
 from traceview.errors import UsageError
-from traceview.render.csv import columns_of
+from traceview.export import formats
 from traceview.trace.cause import Cause
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -44,13 +43,20 @@ def write(folder: Path, name: str = "IteratorGetNext:IteratorGetNext") -> None:
     trace.write(folder)
 
 
+COLUMNS = (
+    *("device", "start_ps", "duration_ps", "step", "cause", "before", "after", "thread"),
+    *("host_event", "host_stack"),
+    *(f"{cause.key}_ps" for cause in Cause),
+)
+
+
 def table(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(StringIO(text)))
 
 
 def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: Path) -> None:
     rows = table(command("gaps", logs, "--format", "csv").out)
-    assert tuple(rows[0]) == columns_of(GapRow)
+    assert tuple(rows[0]) == COLUMNS
     assert [(r["device"], r["step"], r["cause"], r["duration_ps"]) for r in rows] == [
         ("GPU:1", "0", "input", str(25 * MS)),
         ("GPU:1", "1", "input", str(25 * MS)),
@@ -76,13 +82,23 @@ def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: P
 
 
 def test_terminal(command: Command, logs: str) -> None:
-    shown = command("gaps", logs, "--width", "80").out
-    lines = shown.splitlines()
-    assert lines[0] == "run run1 · window 100.0 ms · 4 rows · longest first"
-    assert "GPU:1 25.0 ms  · input · step 0 · at 1.00 µs" in lines
-    assert "    input 20.0 ms, launch 5.00 ms" in lines
-    assert "    python3: train > IteratorGetNext:IteratorGetNext" in lines
-    assert all(len(line) <= 80 for line in lines)
+    lines = command("gaps", logs, "--width", "200").out.splitlines()
+    assert lines[0] == "run run1 · window 100 ms · 4 rows · longest first"
+    head, first = lines[3:5]
+    assert head.split("  ")[0] == "device"
+    assert re.split(r"\s{2,}", head)[-2:] == ["input", "kernel launches"]
+    assert re.split(r"\s{2,}", first)[:5] == ["GPU:1", "25.0 ms", "input", "0", "0.001 ms"]
+    assert re.split(r"\s{2,}", first)[-2:] == ["20.0 ms", "5.00 ms"]
+    assert "python3: train > IteratorGetNext:IteratorGetNext" in first
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_names_what_it_does_not_show(
+    command: Command, logs: str, width: int
+) -> None:
+    out = command("gaps", logs, "--width", str(width)).out
+    assert max(map(len, out.splitlines())) <= width
+    assert f"Not shown at {width} columns: " in out
 
 
 def test_what_is_shown_can_be_chosen(command: Command, logs: str) -> None:
@@ -150,10 +166,13 @@ def test_no_trace_there(command: Command, tmp_path: Path) -> None:
     assert "nowhere" in done.err
 
 
-def test_causes_are_those_that_exist() -> None:
-    assert [choice.value for choice in CauseChoice] == [cause.key for cause in Cause]
-    columns = columns_of(GapRow)
-    assert [f"{cause.key}_ps" for cause in Cause] == list(columns[-len(Cause) :])
+def test_every_cause_can_be_chosen() -> None:
+    assert list(CAUSES) == [cause.key for cause in Cause]
+    read = word_of("--cause", CAUSES)
+    assert [read(cause) for cause in CAUSES] == list(CAUSES)
+    with pytest.raises(UsageError, match="--cause inputs: no such choice") as caught:
+        read("inputs")
+    assert caught.value.hint == "did you mean input?"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +203,7 @@ def test_what_is_no_length_of_time(text: str) -> None:
 def test_parquet_needs_pyarrow(
     command: Command, logs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(formats, "find_spec", lambda _: None)
     file = tmp_path / "gaps.parquet"
     done = command("gaps", logs, "-o", str(file))
     assert done.code == 2
@@ -195,18 +214,10 @@ def test_parquet_needs_pyarrow(
 def test_parquet_holds_the_rows(
     command: Command, logs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frames = []
-
-    def to_parquet(frame: pd.DataFrame, buffer: BytesIO, **options: object) -> None:
-        frames.append(frame)
-        buffer.write(b"PAR1")
-
-    monkeypatch.setattr(table_module, "find_spec", lambda name: object())
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", to_parquet)
-    done = command("gaps", logs, "-o", str(tmp_path / "gaps.parquet"), "--device", "1")
-    assert (done.code, (tmp_path / "gaps.parquet").read_bytes()) == (0, b"PAR1")
-    (frame,) = frames
-    assert list(frame.columns) == list(columns_of(GapRow))
+    file = tmp_path / "gaps.parquet"
+    assert command("gaps", logs, "-o", str(file), "--device", "1").code == 0
+    frame = pd.read_parquet(BytesIO(file.read_bytes()))
+    assert tuple(frame.columns) == COLUMNS
     assert frame["duration_ps"].tolist() == [25 * MS] * 2
     assert frame["input_ps"].tolist() == [20 * MS] * 2
     monkeypatch.setattr(Target, "is_terminal", True)
@@ -217,7 +228,7 @@ def test_names_of_a_trace_can_harm_nobody(command: Command, tmp_path: Path) -> N
     write(tmp_path, "=cmd|' /C calc'!A0\x1b[31m\n,\"")
     rows = table(command("gaps", str(tmp_path), "--format", "csv", "--device", "0").out)
     assert rows[0]["after"].startswith("'=cmd")
-    shown = command("gaps", str(tmp_path), "--device", "0").out
+    shown = command("gaps", str(tmp_path), "--device", "0", "--width", "200").out
     assert "\x1b" not in shown
     assert "calc" in shown
 

@@ -1,4 +1,4 @@
-"""Does `open` show a run and print where, and does it leave nothing behind?"""
+"""`open` shows a run, prints its address and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_without_a_display_the_address_is_enough(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
     done = command("open", str(fixtures / "custom-loop-2"))
-    assert (done.code, done.err) == (0, "traceview: no display here to open it in\n")
+    assert (done.code, done.err) == (0, "traceview: no display to open it on\n")
     assert path_of(done.out).parent.parent == temporary
     assert shown == []
 
@@ -154,7 +154,7 @@ def test_a_viewer_is_served_until_a_signal(
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
         assert (process.returncode, out) == (code, "")
-        assert err == ("traceview: XProf shows run 2026_11_21_03_25_11 on a copy; Ctrl-C ends it\n")
+        assert err == "traceview: XProf shows a copy of run 2026_11_21_03_25_11; Ctrl-C stops\n"
         assert list(temporary.iterdir()) == []
         with pytest.raises(OSError, match="refused"):
             urlopen(f"{base}/data/plugin/profile/runs")
@@ -174,7 +174,7 @@ def test_a_report_is_served_to_this_machine_alone(fixtures: Path, tmp_path: Path
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         assert (process.returncode, out) == (0, "")
-        assert err == "traceview: the report is served; Ctrl-C ends it\n"
+        assert err == "traceview: serving the report; Ctrl-C stops\n"
 
 
 @pytest.mark.xprof

@@ -1,4 +1,4 @@
-"""Does `traceview ops` give the whole table, in every format?"""
+"""`traceview ops` gives the whole table, in every format."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
-from traceview.cli import table as command_module
 from traceview.cli.output import Target
+from traceview.export import formats
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -95,35 +95,23 @@ def test_names_cannot_become_formulas(command: Command, tmp_path: Path) -> None:
 def test_parquet_without_pyarrow_names_the_extra(
     command: Command, logs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_module, "find_spec", lambda _: None)
+    monkeypatch.setattr(formats, "find_spec", lambda _: None)
     done = command("ops", logs, "-o", "ops.parquet")
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines()[1] == "hint: pip install 'traceview[parquet]'"
 
 
-def test_parquet_is_the_frame(
-    command: Command, logs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Without pyarrow itself: the tests run where the extra is not installed, too.
-    written: list[pd.DataFrame] = []
-
-    def record(frame: pd.DataFrame, buffer: BytesIO, **_: object) -> None:
-        written.append(frame)
-        buffer.write(b"PAR1")
-
-    monkeypatch.setattr(command_module, "find_spec", lambda _: object())
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", record)
+def test_parquet_is_the_frame(command: Command, logs: str, tmp_path: Path) -> None:
     path = tmp_path / "ops.parquet"
-    assert command("ops", logs, "--class", "compute", "-o", str(path)).code == 0
-    assert path.read_bytes() == b"PAR1"
-    rows = table(command("ops", logs, "--class", "compute", "--format", "csv").out)
-    assert written[0]["total_ps"].tolist() == [int(row["total_ps"]) for row in rows]
+    assert command("ops", logs, "--window", "trace", "-o", str(path)).code == 0
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(BytesIO(path.read_bytes())), traceview.load(logs).ops
+    )
 
 
 def test_parquet_is_not_shown_on_a_terminal(
     command: Command, logs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_module, "find_spec", lambda _: object())
     monkeypatch.setattr(Target, "is_terminal", True)
     done = command("ops", logs, "--format", "parquet")
     assert (done.code, done.out) == (2, "")

@@ -1,4 +1,4 @@
-"""Do `report`, `render` and `schema` write what they say: everything, or nothing?"""
+"""`report`, `render` and `schema` write everything or nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview.cli import report as command_module
-from traceview.cli.window_tables import NAMES, file_name
-from traceview.render.formats import DOCUMENTS, DocumentFormat
+from traceview.cli.report import TABLE_FILES
+from traceview.report.formats import DOCUMENTS, DocumentFormat
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
-FILES = {one.file_name for one in DOCUMENTS}
+FILES = {document.file_name for document in DOCUMENTS}
 
 
 @pytest.fixture
@@ -75,9 +75,10 @@ def test_data_are_the_tables_of_the_window(command: Command, tmp_path: Path) -> 
     logs, out = str(tmp_path / "logs"), tmp_path / "out"
     done = command("report", logs, "--steps", "1:3", "--with-data", "-o", str(out))
     assert done.code == 0
-    assert written(out) == FILES | {file_name(name) for name in NAMES}
+    assert written(out) == FILES | set(TABLE_FILES.values())
     frames = {
-        name: pd.read_parquet(BytesIO((out / file_name(name)).read_bytes())) for name in NAMES
+        name: pd.read_parquet(BytesIO((out / file).read_bytes()))
+        for name, file in TABLE_FILES.items()
     }
     data = json.loads((out / "report.json").read_text("utf-8"))
     (window,) = data["windows"]
@@ -159,12 +160,12 @@ def test_a_full_disk_leaves_what_was_there(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "nothing says where to write"),
+        ((), "no output is named"),
         (("--format", "yaml"), "--format yaml: no such format"),
         (("--format", "markdwon"), "did you mean markdown?"),
         (("-o", "no/such/folder/out"), "there is no directory no/such/folder"),
         (("--with-data", "--format", "json"), "--with-data needs a folder"),
-        (("--with-data", "--redact", "-o", "out"), "do not go together"),
+        (("--with-data", "--redact", "-o", "out"), "exclude each other"),
         (("--select", "no-such-code", "-o", "out"), "no finding is called"),
         (("--select", "few-steps", "--ignore", "few-steps", "-o", "out"), "both in"),
         (("--steps", "100:", "-o", "out"), "step"),
@@ -243,7 +244,7 @@ def test_render_knows_the_ending(command: Command, loop: str, tmp_path: Path) ->
     assert (tmp_path / "a.md").read_text("utf-8").startswith("# traceview: run")
     done = command("render", saved, "-o", str(tmp_path / "a.pdf"))
     assert done.code == 2
-    assert "no format is known by .pdf" in done.err
+    assert "no format has the ending .pdf" in done.err
 
 
 def test_the_schema_describes_the_report(command: Command, loop: str, tmp_path: Path) -> None:

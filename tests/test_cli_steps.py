@@ -1,4 +1,4 @@
-"""Does `traceview steps` list every step with parts and causes that add up, in every format?"""
+"""`traceview steps` lists every step with parts and causes that add up, in every format."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.command import Command
-from traceview.analysis.steps.result import StepRow
-from traceview.analysis.steps.table import StepLine
-from traceview.document.page import Page
-from traceview.render.step_table import SHOWN, add_step_lines
+from traceview.analysis.steps.result import StepDevice, StepRow, Steps
+from traceview.analysis.steps.table import MOST_STEPS, step_sections, step_table
+from traceview.document.terminal import render_section
 from traceview.trace.cause import Cause
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -105,11 +104,12 @@ def steps_of(logs: str) -> Iterable[StepRow]:
 def test_what_a_step_is_made_of_on_a_terminal(command: Command, tmp_path: Path) -> None:
     SCENARIOS["G"]().write(tmp_path)
     lines = command("steps", str(tmp_path), "--width", "80").out.splitlines()
-    assert lines[0] == "run run1 · window 199.9 ms · 8 rows"
+    assert lines[0] == "run run1 · window 200 ms · 8 rows"
     place = lines.index("GPU:1")
-    assert lines[place + 1].split()[:6] == ["step", "compute", "comm", "copies", "idle", "input"]
+    heads = ["step", "compute", "communication", "copies", "idle", "input"]
+    assert lines[place + 1].split()[:6] == heads
     assert lines[place + 2].split()[:6] == ["0", "20.0%", "0%", "0%", "80.0%", "60.0%"]
-    assert f"   0  50.0 ms  {'█' * 30}" in lines
+    assert f"0     50.0 ms  {'=' * 40}" in lines
 
 
 def test_a_terminal_of_any_width_gets_whole_lines(command: Command, logs: str) -> None:
@@ -138,7 +138,7 @@ def test_without_steps_it_says_so(command: Command, tmp_path: Path) -> None:
     done = command("steps", str(tmp_path), "--format", "csv")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     assert done.err == "traceview: no steps: nothing marks them, and nothing repeats\n"
-    assert command("steps", str(tmp_path)).out.startswith("run run1 · window 130.0 ms · 0 rows\n")
+    assert command("steps", str(tmp_path)).out.startswith("run run1 · window 130 ms · 0 rows\n")
 
 
 def test_without_devices_it_says_so(command: Command, tmp_path: Path) -> None:
@@ -146,15 +146,15 @@ def test_without_devices_it_says_so(command: Command, tmp_path: Path) -> None:
     done = command("steps", str(tmp_path))
     assert (done.code, "0 rows" in done.out) == (0, True)
     assert done.err == (
-        "traceview: 4 steps, and no device was recorded; traceview analyze shows how long they took\n"
+        "traceview: 4 steps, but no device was recorded; traceview analyze shows how long they took\n"
     )
 
 
 def test_a_device_that_recorded_nothing_has_no_causes() -> None:
-    row = step_line(0, input_ps=None)
-    page = Page(80)
-    add_step_lines(page, [row])
-    assert "input" not in page.render()
+    rows = step_table(steps_like([10**6]), None, ["GPU:0"])
+    assert rows["input_ps"] == [None]
+    _, parts = step_sections(rows)
+    assert "input" not in render_section(parts, width=80, color=False)
 
 
 def test_why_a_step_is_left_out(command: Command, tmp_path: Path) -> None:
@@ -168,39 +168,33 @@ def test_of_many_steps_the_first_and_last_are_shown(command: Command, many: str)
     out = command("steps", many, "--width", "80").out
     lines = out.splitlines()
     assert "40 rows, 960 left out" in lines[0]
-    assert len(lines) < 2 * SHOWN + 20
-    assert [line.split()[0] for line in lines[lines.index("GPU:0") + 2 :]] == [
+    assert len(lines) < 2 * MOST_STEPS + 20
+    rows = lines[lines.index("GPU:0") + 2 :][:MOST_STEPS]
+    assert [line.split()[0] for line in rows] == [
         *map(str, range(20)),
-        "…",
         *map(str, range(980, 1000)),
     ]
     assert (
-        "960 steps in the middle are not shown: --steps A:B shows some, -o steps.csv has all."
-        in " ".join(lines)
+        "Steps 20 to 979 are not shown: --steps A:B shows some, -o steps.csv has all."
+        in " ".join(" ".join(lines).replace("`", "").split())
     )
     assert len(rows_of(command("steps", many, "--format", "csv").out)) == 1000
 
 
 def test_one_long_step_leaves_the_others_something_to_see(command: Command, many: str) -> None:
     out = command("steps", many, "--steps", "490:510", "--width", "80").out
-    bars = {
-        line.split()[0]: line.split()[3]
-        for line in out.splitlines()
-        if line.strip().endswith(("█", "…"))
-    }
+    bars = {line.split()[0]: line.split()[3] for line in out.splitlines() if line.endswith("=")}
     assert len(bars) == 20
-    assert bars["500"] == "█" * 30 + "…"
-    assert {bar for step, bar in bars.items() if step != "500"} == {"█" * 8}
+    assert bars["500"] == "=" * 40
+    assert {bar for step, bar in bars.items() if step != "500"} == {"=" * 10}
 
 
 def test_ascii_where_the_terminal_has_no_more() -> None:
-    page = Page(80, unicode=False)
-    rows = [step_line(number) for number in range(50)]
-    rows[0] = step_line(0, duration_ps=10**9, excluded="the function wäs traced")
-    add_step_lines(page, rows)
-    out = page.render()
-    assert out.isascii()
-    assert "#" * 30 + "..." in out
+    rows = step_table(
+        steps_like([10**9, *[10**6] * 49], "the function wäs traced"), None, ["GPU:0"]
+    )
+    for section in step_sections(rows):
+        assert render_section(section, width=80, color=False, unicode=False).isascii()
 
 
 def test_each_host_has_a_table_of_its_own(command: Command, tmp_path: Path) -> None:
@@ -220,24 +214,34 @@ def test_each_host_has_a_table_of_its_own(command: Command, tmp_path: Path) -> N
     ]
 
 
-def step_line(
-    number: int,
-    *,
-    duration_ps: int = 10**6,
-    excluded: str | None = None,
-    input_ps: int | None = 10**5,
-) -> StepLine:
-    causes = dict.fromkeys(CAUSES, None if input_ps is None else 0)
-    return StepLine(
-        host="host0",
-        number=number,
-        recorded_number=None,
-        kind="train",
-        start_ps=number * 10**6,
-        duration_ps=duration_ps,
-        used=excluded is None,
-        excluded=excluded,
-        device="GPU:0",
-        **dict.fromkeys(PARTS, 0) | {"idle_ps": duration_ps},
-        **causes | {"input_ps": input_ps},
+def steps_like(durations_ps: list[int], excluded: str | None = None) -> Steps:
+    """Steps in which GPU:0 is idle; `excluded`: why the first is left out of statistics."""
+    rows = tuple(
+        StepRow(
+            host="host0",
+            number=number,
+            recorded_number=None,
+            kind="train",
+            start_ps=number * 10**6,
+            duration_ps=duration_ps,
+            used=number > 0 or excluded is None,
+            excluded=excluded if number == 0 else None,
+            devices=(
+                StepDevice(**dict.fromkeys(PARTS, 0) | {"idle_ps": duration_ps}, device="GPU:0"),
+            ),
+        )
+        for number, duration_ps in enumerate(durations_ps)
+    )
+    return Steps(
+        method="marker",
+        reliability="high",
+        basis="marker",
+        loop_iterations=None,
+        steps_per_call=None,
+        count=len(rows),
+        used_count=len(rows),
+        median_ps=None,
+        iqr_ps=None,
+        cv_ratio=None,
+        steps=rows,
     )

@@ -24,7 +24,7 @@ from traceview.capture.preflight.machine import Answer, Network
 from traceview.capture.preflight.tensorflow_facts import Imported, Installed
 from traceview.cli import doctor
 from traceview.cli.errors import CommandGroup
-from traceview.render.doctor import STATUSES, render, render_json
+from traceview.cli.doctor_checks import STATUSES, render, render_json
 
 GIB = 1 << 30
 H200 = "NVIDIA H200"

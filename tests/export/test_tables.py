@@ -15,11 +15,11 @@ from scripts.scenarios import SCENARIOS
 from traceview.analysis.selection import select
 from traceview.export import csv as csv_tables
 from traceview.export import parquet
-from traceview.export.columns import Table, category, flag, texts, whole
 from traceview.export.formats import TABLES
 from traceview.export.tables import window_tables
 from traceview.trace import frames
 from traceview.trace.model import Trace
+from traceview.trace.table import Table, category, flag, texts, whole
 from traceview.trace.windows import StepRange
 
 RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")

@@ -1,4 +1,4 @@
-"""The command line. One file per command: it parses, calls what the library offers, and writes."""
+"""The command line: one file per command, which parses its options, calls the library and writes."""
 
 from __future__ import annotations
 

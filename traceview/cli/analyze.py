@@ -1,4 +1,4 @@
-"""`traceview analyze`: how busy was every device, and what is wrong?"""
+"""`traceview analyze`: how busy every device was, and what to change."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Annotated, Final
 
 import typer
 
-from traceview.cli.garbage import collect_no_garbage
 from traceview.cli.options import (
     Baseline,
     Devices,
     Force,
+    Ignore,
     Logdir,
     Output,
     Redact,
     Run,
     Salvage,
+    Select,
     Steps,
     Width,
     Window,
@@ -62,31 +63,18 @@ def analyze(
     ] = None,
     device: Devices = None,
     baseline: Baseline = None,
-    select: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CODE", help="Report only these findings, comma-separated.", show_default=False
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CODE",
-            help="Do not report these findings, comma-separated.",
-            show_default=False,
-        ),
-    ] = None,
+    select: Select = None,
+    ignore: Ignore = None,
     salvage: Salvage = False,
     redact: Redact = False,
     width: Width = None,
 ) -> None:
-    """Say how busy every device was, with what, and what to change.
+    """Show how busy each device was, with what, and what to change.
 
     Example: traceview analyze logs/ --steps 5:10 -o report.json
     """
-    collect_no_garbage()
+    from traceview.analysis.context import TOP_OPS
     from traceview.cli.progress import reading
-    from traceview.report.build import TOP_OPS
     from traceview.report.build import analyze as build
     from traceview.trace.load import load
 
@@ -109,26 +97,16 @@ def analyze(
     if device:
         from traceview.report.filtering import only_devices
 
-        found = report.results.device_time
-        known = [row.device for row in found.devices] if found else []
+        times = report.results.device_time
+        known = [row.device for row in times.devices] if times else []
         report = only_devices(report, device_names(device, known))
     if redact:
         from traceview.report.redaction import redacted
 
         report = redacted(report)
     if as_json:
-        from traceview.render.json import render as render_json
+        from traceview.report.saved import to_json
 
-        target.write(render_json(report).encode())
-        return
-    from traceview.render.terminal import render
-
-    target.write(
-        render(
-            report,
-            width=target.width(width),
-            color=target.has_color,
-            unicode=target.has_unicode,
-            top=rows,
-        )
-    )
+        target.write(to_json(report).encode())
+    else:
+        target.write_report(report, width)

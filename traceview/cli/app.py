@@ -1,4 +1,4 @@
-"""Which commands are there?"""
+"""Lists the commands, in the order in which the help shows them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-# In the order in which one comes to need them; some are called as functions that Python has already.
+# In the order in which users need them; a trailing underscore keeps a name of Python free.
 for panel, commands in {
     "Record a run": (capture.capture, doctor.doctor),
     "See what is wrong": (analyze.analyze, report.report, open_in_browser.open_, runs.runs),
@@ -53,7 +53,7 @@ for panel, commands in {
         balance.balance,
         ops.ops,
     ),
-    "Hand it on": (render.render, export.export, crosscheck.crosscheck),
+    "Share it": (render.render, export.export, crosscheck.crosscheck),
     "Look up": (explain.explain, schema.schema, version.version),
 }.items():
     for command in commands:
@@ -80,10 +80,10 @@ def traceview(
         ),
     ] = False,
 ) -> None:
-    """Say for every GPU of a TensorFlow profile how busy it was, and with what.
+    """Show how busy each GPU of a TensorFlow profile is, and what idle GPUs wait for.
 
-    LOGDIR is the directory that was given to the profiler or to the TensorBoard callback, a run in it,
-    or a single .xplane.pb file.
+    LOGDIR is the log directory of the profiler or of the TensorBoard callback, a run in it, or a single .xplane.pb
+    file.
 
     Example: traceview analyze logs/
     """

@@ -2,98 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import typer
-
-from traceview.cli.garbage import collect_no_garbage
-from traceview.cli.options import (
-    Baseline,
-    Devices,
-    Force,
-    Logdir,
-    Output,
-    Run,
-    Salvage,
-    Steps,
-    Width,
-    Window,
-    WindowChoice,
-    step_range,
-)
-from traceview.cli.output import Target
-from traceview.cli.table import FormatChoice, Table, chosen_devices, chosen_format, write
+from traceview.cli.options import Baseline
+from traceview.cli.table import Answer, Request, table_command, topic_sections
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from traceview.document.page import Page
+    from traceview.document.model import Section
 
 
-def balance(
-    logdir: Logdir,
-    run: Run = None,
-    format_: FormatChoice = None,
-    output: Output = None,
-    force: Force = False,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
-    device: Devices = None,
-    baseline: Baseline = None,
-    salvage: Salvage = False,
-    width: Width = None,
-) -> None:
-    """Compare the devices: who takes longest, and who comes last.
+@table_command
+def balance(request: Request, baseline: Baseline = None) -> Answer:
+    """Compare the devices: which computes longest, which is last.
 
-    A row for each device that computed, with what ran on it. A terminal also shows what a step would take at least if they were balanced, and with --baseline how much
-    faster the run is than on one device. analyze --format json holds all of it.
+    One row per device that computed, with the phases of the step that ran on it. A terminal also shows how long a
+    step takes at least with the work shared evenly and, with --baseline, the speedup over one device. All of it is in
+    analyze --format json.
 
     Example: traceview balance logs/ --baseline logs_of_one_gpu/
     """
-    collect_no_garbage()
-    from traceview.analysis.balance.table import BalanceLine, balance_table
-    from traceview.analysis.selection import select
-    from traceview.cli.progress import reading
-    from traceview.report.build import analyze
-    from traceview.report.standing_out import standing_out
+    from traceview.analysis import balance as topic
+    from traceview.analysis import scaling
+    from traceview.analysis.balance.table import balance_table
+    from traceview.analysis.base import Skipped
+    from traceview.analysis.context import Options
     from traceview.trace.load import load
 
-    target = Target.of(output, force=force)
-    chosen_steps = step_range(steps)
-    format_ = chosen_format(format_, target)
-    with reading(logdir, run):
-        trace = load(logdir, run=run, salvage=salvage)
-        report = analyze(trace, window=window.value, steps=chosen_steps, top=0, baseline=baseline)
-    wanted = chosen_devices(trace, device)
-    found, scaling = report.results.balance, report.results.scaling
-    lines = balance_table(found) if found else []
-    rows = [line for line in lines if line.device in wanted]
+    context = request.context
+    if baseline is not None:
+        context.options = Options(baseline=load(baseline))
+    result = context.record(topic.ANALYSIS)
+    speedup = context.result(scaling.ANALYSIS) if baseline is not None else None
+    rows = balance_table(result)
+    chosen = rows.where("device", request.devices)
 
-    def add_rows(page: Page) -> None:
-        from traceview.render.balance import add_comparison, add_scaling
+    def sections() -> Iterator[Section]:
+        late = (result.straggler.device,) if result and result.straggler else ()
+        yield from topic_sections(request, topic.ANALYSIS, result, *late)
+        yield from topic_sections(request, scaling.ANALYSIS, context.record(scaling.ANALYSIS))
 
-        if found is not None:
-            chosen = wanted if device else set(standing_out(report).shown)
-            add_comparison(page, found, chosen=chosen)
-        if scaling is not None:
-            add_scaling(page, scaling)
-
-    def frame() -> pd.DataFrame:
-        from traceview.trace.frames import rows_frame
-
-        return rows_frame(rows, BalanceLine)
-
-    table = Table(
-        trace=trace,
-        selection=select(trace, window.value, chosen_steps),
-        row=BalanceLine,
-        rows=rows,
-        left_out_count=len(lines) - len(rows),
-        remarks=(),
-        add_rows=add_rows,
-        frame=frame,
+    absent = (context.result(topic.ANALYSIS), speedup)
+    return Answer(
+        rows=chosen,
+        sections=sections,
+        left_out_count=rows.count - chosen.count,
+        remarks=tuple(result.reason for result in absent if isinstance(result, Skipped)),
     )
-    write(target, format_, table, width)
-    reasons = [report.skipped[name] for name in ("balance", "scaling") if name in report.skipped]
-    for reason in reasons if baseline is not None else reasons[:-1]:
-        typer.echo(f"traceview: {reason}", err=True)

@@ -1,4 +1,4 @@
-"""How do several files come to be in one folder: all of them or none?"""
+"""Writes several files into one folder: all of them or none."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from traceview.errors import OutputExistsError, UsageError
 class Bundle:
     """A folder to write, and the names, relative to it, that files of such a folder may have.
 
-    Files of those names that are not written again are removed with `force`: they would belong to another
-    report. All other files in the folder stay.
+    With `force`, files of those names that are not written again are removed: they belong to another report. All
+    other files in the folder stay.
     """
 
     folder: Path
@@ -27,9 +27,11 @@ class Bundle:
         """Raise `OutputExistsError` if a file would be lost, `UsageError` if there is no such place."""
         if self.folder.exists() and not self.folder.is_dir():
             raise UsageError(f"{self.folder} is a file", hint="-o DIR names a folder")
-        there = [name for name in self.names if (self.folder / name).exists()]
-        if there and not self.force:
-            raise OutputExistsError(f"{self.folder / there[0]} exists", hint="--force replaces it")
+        existing = [name for name in self.names if (self.folder / name).exists()]
+        if existing and not self.force:
+            raise OutputExistsError(
+                f"{self.folder / existing[0]} exists", hint="--force replaces it"
+            )
         if not self.folder.parent.is_dir():
             raise UsageError(
                 f"cannot write {self.folder}: there is no directory {self.folder.parent}"

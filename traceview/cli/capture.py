@@ -13,8 +13,8 @@ import typer
 from traceview.capture.demo.injection import Slowdown
 from traceview.cli.capture_modes import check_mode
 from traceview.cli.output import abandon_stdout
-from traceview.cli.quoted import is_plain, quoted
 from traceview.cli.remote import capture_running
+from traceview.cli.shell_quote import is_plain, shell_quote
 from traceview.document.sanitize import sanitize
 from traceview.errors import CaptureError, TraceviewError, UsageError
 
@@ -223,7 +223,7 @@ class _Console:
             self.print(str(run))
             return
         self.say("note: the path of the run is quoted for bash and zsh")
-        self.print(quoted(run))
+        self.print(shell_quote(run))
 
     def print(self, line: str) -> None:
         """Print a line; a closed or broken stream is ignored."""
@@ -257,24 +257,14 @@ def _print_report(console: _Console, run: Path) -> None:
     """Print the report of a run; a failure here does not change the exit code."""
     from traceview.cli.analyze import TERMINAL_TOP
     from traceview.cli.output import Target
-    from traceview.render.terminal import render
     from traceview.report.build import analyze
 
     if console.out is None or console.out.closed:
         console.say("note: no report: standard output is closed")
         return
     with redirect_stdout(console.out):
-        target = Target(None)
         try:
-            target.write(
-                render(
-                    analyze(run),
-                    width=target.width(None),
-                    color=target.has_color,
-                    unicode=target.has_unicode,
-                    top=TERMINAL_TOP,
-                )
-            )
+            Target(None).write_report(analyze(run, top=TERMINAL_TOP), None)
         except TraceviewError as error:
             console.say(f"note: no report: {error.message}")
         except BrokenPipeError:

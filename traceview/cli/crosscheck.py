@@ -1,4 +1,4 @@
-"""`traceview crosscheck`: what does XProf say of a run, and why is it not what traceview says?"""
+"""`traceview crosscheck`: the numbers of XProf beside those of traceview, with the reasons for differences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import typer
 
-from traceview.cli.garbage import collect_no_garbage
 from traceview.cli.options import Force, Logdir, Output, Run, Width
 from traceview.cli.output import Target, format_of
 
@@ -40,22 +39,22 @@ def crosscheck(
     ] = 10,
     width: Width = None,
 ) -> None:
-    """Set what XProf says of a run beside what traceview says.
+    """Compare the numbers of XProf with those of traceview.
 
-    Differences come with their reasons. XProf's overview, input, op and kernel pages are made by the XProf that is installed, on a copy of the run. Then
-    the trace is counted as XProf counts: a difference is explained where that gives XProf's number. A
-    difference is no failure: the exit code is 0.
+    Each difference comes with its reasons. The installed XProf makes its overview, input, op and kernel pages from a
+    copy of the run. Then traceview counts by XProf's rules: a difference is explained where that gives XProf's
+    number. A difference is no failure: the exit code is 0.
 
     Example: traceview crosscheck logs/
     """
-    collect_no_garbage()
     from traceview.capture.script import terminable
     from traceview.cli.progress import reading
-    from traceview.crosscheck.asking import ask
     from traceview.crosscheck.comparison import compare
+    from traceview.crosscheck.document import crosscheck_data, crosscheck_section, crosscheck_table
     from traceview.crosscheck.facts import facts_of
     from traceview.crosscheck.kernels import kernels_of
     from traceview.crosscheck.recount import recount
+    from traceview.crosscheck.xprof import ask
     from traceview.report.build import analyze
     from traceview.trace.load import load
     from traceview.trace.locate import choose_run, find_runs
@@ -76,28 +75,16 @@ def crosscheck(
             top,
         )
     if format_ is Format.json:
-        from traceview.render.crosscheck import render_json
+        from traceview.document.json_text import dumped
 
-        text = render_json(str(trace.logdir), trace.run, asked.version, rows)
-        target.write(text.encode())
+        target.write(dumped(crosscheck_data(str(trace.logdir), trace.run, asked.version, rows)))
     elif format_ is Format.csv:
-        from traceview.render.crosscheck import render_csv
+        from traceview.export import csv
 
-        target.write(render_csv(rows, escaped=target.is_terminal).encode())
+        target.write_parts(csv.written(crosscheck_table(rows), is_escaped=target.is_terminal))
     elif format_ is Format.markdown:
-        from traceview.render.markdown.crosscheck import render as render_markdown
+        from traceview.document.markdown import render_section
 
-        target.write(render_markdown(trace.run, asked.version, rows))
+        target.write(render_section(crosscheck_section(trace.run, asked.version, rows)))
     else:
-        from traceview.render.crosscheck import render
-
-        target.write(
-            render(
-                trace.run,
-                asked.version,
-                rows,
-                width=target.width(width),
-                color=target.has_color,
-                unicode=target.has_unicode,
-            )
-        )
+        target.write_section(crosscheck_section(trace.run, asked.version, rows), width)

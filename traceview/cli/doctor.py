@@ -44,14 +44,14 @@ def doctor(
     Example: traceview doctor train.py
     """
     from traceview.capture.preflight import examine
-    from traceview.render.doctor import render, render_json
+    from traceview.cli.doctor_checks import render, render_json
 
     target = Target(None)
     if tensorflow and sys.stderr.isatty():
         typer.echo("traceview: importing TensorFlow (--no-tensorflow skips this)", err=True)
     checks = examine(scripts or (), out=out, asks_tensorflow=tensorflow)
     if json:
-        target.write(render_json(checks).encode())
+        target.write(render_json(checks))
     else:
         target.write(
             render(

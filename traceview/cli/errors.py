@@ -1,49 +1,75 @@
-"""How does an error reach the user? Here, and nowhere else in the commands."""
+"""Groups the commands: lists them in panels, and turns their errors into a line and an exit code."""
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import traceback
 from contextlib import suppress
 from difflib import get_close_matches
+from itertools import groupby
 from typing import Any, Final, cast
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from traceview.cli.output import abandon_stdout
-from traceview.cli.panels import PanelGroup
 from traceview.document.sanitize import sanitize
 from traceview.errors import TraceFormatError, TraceviewError, UsageError
 from traceview.version import VERSION
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
-"""What a shell reports of a program that SIGPIPE ended, as `head` does to most that it reads from."""
+"""What a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
 
 _NO_CHOICE: Final = re.compile(r"'(?P<value>[^']*)' is not one of (?P<choices>.*)")
 _MEANT: Final = re.compile(r"[. ]*\(?(?:Did you mean|Possible options:) (?P<names>.*?)[?)]*$")
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
-"""Typer's usage errors, without naming the click that Typer brings along in one version or another."""
+"""Typer's usage errors, without naming the click that each version of Typer brings along."""
+
+_LASTING: Final = ("capture", "open")
+"""Commands that run a script of the user, or until the user ends them."""
+
+_UNCUT: Final = 1000
+"""More characters than any summary of a command has."""
 
 
 class Command(TyperCommand):
     """A command whose usage names its arguments as the help below does."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override,unused-ignore]
+        """Run the command. A command that reads, prints and ends collects no garbage: its process ends soon."""
+        if self.name not in _LASTING:
+            gc.disable()
+        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override,unused-ignore]
         """`LOGDIR` for Typer's `{LOGDIR}`."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
-class CommandGroup(PanelGroup):
-    """The commands, and the one place where their errors become a line and an exit code."""
+class CommandGroup(TyperGroup):
+    """The commands. Those that name the same panel, as `rich_help_panel`, follow each other in the help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """A list for each panel, with the summaries of all commands in one column."""
+        width = max(map(len, self.commands), default=0)
+        named = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        for panel, commands in groupby(named, lambda pair: getattr(pair[1], "rich_help_panel", "")):
+            with formatter.section(panel):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.get_short_help_str(_UNCUT))
+                        for name, command in commands
+                    ]
+                )
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Parse what stands before the command; without any arguments the help is shown."""
+        """Parse the options before the command; without any arguments show the help."""
         if not args:
             return super().make_context(info_name, args, parent, **extra)
         try:
@@ -52,7 +78,7 @@ class CommandGroup(PanelGroup):
             raise _shown(_usage_error(error)) from None
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override,unused-ignore]
-        """Run the command; whatever goes wrong in it ends in a line and an exit code."""
+        """Run the command; every error in it ends in a line and an exit code."""
         try:
             result = super().invoke(ctx)
             if sys.stdout is not None:
@@ -82,7 +108,7 @@ class CommandGroup(PanelGroup):
 
 
 def _shown(error: TraceviewError) -> typer.Exit:
-    """Tell the user, and return what ends the command."""
+    """Show the error, and return what ends the command."""
     _say(f"error: {error.message}")
     if error.hint:
         _print(f"hint: {sanitize(error.hint)}")
@@ -90,10 +116,10 @@ def _shown(error: TraceviewError) -> typer.Exit:
 
 
 def _usage_error(error: Any) -> UsageError:
-    """What the parser has to say, in our words: a line, and what may have been meant."""
+    """The message of the parser on one line, with a hint at what was probably meant."""
     text = error.format_message()
-    of = error.ctx.command_path if error.ctx else "traceview"
-    hint = f"{of} --help lists what there is"
+    command = error.ctx.command_path if error.ctx else "traceview"
+    hint = f"see {command} --help"
     meant = _MEANT.search(text)
     wrong = _NO_CHOICE.search(text)
     if meant:

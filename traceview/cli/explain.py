@@ -1,4 +1,4 @@
-"""`traceview explain`: what does a finding mean?"""
+"""`traceview explain`: what a finding means, what shows it, and what to do."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ def explain(
     code: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CODE]", help="The finding; all are listed without it.", show_default=False
+            metavar="[CODE]",
+            help="Code of the finding; without it all are listed.",
+            show_default=False,
         ),
     ] = None,
     width: Width = None,
 ) -> None:
-    """Say what a finding means, what shows it and what to do.
+    """Explain a finding: what it means, its evidence, and what to do.
 
     Example: traceview explain unused-gpu
     """
-    from traceview.analysis.catalogue import FINDINGS
-    from traceview.render.explain import render_list, render_one
+    from traceview.analysis.registry import RULES
+    from traceview.report.explain import explain_list, explain_section
 
-    target = Target(None)
-    columns, color, unicode = target.width(width), target.has_color, target.has_unicode
     if code is None:
-        target.write(render_list(FINDINGS.values(), width=columns, color=color, unicode=unicode))
-        return
-    kind = FINDINGS.get(code.lower())
-    if kind is None:
-        raise UsageError(f"no finding is called {code!r}", hint=_near(code, list(FINDINGS)))
-    target.write(render_one(kind, width=columns, color=color, unicode=unicode))
+        section = explain_list(RULES.values())
+    elif code.lower() in RULES:
+        section = explain_section(RULES[code.lower()])
+    else:
+        raise UsageError(f"no finding is called {code!r}", hint=_near(code, list(RULES)))
+    Target(None).write_section(section, width)
 
 
 def _near(code: str, known: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""`traceview export`: the events of a run, and what was found out, for other programs."""
+"""`traceview export`: the events of a run, and what traceview computed, for other programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from traceview.cli.bundle import Bundle
-from traceview.cli.garbage import collect_no_garbage
 from traceview.cli.options import Logdir, Run, Salvage, Steps, Window, WindowChoice, step_range
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
@@ -61,7 +60,7 @@ def export(
             "--output",
             "-o",
             metavar="PATH",
-            help="The file to write, - for standard output; for tables the folder. By default "
+            help="File to write, - for standard output; for tables a folder. By default "
             + ", ".join(f"{name} ({to.value})" for to, name in _NAMES.items())
             + ".",
             show_default=False,
@@ -76,13 +75,12 @@ def export(
 ) -> None:
     """Write a run for Perfetto, chrome://tracing, or as tables.
 
-    A trace holds every event that overlaps the window and, on tracks of their own, findings, steps, gaps with their
-    causes and collectives; what overlaps on one stream or thread goes to further tracks. A FILE.gz is compressed.
-    All names are as recorded.
+    A trace holds every event that overlaps the window and, on separate tracks, findings, steps, gaps with their causes
+    and collectives. Events that overlap on one stream or thread are spread over several tracks. FILE.gz is
+    compressed. Names are those recorded.
 
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """
-    collect_no_garbage()
     from traceview.analysis.selection import select
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
@@ -91,7 +89,7 @@ def export(
     if redact:
         raise UsageError(
             "an export holds every name of the trace and cannot be redacted",
-            hint="traceview report --redact writes a report without them",
+            hint="traceview report --redact writes a report with pseudonyms",
         )
     to = to or _format_of(output)
     output = Path(_NAMES[to]) if output is None else output
@@ -113,7 +111,7 @@ def export(
     if trace.other_runs and run is None:
         count = len(trace.other_runs) + 1
         typer.echo(
-            f"traceview: run {sanitize(trace.run)}, one of {count}; --run NAME chooses another",
+            f"traceview: run {sanitize(trace.run)} of {count} runs; --run NAME chooses another",
             err=True,
         )
     if bundle or (target and target.path):
@@ -150,8 +148,8 @@ def _parts(
 ) -> Iterator[bytes]:
     """The content of a trace, part by part."""
     from traceview.export import chrome, perfetto
-    from traceview.export.compressed import compressed
     from traceview.export.draw import drawn
+    from traceview.export.formats import compressed
 
     write = chrome.written if to is Format.chrome else perfetto.written
     parts = write(drawn(trace, selection, report))
@@ -164,8 +162,8 @@ def _tables(to: Format, trace: Trace, selection: Selection, report: Report) -> d
 
     tables = window_tables(trace, selection, report)
     if to is Format.parquet:
-        return {f"{one.name}.parquet": parquet.written(one) for one in tables}
-    return {f"{one.name}.csv": b"".join(csv.written(one)) for one in tables}
+        return {f"{table.name}.parquet": parquet.written(table) for table in tables}
+    return {f"{table.name}.csv": b"".join(csv.written(table)) for table in tables}
 
 
 def _advice(to: Format) -> str:

@@ -2,77 +2,31 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
 import typer
 
-from traceview.cli.durations import picoseconds
-from traceview.cli.garbage import collect_no_garbage
-from traceview.cli.options import (
-    Devices,
-    Force,
-    Logdir,
-    Output,
-    Run,
-    Salvage,
-    Steps,
-    Width,
-    Window,
-    WindowChoice,
-    step_range,
-)
-from traceview.cli.output import Target
-from traceview.cli.table import (
-    Format,
-    FormatChoice,
-    Table,
-    chosen_devices,
-    chosen_format,
-    write,
-)
+from traceview.cli.options import picoseconds, word_of
+from traceview.cli.table import Answer, Request, table_command
+from traceview.document.vocabulary import CAUSES
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-TERMINAL_TOP = 20
+TERMINAL_TOP: Final = 20
 
 
-class CauseChoice(str, Enum):
-    """What a device may have waited for."""
-
-    input = "input"
-    h2d = "h2d"
-    compile = "compile"
-    sync = "sync"
-    checkpoint = "checkpoint"
-    launch = "launch"
-    callback = "callback"
-    host_compute = "host_compute"
-    peer = "peer"
-    dependency = "dependency"
-    latency = "latency"
-    unattributed = "unattributed"
-    unused = "unused"
-
-
+@table_command
 def gaps(
-    logdir: Logdir,
-    run: Run = None,
-    format_: FormatChoice = None,
-    output: Output = None,
-    force: Force = False,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
-    device: Devices = None,
+    request: Request,
     cause: Annotated[
-        list[CauseChoice] | None,
+        list[str] | None,
         typer.Option(
-            help="Only gaps of which this is the largest part. May be repeated.", show_default=False
+            parser=word_of("--cause", CAUSES),
+            metavar=f"<{'|'.join(CAUSES)}>",
+            help="Only gaps of which this is the largest part. May be repeated.",
+            show_default=False,
         ),
     ] = None,
     least: Annotated[
-        str, typer.Option("--min", metavar="TIME", help="Only gaps from this length on, as 50us.")
+        str, typer.Option("--min", metavar="TIME", help="Only gaps of at least this length: 50us.")
     ] = "0us",
     top: Annotated[
         int | None,
@@ -83,58 +37,32 @@ def gaps(
             show_default=False,
         ),
     ] = None,
-    salvage: Salvage = False,
-    width: Width = None,
-) -> None:
+) -> Answer:
     """List when a device did nothing, longest first, and why.
 
-    A cause is shown by the host event that the launching thread was in; what nothing shows is unattributed.
+    The host event that the launching thread was in shows the cause; a gap without such evidence is unattributed.
 
     Example: traceview gaps logs/ --device GPU:0 --cause input --min 50us
     """
-    collect_no_garbage()
-    from traceview.analysis.idle.result import idle_time
-    from traceview.analysis.idle.table import GapRow, gap_table
-    from traceview.analysis.selection import select
-    from traceview.cli.progress import reading
-    from traceview.render.idle import add_gap_rows
-    from traceview.trace.load import load
+    from traceview.analysis.idle.table import gap_rows_section, gap_table
 
-    target = Target.of(output, force=force)
-    chosen_steps = step_range(steps)
     least_ps = picoseconds("--min", least)
-    format_ = chosen_format(format_, target)
-    if top is None and format_ is Format.terminal:
+    if top is None and request.is_terminal:
         top = TERMINAL_TOP
-    with reading(logdir, run):
-        trace = load(logdir, run=run, salvage=salvage)
-        selection = select(trace, window.value, chosen_steps)
-        idle = idle_time(trace, selection)
-        rows, left_out = gap_table(
-            trace,
-            selection,
-            idle,
-            devices=chosen_devices(trace, device),
-            causes=[one.value for one in cause or ()],
-            least_ps=least_ps,
-            top=top,
-        )
-
-    def frame() -> pd.DataFrame:
-        from traceview.trace.frames import rows_frame
-
-        return rows_frame(rows, GapRow)
-
-    table = Table(
-        trace=trace,
-        selection=selection,
-        row=GapRow,
-        rows=rows,
-        left_out_count=left_out,
-        remarks=("longest first",),
-        add_rows=lambda page: add_gap_rows(page, rows),
-        frame=frame,
+    idle = request.context.idle
+    rows, left_out_count = gap_table(
+        request.trace,
+        request.selection,
+        idle,
+        devices=request.devices,
+        causes=cause or (),
+        least_ps=least_ps,
+        top=top,
     )
-    write(target, format_, table, width)
-    if not idle.gaps:
-        typer.echo("traceview: no device recorded an event", err=True)
+    return Answer(
+        rows=rows,
+        sections=lambda: [gap_rows_section(rows)],
+        left_out_count=left_out_count,
+        order="longest first",
+        remarks=() if idle.gaps else ("no device recorded an event",),
+    )

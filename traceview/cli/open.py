@@ -1,4 +1,4 @@
-"""`traceview open`: look at a run in a browser, as our report or in XProf or TensorBoard."""
+"""`traceview open`: a run in a browser, as a report or in XProf or TensorBoard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from traceview.errors import UsageError
 
 
 class Viewer(str, Enum):
-    """What a run can be looked at with."""
+    """Programs that show a run."""
 
     report = "report"
     xprof = "xprof"
@@ -26,7 +26,9 @@ class Viewer(str, Enum):
 
 def open_(
     logdir: Logdir,
-    viewer: Annotated[Viewer, typer.Option("--with", help="What to show it with.")] = Viewer.report,
+    viewer: Annotated[
+        Viewer, typer.Option("--with", help="Program that shows the run.")
+    ] = Viewer.report,
     run: Run = None,
     port: Annotated[
         int | None,
@@ -34,21 +36,21 @@ def open_(
             min=0,
             max=65535,
             metavar="N",
-            help="Serve at this port, or the next that is free; without it 8791 for xprof, 6006 for "
-            "tensorboard, and the report is a file.",
+            help="Serve at this port, or at the next free port; by default 8791 for xprof and 6006 for "
+            "tensorboard, while the report is a file.",
             show_default=False,
         ),
     ] = None,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address and open nothing.")
+        bool, typer.Option("--no-browser", help="Print the address without opening it.")
     ] = False,
 ) -> None:
     """Show a run in the browser: report, XProf or TensorBoard.
 
-    The report becomes a file among the temporary ones, and the command ends. The viewers, and the report with
-    --port, are served to this machine alone until Ctrl-C ends the command, with exit code 0; viewers get a copy of
-    the run, so they write nothing beside the trace. The address is printed. From another machine: ssh -L
-    8791:localhost:8791 HOST.
+    The report is written to a temporary file, and the command ends. XProf and TensorBoard, and the report with
+    --port, are served to this machine alone until Ctrl-C, which ends the command with exit code 0. The viewers read
+    a copy of the run, so they write nothing beside the trace. The address is printed; to reach it from another
+    machine: ssh -L 8791:localhost:8791 HOST.
 
     Example: traceview open logs/ --with xprof
     """
@@ -68,33 +70,30 @@ def _show(target: Target, address: str, *, browser: bool) -> None:
         from traceview.viewers.browser import show
 
         if not show(address):
-            _say("no display here to open it in")
+            _say("no display to open it on")
 
 
 def _report(logdir: Path, run: str | None) -> bytes:
     """The HTML report of a run."""
-    from traceview.cli.documents import content_of, document_called
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
+    from traceview.report.formats import html
     from traceview.trace.load import load
 
-    document = document_called("html")
     with reading(logdir, run):
         report = analyze(load(logdir, run=run))
-    return content_of(document, report)
+    return html(report).encode()
 
 
 def _written(report: bytes) -> Path:
-    """The report as a file that stays."""
+    """The report as a temporary file, which outlives the command."""
     import tempfile
 
     try:
         path = Path(tempfile.mkdtemp(prefix="traceview-")) / "report.html"
         path.write_bytes(report)
     except OSError as error:
-        raise UsageError(
-            f"cannot write among the temporary files: {error.strerror or error}"
-        ) from error
+        raise UsageError(f"cannot write a temporary file: {error.strerror or error}") from error
     return path
 
 
@@ -104,7 +103,7 @@ def _serve_report(target: Target, report: bytes, port: int, *, browser: bool) ->
     from traceview.viewers.page_server import serving_page
 
     with terminable(), serving_page(report, _free_port(port)) as address:
-        _say("the report is served; Ctrl-C ends it")
+        _say("serving the report; Ctrl-C stops")
         _show(target, address, browser=browser)
         with suppress(KeyboardInterrupt):
             Event().wait()
@@ -127,9 +126,9 @@ def _serve_run(
         xprof_module()
     check_readable(chosen)
     free = _free_port(PORTS[viewer] if port is None else port)
-    # Whatever ends us, the process that serves and the copy go with us.
+    # Whatever ends this command also ends the server and removes the copy.
     with terminable(), copied_run(chosen) as copy, serving(viewer, copy, free) as served:
-        _say(f"{served.name} shows run {chosen.name} on a copy; Ctrl-C ends it")
+        _say(f"{served.name} shows a copy of run {chosen.name}; Ctrl-C stops")
         _show(target, served.address, browser=browser)
         with suppress(KeyboardInterrupt):
             served.wait()
@@ -138,10 +137,10 @@ def _serve_run(
 def _free_port(wanted: int) -> int:
     from traceview.viewers.server import free_port
 
-    free = free_port(wanted)
-    if wanted not in (0, free):
-        _say(f"port {wanted} is taken; {free} is used")
-    return free
+    port = free_port(wanted)
+    if wanted not in (0, port):
+        _say(f"port {wanted} is taken; using {port}")
+    return port
 
 
 def _say(text: str) -> None:

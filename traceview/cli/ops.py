@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from traceview.cli.garbage import collect_no_garbage
-from traceview.cli.options import (
-    Devices,
-    Force,
-    Logdir,
-    Output,
-    Run,
-    Salvage,
-    Steps,
-    Width,
-    Window,
-    WindowChoice,
-    step_range,
-)
-from traceview.cli.output import Target
-from traceview.cli.table import FormatChoice, Table, chosen_devices, chosen_format, write
+from traceview.cli.options import word_of
+from traceview.cli.table import Answer, Request, table_command
+from traceview.document.vocabulary import CLASSES
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from traceview.analysis.ops import OpRow
-    from traceview.document.page import Page
-
-
-class Class(str, Enum):
-    """The classes of device activity."""
-
-    compute = "compute"
-    collective = "collective"
-    h2d = "h2d"
-    d2h = "d2h"
-    d2d = "d2d"
-    memset = "memset"
+    from traceview.document.model import Section
+    from traceview.trace.table import Table
 
 
 class Sort(str, Enum):
@@ -51,19 +25,20 @@ class Sort(str, Enum):
     by_count = "count"
 
 
+_SORT_COLUMNS: Final = {Sort.by_total: "total_ps", Sort.by_self: "self_ps", Sort.by_count: "count"}
+
+
+@table_command
 def ops(
-    logdir: Logdir,
-    run: Run = None,
-    format_: FormatChoice = None,
-    output: Output = None,
-    force: Force = False,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
-    device: Devices = None,
+    request: Request,
     class_: Annotated[
-        list[Class] | None,
+        list[str] | None,
         typer.Option(
-            "--class", help="Only this class of activity. May be repeated.", show_default=False
+            "--class",
+            parser=word_of("--class", CLASSES),
+            metavar=f"<{'|'.join(CLASSES)}>",
+            help="Only this class of activity. May be repeated.",
+            show_default=False,
         ),
     ] = None,
     sort: Annotated[Sort, typer.Option(help="What comes first on each device.")] = Sort.by_total,
@@ -73,9 +48,7 @@ def ops(
             min=1, metavar="N", help="Only the first N rows of each device.", show_default=False
         ),
     ] = None,
-    salvage: Salvage = False,
-    width: Width = None,
-) -> None:
+) -> Answer:
     """List every op and kernel of every device with its times.
 
     In CSV a name that a spreadsheet would run as a formula (it begins with = + - or @) gets an apostrophe
@@ -83,68 +56,66 @@ def ops(
 
     Example: traceview ops logs/ --device GPU:0 -o ops.csv
     """
-    collect_no_garbage()
-    from traceview.analysis.base import Skipped
-    from traceview.analysis.ops import OpRow, compute, table_in_window
-    from traceview.analysis.selection import select
-    from traceview.cli.progress import reading
-    from traceview.trace.load import load
+    from traceview.analysis.ops import table_in_window
+    from traceview.trace import event_tables
+    from traceview.trace.table import table, texts
 
-    target = Target.of(output, force=force)
-    chosen_steps = step_range(steps)
-    format_ = chosen_format(format_, target)
-    with reading(logdir, run):
-        trace = load(logdir, run=run, salvage=salvage)
-        selection = select(trace, window.value, chosen_steps)
-        result = compute(trace, selection, None)
-    rows = () if isinstance(result, Skipped) else result.rows
-    order = _order(
-        rows, chosen_devices(trace, device), {one.value for one in class_ or Class}, sort, top
+    groups = table_in_window(request.trace, request.selection)
+    rows = event_tables.ops(request.trace, groups)
+    rows = table(
+        rows.name,
+        *(
+            texts(column.name, column.cells()) if column.kind == "category" else column
+            for column in rows.columns
+        ),
     )
-    shown = [rows[i] for i in order]
-
-    def frame() -> pd.DataFrame:
-        from traceview.trace.frames import ops_frame
-
-        return ops_frame(trace, table_in_window(trace, selection)).iloc[order]
-
-    table = Table(
-        trace=trace,
-        selection=selection,
-        row=OpRow,
+    shown = rows.at(_order(rows, request.devices, class_ or CLASSES, sort, top))
+    return Answer(
         rows=shown,
-        left_out_count=len(rows) - len(shown),
-        remarks=("share is of the device's compute time",),
-        add_rows=lambda page: _add_rows(page, shown),
-        frame=frame,
+        sections=lambda: _sections(shown),
+        left_out_count=rows.count - shown.count,
+        order="share is of the device's compute time",
+        remarks=() if rows.count else ("no device recorded an event in the window",),
     )
-    write(target, format_, table, width)
-    if not rows:
-        typer.echo("traceview: no device recorded an event in the window", err=True)
-
-
-def _add_rows(page: Page, rows: Sequence[OpRow]) -> None:
-    from traceview.render.ops import add_op_tables
-
-    add_op_tables(page, rows)
 
 
 def _order(
-    rows: Sequence[OpRow], devices: set[str], classes: set[str], sort: Sort, top: int | None
+    rows: Table, devices: Collection[str], classes: Collection[str], sort: Sort, top: int | None
 ) -> list[int]:
-    """Which rows to show, and in which order: by device, then the largest first."""
+    """The places of the rows to show: by device, then the largest first."""
     of_device: dict[str, list[int]] = {}
-    for index, row in enumerate(rows):
-        if row.device in devices and row.class_ in classes:
-            of_device.setdefault(row.device, []).append(index)
+    for place, (device, class_) in enumerate(zip(rows["device"], rows["class"], strict=True)):
+        if device in devices and class_ in classes:
+            of_device.setdefault(device, []).append(place)
+    sizes = rows[_SORT_COLUMNS[sort]]
     return [
-        index
+        place
         for places in of_device.values()
-        for index in sorted(places, key=lambda i: -_largeness(rows[i], sort))[:top]
+        for place in sorted(places, key=lambda place: -sizes[place])[:top]
     ]
 
 
-def _largeness(row: OpRow, sort: Sort) -> int:
-    if sort is Sort.by_count:
-        return row.count
-    return row.self_ps if sort is Sort.by_self else row.total_ps
+def _sections(rows: Table) -> Iterator[Section]:
+    """A table for each device."""
+    from traceview.document.model import Section, counts, names, remarks, shares, times, words
+    from traceview.document.model import table as table_block
+
+    for device in dict.fromkeys(rows["device"]):
+        of_device = rows.where("device", (device,))
+        kernels = [kernel and kernel.removeprefix("void ") for kernel in of_device["kernel"]]
+        shares_of_compute = of_device["share_ratio"]
+        columns = (
+            names("op", of_device["op"]),
+            names("kernel", kernels),
+            times("total", of_device["total_ps"]),
+            shares("share", shares_of_compute),
+            counts("count", of_device["count"], priority=1),
+            words("class", of_device["class"], priority=2),
+        )
+        overlaps = any(share is not None and share > 1 for share in shares_of_compute)
+        remark = "A share may pass 100%: kernels of one op overlap." if overlaps else None
+        yield Section(
+            f"ops-{device}",
+            device,
+            (*table_block("Ops and kernels", columns), *remarks(remark)),
+        )

@@ -1,9 +1,10 @@
-"""What do several commands take? Their common arguments, and how the text of one is read."""
+"""Declares the arguments that several commands take, and reads their texts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Window(str, Enum):
-    """The spans of time that numbers may speak of."""
+    """The time spans that numbers may refer to."""
 
     auto = "auto"
     steps = "steps"
@@ -42,7 +43,7 @@ Logdir = Annotated[
 ]
 Run = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Read this run; the newest without it.", show_default=False),
+    typer.Option(metavar="NAME", help="Run to read; by default the newest.", show_default=False),
 ]
 Output = Annotated[
     Path | None,
@@ -59,14 +60,14 @@ Redact = Annotated[
     bool,
     typer.Option(
         "--redact",
-        help="Put stable pseudonyms for the names of hosts, paths, users, ops, layers and commands.",
+        help="Replace names of hosts, paths, users, ops, layers and commands with stable pseudonyms.",
     ),
 ]
 Steps = Annotated[
     str | None,
     typer.Option(
         metavar="A:B",
-        help="Only steps A up to but not including B; either may be left out.",
+        help="Only steps A up to but not including B; A or B may be omitted.",
         show_default=False,
     ),
 ]
@@ -74,8 +75,8 @@ WindowChoice = Annotated[
     Window,
     typer.Option(
         "--window",
-        help="What numbers are about: first to last step, first to last device event, or the whole "
-        "profile. auto takes the first of them that there is.",
+        help="Time span to analyze: first to last step, first to last device event, or the whole "
+        "profile; auto picks the first available of these.",
     ),
 ]
 Devices = Annotated[
@@ -83,7 +84,7 @@ Devices = Annotated[
     typer.Option(
         "--device",
         metavar="KEY",
-        help="Show only this device, as GPU:4 or 4. May be repeated.",
+        help="Show only this device: GPU:4, or 4 for short. May be repeated.",
         show_default=False,
     ),
 ]
@@ -103,23 +104,44 @@ Width = Annotated[
     typer.Option(
         min=40,
         metavar="N",
-        help="Columns to use; those of the terminal without it.",
+        help="Width of the output in columns; by default that of the terminal.",
+        show_default=False,
+    ),
+]
+
+Select = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        metavar="CODE",
+        help="Report only these findings, comma-separated.",
+        show_default=False,
+    ),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore",
+        metavar="CODE",
+        help="Do not report these findings, comma-separated.",
         show_default=False,
     ),
 ]
 
 _RANGE: Final = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*", re.ASCII)
+_UNITS: Final = {"ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
+_LENGTH: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ns|us|µs|μs|ms|s)\s*", re.ASCII)
 
 
 def step_range(text: str | None) -> StepRange | None:
-    """`2:5`, `2:` or `:5` as a range of steps; raises `UsageError` for anything else."""
+    """`2:5`, `2:` or `:5` as a range of steps; raises `UsageError` for any other text."""
     if text is None:
         return None
     from traceview.trace.windows import StepRange
 
     match = _RANGE.fullmatch(text)
     if match is None or not any(match.groups()) or max(map(len, match.groups())) > 18:
-        hint = "2:5 is steps 2, 3 and 4; 2: all from 2 on; :5 all before 5"
+        hint = "2:5 is steps 2, 3 and 4; 2: is all from 2 on; :5 is all before 5"
         if text.strip().isdecimal() and text.isascii() and len(text) < 18:
             hint = f"for step {int(text)} alone: --steps {int(text)}:{int(text) + 1}"
         raise UsageError(f"--steps {text}: not a range A:B", hint=hint)
@@ -131,10 +153,10 @@ def step_range(text: str | None) -> StepRange | None:
 
 def codes(option: str, values: Sequence[str] | None) -> list[str]:
     """The finding codes of an option, in lower case; raises `UsageError` if it was given without one."""
-    found = [code.lower() for code in listed(values)]
-    if values and not found:
+    given = [code.lower() for code in listed(values)]
+    if values and not given:
         raise UsageError(f"{option}: no code is given", hint="traceview explain lists them")
-    return found
+    return given
 
 
 def finding_codes(
@@ -152,7 +174,7 @@ def finding_codes(
 
 
 def device_names(values: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The values of `--device`, spelled as the keys `known` are; raises `UsageError` if it was given without one."""
+    """The values of `--device`, spelled like the keys `known`; raises `UsageError` if none is given."""
     wanted = listed(values)
     if values and not wanted:
         raise UsageError("--device: no device is given", hint="GPU:4, or 4 for short")
@@ -164,3 +186,28 @@ def listed(values: Sequence[str] | None) -> list[str]:
     """Values of an option that may be repeated or joined by commas."""
     parts = [part.strip() for value in values or () for part in value.split(",")]
     return [part for part in parts if part]
+
+
+def picoseconds(option: str, text: str) -> int:
+    """`50us`, `1.5ms` or `2s` in picoseconds; raises `UsageError`, naming `option`, for any other text."""
+    match = _LENGTH.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{option} {text}: not a length of time", hint="a number and ns, us, ms or s: 50us"
+        )
+    whole, _, fraction = match[1].partition(".")
+    unit = _UNITS[match[2]]
+    return int(whole) * unit + int(fraction.ljust(9, "0")[:9]) * unit // 10**9
+
+
+def word_of(option: str, words: Collection[str]) -> Callable[[str], str]:
+    """What reads the text of an option that has to be one of these words; raises `UsageError` for others."""
+
+    def read(text: str) -> str:
+        if text in words:
+            return text
+        near = get_close_matches(text, words, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(words)}"
+        raise UsageError(f"{option} {text}: no such choice", hint=hint)
+
+    return read

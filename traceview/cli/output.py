@@ -1,4 +1,4 @@
-"""Where does the result go? To the terminal as it can show it, or to a file: whole or not at all."""
+"""Writes the result of a command: to the terminal as it can show it, or to a file, whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from traceview.errors import OutputExistsError, UsageError
+
+if TYPE_CHECKING:
+    from traceview.document.model import Section
+    from traceview.report.model import Report
 
 _WIDTH_WITHOUT_TERMINAL: Final = 100
 _Format = TypeVar("_Format")
 _SAMPLE: Final = "█▂▒░≡─·…–µ"
-"""Characters of the renderers that not every encoding has."""
+"""Characters of documents that not every encoding has."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +52,18 @@ class Target:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether someone reads along."""
+        """Whether the output appears on a terminal."""
         return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
     @property
     def has_color(self) -> bool:
-        """Whether colours are wanted: on a terminal, unless NO_COLOR or TERM say otherwise."""
+        """Whether colours are wanted: on a terminal, unless NO_COLOR or TERM forbid them."""
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return self.is_terminal and not plain
 
     @property
     def has_unicode(self) -> bool:
-        """Whether the characters of the renderers can be written there; files are UTF-8."""
+        """Whether the characters of documents can be written there; files are UTF-8."""
         if self.path is not None or sys.stdout is None:
             return True
         try:
@@ -76,12 +80,30 @@ class Target:
             return _WIDTH_WITHOUT_TERMINAL
         return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
 
+    def write_report(self, report: Report, width: int | None) -> None:
+        """Write a report as a terminal shows it; `width`: what the user asked for."""
+        from traceview.document.terminal import render
+        from traceview.report.document import document_of
+
+        document = document_of(report, is_brief=True)
+        columns = self.width(width)
+        self.write(render(document, width=columns, color=self.has_color, unicode=self.has_unicode))
+
+    def write_section(self, section: Section, width: int | None) -> None:
+        """Write one section as a terminal shows it."""
+        from traceview.document.terminal import render_section
+
+        columns = self.width(width)
+        self.write(
+            render_section(section, width=columns, color=self.has_color, unicode=self.has_unicode)
+        )
+
     def write(self, content: str | bytes) -> None:
         """Write everything. Data (`bytes`) goes out as it is, text in the encoding of the terminal."""
         self.write_parts((content,))
 
     def write_parts(self, parts: Iterable[str | bytes]) -> None:
-        """Write parts one after another, as they are made; a file is there once all of them are written."""
+        """Write parts one after another, as they are made; a file appears once all of them are written."""
         self.check()
         if self.path is not None:
             _write_file(self.path, map(_encoded, parts))
@@ -99,19 +121,19 @@ class Target:
 
 
 def format_of(path: Path | None, formats: Mapping[str, _Format], terminal: _Format) -> _Format:
-    """What a file is written as, by its ending: text without one or for `.txt`; `UsageError` for others."""
+    """The format of a file by its ending: text without one or for `.txt`; raises `UsageError` for unknown endings."""
     suffix = "" if path is None else path.suffix.lower()
     known = {**formats, ".txt": terminal}
     if suffix and suffix not in known:
         raise UsageError(
-            f"{path}: no format is known by {suffix}",
-            hint=f"known are {', '.join(known)}; --format chooses one for any name",
+            f"{path}: no format has the ending {suffix}",
+            hint=f"known endings: {', '.join(known)}; --format chooses a format for any name",
         )
     return known.get(suffix, terminal)
 
 
 def abandon_stdout() -> None:
-    """Give the interpreter something else to flush at its end than a closed pipe or a full disk."""
+    """Let the interpreter flush into nothing at its end, instead of a closed pipe or a full disk."""
     try:
         number = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):
@@ -139,7 +161,7 @@ def _encoded(part: str | bytes) -> bytes:
 def _write_file(path: Path, parts: Iterable[bytes]) -> None:
     try:
         if path.exists() and not path.is_file():
-            # A pipe or a device: there is nothing to keep, and it must not be replaced by a file.
+            # A pipe or a device has no content to keep, and no file must replace it.
             with path.open("wb") as file:
                 file.writelines(parts)
             return

@@ -1,4 +1,4 @@
-"""What does a user see who waits? Nothing for a second, then how much is being read, or what is waited for."""
+"""Shows on standard error, after a second, how much is being read or what a command waits for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from threading import Timer
 from time import monotonic
 from typing import Final
 
-from traceview.render import numbers
-
 PATIENCE_SECONDS: Final = 1.0
 
 
 @contextmanager
 def reading(path: Path, run: str | None) -> Iterator[None]:
-    """Say on standard error what is read, if that is a terminal and it takes long."""
+    """Shows on standard error what is being read, if that is a terminal and reading takes long."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -72,6 +70,7 @@ def _write(text: str) -> None:
 
 
 def _size(path: Path, run: str | None) -> str:
+    from traceview.document import numbers
     from traceview.errors import TraceviewError
     from traceview.trace.locate import choose_run, find_runs
 

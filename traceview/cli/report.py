@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from traceview.cli.bundle import Bundle
-from traceview.cli.documents import chosen_document, content_of
-from traceview.cli.garbage import collect_no_garbage
+from traceview.cli.document_choice import chosen_document
 from traceview.cli.options import (
     Baseline,
+    Ignore,
     Logdir,
     Redact,
     Run,
     Salvage,
+    Select,
     Steps,
     Window,
     WindowChoice,
@@ -23,16 +24,19 @@ from traceview.cli.options import (
     step_range,
 )
 from traceview.cli.output import Target
-from traceview.cli.window_tables import NAMES, check_parquet, file_name, window_tables
 from traceview.errors import UsageError
-from traceview.render.formats import DOCUMENTS
+from traceview.export.formats import TABLES, check_pyarrow
+from traceview.report.formats import DOCUMENTS
 
 if TYPE_CHECKING:
     from traceview.analysis.selection import Selection
     from traceview.report.model import Report
     from traceview.trace.model import Trace
 
-_FILES: Final = (*(one.file_name for one in DOCUMENTS), *map(file_name, NAMES))
+TABLE_FILES: Final = {name: f"data/{name}.parquet" for name in TABLES}
+"""The tables of the window, for further computation, by their names."""
+
+_FILES: Final = (*(document.file_name for document in DOCUMENTS), *TABLE_FILES.values())
 
 
 def report(
@@ -43,7 +47,7 @@ def report(
             "--output",
             "-o",
             metavar="DIR",
-            help="The folder to write; with --format, or a known ending, one file.",
+            help="Folder to write; with --format or a known ending, a single file.",
             show_default=False,
         ),
     ] = None,
@@ -51,14 +55,16 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            metavar="|".join(one.name for one in DOCUMENTS),
-            help="Write this one document, to the terminal without -o.",
+            metavar="|".join(document.name for document in DOCUMENTS),
+            help="Write only this document; without -o to standard output.",
             show_default=False,
         ),
     ] = None,
     with_data: Annotated[
         bool,
-        typer.Option("--with-data", help="Add the tables of the window as Parquet, in data/."),
+        typer.Option(
+            "--with-data", help="Also write the tables of the window as Parquet, in data/."
+        ),
     ] = False,
     redact: Redact = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
@@ -66,29 +72,16 @@ def report(
     steps: Steps = None,
     window: WindowChoice = Window.auto,
     baseline: Baseline = None,
-    select: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CODE", help="Report only these findings, comma-separated.", show_default=False
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CODE",
-            help="Do not report these findings, comma-separated.",
-            show_default=False,
-        ),
-    ] = None,
+    select: Select = None,
+    ignore: Ignore = None,
     salvage: Salvage = False,
 ) -> None:
     """Write the report of a run as a folder of documents.
 
-    All files are written or none. report.json can be shown again later: traceview render report.json.
+    All files are written or none. traceview render report.json shows a saved report again.
 
     Example: traceview report logs/ -o report
     """
-    collect_no_garbage()
     from traceview.analysis.selection import select as selection_of
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
@@ -97,7 +90,7 @@ def report(
     document = chosen_document(format_, output)
     if document is None and output is None:
         raise UsageError(
-            "nothing says where to write", hint="-o DIR for all documents, --format for one"
+            "no output is named", hint="-o DIR for all documents, --format for a single one"
         )
     target = Target.of(output, force=force) if document else None
     bundle = Bundle(output, _FILES, force) if output is not None and not document else None
@@ -124,7 +117,7 @@ def report(
 
         made = redacted(made)
     if target and document:
-        target.write(content_of(document, made))
+        target.write(document.render(made).encode())
     elif bundle:
         _write(bundle, made, trace, selection_of(trace, window.value, chosen_steps), with_data)
 
@@ -132,15 +125,15 @@ def report(
 def _check_data(*, redact: bool, has_folder: bool) -> None:
     if redact:
         raise UsageError(
-            "--with-data and --redact do not go together: the tables hold every name of the trace"
+            "--with-data and --redact exclude each other: the tables hold every name of the trace"
         )
     if not has_folder:
         raise UsageError("--with-data needs a folder: -o DIR, without --format")
-    check_parquet()
+    check_pyarrow("--with-data")
 
 
 def _with_own_choices(made: Report, *, salvage: bool) -> Report:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(made, command=(*made.command, "--salvage")) if salvage else made
 
@@ -148,8 +141,12 @@ def _with_own_choices(made: Report, *, salvage: bool) -> Report:
 def _write(
     bundle: Bundle, made: Report, trace: Trace, selection: Selection, with_data: bool
 ) -> None:
-    files = {one.file_name: content_of(one, made) for one in DOCUMENTS}
+    files = {document.file_name: document.render(made).encode() for document in DOCUMENTS}
     if with_data:
-        files |= window_tables(trace, selection, made)
+        from traceview.export import parquet
+        from traceview.export.tables import window_tables
+
+        tables = window_tables(trace, selection, made)
+        files |= {TABLE_FILES[table.name]: parquet.written(table) for table in tables}
     bundle.write(files)
     typer.echo(f"traceview: wrote {', '.join(files)} to {bundle.folder}", err=True)

@@ -1,4 +1,4 @@
-"""`traceview runs`: which runs are there?"""
+"""`traceview runs`: the runs in a log directory."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ def runs(
 ) -> None:
     """List the runs below LOGDIR: hosts, devices and sizes.
 
-    Nothing but names and metadata is read. The run that analyze would take is marked;
-    if none can be read, the exit code is 4.
+    Reads only names and metadata. A star marks the run that analyze reads by default. The exit code is 4 if no run
+    can be read.
 
     Example: traceview runs logs/
     """
-    from traceview.render.runs import render, render_json
+    from traceview.cli.run_list import run_data, run_section
+    from traceview.document.json_text import dumped
     from traceview.trace.locate import find_runs, newest_readable, summarize
 
     target = Target(None)
@@ -39,16 +40,8 @@ def runs(
     newest = newest_readable(summaries)
     chosen = None if newest is None else summaries[newest].name
     if format_ is Format.json:
-        target.write(render_json(summaries, chosen).encode())
+        target.write(dumped(run_data(summaries, chosen)))
     else:
-        target.write(
-            render(
-                summaries,
-                chosen,
-                width=target.width(width),
-                color=target.has_color,
-                unicode=target.has_unicode,
-            )
-        )
+        target.write_section(run_section(summaries, chosen), width)
     if chosen is None:
         raise typer.Exit(TraceFormatError.exit_code)

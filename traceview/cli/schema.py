@@ -1,4 +1,4 @@
-"""`traceview schema`: what does the JSON of a report hold?"""
+"""`traceview schema`: the JSON Schema of a report."""
 
 from __future__ import annotations
 

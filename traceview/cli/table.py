@@ -1,27 +1,41 @@
-"""How does a command write a table: for a terminal, as CSV, Parquet or JSON?"""
+"""Makes commands of tables: a command says what its rows are, and has the options and formats that all of them share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from importlib.util import find_spec
-from io import BytesIO
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from traceview.cli.options import device_names
+from traceview.cli.options import (
+    Devices,
+    Force,
+    Logdir,
+    Output,
+    Run,
+    Salvage,
+    Steps,
+    Width,
+    Window,
+    WindowChoice,
+    device_names,
+    step_range,
+)
 from traceview.cli.output import Target, format_of
 from traceview.errors import UsageError
+from traceview.export.formats import check_pyarrow
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from traceview.analysis.context import Analysis, Context
     from traceview.analysis.selection import Selection
-    from traceview.document.page import Page
-    from traceview.report.model import ReportWindow
+    from traceview.document.model import Section
+    from traceview.record import Record
     from traceview.trace.model import Trace
+    from traceview.trace.table import Table
 
 
 class Format(str, Enum):
@@ -43,28 +57,123 @@ _BY_SUFFIX: Final = {".csv": Format.csv, ".parquet": Format.parquet, ".json": Fo
 
 
 @dataclass(frozen=True)
-class Table:
-    """What to write: `rows` are data classes of type `row`; `left_out_count` others were not asked for.
+class Request:
+    """What a table is asked of: a part of a trace, and the `devices` to show, by key.
 
-    `add_rows` puts them on a page for the terminal; `frame` makes the DataFrame that Parquet holds.
+    `has_chosen`: the devices were named. `is_terminal`: somebody reads the rows, so few of them do.
     """
 
     trace: Trace
     selection: Selection
-    row: type
-    rows: Sequence[Any]
-    left_out_count: int
-    remarks: Sequence[str]
-    add_rows: Callable[[Page], None]
-    frame: Callable[[], pd.DataFrame]
+    devices: frozenset[str]
+    has_chosen: bool
+    is_terminal: bool
+
+    @cached_property
+    def context(self) -> Context:
+        """What topics are computed from."""
+        from traceview.analysis.context import Context
+
+        return Context(self.trace, self.selection)
+
+    def others(self, *named: str) -> tuple[str, ...]:
+        """Of very many devices those that are much alike; none of those that are `named` or that were chosen."""
+        from traceview.analysis import device_time
+        from traceview.analysis.outlier_devices import outlier_devices
+
+        times = self.context.record(device_time.ANALYSIS)
+        if self.has_chosen or times is None:
+            return ()
+        return outlier_devices(times.devices, named).others
 
 
-def chosen_format(format_: Format | None, target: Target) -> Format:
+@dataclass(frozen=True)
+class Answer:
+    """The rows of a table command.
+
+    `left_out_count`: rows that were not asked for. `sections`: what a terminal shows, without
+    those that are None. `order`: how the rows are sorted. `remarks`: why rows are missing, for standard error.
+    """
+
+    rows: Table
+    sections: Callable[[], Iterable[Section | None]]
+    left_out_count: int = 0
+    order: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def table_command(
+    make: Callable[..., Answer] | None = None, *, has_devices: bool = True
+) -> Callable[..., Any]:
+    """A command of the table that a function makes of a `Request` and of options of its own.
+
+    `has_devices`: whether rows are about devices, of which `--device` chooses some.
+    """
+    if make is None:
+        return lambda function: table_command(function, has_devices=has_devices)
+    function = make
+    common = list(inspect.signature(_write_table, eval_str=True).parameters.values())[1:]
+    if not has_devices:
+        common = [parameter for parameter in common if parameter.name != "device"]
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    place = next(at for at, parameter in enumerate(common) if parameter.name == "salvage")
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in (*common[:place], *own, *common[place:])
+    ]
+
+    def command(**options: Any) -> None:
+        chosen = {parameter.name: options.pop(parameter.name) for parameter in own}
+        _write_table(lambda request: function(request, **chosen), **options)
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _write_table(
+    make: Callable[[Request], Answer],
+    logdir: Logdir,
+    run: Run = None,
+    format_: FormatChoice = None,
+    output: Output = None,
+    force: Force = False,
+    steps: Steps = None,
+    window: WindowChoice = Window.auto,
+    device: Devices = None,
+    salvage: Salvage = False,
+    width: Width = None,
+) -> None:
+    """Read a run and write the table that `make` makes of it. The parameters are the options of all tables."""
+    from traceview.analysis.selection import select
+    from traceview.cli.progress import reading
+    from traceview.trace.load import load
+
+    target = Target.of(output, force=force)
+    step_numbers = step_range(steps)
+    format_ = _checked_format(format_, target)
+    with reading(logdir, run):
+        trace = load(logdir, run=run, salvage=salvage)
+        request = Request(
+            trace,
+            select(trace, window.value, step_numbers),
+            _chosen_devices(trace, device),
+            has_chosen=bool(device),
+            is_terminal=format_ is Format.terminal,
+        )
+        answer = make(request)
+        content = _content(target, format_, request, answer, width)
+    target.write(content)
+    for remark in answer.remarks:
+        typer.echo(f"traceview: {remark}", err=True)
+
+
+def _checked_format(format_: Format | None, target: Target) -> Format:
     """The format asked for, or that of the file's name; raises `UsageError` where it cannot be written."""
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     if format_ is Format.parquet:
-        if find_spec("pyarrow") is None:
-            raise UsageError("Parquet needs pyarrow", hint="pip install 'traceview[parquet]'")
+        check_pyarrow("Parquet")
         if target.is_terminal:
             raise UsageError(
                 "a terminal cannot show Parquet", hint="write it to a file: -o table.parquet"
@@ -72,53 +181,129 @@ def chosen_format(format_: Format | None, target: Target) -> Format:
     return format_
 
 
-def chosen_devices(trace: Trace, wanted: list[str] | None) -> set[str]:
+def _chosen_devices(trace: Trace, wanted: list[str] | None) -> frozenset[str]:
     """The device keys that `--device` names, all without it; raises `UsageError` for one that is not there."""
-    from traceview.report.filtering import chosen_devices as chosen
-
     known = [trace.device_key(index) for index in range(len(trace.device_list))]
-    return set(chosen(known, device_names(wanted, known)) if wanted else known)
+    if not wanted:
+        return frozenset(known)
+    from traceview.report.filtering import chosen_devices
+
+    return frozenset(chosen_devices(known, device_names(wanted, known)))
 
 
-def write(target: Target, format_: Format, table: Table, width: int | None) -> None:
-    """Write a table in a format."""
+# Writing
+
+
+def _content(
+    target: Target, format_: Format, request: Request, answer: Answer, width: int | None
+) -> str | bytes:
     if format_ is Format.parquet:
-        buffer = BytesIO()
-        table.frame().to_parquet(buffer, engine="pyarrow", index=False)
-        target.write(buffer.getvalue())
-    elif format_ is Format.csv:
-        from traceview.render.csv import render as render_csv
+        from traceview.export import parquet
 
-        target.write(render_csv(table.rows, table.row, escaped=target.is_terminal).encode())
-    elif format_ is Format.json:
-        from traceview.render.table import render_json
+        return parquet.written(answer.rows)
+    if format_ is Format.csv:
+        from traceview.export import csv
 
-        name, run = str(table.trace.logdir), table.trace.run
-        target.write(
-            render_json(name, run, _windows(table), table.rows, table.left_out_count).encode()
-        )
-    else:
-        from traceview.render.table import render
+        return b"".join(csv.written(answer.rows, is_escaped=target.is_terminal))
+    if format_ is Format.json:
+        return _json(request, answer)
+    from traceview.document.page import Page
+    from traceview.document.terminal import add_section
 
-        target.write(
-            render(
-                table.trace.run,
-                _windows(table),
-                table.rows,
-                table.left_out_count,
-                table.remarks,
-                table.add_rows,
-                width=target.width(width),
-                color=target.has_color,
-                unicode=target.has_unicode,
-            )
-        )
+    page = Page(target.width(width), target.has_color, target.has_unicode)
+    page.facts(_head(request, answer))
+    for section in answer.sections():
+        if section is not None:
+            add_section(page, section)
+    return page.render()
 
 
-def _windows(table: Table) -> list[ReportWindow]:
-    from traceview.report.model import ReportWindow
+def _head(request: Request, answer: Answer) -> Iterator[str]:
+    """What the rows are of, how many there are, and in which order."""
+    from traceview.document import numbers
 
-    return [
-        ReportWindow(table.trace.hosts[host].name, one.kind, one.start_ps, one.end_ps)
-        for host, one in table.selection.windows.items()
-    ]
+    yield f"run {request.trace.run}"
+    windows = request.selection.windows.values()
+    lengths = dict.fromkeys(numbers.time(window.length_ps) for window in windows)
+    yield f"window {' and '.join(lengths)}" if lengths else "no window"
+    left_out = f", {numbers.count(answer.left_out_count)} left out" if answer.left_out_count else ""
+    yield f"{numbers.plural(answer.rows.count, 'row')}{left_out}"
+    if answer.order:
+        yield answer.order
+
+
+def _json(request: Request, answer: Answer) -> bytes:
+    """The rows with the keys that they have in the report."""
+    from traceview.document.json_text import dumped
+    from traceview.version import VERSION
+
+    trace = request.trace
+    return dumped(
+        {
+            "traceview_version": VERSION,
+            "logdir": str(trace.logdir),
+            "run": trace.run,
+            "windows": [
+                {
+                    "host": trace.hosts[host].name,
+                    "kind": window.kind,
+                    "start_ps": window.start_ps,
+                    "end_ps": window.end_ps,
+                }
+                for host, window in request.selection.windows.items()
+            ],
+            "rows": list(answer.rows.rows()),
+            "left_out_count": answer.left_out_count,
+        }
+    )
+
+
+# What topics say of their tables
+
+
+def topic_sections(
+    request: Request, topic: Analysis[Any], record: Record | None, *named: str
+) -> Iterator[Section]:
+    """The sections of a topic without limits on their rows, about the devices that were chosen.
+
+    `record`: its result, None without one. `named`: devices that are shown, however many there are.
+    """
+    from msgspec.structs import replace
+
+    from traceview.analysis.context import View
+
+    if record is None:
+        return
+    context, trace = request.context, request.trace
+    rows = getattr(record, "devices", None)
+    if request.has_chosen and rows is not None:
+        kept = tuple(row for row in rows if row.device in request.devices)
+        record = replace(record, devices=kept)
+    others = request.others(*named)
+
+    class ContextView(View):
+        """Computes what a section asks for, and nothing else."""
+
+        def result(self, analysis: Analysis[Any]) -> Any:
+            """The result of a topic; None if there is none."""
+            return self.results.get(analysis.name) or context.record(analysis)
+
+    view = ContextView(
+        results={topic.name: record},
+        skipped={},
+        findings=(),
+        window_start_ps={
+            trace.hosts[host].name: window.start_ps
+            for host, window in request.selection.windows.items()
+        },
+        logdir=str(trace.logdir),
+        run=trace.run,
+        outliers=tuple(key for key in sorted(request.devices) if key not in others),
+        others=others,
+        most_rows=max(trace.device_columns.count, trace.host_columns.count, 1),
+        other_runs=trace.other_runs,
+    )
+    for section_of in topic.sections:
+        section = section_of(view, record)
+        if section is not None:
+            yield section

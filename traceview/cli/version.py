@@ -1,10 +1,10 @@
-"""`traceview version`: what runs here? The lines that belong into a bug report."""
+"""`traceview version`: the versions that a bug report should name."""
 
 from __future__ import annotations
 
 
 def version() -> None:
-    """Show the versions of traceview and of what it runs on.
+    """Show the versions of traceview and of its dependencies.
 
     Example: traceview version
     """
@@ -15,14 +15,14 @@ def version() -> None:
     from traceview.version import VERSION
     from traceview.xplane.read import DECODER
 
-    compiled = DECODER.__name__.endswith(".decode")
+    is_compiled = DECODER.__name__.endswith(".decode")
     rows = {
         "traceview": VERSION,
         "python": platform.python_version(),
         "numpy": version_of("numpy"),
         "protobuf": version_of("protobuf"),
         "decoder": "compiled"
-        if compiled
-        else "reference: the compiled one was not built, reading is slower",
+        if is_compiled
+        else "reference: slower; the compiled decoder was not built",
     }
     Target(None).write("".join(f"{name:<10}{value}\n" for name, value in rows.items()))

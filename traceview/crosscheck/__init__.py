@@ -1,1 +1,1 @@
-"""What does XProf say of a run, and why is it not what traceview says?"""
+"""Compares the numbers of XProf with those of traceview, and explains the differences."""

@@ -1,4 +1,4 @@
-"""What is there to compare? The numbers of XProf's overview, input, op and kernel pages, as data.
+"""Reads the numbers of XProf's overview, input, op and kernel pages.
 
 XProf rounds times to nanoseconds on its pages; here they are picoseconds.
 """
@@ -57,10 +57,10 @@ class KernelAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """What XProf says, or would say; None where it says nothing.
+    """The numbers of XProf, or those that its rules give; None where there is none.
 
     `idle_ps`: the row IDLE of its op table, over all devices. `half_ratio`: compute in 16 bits. `verdict`: of the
-    input analysis: high, moderate, potential (it cannot tell) or none; None where XProf measured no step.
+    input analysis: high, moderate, potential (undecided) or none; None where XProf measured no step.
     `kernels`: by name.
     """
 
@@ -81,21 +81,21 @@ def parse(pages: Mapping[str, Any]) -> Answer:
     """
     overview = _tables(pages.get("overview_page"))
     inputs = _tables(pages.get("input_pipeline_analyzer"))
-    said: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     for table in overview:
-        said |= table.get("p") or {}
+        properties |= table.get("p") or {}
     # Both pages hold the same steps.
     steps = [_rows(table) for table in (*inputs, *overview) if "stepTimeMs" in _columns(table)]
     kernels = [
         table for table in _tables(pages.get("kernel_stats")) if "kernel_name" in _columns(table)
     ]
     rows = [row for table in kernels for row in _rows(table)]
-    conclusion = _CONCLUSION.search(str(said.get("input_conclusion", "")))
+    conclusion = _CONCLUSION.search(str(properties.get("input_conclusion", "")))
     return Answer(
-        device_count=_whole(said.get("device_core_count")),
+        device_count=_whole(properties.get("device_core_count")),
         steps=tuple(map(_step, steps[0])) if steps else None,
         idle_ps=_idle(_tables(pages.get("framework_op_stats"))),
-        half_ratio=_percent(said.get("device_compute_16bit_percent")),
+        half_ratio=_percent(properties.get("device_compute_16bit_percent")),
         verdict=_VERDICTS.get(conclusion["verdict"], "none") if conclusion else None,
         kernels=_kernels(rows) if kernels else None,
         kernel_row_count=len(rows),
@@ -103,8 +103,8 @@ def parse(pages: Mapping[str, Any]) -> Answer:
 
 
 def _tables(page: Any) -> list[dict[str, Any]]:
-    found = page if isinstance(page, list) else [page]
-    return [table for table in found if isinstance(table, dict)]
+    tables = page if isinstance(page, list) else [page]
+    return [table for table in tables if isinstance(table, dict)]
 
 
 def _columns(table: Mapping[str, Any]) -> list[str]:
@@ -139,14 +139,14 @@ def _idle(tables: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def _kernels(rows: Sequence[Mapping[str, Any]]) -> dict[str, KernelAnswer]:
-    found: dict[str, KernelAnswer] = {}
+    kernels: dict[str, KernelAnswer] = {}
     for row in rows:
-        known = found.get(str(row["kernel_name"]), KernelAnswer(0, 0))
-        found[str(row["kernel_name"])] = KernelAnswer(
+        known = kernels.get(str(row["kernel_name"]), KernelAnswer(0, 0))
+        kernels[str(row["kernel_name"])] = KernelAnswer(
             known.count + round(float(row["occurrences"])),
             known.total_ps + round(float(row["total_duration_us"]) * PS_PER_US),
         )
-    return found
+    return kernels
 
 
 def _whole(value: Any) -> int | None:

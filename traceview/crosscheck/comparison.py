@@ -1,7 +1,7 @@
-"""Where do traceview and XProf say the same, where not, and does a known way of counting explain it?
+"""Compares the numbers of traceview with those of XProf, and classifies each difference.
 
-Pure: it takes our report, XProf's answer, and the answer that its rules give on this trace (`recount`). Where that
-answer is XProf's own, its rules are the reason, and which of them, the trace shows.
+It takes the report, XProf's answer, and the answer that XProf's rules give on this trace (`recount`). Where the two
+answers agree, XProf's rules are the reason; the trace shows which of them.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ KERNEL_METRICS: Final = ("kernel_count", "kernel_ps")
 """The rows of one kernel, in this order."""
 
 _CAUSES_OF_BOTH: Final = ("input", "launch", "host_compute", "compile")
-"""Causes of idle time that XProf's step has a part for as well."""
+"""Causes of idle time that are also parts of XProf's step."""
 
 _KERNEL_ROWS: Final = 1000
-"""XProf's table ends there; which rows it holds, and of which kernels, is not redone."""
+"""XProf's table ends there; traceview does not recompute which kernels have its rows."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One number of both.
+    """A number of traceview and the same number of XProf.
 
-    `metric`: what it is; its ending says the unit. `name`: the kernel, empty elsewhere. `ours_least`, `ours_most`:
-    over the devices, where each has its own. `expected`: what XProf's rules make of the trace, None where they do not settle it.
-    `status`: same; reproduced (XProf's rules give its number); known (they differ, and do not settle the number);
-    unexplained (none applies, or they give another number). `reasons`: codes of `REASONS`.
+    `metric`: its name, which ends with the unit. `name`: the kernel, empty elsewhere. `ours_least`, `ours_most`:
+    over the devices, where each has its own. `expected`: what XProf's rules give on this trace, None where they do not determine it.
+    `status`: same; reproduced (XProf's rules give its number); known (a rule differs, but does not determine the
+    number); unexplained (no rule applies, or the rules give another number). `reasons`: codes of `REASONS`.
     """
 
     metric: str
@@ -54,7 +54,7 @@ class Compared:
 
     @property
     def is_of_kernel(self) -> bool:
-        """Whether the number is that of one kernel, whose name may be empty."""
+        """Whether the number is about a kernel, whose name may be empty."""
         return self.metric in KERNEL_METRICS
 
 
@@ -66,10 +66,10 @@ def compare(
     facts: Facts,
     top: int,
 ) -> list[Compared]:
-    """All numbers beside each other: counts, then per step, then totals, then the `top` kernels by time.
+    """All numbers: counts, then per step, then totals, then the `top` kernels by time.
 
-    `ours`: our kernels by name, over the whole recording as XProf's. Per step: the mean over the steps that XProf
-    keeps.
+    `ours`: the kernels of traceview by name, over the whole profile as in XProf. Per step: the mean over the steps
+    that XProf keeps.
     """
     return [
         *_counts(report, theirs, expected, facts),
@@ -89,8 +89,8 @@ def _compared(
     name: str = "",
     tolerance: float = 0,
 ) -> Compared:
-    """A row; `ours` by device, and `reasons` with whether the trace gives ground for each."""
-    known = [one for one in ours if one is not None]
+    """A row; `ours` by device, and `reasons` with whether each applies to the trace."""
+    known = [number for number in ours if number is not None]
     least, most = (min(known, key=_order), max(known, key=_order)) if known else (None, None)
     grounds = tuple(code for code, applies in reasons.items() if applies)
     if _is_same(least, theirs, tolerance) and _is_same(most, theirs, tolerance):
@@ -108,19 +108,19 @@ def _order(value: Value) -> tuple[float, str]:
     return (0.0, value) if isinstance(value, str) else (value or 0, "")
 
 
-def _is_same(one: Value, other: Value, tolerance: float) -> bool:
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return abs(one - other) <= tolerance
-    return one == other
+def _is_same(ours: Value, theirs: Value, tolerance: float) -> bool:
+    if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):
+        return abs(ours - theirs) <= tolerance
+    return ours == theirs
 
 
 def _counts(report: Report, theirs: Answer, expected: Answer, facts: Facts) -> list[Compared]:
-    found = report.results.device_time
+    times = report.results.device_time
     steps = report.results.steps
     return [
         _compared(
             "device_count",
-            [len(found.devices) if found else 0],
+            [len(times.devices) if times else 0],
             theirs.device_count,
             expected.device_count,
             {
@@ -233,21 +233,21 @@ def _per_step(report: Report, theirs: Answer, expected: Answer, facts: Facts) ->
 
 
 def _is_of_several(values: Sequence[Value]) -> bool:
-    """Whether one number cannot stand for all devices: they differ, or more than one has some of it."""
+    """Whether no single number stands for all devices: they differ, or several have a part of it."""
     return len(set(values)) > 1 or sum(1 for value in values if value) > 1
 
 
 def _kept(report: Report, count: int) -> set[tuple[str, int]]:
     """Our steps that XProf has too, as host and number: without the ends where it leaves those out."""
     steps = report.results.steps
-    found: set[tuple[str, int]] = set()
+    places: set[tuple[str, int]] = set()
     by_host: dict[str, list[int]] = {}
     for step in steps.steps if steps else ():
         by_host.setdefault(step.host, []).append(step.number)
     for host, numbers in by_host.items():
         kept = without_ends(numbers)
-        found |= {(host, number) for number in (kept if len(kept) == count else numbers)}
-    return found
+        places |= {(host, number) for number in (kept if len(kept) == count else numbers)}
+    return places
 
 
 def _mean(steps: Sequence[StepAnswer]) -> StepAnswer | None:
@@ -296,9 +296,9 @@ def _causes(report: Report, kept: set[tuple[str, int]], *causes: str) -> list[Va
 
 def _totals(report: Report, theirs: Answer, expected: Answer, facts: Facts) -> list[Compared]:
     rows = []
-    found = report.results.device_time
-    if theirs.idle_ps is not None and found is not None:
-        idle = [row.idle_ps for row in found.devices if row.idle_ps is not None]
+    times = report.results.device_time
+    if theirs.idle_ps is not None and times is not None:
+        idle = [row.idle_ps for row in times.devices if row.idle_ps is not None]
         rows.append(
             _compared(
                 "idle_total_ps",
@@ -314,11 +314,12 @@ def _totals(report: Report, theirs: Answer, expected: Answer, facts: Facts) -> l
                 tolerance=PS_PER_NS,
             )
         )
-    precision = report.results.precision
-    if theirs.half_ratio is not None and precision is not None and theirs.steps:
+    precisions = report.results.precision
+    if theirs.half_ratio is not None and precisions is not None and theirs.steps:
         ratios = [
-            sum(row.precision_ps.get(one, 0) for one in _HALF_PRECISIONS) / row.compute_ps
-            for row in precision.devices
+            sum(row.precision_ps.get(precision, 0) for precision in _HALF_PRECISIONS)
+            / row.compute_ps
+            for row in precisions.devices
             if row.compute_ps
         ]
         rows.append(
@@ -351,15 +352,16 @@ def _kernels(
 ) -> list[Compared]:
     if theirs.kernels is None:
         return []
-    said, redone = theirs.kernels, expected.kernels or {}
+    by_name, recounted = theirs.kernels, expected.kernels or {}
     is_cut = theirs.kernel_row_count >= _KERNEL_ROWS
     longest = {
-        name: max(found[name].total_ps for found in (ours, said) if name in found)
-        for name in {**ours, **said}
+        name: max(kernels[name].total_ps for kernels in (ours, by_name) if name in kernels)
+        for name in {**ours, **by_name}
     }
     rows = []
-    for name in sorted(longest, key=lambda one: (-longest[one], one))[:top]:
-        our, their, again = ours.get(name), said.get(name), redone.get(name, KernelAnswer(0, 0))
+    for name in sorted(longest, key=lambda name: (-longest[name], name))[:top]:
+        our, their = ours.get(name), by_name.get(name)
+        again = recounted.get(name, KernelAnswer(0, 0))
         shown = their or KernelAnswer(0, 0)
         reasons = {
             "counts-files-twice": facts.has_duplicates and their is not None,

@@ -2,7 +2,7 @@
 
     python -m traceview.crosscheck.converter PAGES.json FILE.xplane.pb…
 
-It has a process of its own because it prints without end, and may crash.
+XProf prints without end and may crash, hence the process of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ PAGES: Final = ("overview_page", "input_pipeline_analyzer", "framework_op_stats"
 
 
 def pages(files: list[str]) -> dict[str, Any]:
-    """Each of `PAGES` as XProf's web page gets it; None for one that it has nothing for."""
+    """Each of `PAGES` as XProf's web page gets it; None for an empty page."""
     convert: Any = import_module(f"{xprof_module()}.convert.raw_to_tool_data")
-    found = {}
+    contents = {}
     for page in PAGES:
         content = convert.xspace_to_tool_data(files, page, {})[0]
-        found[page] = json.loads(content) if content else None
-    return found
+        contents[page] = json.loads(content) if content else None
+    return contents
 
 
 if __name__ == "__main__":

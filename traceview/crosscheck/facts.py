@@ -1,4 +1,4 @@
-"""What in this trace could XProf count in another way? Each fact is the ground of a reason."""
+"""Collects the facts of a trace that make XProf count in another way; each is the ground of a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Facts:
     """What holds of a trace.
 
     `misread`: classes, as the report names them, with events whose names say something else to XProf.
-    `classes`: those with events. `has_unlinked`: some events have no launch or no step. `has_overlap`: kernels of a
+    `classes`: classes with events. `has_unlinked`: some events have no launch or no step. `has_overlap`: kernels of a
     device ran at the same time. `has_unnamed`: some events of devices carry no op.
     """
 
@@ -49,7 +49,7 @@ def facts_of(trace: Trace) -> Facts:
         has_several_hosts=len(trace.hosts) > 1,
         has_duplicates=any(file.duplicate_of is not None for file in trace.files),
         is_marked=has_roots(trace),
-        has_many_steps=any(len(found.steps) > MANY_STEPS for found in trace.steps_by_host),
+        has_many_steps=any(len(of_host.steps) > MANY_STEPS for of_host in trace.steps_by_host),
         has_unlinked=bool((steps_of_events(trace) == NONE).any()),
         has_overlap=_has_overlap(trace),
         has_unnamed=bool((columns.op == NONE).any()),

@@ -1,4 +1,4 @@
-"""How often did each kernel run, and how long in all? By name, over all devices and the whole recording, as XProf has it."""
+"""Sums count and time of each kernel by name, over all devices and the whole profile, as XProf does."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What would XProf's way of counting make of this trace?
+"""Counts a trace by the rules of XProf.
 
-Its rules, as its source has them and as its pages bear out (version `KNOWN_VERSION`): all GPUs of a host are one. A step
+The rules are those of its source and of its pages (version `KNOWN_VERSION`). All GPUs of a host are one. A step
 is as long as the longest span, from its first to its last event, on one GPU. Each instant of it belongs to the
 highest class that any GPU was in: compute, copies to the host, copies between devices, collectives, copies to
 the device. A class is read off the name of the event: copies are `MEMCPYHToD` and so on, collectives begin with
 `nccl`, all else is compute. Waits of the host are looked for only where there is no GPU. Of more than five steps the first
 and the last are left out.
 
-Where these numbers are XProf's own, its rules are why it differs from traceview.
+Where these numbers are those of XProf, its rules are the reason why it differs from traceview.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from traceview.xplane.table import PlaneTable, build_table
 _Step = TypeVar("_Step")
 
 KNOWN_VERSION: Final = "2.24.2"
-"""The XProf whose rules these are; others differ in some, such as which steps they keep."""
+"""The XProf whose rules these are; other versions differ in some rules, such as which steps they keep."""
 
 MANY_STEPS: Final = 5
 """Of more steps XProf leaves out the first and the last."""
@@ -76,9 +76,9 @@ def is_named_for_xprof(name: bytes, class_: int) -> bool:
 
 
 def recount(trace: Trace) -> Answer:
-    """The answer that XProf's rules give; None for what its rules, as far as they are known, do not settle.
+    """The answer that XProf's rules give; None for what the known rules do not determine.
 
-    That is all of the steps of several hosts, the idle time of programs that XLA compiled, and which compute is
+    Not determined are all steps of several hosts, the idle time of programs that XLA compiled, and which compute is
     in 16 bits.
     """
     copies = _copies(trace)
@@ -104,14 +104,14 @@ def recount(trace: Trace) -> Answer:
 
 
 def has_gpu_events(trace: Trace) -> bool:
-    """Whether XProf sees any device at work: replicas on the CPU are none for it."""
+    """Whether any device worked in the eyes of XProf, for which replicas on the CPU are no devices."""
     return any(
         trace.device_list[i].kind in ("gpu", "tpu") for i in unique_ids(trace.device_columns.device)
     )
 
 
 def has_roots(trace: Trace) -> bool:
-    """Whether anything marks a step for XProf: an event with `_r`. Of another marker it takes no notice."""
+    """Whether anything marks a step for XProf: an event with `_r`. It ignores other markers."""
     return trace.host_columns.stat("root").row.size > 0
 
 
@@ -135,16 +135,16 @@ def _verdict(steps: tuple[StepAnswer, ...]) -> str:
 
 
 def steps_of_events(trace: Trace) -> Int64Array:
-    """The step of each device event as XProf groups it, `NONE` for those that it passes over."""
+    """The step of each device event as XProf groups it, `NONE` for events that it ignores."""
     columns = trace.device_columns
     step = np.full(columns.count, NONE, dtype=np.int64)
     if (columns.group != NONE).any():
         return np.where(columns.has_correlation, columns.group, NONE)
-    for found in trace.steps_by_host:
-        if found.method != "marker" or not has_roots(trace):
+    for steps in trace.steps_by_host:
+        if steps.method != "marker" or not has_roots(trace):
             continue
-        begins = np.array([start for start, _ in found.marker_spans], dtype=np.int64)
-        devices = [i for i, device in enumerate(trace.device_list) if device.host == found.host]
+        begins = np.array([start for start, _ in steps.marker_spans], dtype=np.int64)
+        devices = [i for i, device in enumerate(trace.device_list) if device.host == steps.host]
         rows = np.flatnonzero(np.isin(columns.device, devices) & (columns.launch != NONE))
         launched = trace.host_columns.start_ps[columns.launch[rows]]
         step[rows] = np.searchsorted(begins, launched, side="right") - 1
@@ -165,8 +165,8 @@ def _device_step(trace: Trace, rows: Int64Array, class_: Int64Array) -> StepAnsw
     """One step: its longest span on a device, and what any device did in that span."""
     begin, end = step_span(trace, rows)
     parts, so_far = {}, 0
-    for one, part in _PART_OF.items():
-        covered = _covered(trace, rows[class_[rows] <= one], begin, end)
+    for highest, part in _PART_OF.items():
+        covered = _covered(trace, rows[class_[rows] <= highest], begin, end)
         parts[part] = covered - so_far
         so_far = covered
     return StepAnswer(duration_ps=end - begin, **parts, other_ps=end - begin - so_far)
@@ -176,9 +176,9 @@ def step_span(trace: Trace, rows: Int64Array) -> tuple[int, int]:
     """First start and last end of the events on the device where they lie furthest apart."""
     columns = trace.device_columns
     spans = [
-        (int(columns.start_ps[mine].min()), int(columns.end_ps[mine].max()))
+        (int(columns.start_ps[of_device].min()), int(columns.end_ps[of_device].max()))
         for device in unique_ids(columns.device[rows]).tolist()
-        for mine in [rows[columns.device[rows] == device]]
+        for of_device in [rows[columns.device[rows] == device]]
     ]
     return max(spans, key=lambda span: span[1] - span[0])
 
@@ -189,11 +189,11 @@ def _covered(trace: Trace, rows: Int64Array, begin: int, end: int) -> int:
 
 
 def _host_steps(trace: Trace) -> tuple[StepAnswer, ...]:
-    """Without a GPU: the markers, of which only the length is settled."""
-    found = trace.steps_by_host[0]
-    if found.method != "marker" or not has_roots(trace):
+    """Without a GPU: the markers, of which only the length is determined."""
+    steps = trace.steps_by_host[0]
+    if steps.method != "marker" or not has_roots(trace):
         return ()
-    return tuple(StepAnswer(end - start) for start, end in found.marker_spans)
+    return tuple(StepAnswer(end - start) for start, end in steps.marker_spans)
 
 
 def _gpu_tables(path: Path) -> Iterator[PlaneTable]:
@@ -220,14 +220,14 @@ def _idle(planes: Sequence[tuple[int, PlaneTable]]) -> int | None:
 
 
 def _kernels(planes: Sequence[tuple[int, PlaneTable]]) -> dict[str, KernelAnswer]:
-    """By name all events of GPUs with `kernel_details`, whatever they do; files that are there twice count twice."""
-    found: dict[str, KernelAnswer] = {}
+    """By name all events of GPUs with `kernel_details`, whatever they do; files that exist twice count twice."""
+    kernels: dict[str, KernelAnswer] = {}
     for times, table in planes:
         rows = table.texts("kernel_details").event
         summed = summed_by_name(table.name[rows], table.duration_ps[rows], table.names)
-        for name, one in summed.items():
-            known = found.get(name, KernelAnswer(0, 0))
-            found[name] = KernelAnswer(
-                known.count + times * one.count, known.total_ps + times * one.total_ps
+        for name, kernel in summed.items():
+            known = kernels.get(name, KernelAnswer(0, 0))
+            kernels[name] = KernelAnswer(
+                known.count + times * kernel.count, known.total_ps + times * kernel.total_ps
             )
-    return found
+    return kernels

@@ -125,6 +125,11 @@ def _first_finding(finding: Finding) -> str:
 # Sections
 
 
+def render_section(section: Section) -> str:
+    """One section alone."""
+    return f"{_section(section)}\n"
+
+
 def _section(section: Section) -> str:
     """The section; nothing for one that holds what text cannot show."""
     body = "\n\n".join(text for text in (prose(section.lead), *map(_block, section.blocks)) if text)

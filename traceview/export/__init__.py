@@ -1,1 +1,1 @@
-"""How do a run's events and what was found in them get into other programs? Perfetto, Chrome, and tables."""
+"""Writes the events of a run, and what traceview computed, for other programs: Perfetto, Chrome, and tables."""

@@ -1,4 +1,4 @@
-"""What did hosts and devices record in the window? The slices of their threads and streams."""
+"""Makes the slices of threads and streams: what hosts and devices recorded in the window."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis.selection import Selection, rows_in
-from traceview.export.scene import Argument, Arrows, Labels, Slices, Track, labelled
-from traceview.export.tracks import tracks_of
+from traceview.document.vocabulary import CLASSES
+from traceview.export.scene import Argument, Arrows, Labels, Slices, Track, labelled, tracks_of
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
@@ -18,7 +18,7 @@ from traceview.xplane.planes import ActivityClass
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """The arrows from host events to device events, of those in the window.
+    """The arrows from host events to device events in the window.
 
     Per device row: int64 `number` of its arrow, `NONE` without. Per host row: int64 `first` and `count` of those that
     begin there.
@@ -45,8 +45,8 @@ def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
     window = selection.window_of_device(trace, device)
     if window is None:
         return np.empty(0, dtype=np.int64)
-    found: Int64Array = rows.start + rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
-    return found
+    inside: Int64Array = rows.start + rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
+    return inside
 
 
 def host_rows(trace: Trace, selection: Selection, host: int) -> Int64Array:
@@ -56,21 +56,22 @@ def host_rows(trace: Trace, selection: Selection, host: int) -> Int64Array:
     window = selection.windows.get(host)
     if window is None:
         return np.empty(0, dtype=np.int64)
-    inside = rows_in(columns.start_ps[first:last], columns.end_ps[first:last], window)
-    found: Int64Array = first + inside
-    return found
+    inside: Int64Array = first + rows_in(
+        columns.start_ps[first:last], columns.end_ps[first:last], window
+    )
+    return inside
 
 
 def launched(trace: Trace, selection: Selection) -> Launched:
-    """Which launch started which device event, of those that are both shown.
+    """The launch of each device event, where both are shown.
 
-    Clocks of host and device differ by microseconds: where the launch seems to follow what it started there is no arrow.
+    Clocks of host and device differ by microseconds: a launch that seems to follow what it started has no arrow.
     The events of a replica are host events themselves.
     """
     columns, host = trace.device_columns, trace.host_columns
     is_shown = np.zeros(host.count, dtype=np.bool_)
-    for one in range(len(trace.hosts)):
-        is_shown[host_rows(trace, selection, one)] = True
+    for index in range(len(trace.hosts)):
+        is_shown[host_rows(trace, selection, index)] = True
     shown = [
         device_rows(trace, selection, device)
         for device, entry in enumerate(trace.device_list)
@@ -91,26 +92,30 @@ def launched(trace: Trace, selection: Selection) -> Launched:
 def device_tracks(
     trace: Trace, selection: Selection, device: int, arrows: Launched, labels: Labels
 ) -> Iterator[Track]:
-    """One track per stream, more where events of it overlap."""
+    """One track per stream, more where its events overlap."""
     columns = trace.device_columns
     rows = device_rows(trace, selection, device)
-    classes = np.array([labels.add(one.name.lower()) for one in ActivityClass], dtype=np.int64)
+    classes = np.array(
+        [labels.add(CLASSES[class_.name.lower()].words) for class_ in ActivityClass], dtype=np.int64
+    )
     nests = trace.device_list[device].kind != "gpu"
     for line in unique_ids(columns.line[rows]).tolist():
-        mine = rows[columns.line[rows] == line]
+        of_line = rows[columns.line[rows] == line]
         slices = Slices(
-            start_ps=columns.start_ps[mine],
-            end_ps=columns.end_ps[mine],
-            name=columns.name[mine].astype(np.int64),
-            category=classes[columns.class_[mine]],
+            start_ps=columns.start_ps[of_line],
+            end_ps=columns.end_ps[of_line],
+            name=columns.name[of_line].astype(np.int64),
+            category=classes[columns.class_[of_line]],
             arguments=(
-                labelled("op", columns.op[mine]),
-                Argument("bytes", columns.bytes[mine], columns.bytes[mine] != UNKNOWN_BYTES),
+                labelled("op", columns.op[of_line]),
+                Argument("bytes", columns.bytes[of_line], columns.bytes[of_line] != UNKNOWN_BYTES),
                 Argument(
-                    "correlation_id", columns.correlation_id[mine], columns.has_correlation[mine]
+                    "correlation_id",
+                    columns.correlation_id[of_line],
+                    columns.has_correlation[of_line],
                 ),
             ),
-            arrows=arrows.of_launched(trace, mine),
+            arrows=arrows.of_launched(trace, of_line),
         )
         yield from tracks_of(_line_name(trace, line), "thread", slices, nests=nests)
 
@@ -128,14 +133,14 @@ def host_tracks(
     correlation_id = correlation.dense(columns.count, 0)
     bounds = np.searchsorted(columns.line[rows], np.arange(len(trace.lines) + 1))
     for line in np.flatnonzero(np.diff(bounds)).tolist():
-        mine = rows[bounds[line] : bounds[line + 1]]
+        of_line = rows[bounds[line] : bounds[line + 1]]
         slices = Slices(
-            start_ps=columns.start_ps[mine],
-            end_ps=columns.end_ps[mine],
-            name=columns.name[mine].astype(np.int64),
-            category=np.full(mine.size, category, dtype=np.int64),
-            arguments=(Argument("correlation_id", correlation_id[mine], known[mine]),),
-            arrows=arrows.of_launches(mine),
+            start_ps=columns.start_ps[of_line],
+            end_ps=columns.end_ps[of_line],
+            name=columns.name[of_line].astype(np.int64),
+            category=np.full(of_line.size, category, dtype=np.int64),
+            arguments=(Argument("correlation_id", correlation_id[of_line], known[of_line]),),
+            arrows=arrows.of_launches(of_line),
         )
         yield from tracks_of(_line_name(trace, line), "thread", slices, nests=True)
 

@@ -1,6 +1,6 @@
-"""How is a scene written as JSON that chrome://tracing, Perfetto and others read? As complete events.
+"""Writes a scene as JSON that chrome://tracing, Perfetto and others read: as complete events.
 
-"Trace Event Format": `ts` and `dur` are microseconds, here with three decimals; `X` is an event with its length, `M` tells
+"Trace Event Format": `ts` and `dur` are microseconds, here with three decimals; `X` is an event with its length, `M` gives
 names and order of processes and threads, `C` is a counter. Arrows are those of version 2: the events at both ends
 share a `bind_id`, which binds them even if they have no length.
 """
@@ -50,7 +50,7 @@ def _parts(scene: Scene, texts: _Texts) -> Iterator[list[str]]:
 
 
 def _json(value: Any) -> str:
-    """JSON that is no end of a script either."""
+    """JSON that cannot end a script in which it stands."""
     return json.dumps(value, separators=(",", ":")).replace("</", "<\\/")
 
 
@@ -64,15 +64,15 @@ class _Texts:
     def of(self, indices: Int64Array) -> list[str]:
         """The text of each index."""
         used, place = np.unique(indices, return_inverse=True)
-        for one in used.tolist():
-            if one not in self._texts:
-                self._texts[one] = _json(self._labels.shown(one))
-        found = [self._texts[one] for one in used.tolist()]
-        return [found[one] for one in place.tolist()]
+        for label in used.tolist():
+            if label not in self._texts:
+                self._texts[label] = _json(self._labels.shown(label))
+        texts = [self._texts[label] for label in used.tolist()]
+        return [texts[at] for at in place.tolist()]
 
 
 def _named(pid: int, tid: int, what: str, name: str, rank: int) -> list[str]:
-    """What tells a viewer how a process or a thread is called and where it stands."""
+    """The name of a process or a thread, and its place in the viewer."""
     facts: tuple[tuple[str, dict[str, Any]], ...] = (
         (f"{what}_name", {"name": sanitize(name)}),
         (f"{what}_sort_index", {"sort_index": rank}),
@@ -121,22 +121,22 @@ def _microseconds(time_ns: Int64Array) -> list[str]:
 
 
 def _arguments(arguments: tuple[Argument, ...], texts: _Texts, count: int) -> list[str]:
-    """The arguments of each slice, with what stands before them."""
-    found = [""] * count
-    for one in arguments:
-        known = np.flatnonzero(one.known)
+    """The arguments of each slice, with the key in front of them."""
+    pairs = [""] * count
+    for argument in arguments:
+        known = np.flatnonzero(argument.known)
         if not known.size:
             continue
-        values = one.values[known]
-        shown = texts.of(values) if one.is_text else map(str, values.tolist())
-        key = _json(one.name)
+        values = argument.values[known]
+        shown = texts.of(values) if argument.is_text else map(str, values.tolist())
+        key = _json(argument.name)
         for place, value in zip(known.tolist(), shown, strict=True):
-            found[place] += f",{key}:{value}"
-    return [f',"args":{{{one[1:]}}}' if one else "" for one in found]
+            pairs[place] += f",{key}:{value}"
+    return [f',"args":{{{of_slice[1:]}}}' if of_slice else "" for of_slice in pairs]
 
 
 def _arrows(slices: Slices) -> list[str]:
-    """What binds each slice to the launch or to what was launched: the first arrow of the launch."""
+    """The binding of each slice to its launch or to the launched events: the first arrow of the launch."""
     arrows = slices.arrows
     if arrows is not None and arrows.number is not None:
         return _bound(arrows.first, arrows.number != NONE, "flow_in")
@@ -147,6 +147,6 @@ def _arrows(slices: Slices) -> list[str]:
 
 def _bound(first: Int64Array, has: BoolArray, side: str) -> list[str]:
     return [
-        f',"bind_id":"0x{one:x}","{side}":true' if bound else ""
-        for one, bound in zip((first + 1).tolist(), has.tolist(), strict=True)
+        f',"bind_id":"0x{arrow:x}","{side}":true' if bound else ""
+        for arrow, bound in zip((first + 1).tolist(), has.tolist(), strict=True)
     ]

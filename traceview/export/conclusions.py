@@ -1,4 +1,4 @@
-"""What did traceview find out? Steps, gaps with their causes, collectives and findings as slices of their own."""
+"""Makes the slices of what traceview computed: steps, gaps with their causes, collectives and findings."""
 
 from __future__ import annotations
 
@@ -8,27 +8,37 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.base import Finding
-from traceview.analysis.idle.result import IdleTime, gap_rows
+from traceview.analysis.idle.result import gap_rows
+from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection, rows_in
-from traceview.export.scene import Argument, Counter, Labels, Slices, Track, labelled, said
-from traceview.export.tracks import tracks_of
+from traceview.document.vocabulary import CAUSES, SEVERITIES, STEP_KINDS, look_of
+from traceview.export.scene import (
+    Argument,
+    Counter,
+    Labels,
+    Slices,
+    Track,
+    labelled,
+    numbered,
+    tracks_of,
+)
 from traceview.intervals import Int64Array, union
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Step, Trace
 
 GAPS_WITH_EVIDENCE: Final = 200
-"""The longest gaps of a device name the host event that shows their cause: to look for one takes a while."""
+"""So many of the longest gaps of a device have the host event that shows their cause; finding it takes a while."""
 
 BUSY_POINTS: Final = 1000
-"""Spans of equal length that a window is cut into for the busy fraction."""
+"""Equal spans of the window, for each of which the busy share is counted."""
 
 _QUEUED: Final = (Cause.PEER, Cause.DEPENDENCY, Cause.LATENCY)
-"""What a device waits for last, when the work has been launched."""
+"""What a device waits for last: its work has been launched."""
 
 
 def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[Track]:
-    """The steps of each host, which is named where there are several."""
+    """The steps of each host; the name of the track has the host if there are several."""
     for host, info in enumerate(trace.hosts):
         steps = selection.steps.get(host, ())
         slices = Slices(
@@ -37,8 +47,10 @@ def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[
             name=_ids(labels, [f"step {step.number}" for step in steps]),
             category=_ids(labels, ["step"] * len(steps)),
             arguments=(
-                said("number", np.array([step.number for step in steps], dtype=np.int64)),
-                labelled("kind", _ids(labels, [step.kind for step in steps])),
+                numbered("number", np.array([step.number for step in steps], dtype=np.int64)),
+                labelled(
+                    "kind", _ids(labels, [look_of(STEP_KINDS, step.kind).words for step in steps])
+                ),
                 labelled("left out of statistics", _ids(labels, [step.excluded for step in steps])),
             ),
         )
@@ -47,12 +59,13 @@ def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[
 
 
 def gap_tracks(
-    trace: Trace, selection: Selection, device: int, idle: IdleTime, labels: Labels
+    trace: Trace, selection: Selection, device: int, idle: IdleAttribution, labels: Labels
 ) -> Iterator[Track]:
     """The idle time of a device: for each cause of a gap a slice as long as its part.
 
-    The lengths are exact. In a gap of several causes those of the host stand first, in the order of `Cause`, and the
-    queued part last, as it does in time. Thread and host event show the cause of the largest part, and stand there.
+    The lengths are exact. In a gap of several causes those of the host come first, in the order of `Cause`, and the
+    queued part comes last, as it does in time. The slice of the largest part has the thread and the host event that
+    show its cause.
     """
     gaps = idle.gaps.get(device)
     if gaps is None:
@@ -65,8 +78,9 @@ def gap_tracks(
     start = gaps.start_ps[piece] + before[place, piece]
     number = gaps.gap[piece]
     first, last = gaps.spans
-    keys = np.array([labels.add(cause.key) for cause in order], dtype=np.int64)
-    names = np.array([labels.add(f"idle: {cause.key}") for cause in order], dtype=np.int64)
+    words = [CAUSES[cause.key].words for cause in order]
+    causes = np.array([labels.add(word) for word in words], dtype=np.int64)
+    names = np.array([labels.add(f"idle: {word}") for word in words], dtype=np.int64)
     steps = selection.steps[trace.device_list[device].host]
     step_numbers = np.array([*(step.number for step in steps), NONE], dtype=np.int64)
     step = gaps.step[piece]
@@ -79,10 +93,10 @@ def gap_tracks(
         name=names[place],
         category=np.full(piece.size, labels.add("idle"), dtype=np.int64),
         arguments=(
-            labelled("cause", keys[place]),
-            said("cause_ps", length),
-            said("gap", number),
-            said("gap_ps", (last - first)[number]),
+            labelled("cause", causes[place]),
+            numbered("cause_ps", length),
+            numbered("gap", number),
+            numbered("gap_ps", (last - first)[number]),
             Argument("step", step_numbers[step], step != NONE),
             labelled("before", _shown_events(trace, gaps.before)[number]),
             labelled("after", _shown_events(trace, gaps.after)[number]),
@@ -94,7 +108,7 @@ def gap_tracks(
 
 
 def _evidence(
-    trace: Trace, selection: Selection, device: int, idle: IdleTime, labels: Labels
+    trace: Trace, selection: Selection, device: int, idle: IdleAttribution, labels: Labels
 ) -> tuple[Int64Array, Int64Array]:
     """The host event that shows the cause of each of the longest gaps, and its thread; `NONE` for others."""
     gaps = idle.gaps[device]
@@ -120,40 +134,40 @@ def _shown_events(trace: Trace, rows: Int64Array) -> Int64Array:
 
 
 def collective_tracks(
-    trace: Trace, selection: Selection, device: int, found: Collectives, labels: Labels
+    trace: Trace, selection: Selection, device: int, collectives: Collectives, labels: Labels
 ) -> Iterator[Track]:
-    """The collectives of a device, numbered alike on all devices; inside each its waiting for peers, and the transfer.
+    """The collectives of a device, numbered alike on all devices; inside each its waiting for others, and the transfer.
 
-    What a collective waited and transferred, and who started last, is not told where a device that takes part was not
-    recorded.
+    A collective of which a device was not recorded has no waiting, no transfer and no last device.
     """
     window = selection.window_of_device(trace, device)
     if window is None:
         return
-    rows = np.flatnonzero(found.device == device)
-    rows = rows[rows_in(found.start_ps[rows], found.end_ps[rows], window)]
+    rows = np.flatnonzero(collectives.device == device)
+    rows = rows[rows_in(collectives.start_ps[rows], collectives.end_ps[rows], window)]
     if not rows.size:
         return
-    number = found.collective[rows]
-    complete = found.is_complete[number]
-    transfer = found.transfer_ps[number]
-    kinds = [CollectiveKind(kind).name.lower() for kind in found.kind[rows].tolist()]
-    numbered = zip(kinds, number.tolist(), strict=True)
-    size = found.bytes_moved[number]
+    number = collectives.collective[rows]
+    complete = collectives.is_complete[number]
+    transfer = collectives.transfer_ps[number]
+    kinds = [CollectiveKind(kind).name.lower() for kind in collectives.kind[rows].tolist()]
+    size = collectives.bytes_moved[number]
     arguments = (
-        said("collective", number),
-        labelled("op", found.op[rows]),
-        labelled("kernel", found.name[rows]),
-        said("devices", found.device_count[number]),
+        numbered("collective", number),
+        labelled("op", collectives.op[rows]),
+        labelled("kernel", collectives.name[rows]),
+        numbered("devices", collectives.device_count[number]),
         Argument("bytes", size, size != UNKNOWN_BYTES),
-        Argument("wait_ps", found.wait_ps[rows], complete),
+        Argument("wait_ps", collectives.wait_ps[rows], complete),
         Argument("transfer_ps", transfer, complete),
-        Argument("started last", found.is_last[rows].astype(np.int64), complete),
+        Argument("started last", collectives.is_last[rows].astype(np.int64), complete),
     )
     wholes = Slices(
-        start_ps=found.start_ps[rows],
-        end_ps=found.end_ps[rows],
-        name=_ids(labels, [f"{kind} {one}" for kind, one in numbered]),
+        start_ps=collectives.start_ps[rows],
+        end_ps=collectives.end_ps[rows],
+        name=_ids(
+            labels, [f"{kind} {at}" for kind, at in zip(kinds, number.tolist(), strict=True)]
+        ),
         category=np.full(rows.size, labels.add("collective"), dtype=np.int64),
         arguments=arguments,
     )
@@ -162,14 +176,16 @@ def collective_tracks(
 
 
 def _with_parts(wholes: Slices, labels: Labels) -> Slices:
-    """Collectives, and inside of those that are complete what they waited and transferred."""
-    (transfer,) = (one for one in wholes.arguments if one.name == "transfer_ps")
+    """Collectives, and inside the complete ones their waiting and their transfer."""
+    (transfer,) = (item for item in wholes.arguments if item.name == "transfer_ps")
     inside = wholes.at(np.flatnonzero(transfer.known))
     turn = inside.end_ps - transfer.values[transfer.known]
     waits = turn > inside.start_ps
     start = (wholes.start_ps, inside.start_ps[waits], turn)
     end = (wholes.end_ps, turn[waits], inside.end_ps)
-    names = [labels.add("wait for peers")] * int(waits.sum()) + [labels.add("transfer")] * turn.size
+    names = [labels.add(CAUSES["peer"].words)] * int(waits.sum()) + [
+        labels.add("transfer")
+    ] * turn.size
     name = np.concatenate((wholes.name, np.array(names, dtype=np.int64)))
     return Slices(
         start_ps=np.concatenate(start),
@@ -178,12 +194,12 @@ def _with_parts(wholes: Slices, labels: Labels) -> Slices:
         category=np.full(name.size, labels.add("collective"), dtype=np.int64),
         arguments=tuple(
             Argument(
-                one.name,
-                np.append(one.values, np.zeros(len(names), dtype=np.int64)),
-                np.append(one.known, np.zeros(len(names), dtype=np.bool_)),
-                one.is_text,
+                item.name,
+                np.append(item.values, np.zeros(len(names), dtype=np.int64)),
+                np.append(item.known, np.zeros(len(names), dtype=np.bool_)),
+                item.is_text,
             )
-            for one in wholes.arguments
+            for item in wholes.arguments
         ),
     ).in_order()
 
@@ -191,7 +207,7 @@ def _with_parts(wholes: Slices, labels: Labels) -> Slices:
 def finding_tracks(
     trace: Trace, selection: Selection, findings: Sequence[Finding], labels: Labels
 ) -> Iterator[Track]:
-    """The findings over the time that they speak of, the dearest on top: their steps, else the window."""
+    """The findings over the time that they refer to, the costliest on top: their steps, else the window."""
     spans: list[tuple[int, int]] = []
     shown: list[Finding] = []
     for finding in findings:
@@ -203,16 +219,19 @@ def finding_tracks(
         start_ps=np.array([start for start, _ in spans], dtype=np.int64),
         end_ps=np.array([end for _, end in spans], dtype=np.int64),
         name=_ids(labels, [finding.title for finding in shown]),
-        category=_ids(labels, [finding.severity for finding in shown]),
+        category=_ids(labels, [look_of(SEVERITIES, row.severity).words for row in shown]),
         arguments=(
             labelled("code", _ids(labels, [finding.code for finding in shown])),
-            labelled("severity", _ids(labels, [finding.severity for finding in shown])),
+            labelled(
+                "severity",
+                _ids(labels, [look_of(SEVERITIES, row.severity).words for row in shown]),
+            ),
             Argument(
                 "cost_ps_per_step",
                 np.array([cost or 0 for cost in costs], dtype=np.int64),
                 np.array([cost is not None for cost in costs], dtype=np.bool_),
             ),
-            labelled("devices", _ids(labels, [", ".join(one.devices) or None for one in shown])),
+            labelled("devices", _ids(labels, [", ".join(row.devices) or None for row in shown])),
             labelled("advice", _ids(labels, [finding.advice for finding in shown])),
             labelled("explanation", _ids(labels, [finding.explanation for finding in shown])),
             labelled("confidence", _ids(labels, [finding.confidence for finding in shown])),
@@ -231,11 +250,14 @@ def _spans(trace: Trace, selection: Selection, finding: Finding) -> Iterator[tup
         if step.number in numbers
     ]
     if steps:
-        found = union(*_bounds(steps))
-        yield from zip(found.start.tolist(), found.end.tolist(), strict=True)
+        runs = union(*_bounds(steps))
+        yield from zip(runs.start.tolist(), runs.end.tolist(), strict=True)
     elif selection.windows:
         windows = selection.windows.values()
-        yield min(one.start_ps for one in windows), max(one.end_ps for one in windows)
+        yield (
+            min(window.start_ps for window in windows),
+            max(window.end_ps for window in windows),
+        )
 
 
 def _hosts(trace: Trace, finding: Finding) -> set[int]:

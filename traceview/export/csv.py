@@ -1,4 +1,8 @@
-"""How is a table written as CSV? As `render.csv` does, from columns: a million rows take seconds."""
+"""Writes a table as CSV, for spreadsheets and everything else that reads it; a million rows take seconds.
+
+A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula and runs it. Names come from
+the trace, so such a text gets an apostrophe in front, and so does one that begins with a tab or a line break.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,32 @@ from typing import Final
 
 import numpy as np
 
-from traceview.export.columns import Column, Table
-from traceview.render.csv import no_formula
+from traceview.document.sanitize import encodable, sanitize
+from traceview.trace.table import Column, Table
 
-_ROWS_AT_ONCE: Final = 1 << 17
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _NEEDS_QUOTES: Final = re.compile(r'[",\r\n]')
+_ROWS_AT_ONCE: Final = 1 << 17
 
 
-def written(table: Table) -> Iterator[bytes]:
-    """The file in parts: one line per row below a line with the names of the columns; what is not known is empty."""
+def written(table: Table, *, is_escaped: bool = False) -> Iterator[bytes]:
+    """The file in parts: one line per row below a line with the names of the columns; what is not known is empty.
+
+    `is_escaped`: for a terminal, which must not be sent the control characters of a name.
+    """
     yield (",".join(column.name for column in table.columns) + "\n").encode()
     for first in range(0, table.count, _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, table.count))
-        cells = [_cells(column, rows) for column in table.columns]
+        cells = [_cells(column, rows, is_escaped) for column in table.columns]
         yield "".join(f"{','.join(row)}\n" for row in zip(*cells, strict=True)).encode()
 
 
-def _cells(column: Column, rows: slice) -> list[str]:
+def _cells(column: Column, rows: slice, is_escaped: bool) -> list[str]:
     if column.kind == "category":
-        labels = [*map(_text, column.labels), ""]
+        labels = [*(_text(label, is_escaped) for label in column.labels), ""]
         return [labels[code] for code in column.values[rows].tolist()]
     if column.kind == "text":
-        return ["" if text is None else _text(text) for text in column.values[rows]]
+        return ["" if text is None else _text(text, is_escaped) for text in column.values[rows]]
     values = column.values[rows]
     missing = column.missing
     if column.kind == "float":
@@ -41,9 +49,8 @@ def _cells(column: Column, rows: slice) -> list[str]:
     return cells
 
 
-def _text(text: str) -> str:
-    """A cell with a text, in quotes where it needs them."""
-    shown = no_formula(text)
-    if _NEEDS_QUOTES.search(shown):
-        return '"' + shown.replace('"', '""') + '"'
-    return shown
+def _text(text: str, is_escaped: bool) -> str:
+    """A cell with a text that no spreadsheet takes for a formula, in quotes where it needs them."""
+    text = sanitize(text) if is_escaped else text
+    cell = encodable(f"'{text}" if text.startswith(_FORMULA_STARTS) else text)
+    return f'"{cell.replace(chr(34), chr(34) * 2)}"' if _NEEDS_QUOTES.search(cell) else cell

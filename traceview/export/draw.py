@@ -1,8 +1,8 @@
-"""What does a viewer show of a run? Findings and steps first, then every device with what it did, then the hosts."""
+"""Draws a run: findings and steps first, then every device with what it did, then the hosts."""
 
 from __future__ import annotations
 
-from traceview.analysis.idle.result import idle_time
+from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import Selection
 from traceview.export.activity import Launched, device_tracks, host_tracks, launched
 from traceview.export.conclusions import (
@@ -19,12 +19,12 @@ from traceview.trace.model import Trace
 
 
 def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
-    """The scene of the window: events that overlap it, whole, and what `report` says of it."""
+    """The scene of the window: the events that overlap it, in whole, and the conclusions of `report`."""
     labels = Labels(trace.names)
     arrows = launched(trace, selection)
-    idle = idle_time(trace, selection)
+    idle = attribute_idle_time(trace, selection)
     collectives = collectives_of(trace)
-    told = Process(
+    conclusions = Process(
         "traceview",
         (
             *finding_tracks(trace, selection, report.findings, labels),
@@ -49,7 +49,7 @@ def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
         "run": report.source.run,
         "verdict": report.verdict.headline,
     }
-    return Scene((told, *devices, *hosts), labels, facts)
+    return Scene((conclusions, *devices, *hosts), labels, facts)
 
 
 def _host(

@@ -1,7 +1,9 @@
-"""What can a run be written as? Light to import: the commands ask at their start."""
+"""Says what a run can be written as, and compresses it; light to import, for commands do so at their start."""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import Final
 
@@ -18,11 +20,25 @@ TABLES: Final = (
     "collectives",
     "input_stages",
 )
-"""The tables of a window. Columns are those of the commands of these names, of events and gaps also those that
-`traceview.trace.frames` describes."""
+"""The tables of a window. Their columns are those of the commands with these names; for events, copies and gaps,
+`traceview.trace.frames` describes them."""
+
+_LEVEL: Final = 4
+"""Traces repeat themselves: a higher level of compression hardly makes them smaller."""
+
+_GZIP: Final = 16
+"""Added to the size of the window: a gzip header, in which zlib writes no time, so that equal content has equal bytes."""
 
 
 def check_pyarrow(what: str) -> None:
     """Raise `UsageError` if Parquet, which `what` needs, cannot be written."""
     if find_spec("pyarrow") is None:
         raise UsageError(f"{what} needs pyarrow", hint="pip install 'traceview[parquet]'")
+
+
+def compressed(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The parts as a gzip file."""
+    packer = zlib.compressobj(_LEVEL, wbits=_GZIP + zlib.MAX_WBITS)
+    for part in parts:
+        yield packer.compress(part)
+    yield packer.flush()

@@ -1,4 +1,4 @@
-"""How is a table written as Parquet? By pyarrow, straight from its arrays, so that pandas reads its exact types."""
+"""Writes a table as Parquet by pyarrow, straight from its arrays, so that pandas reads its exact types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from traceview.document.sanitize import encodable
-from traceview.export.columns import Column, Table
+from traceview.trace.table import Column, Table
 
 
 def written(table: Table) -> bytes:
@@ -18,10 +18,10 @@ def written(table: Table) -> bytes:
 
     arrays = [_array(pa, column) for column in table.columns]
     names = [column.name for column in table.columns]
-    found = pa.Table.from_arrays(arrays, names=names)
-    found = found.replace_schema_metadata({"pandas": json.dumps(_for_pandas(table))})
+    content = pa.Table.from_arrays(arrays, names=names)
+    content = content.replace_schema_metadata({"pandas": json.dumps(_for_pandas(table))})
     buffer = BytesIO()
-    parquet.write_table(found, buffer)
+    parquet.write_table(content, buffer)
     return buffer.getvalue()
 
 

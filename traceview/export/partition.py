@@ -1,9 +1,8 @@
-"""Which events fit on one row of a viewer, and how many rows does a line need?
+"""Deals out the events of a line to rows of a viewer, as few as hold them.
 
 A viewer draws the slices of one track as a stack: each begins and ends inside the one below it. Of two that
-overlap only in part Perfetto drops one. So the events of a line are dealt out, in order of their start, to the
-first row that can take them: where the line nests, one whose innermost open slice ends no earlier; else one that
-is free. Most lines need one row.
+overlap only in part Perfetto drops one. Events go, in order of their start, to the first row that can take them: where the
+line nests, a row whose innermost open slice ends no earlier; else a free row. Most lines need one row.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from traceview.intervals import BoolArray, Int64Array, nesting, union
 
 MOST_NESTED_ROWS: Final = 32
-"""Beyond so many rows the events left over are put beside each other: finding a place would take too long."""
+"""Beyond so many rows the remaining events are put beside each other: finding a place would take too long."""
 
 
 def in_drawing_order(start: Int64Array, end: Int64Array) -> Int64Array:
@@ -35,7 +34,7 @@ def rows_beside(start: Int64Array, end: Int64Array) -> Int64Array:
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     rows = 0
-    found = []
+    places = []
     for begins, ends in zip(start[order].tolist(), end[order].tolist(), strict=True):
         while busy and busy[0][0] <= begins:
             heappush(free, heappop(busy)[1])
@@ -44,8 +43,8 @@ def rows_beside(start: Int64Array, end: Int64Array) -> Int64Array:
         else:
             place, rows = rows, rows + 1
         heappush(busy, (ends, place))
-        found.append(place)
-    row[order] = found
+        places.append(place)
+    row[order] = places
     return row
 
 
@@ -99,7 +98,7 @@ def _is_entangled(start: Int64Array, end: Int64Array) -> BoolArray:
 
 
 def _groups_with(wanted: BoolArray, start: Int64Array, end: Int64Array) -> BoolArray:
-    """Which events belong to a stretch of overlapping ones with a `wanted` one among them."""
+    """Which events belong to a stretch of overlapping events of which one is `wanted`."""
     stretches = union(start, end)
     stretch = np.searchsorted(stretches.start, start, side="right")
     has = np.zeros(stretches.start.size + 1, dtype=np.bool_)

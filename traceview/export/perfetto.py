@@ -1,8 +1,8 @@
-"""How is a scene written for Perfetto? As its own protobuf trace, which keeps nanoseconds and texts once.
+"""Writes a scene as a protobuf trace of Perfetto, which keeps nanoseconds, and each text once.
 
 Field numbers are those of Perfetto's `perfetto_trace.proto` (release 59). Every event is a packet of one sequence: a
 slice begins with one and ends with another. Packets are written track by track; Perfetto sorts them by time and keeps
-the order of those that have the same, so that an end comes before a beginning, unless the slice has no length.
+the order of those of equal times, so that an end comes before a beginning, unless the slice has no length.
 """
 
 from __future__ import annotations
@@ -179,9 +179,9 @@ class _Interned:
     def labels(self, field: int, indices: Int64Array) -> bytes:
         """What tells the texts at `indices` that are not known yet; their iids are the indices, from 1 on."""
         known = self._known.setdefault(field, set())
-        fresh = [one for one in np.unique(indices).tolist() if one not in known]
+        fresh = [label for label in np.unique(indices).tolist() if label not in known]
         known.update(fresh)
-        return b"".join(self._entry(field, one + 1, self._labels.shown(one)) for one in fresh)
+        return b"".join(self._entry(field, label + 1, self._labels.shown(label)) for label in fresh)
 
     def argument(self, name: str) -> tuple[int, bytes]:
         """The iid of the name of an argument, and what tells it if it is new."""
@@ -201,30 +201,30 @@ def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Ite
     yield interned.labels(_EVENT_NAMES, slices.name)
     yield interned.labels(_EVENT_CATEGORIES, slices.category)
     arguments = []
-    for one in (*slices.arguments, *slices.exact):
-        if not one.known.any():
+    for argument in (*slices.arguments, *slices.exact):
+        if not argument.known.any():
             continue
-        if one.is_text:
-            yield interned.labels(_ANNOTATION_STRINGS, one.values[one.known])
-        iid, told = interned.argument(one.name)
-        yield told
-        arguments.append((iid, one))
+        if argument.is_text:
+            yield interned.labels(_ANNOTATION_STRINGS, argument.values[argument.known])
+        iid, entry = interned.argument(argument.name)
+        yield entry
+        arguments.append((iid, argument))
     start, end = scene.nanoseconds(slices.start_ps), scene.nanoseconds(slices.end_ps)
     index, is_begin = begins_and_ends(start, end)
     time = np.where(is_begin, start[index], end[index])
     for rows in _pieces(index, is_begin, slices.arrows):
         begins = is_begin[rows]
-        mine = index[rows]
+        chosen = index[rows]
         kind = np.where(begins, _SLICE_BEGIN, _SLICE_END)
         parts = [
             wire.numbers(_TYPE, kind),
-            wire.constant(mine.size, wire.number(_TRACK_UUID, uuid)),
-            wire.numbers(_NAME_IID, slices.name[mine] + 1).where(begins),
-            wire.numbers(_CATEGORY_IIDS, slices.category[mine] + 1).where(begins),
-            *(_annotation(iid, one.at(mine), begins) for iid, one in arguments),
+            wire.constant(chosen.size, wire.number(_TRACK_UUID, uuid)),
+            wire.numbers(_NAME_IID, slices.name[chosen] + 1).where(begins),
+            wire.numbers(_CATEGORY_IIDS, slices.category[chosen] + 1).where(begins),
+            *(_annotation(iid, argument.at(chosen), begins) for iid, argument in arguments),
         ]
         if slices.arrows is not None:
-            parts += _arrows(slices.arrows.at(mine), begins)
+            parts += _arrows(slices.arrows.at(chosen), begins)
         yield _events(time[rows], wire.joined(*parts))
 
 
@@ -254,11 +254,11 @@ def _pieces(index: Int64Array, is_begin: BoolArray, arrows: Arrows | None) -> It
     count = arrows.count if arrows else None
     while wanted:
         rows = wanted.pop()
-        mine = index[rows]
-        most = 0 if count is None else int(count[mine].max(initial=0))
-        if mine.size > 1 and most * mine.size * 10 > _BYTES_AT_ONCE:
-            middle = rows.start + mine.size // 2
-            wanted += [slice(middle, rows.start + mine.size), slice(rows.start, middle)]
+        chosen = index[rows]
+        most = 0 if count is None else int(count[chosen].max(initial=0))
+        if chosen.size > 1 and most * chosen.size * 10 > _BYTES_AT_ONCE:
+            middle = rows.start + chosen.size // 2
+            wanted += [slice(middle, rows.start + chosen.size), slice(rows.start, middle)]
         else:
             yield rows
 

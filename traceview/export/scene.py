@@ -1,18 +1,19 @@
-"""What does a viewer of traces get to see? Processes, tracks and slices, whatever the format is.
+"""Defines what a viewer of traces shows: processes, tracks and slices, in no format.
 
 Times are picoseconds since the origin of the run; the formats count in nanoseconds. Both ends of a slice are rounded
-down, which keeps what lies inside of, or beside, something else there.
+down, so that slices stay inside of, or beside, each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from traceview.document.sanitize import sanitize
-from traceview.export.partition import in_drawing_order
+from traceview.export.partition import in_drawing_order, rows_beside, rows_nested
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.model import NONE, Names
 from traceview.units import PS_PER_NS
@@ -44,7 +45,7 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Argument:
-    """Something said of slices: int64 `values`, or indices into the labels; `known`: of which of them."""
+    """A property of slices: int64 `values`, or indices into the labels; `known`: which slices have it."""
 
     name: str
     values: Int64Array
@@ -56,7 +57,7 @@ class Argument:
         return Argument(self.name, self.values[chosen], self.known[chosen], self.is_text)
 
 
-def said(name: str, values: Int64Array) -> Argument:
+def numbered(name: str, values: Int64Array) -> Argument:
     """A number that every slice has."""
     return Argument(name, values, np.ones(values.size, dtype=np.bool_))
 
@@ -70,8 +71,9 @@ def labelled(name: str, values: Int32Array | Int64Array) -> Argument:
 class Arrows:
     """Arrows from a launch to what it started, numbered so that those of one launch follow each other.
 
-    Both int64 `[slices]`. Of launches: `first`, their first arrow, and `count`, how many they have. Of what was launched:
-    `first`, the first arrow of the launch, and `number`, the one that ends here. `NONE`, or a count of 0, for no arrow.
+    Both int64 `[slices]`. For launches: `first`, their first arrow, and `count`, the number of their arrows. For
+    launched events: `first`, the first arrow of the launch, and `number`, the arrow that ends here. `NONE`, or a count
+    of 0, for no arrow.
     """
 
     first: Int64Array
@@ -107,23 +109,23 @@ class Slices:
         return int(self.start_ps.size)
 
     def at(self, chosen: Int64Array) -> Slices:
-        """Only the `chosen` ones, in their order."""
+        """Only the `chosen` slices, in their order."""
         return Slices(
             self.start_ps[chosen],
             self.end_ps[chosen],
             self.name[chosen],
             self.category[chosen],
-            tuple(one.at(chosen) for one in self.arguments),
+            tuple(argument.at(chosen) for argument in self.arguments),
             None if self.arrows is None else self.arrows.at(chosen),
         )
 
     def in_order(self) -> Slices:
-        """The same in drawing order."""
+        """The same slices in drawing order."""
         return self.at(in_drawing_order(self.start_ps, self.end_ps))
 
     @cached_property
     def exact(self) -> tuple[Argument, Argument]:
-        """Start and length in picoseconds of the slices that nanoseconds do not tell exactly."""
+        """Start and length in picoseconds of the slices that are not whole nanoseconds."""
         length = self.end_ps - self.start_ps
         is_off = (self.start_ps % PS_PER_NS != 0) | (length % PS_PER_NS != 0)
         return (
@@ -136,12 +138,24 @@ class Slices:
 class Track:
     """A row of a viewer. Of any two of its slices that overlap one lies inside the other.
 
-    `kind`: thread (of a host, or a stream), or analysis: what traceview found out.
+    `kind`: thread (of a host, or a stream), or analysis: what traceview computed.
     """
 
     name: str
     kind: str
     slices: Slices
+
+
+def tracks_of(name: str, kind: str, slices: Slices, *, nests: bool) -> Iterator[Track]:
+    """`stream 14`, and `stream 14 (2)` for the slices that overlap there: no viewer drops any; slices in any order.
+
+    `nests`: on this line an event inside another belongs to it.
+    """
+    split = rows_nested if nests else rows_beside
+    row = split(slices.start_ps, slices.end_ps)
+    for number in range(int(row.max(initial=-1)) + 1):
+        of_row = slices if not row.any() else slices.at(np.flatnonzero(row == number))
+        yield Track(name if number == 0 else f"{name} ({number + 1})", kind, of_row.in_order())
 
 
 @dataclass(frozen=True, eq=False)

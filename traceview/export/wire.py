@@ -1,4 +1,4 @@
-"""How are a million protobuf messages of the same kind written at once?
+"""Writes a million protobuf messages of the same kind at once.
 
 The bytes of all messages stand side by side in a matrix, one row each, with a mask of those that are used; taking
 the used ones row by row gives the messages one after another (protobuf.dev, "Encoding").
@@ -37,8 +37,8 @@ class Rows:
         """The bytes of all rows, one after another."""
         data = np.concatenate([data for data, _ in self.parts], axis=1)
         used = np.concatenate([used for _, used in self.parts], axis=1)
-        found: bytes = data[used].tobytes()
-        return found
+        content: bytes = data[used].tobytes()
+        return content
 
 
 def constant(count: int, content: bytes) -> Rows:
@@ -71,9 +71,9 @@ def varints(values: npt.NDArray[np.integer]) -> Rows:
 def joined(*rows: Rows) -> Rows:
     """The bytes of each row one after another."""
     lengths = rows[0].lengths.copy()
-    for one in rows[1:]:
-        lengths += one.lengths
-    return Rows(tuple(part for one in rows for part in one.parts), lengths)
+    for beside in rows[1:]:
+        lengths += beside.lengths
+    return Rows(tuple(part for of in rows for part in of.parts), lengths)
 
 
 def numbers(field: int, values: npt.NDArray[np.integer]) -> Rows:
@@ -102,12 +102,12 @@ def tag(field: int, kind: int) -> bytes:
 
 def varint(value: int) -> bytes:
     """One varint; `value` from 0 on."""
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def number(field: int, value: int) -> bytes:

@@ -1,17 +1,17 @@
-"""Lists the documents that a report can be written as: one entry each; the commands know no other list."""
+"""Lists the documents that a report can be written as: one entry each; the commands know no other list.
+
+Commands import it at their start for the names, so each document imports what makes it when it is made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from traceview.report.document import document_of
-from traceview.report.model import Report
-from traceview.report.saved import to_json
-
-Render: TypeAlias = Callable[[Report], str]
+if TYPE_CHECKING:
+    from traceview.report.model import Report
 
 
 class DocumentFormat(Struct, frozen=True):
@@ -23,7 +23,7 @@ class DocumentFormat(Struct, frozen=True):
 
     name: str
     file_name: str
-    render: Render
+    render: Callable[[Report], str]
 
     @property
     def suffix(self) -> str:
@@ -34,6 +34,7 @@ class DocumentFormat(Struct, frozen=True):
 def html(report: Report) -> str:
     """A page for a browser."""
     from traceview.document import html as printer
+    from traceview.report.document import document_of
 
     return printer.render(lambda most_rows: document_of(report, most_rows=most_rows))
 
@@ -41,6 +42,7 @@ def html(report: Report) -> str:
 def notebook(report: Report) -> str:
     """A fragment of HTML for a notebook."""
     from traceview.document import html as printer
+    from traceview.report.document import document_of
 
     return printer.render_notebook(document_of(report))
 
@@ -48,6 +50,7 @@ def notebook(report: Report) -> str:
 def markdown(report: Report) -> str:
     """A page for a ticket."""
     from traceview.document import markdown as printer
+    from traceview.report.document import document_of
 
     return printer.render(document_of(report))
 
@@ -55,14 +58,22 @@ def markdown(report: Report) -> str:
 def svg(report: Report) -> str:
     """The timeline as one picture."""
     from traceview.document import svg as printer
+    from traceview.report.document import document_of
 
     return printer.render(document_of(report))
+
+
+def json(report: Report) -> str:
+    """The data, which `traceview render` reads again."""
+    from traceview.report.saved import to_json
+
+    return to_json(report)
 
 
 DOCUMENTS: Final = (
     DocumentFormat("html", "report.html", html),
     DocumentFormat("markdown", "report.md", markdown),
-    DocumentFormat("json", "report.json", to_json),
+    DocumentFormat("json", "report.json", json),
     DocumentFormat("svg", "timeline.svg", svg),
 )
 """In the order in which they are written."""

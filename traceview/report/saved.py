@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from traceview.document.sanitize import encodable, shortened
+from traceview.document.json_text import dumped, encoded
+from traceview.document.sanitize import shortened
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.record import meanings, records_of, summary
 from traceview.report.consistency import first_disagreement
@@ -45,29 +46,8 @@ def to_json(report: Report) -> str:
     text = dumped(replace(report, results=replace(report.results, lanes=None)))
     if lanes is None:
         return text.decode()
-    lines = _encoded(lanes).replace(b'{"kind":', b'\n      {"kind":')
+    lines = encoded(lanes).replace(b'{"kind":', b'\n      {"kind":')
     return text.replace(_NO_LANES, _NO_LANES.removesuffix(b"null") + lines, 1).decode()
-
-
-def dumped(value: object) -> bytes:
-    """Records, and lists and dictionaries of them, as the text of a JSON file."""
-    return msgspec.json.format(_encoded(value), indent=2) + b"\n"
-
-
-def _encoded(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        # A path or an argument that is not UTF-8.
-        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {encodable(key): _encodable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_encodable(item) for item in value]
-    return encodable(value) if isinstance(value, str) else value
 
 
 def load_report(path: Path | str) -> Report:
@@ -147,7 +127,7 @@ def _malformed(path: Path, content: bytes, error: Exception) -> TraceFormatError
 
 def _shown(value: object) -> str:
     """A value in an error: short, whatever it is."""
-    return shortened(_encoded(value).decode(), _LONGEST_SHOWN)
+    return shortened(encoded(value).decode(), _LONGEST_SHOWN)
 
 
 # JSON Schema

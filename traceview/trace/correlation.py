@@ -32,7 +32,7 @@ def launches(
     """For each device event the host row with the same (host, correlation id); `NONE` where there is none.
 
     One launch may own many device events. Where several host calls carry one id, the first in time is
-    the launch.
+    the launch. Tracers number launches from 1 on; 0 stands where there was none, and links nothing.
     """
     result = np.full(correlation_id.size, NONE, dtype=np.int64)
     calls = host.stat("correlation_id")
@@ -45,7 +45,7 @@ def launches(
         first, last = np.searchsorted(call_host, [index, index + 1])
         if first == last:
             continue
-        events = np.flatnonzero((device_host == index) & has_correlation)
+        events = np.flatnonzero((device_host == index) & has_correlation & (correlation_id != 0))
         wanted = correlation_id[events]
         place = np.minimum(np.searchsorted(call_id[first:last], wanted), last - first - 1)
         found = call_id[first:last][place] == wanted

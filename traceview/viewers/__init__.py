@@ -1,1 +1,1 @@
-"""Other programs that show a trace, and the report in a browser: on copies, so that nothing is written beside a trace."""
+"""Starts other programs that show a run, on a copy so that they write nothing beside it, and serves the report."""

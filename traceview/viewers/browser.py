@@ -1,4 +1,4 @@
-"""Can somebody look at a page here, and how is it put before them?"""
+"""Opens a page in the browser of the user, where there is a display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 def has_display() -> bool:
-    """Whether a browser has somewhere to open: elsewhere one in the terminal would take it over."""
+    """Whether a browser has a display: without one a browser in the terminal would take it over."""
     if sys.platform in ("darwin", "win32"):
         return True
     return any(os.environ.get(name) for name in _DISPLAYS)

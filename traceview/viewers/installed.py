@@ -1,4 +1,4 @@
-"""Which viewers are installed here, and what are they called?
+"""Finds the viewers that are installed, and their names.
 
 XProf is the module `xprof` since 2.20, and was `tensorboard_plugin_profile` before.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from traceview.errors import UsageError
 
 XPROF_MODULES: Final = ("xprof", "tensorboard_plugin_profile")
-"""Names under which XProf may be imported, the newest first."""
+"""Names of the module of XProf, the newest first."""
 
 _HINT: Final = "pip install 'traceview[xprof]'"
 
@@ -22,7 +22,7 @@ def xprof_module() -> str:
     for name in XPROF_MODULES:
         if find_spec(name) is not None:
             return name
-    raise UsageError("XProf is not installed here", hint=_HINT)
+    raise UsageError("XProf is not installed", hint=_HINT)
 
 
 def xprof_version() -> str:
@@ -39,12 +39,12 @@ def check_tensorboard() -> None:
     """Raise `UsageError` where TensorBoard, or the plugin that shows profiles in it, is not installed."""
     if find_spec("tensorboard") is None:
         raise UsageError(
-            "TensorBoard is not installed here",
+            "TensorBoard is not installed",
             hint="pip install tensorboard 'traceview[xprof]'; --with xprof needs no TensorBoard",
         )
     try:
         xprof_module()
     except UsageError:
         raise UsageError(
-            "TensorBoard is installed here, but not the plugin that shows profiles", hint=_HINT
+            "TensorBoard is installed, but not its plugin for profiles", hint=_HINT
         ) from None

@@ -1,9 +1,9 @@
-"""The process that serves: XProf or TensorBoard on this machine alone, until whoever started it is gone.
+"""Serves XProf or TensorBoard to this machine alone, until the process that started it has ended.
 
     python -m traceview.viewers.launch xprof|tensorboard LOGDIR PORT
 
-XProf's server takes connections from every network, also a second one of remote calls, and can be told
-otherwise nowhere but here. Standard input is a pipe that nobody writes to: when it closes, the starter has ended.
+XProf's server and its second server of remote calls accept connections from every network, and no option of theirs
+changes that. Standard input is a pipe that nobody writes to: when it closes, the starter has ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How is one page served to a browser that runs elsewhere, behind `ssh -L`, and cannot open our files?"""
+"""Serves a page to a browser that cannot open the files of this machine, behind `ssh -L`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from traceview.viewers.launch import LOOPBACK
 
-_OURS: Final = ("localhost", LOOPBACK, "[::1]")
+_LOCAL_NAMES: Final = ("localhost", LOOPBACK, "[::1]")
 
 
 @contextmanager
@@ -20,8 +20,8 @@ def serving_page(content: bytes, port: int) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
-            if host not in _OURS:
-                # A page from elsewhere whose name was made to point here shall not read ours.
+            if host not in _LOCAL_NAMES:
+                # A foreign page whose name resolves to this machine must not read the report.
                 self.send_error(403)
             elif self.path.partition("?")[0] != "/":
                 self.send_error(404)
@@ -33,7 +33,7 @@ def serving_page(content: bytes, port: int) -> Iterator[str]:
                 self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing of requests."""
+            """Log no request."""
 
     with ThreadingHTTPServer((LOOPBACK, port), Handler) as server:
         thread = Thread(target=server.serve_forever, daemon=True)

@@ -1,7 +1,7 @@
-"""How does another program see a run without writing beside it?
+"""Copies a run for programs that write beside it.
 
-XProf and TensorBoard keep caches next to the files that they read. They are given a folder of their own, laid
-out as they expect it, in which the files are links to those of the run.
+XProf and TensorBoard keep caches next to the files that they read. They get a folder of their own in the layout
+that they expect, in which the files are links to those of the run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RunCopy:
 
 
 def check_readable(run: RunFiles) -> None:
-    """Raise what is wrong with the first file of a run if none of its files is a trace."""
+    """Raise the problem of the first file of a run if none of its files is a trace."""
     problem: TraceviewError | None = None
     for path in run.paths:
         try:
@@ -51,7 +51,7 @@ def check_readable(run: RunFiles) -> None:
 
 @contextmanager
 def copied_run(run: RunFiles) -> Iterator[RunCopy]:
-    """The run as a log directory of its own, which is removed at the end with all that was written there.
+    """The run as a log directory of its own, which is removed at the end with everything in it.
 
     Names of runs and hosts keep what a viewer can put into an address; the rest of their characters becomes `_`.
     """
@@ -59,15 +59,15 @@ def copied_run(run: RunFiles) -> Iterator[RunCopy]:
         folder = Path(name)
         logdir, scratch = folder / "logs", folder / "scratch"
         scratch.mkdir()
-        called = _plain(run.name.rpartition("/")[2])
-        directory = logdir / "plugins" / "profile" / called
+        run_name = _plain(run.name.rpartition("/")[2])
+        directory = logdir / "plugins" / "profile" / run_name
         directory.mkdir(parents=True)
         files: list[Path] = []
         for path in run.paths:
             file = directory / f"{_new_name(host_of(path), files)}{SUFFIX}"
             _link(path.absolute(), file)
             files.append(file)
-        yield RunCopy(logdir, called, tuple(files), scratch)
+        yield RunCopy(logdir, run_name, tuple(files), scratch)
 
 
 def _plain(name: str) -> str:
@@ -75,7 +75,7 @@ def _plain(name: str) -> str:
 
 
 def _new_name(host: str, files: Sequence[Path]) -> str:
-    """A plain name that no file has yet, also where file systems do not tell large letters from small ones."""
+    """A plain name that no file has yet, even where file systems ignore the case of letters."""
     taken = {file.name.removesuffix(SUFFIX).casefold() for file in files}
     plain = _plain(host)
     names = chain([plain], (f"{plain}_{number}" for number in count(1)))
@@ -86,6 +86,6 @@ def _link(path: Path, link: Path) -> None:
     try:
         link.symlink_to(path)
     except OSError:
-        # Windows permits links to few, and some file systems to nobody. Never through a link, to a file of the run.
+        # Windows permits links to few users, and some file systems to none. Never write through a link into the run.
         with path.open("rb") as source, link.open("xb") as copy:
             shutil.copyfileobj(source, copy)

@@ -1,6 +1,6 @@
-"""How is a viewer started, and when does it show the run?
+"""Starts a viewer, and waits until it shows the run.
 
-It runs in a process of its own, whose flood of messages goes into a file and is shown only if it fails.
+The viewer runs in a process of its own; its many messages go into a file and are shown only if it fails.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from traceview.viewers.launch import LOOPBACK
 from traceview.viewers.run_copy import RunCopy
 
 PORTS: Final = {"xprof": 8791, "tensorboard": 6006}
-"""The port that each one uses where no other is asked for: its own default."""
+"""The default port of each viewer."""
 
 _NAMES: Final = {"xprof": "XProf", "tensorboard": "TensorBoard"}
 _TRIED_PORTS: Final = 100
-_PATIENCE_SECONDS: Final = 120.0
-"""TensorBoard imports TensorFlow where it is there, which takes ten seconds and more."""
+_START_SECONDS: Final = 120.0
+"""TensorBoard imports TensorFlow if it is installed, which takes ten seconds and more."""
 
 _POLL_SECONDS: Final = 0.1
 _STOP_SECONDS: Final = 5.0
@@ -48,7 +48,7 @@ class Serving:
     log: Path
 
     def wait(self) -> None:
-        """Wait until the viewer ends, which it should not do by itself: raises `ViewerError`."""
+        """Wait until the viewer ends, which it should not do: raises `ViewerError`."""
         self.process.wait()
         raise ViewerError(f"{self.name} ended: {last_words(self.log)}")
 
@@ -58,14 +58,14 @@ def free_port(wanted: int) -> int:
     for port in range(wanted, min(wanted + _TRIED_PORTS, 1 << 16)):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             if os.name == "posix":
-                # Else a port stays taken for a minute after whoever listened there is gone.
+                # Otherwise a port stays taken for a minute after its server has ended.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((LOOPBACK, port))
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    raise UsageError(f"--port {wanted}: no port can be had from there on")
+    raise UsageError(f"--port {wanted}: no port is free from there on")
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def serving(viewer: str, copy: RunCopy, port: int) -> Iterator[Serving]:
             stderr=out,
             cwd=copy.scratch,
             env=environment(copy.scratch),
-            # Ctrl-C is for us; we end it when we are done.
+            # Ctrl-C is for this command, which ends the viewer itself.
             start_new_session=True,
         )
     try:
@@ -94,9 +94,9 @@ def serving(viewer: str, copy: RunCopy, port: int) -> Iterator[Serving]:
 
 
 def environment(scratch: Path) -> dict[str, str]:
-    """Variables for a process that imports what we can import, from wherever it runs, and keeps its caches there."""
-    found = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
-    return {**os.environ, "PYTHONPATH": found, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
+    """Variables for a process that imports from the same places as this one, and keeps its caches in `scratch`."""
+    places = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
+    return {**os.environ, "PYTHONPATH": places, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
 
 
 def _address(viewer: str, port: int, run: str) -> str:
@@ -108,7 +108,7 @@ def _address(viewer: str, port: int, run: str) -> str:
 def _await(
     viewer: str, copy: RunCopy, port: int, process: subprocess.Popen[bytes], log: Path
 ) -> None:
-    end = time.monotonic() + _PATIENCE_SECONDS
+    end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
             raise ViewerError(
@@ -118,28 +118,28 @@ def _await(
             return
         time.sleep(_POLL_SECONDS)
     raise ViewerError(
-        f"{_NAMES[viewer]} did not show the run within {_PATIENCE_SECONDS:.0f} s: {last_words(log)}"
+        f"{_NAMES[viewer]} did not show the run within {_START_SECONDS:.0f} s: {last_words(log)}"
     )
 
 
 def _runs(port: int) -> list[str]:
-    """The runs that a viewer has found so far; TensorBoard looks for them after it answers."""
+    """The runs that a viewer lists so far; TensorBoard looks for them after it answers."""
     try:
-        # Not through a proxy: it would look for its own machine.
+        # Not through a proxy, which would look on its own machine.
         with build_opener(ProxyHandler({})).open(
             f"http://{LOOPBACK}:{port}{_RUNS}", timeout=5
         ) as answer:
             content: bytes = answer.read()
-        found = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+        runs = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
     except (URLError, OSError, ValueError):
         return []
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    return [name for name in runs if isinstance(name, str)] if isinstance(runs, list) else []
 
 
 def last_words(log: Path) -> str:
-    """The last line that a program wrote, which says why it failed if it was a Python exception."""
+    """The last line that a program wrote; of a Python exception it says what failed."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

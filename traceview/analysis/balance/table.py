@@ -1,74 +1,35 @@
-"""How does each device compare with the others, as one row? What `traceview balance` lists."""
+"""Makes the table of balance: how each device that computed compares with the others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Final
 
-from traceview.analysis.balance.result import Balance
+from traceview.analysis.balance.gradients import DevicePhases
+from traceview.analysis.balance.hardware import DeviceHardware
+from traceview.analysis.balance.result import Balance, DeviceBalance
+from traceview.trace.table import Table, integers, record_columns, table, texts
 
-
-@dataclass(frozen=True)
-class BalanceLine:
-    """One device that computed in the window; fields as in `DeviceBalance`, `Straggler` and `DevicePhases`.
-
-    `straggler_cause` and `straggler_cost_ps_per_step` only of the device that the others wait for.
-    """
-
-    host: str
-    device: str
-    ordinal: int
-    status: str
-    compute_ps_per_step: int | None
-    longer_ratio: float | None
-    longest_count: int | None
-    step_count: int
-    start_lag_ps: int | None
-    end_lead_ps: int | None
-    last_count: int | None
-    collective_count: int | None
-    straggler_cause: str | None
-    straggler_cost_ps_per_step: int | None
-    forward_ps: int
-    backward_ps: int
-    optimizer_ps: int
-    reduction_ps: int
-    backward: bool | None
-    model: str | None
-    core_count: int | None
-    clock_max_hz: int | None
+_PHASES: Final = ("forward_ps", "backward_ps", "optimizer_ps", "reduction_ps", "backward")
 
 
-def balance_table(found: Balance) -> list[BalanceLine]:
-    """The devices in the order of hosts and numbers."""
-    late = found.straggler
-    phases = {row.device: row for row in found.gradients.devices}
-    lines = []
-    for row in found.devices:
-        ran, is_late = phases[row.device], late is not None and late.device == row.device
-        lines.append(
-            BalanceLine(
-                host=row.host,
-                device=row.device,
-                ordinal=row.ordinal,
-                status=row.status,
-                compute_ps_per_step=row.compute_ps_per_step,
-                longer_ratio=row.longer_ratio,
-                longest_count=row.longest_count,
-                step_count=row.step_count,
-                start_lag_ps=row.start_lag_ps,
-                end_lead_ps=row.end_lead_ps,
-                last_count=row.last_count,
-                collective_count=row.collective_count,
-                straggler_cause=late.cause if late and is_late else None,
-                straggler_cost_ps_per_step=late.cost_ps_per_step if late and is_late else None,
-                forward_ps=ran.forward_ps,
-                backward_ps=ran.backward_ps,
-                optimizer_ps=ran.optimizer_ps,
-                reduction_ps=ran.reduction_ps,
-                backward=ran.backward,
-                model=row.hardware.model,
-                core_count=row.hardware.core_count,
-                clock_max_hz=row.hardware.clock_max_hz,
-            )
-        )
-    return lines
+def balance_table(balance: Balance | None) -> Table:
+    """A row per device that computed, in the order of hosts and numbers; its cause and cost if the others wait for it."""
+    rows = balance.devices if balance else ()
+    by_device = {row.device: row for row in balance.gradients.devices} if balance else {}
+    late = balance.straggler if balance else None
+    waits = [late if late and late.device == row.device else None for row in rows]
+    compared = [field for field in DeviceBalance.__struct_fields__ if field != "hardware"]
+    return table(
+        "balance",
+        *record_columns(DeviceBalance, rows, compared),
+        texts("straggler_cause", [row.cause if row else None for row in waits]),
+        integers(
+            "straggler_cost_ps_per_step", [row.cost_ps_per_step if row else None for row in waits]
+        ),
+        *record_columns(DevicePhases, [by_device[row.device] for row in rows], _PHASES),
+        *record_columns(
+            DeviceHardware,
+            [row.hardware for row in rows],
+            ("model", "core_count", "clock_max_hz"),
+        ),
+    )

@@ -1,102 +1,135 @@
-"""Which collective took which device how long? One row per collective and device, for a spreadsheet."""
+"""Makes the table of collectives: how long each device was in each, and which one came last."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from traceview.analysis.selection import Selection, rows_in
+from traceview.document.model import (
+    Column,
+    Section,
+    counts,
+    devices,
+    names,
+    remarks,
+    sizes,
+    times,
+    words,
+)
+from traceview.document.model import table as table_block
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.ops import split_op
-
-
-@dataclass(frozen=True)
-class CollectiveRow:
-    """One device in one collective; rows of one collective have its number.
-
-    `kind`: all_reduce, all_gather …; `op`: what asked for it, without its replica part; `name`: its kernel.
-    `step`: in which the device starts. `transfer_ps`: the shortest duration over the devices, `wait_ps`: what this one
-    was in it longer; None where a device is missing. `is_last`: all are recorded, and it came last. `matched_by`:
-    keys or order. `bytes`: of the whole collective, None where not recorded.
-    """
-
-    collective: int
-    kind: str
-    op: str | None
-    name: str
-    host: str
-    device: str
-    step: int | None
-    start_ps: int
-    duration_ps: int
-    transfer_ps: int | None
-    wait_ps: int | None
-    is_last: bool
-    device_count: int
-    matched_by: str
-    bytes: int | None
+from traceview.trace.table import Table, flags, integers, table, texts
 
 
 def collective_table(
     trace: Trace,
     selection: Selection,
-    found: Collectives,
-    devices: Collection[str],
+    collectives: Collectives,
+    keys: Collection[str],
     top: int | None = None,
-) -> tuple[list[CollectiveRow], int]:
-    """The rows of the collectives that overlap the window, and how many others there are.
+) -> tuple[Table, int]:
+    """A row per device in each collective that overlaps the window, and how many rows are left out.
 
-    `devices`: keys of those to show. `top`: only so many collectives, those with the longest waiting first;
-    without it all in the order in which they began.
+    `keys`: of the devices to show. `top`: only so many collectives, those with the longest waiting first; without it
+    all in the order in which they began. `transfer_ps` is the shortest time that a device is in the collective,
+    `wait_ps` how much longer this one is; both are missing where a device was not recorded.
     """
     columns = trace.device_columns
-    inside = np.zeros(found.row.size, dtype=np.bool_)
-    host_of = np.array([device.host for device in trace.device_list], dtype=np.int64)[found.device]
+    hosts = np.array([device.host for device in trace.device_list], dtype=np.int64)
+    host_of_row = hosts[collectives.device]
+    inside = np.zeros(collectives.row.size, dtype=np.bool_)
     for host, window in selection.windows.items():
-        mine = np.flatnonzero(host_of == host)
-        events = found.row[mine]
-        inside[mine[rows_in(columns.start_ps[events], columns.end_ps[events], window)]] = True
-    shown = np.unique(found.collective[inside])
-    row_count = int(np.count_nonzero(np.isin(found.collective, shown)))
+        of_host = np.flatnonzero(host_of_row == host)
+        events = collectives.row[of_host]
+        inside[of_host[rows_in(columns.start_ps[events], columns.end_ps[events], window)]] = True
+    shown = np.unique(collectives.collective[inside])
+    row_count = int(np.count_nonzero(np.isin(collectives.collective, shown)))
     if top is not None and shown.size > top:
-        longest = np.zeros(found.count, dtype=np.int64)
-        np.maximum.at(longest, found.collective, found.wait_ps)
-        longest[~found.is_complete] = -1
+        longest = np.zeros(collectives.count, dtype=np.int64)
+        np.maximum.at(longest, collectives.collective, collectives.wait_ps)
+        longest[~collectives.is_complete] = -1
         shown = shown[np.argsort(-longest[shown], kind="stable")[:top]]
-    keys = [trace.device_key(index) for index in range(len(trace.device_list))]
-    rows_of = np.split(np.arange(found.row.size), found.first[1:])
+    device_keys = [trace.device_key(index) for index in range(len(trace.device_list))]
+    rows_of = np.split(np.arange(collectives.row.size), collectives.first[1:])
     rows = [
-        _row(trace, found, row, keys, is_last=bool(found.is_last[row]))
+        row
         for number in shown.tolist()
         for row in rows_of[number].tolist()
-        if keys[found.device[row]] in devices
+        if device_keys[collectives.device[row]] in keys
     ]
-    return rows, row_count - len(rows)
+    return _table(trace, collectives, rows, device_keys), row_count - len(rows)
 
 
-def _row(
-    trace: Trace, found: Collectives, row: int, keys: list[str], *, is_last: bool
-) -> CollectiveRow:
-    number, device = int(found.collective[row]), int(found.device[row])
-    is_complete = bool(found.is_complete[number])
-    op, size = trace.names.text(int(found.op[row])), int(found.bytes_moved[number])
-    return CollectiveRow(
-        collective=number,
-        kind=CollectiveKind(int(found.kind[row])).name.lower(),
-        op=None if op is None else split_op(op)[0],
-        name=trace.names.text(int(found.name[row])) or "",
-        host=trace.hosts[trace.device_list[device].host].name,
-        device=keys[device],
-        step=None if found.step[row] == NONE else int(found.step[row]),
-        start_ps=int(found.start_ps[row]),
-        duration_ps=int(found.duration_ps[row]),
-        transfer_ps=int(found.transfer_ps[number]) if is_complete else None,
-        wait_ps=int(found.wait_ps[row]) if is_complete else None,
-        is_last=is_last,
-        device_count=int(found.device_count[number]),
-        matched_by="keys" if found.by_keys[row] else "order",
-        bytes=None if size == UNKNOWN_BYTES else size,
+def _table(
+    trace: Trace, collectives: Collectives, rows: list[int], device_keys: list[str]
+) -> Table:
+    number = collectives.collective[rows]
+    device = collectives.device[rows].tolist()
+    is_complete = collectives.is_complete[number].tolist()
+    ops = [trace.names.text(op) for op in collectives.op[rows].tolist()]
+    transfers = collectives.transfer_ps[number].tolist()
+    waits = collectives.wait_ps[rows].tolist()
+    size = collectives.bytes_moved[number].tolist()
+    step = collectives.step[rows].tolist()
+    return table(
+        "collectives",
+        integers("collective", number.tolist()),
+        texts("kind", [CollectiveKind(k).name.lower() for k in collectives.kind[rows].tolist()]),
+        texts("op", [None if op is None else split_op(op)[0] for op in ops]),
+        texts("name", [trace.names.text(n) or "" for n in collectives.name[rows].tolist()]),
+        texts("host", [trace.hosts[trace.device_list[index].host].name for index in device]),
+        texts("device", [device_keys[index] for index in device]),
+        integers("step", [None if value == NONE else value for value in step]),
+        integers("start_ps", collectives.start_ps[rows].tolist()),
+        integers("duration_ps", collectives.duration_ps[rows].tolist()),
+        integers("transfer_ps", _where(is_complete, transfers)),
+        integers("wait_ps", _where(is_complete, waits)),
+        flags("is_last", collectives.is_last[rows].tolist(), is_optional=False),
+        integers("device_count", collectives.device_count[number].tolist()),
+        texts("matched_by", ["keys" if by else "order" for by in collectives.by_keys[rows]]),
+        integers("bytes", [None if value == UNKNOWN_BYTES else value for value in size]),
+    )
+
+
+def _where(is_known: list[bool], values: list[int]) -> list[int | None]:
+    return [value if known else None for value, known in zip(values, is_known, strict=True)]
+
+
+def collective_rows_section(rows: Table) -> Section | None:
+    """The rows, with number and op of each collective in its first one; nothing without any."""
+    if not rows.count:
+        return None
+    return Section(
+        "collective-rows",
+        "Each collective",
+        (
+            *table_block("Each device in each collective", _columns(rows)),
+            *remarks("The shortest time that a device is in a collective is its transfer."),
+        ),
+    )
+
+
+def _columns(rows: Table) -> Iterator[Column]:
+    collectives = rows["collective"]
+    is_first = [True, *(before != number for before, number in pairwise(collectives))]
+    ops = [op or name for op, name in zip(rows["op"], rows["name"], strict=True)]
+    yield words(
+        "number",
+        [str(n) if f else "" for n, f in zip(collectives, is_first, strict=True)],
+        priority=5,
+    )
+    yield devices("device", rows["device"])
+    yield counts("step", rows["step"], priority=3)
+    yield times("start", rows["start_ps"], priority=2)
+    yield times("duration", rows["duration_ps"])
+    yield times("waiting", rows["wait_ps"])
+    yield words("", ["last" if last else "" for last in rows["is_last"]])
+    yield sizes("size", rows["bytes"], priority=4)
+    yield names(
+        "op", [op if first else "" for op, first in zip(ops, is_first, strict=True)], priority=1
     )

@@ -1,75 +1,40 @@
-"""Joins the time of each device with its comparison with the others: the rows of `traceview devices`."""
+"""Makes the table of devices: how busy each was, with what, and how it compares with the others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
-from traceview.analysis.balance.result import Balance
-from traceview.analysis.device_time.result import DeviceTime
+from traceview.analysis.balance import Balance
+from traceview.analysis.balance.hardware import DeviceHardware
+from traceview.analysis.balance.result import DeviceBalance
+from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
+from traceview.analysis.placement import Placement
+from traceview.document import numbers
+from traceview.document.model import (
+    Column,
+    Section,
+    counts,
+    devices,
+    looks,
+    names,
+    notes,
+    ratio,
+    remarks,
+    shares,
+    signed_shares,
+    sizes,
+    times,
+    words,
+)
+from traceview.document.model import table as table_block
+from traceview.document.vocabulary import STATUSES, look_of
+from traceview.trace.table import Table, flags, integers, record_columns, table, texts
 from traceview.xplane.planes import ActivityClass
 
-
-@dataclass(frozen=True)
-class DeviceLine:
-    """One device. Up to `memory_peak_bytes` as in `device_time`, with `total_ps` by class; then from `balance`.
-
-    `backward`: whether gradients were computed there. None where a value is not known, or has no meaning for a device
-    that did not compute.
-    """
-
-    host: str
-    device: str
-    ordinal: int
-    kind: str
-    model: str | None
-    status: str
-    window_ps: int | None
-    busy_ps: int | None
-    busy_ratio: float | None
-    compute_ps: int | None
-    compute_ratio: float | None
-    exposed_collective_ps: int | None
-    exposed_h2d_ps: int | None
-    exposed_d2h_ps: int | None
-    exposed_d2d_ps: int | None
-    exposed_memset_ps: int | None
-    idle_ps: int | None
-    compute_total_ps: int | None
-    collective_total_ps: int | None
-    h2d_total_ps: int | None
-    d2h_total_ps: int | None
-    d2d_total_ps: int | None
-    memset_total_ps: int | None
-    kernel_count: int | None
-    collective_count: int | None
-    copy_count: int | None
-    memset_count: int | None
-    h2d_bytes: int | None
-    d2h_bytes: int | None
-    d2d_bytes: int | None
-    unknown_direction_count: int | None
-    opaque_count: int | None
-    outside_window_count: int | None
-    memory_held_bytes: int | None
-    memory_peak_bytes: int | None
-    compute_ps_per_step: int | None
-    longer_ratio: float | None
-    longest_count: int | None
-    step_count: int | None
-    start_lag_ps: int | None
-    end_lead_ps: int | None
-    last_count: int | None
-    matched_collective_count: int | None
-    straggler_cause: str | None
-    backward: bool | None
-    core_count: int | None
-    clock_max_hz: int | None
-    clock_hz: int | None
-    throttled_ratio: float | None
-
-
-_OF_BALANCE = (
+_FIELDS: Final = DeviceTimeRow.__struct_fields__
+_TOTALS: Final = _FIELDS.index("total_ps")
+_COMPARED: Final = (
     "compute_ps_per_step",
     "longer_ratio",
     "longest_count",
@@ -77,32 +42,112 @@ _OF_BALANCE = (
     "start_lag_ps",
     "end_lead_ps",
     "last_count",
+    "collective_count",
 )
-_OF_HARDWARE = ("core_count", "clock_max_hz", "clock_hz", "throttled_ratio")
+_HARDWARE: Final = ("core_count", "clock_max_hz", "clock_hz", "throttled_ratio")
 
 
-def device_table(device_time: DeviceTime, balance: Balance | None) -> list[DeviceLine]:
-    """All devices in the order of hosts and numbers."""
-    compared = {row.device: row for row in balance.devices} if balance else {}
-    phases = {row.device: row for row in balance.gradients.devices} if balance else {}
-    straggler = balance.straggler if balance else None
-    lines = []
-    for row in device_time.devices:
-        values: dict[str, Any] = {
-            field.name: getattr(row, field.name, None) for field in fields(DeviceLine)
-        }
-        for class_ in ActivityClass:
-            name = class_.name.lower()
-            values[f"{name}_total_ps"] = None if row.total_ps is None else row.total_ps[name]
-        comparison = compared.get(row.device)
-        if comparison is not None:
-            values |= {key: getattr(comparison, key) for key in _OF_BALANCE}
-            values |= {key: getattr(comparison.hardware, key) for key in _OF_HARDWARE}
-            values["matched_collective_count"] = comparison.collective_count
-            values["model"] = row.model or comparison.hardware.model
-        if row.device in phases:
-            values["backward"] = phases[row.device].backward
-        if straggler is not None and straggler.device == row.device:
-            values["straggler_cause"] = straggler.cause
-        lines.append(DeviceLine(**values))
-    return lines
+def device_table(result: DeviceTime | None, balance: Balance | None) -> Table:
+    """A row per device in the order of hosts and numbers; without a comparison for those that did not compute."""
+    rows = result.devices if result else ()
+    by_device = {row.device: row for row in balance.devices} if balance else {}
+    compared = [by_device.get(row.device) for row in rows]
+    hardware = [row.hardware if row else None for row in compared]
+    phases = {row.device: row.backward for row in balance.gradients.devices} if balance else {}
+    late = balance.straggler if balance else None
+    models = [
+        row.model or (of.model if of else None) for row, of in zip(rows, hardware, strict=True)
+    ]
+    columns = (
+        *record_columns(DeviceTimeRow, rows, _FIELDS[:_TOTALS]),
+        *(
+            integers(
+                f"{key}_total_ps",
+                [None if row.total_ps is None else row.total_ps[key] for row in rows],
+            )
+            for key in (class_.name.lower() for class_ in ActivityClass)
+        ),
+        *record_columns(DeviceTimeRow, rows, _FIELDS[_TOTALS + 1 :]),
+        *record_columns(
+            DeviceBalance, compared, _COMPARED, {"collective_count": "matched_collective_count"}
+        ),
+        texts(
+            "straggler_cause",
+            [late.cause if late and late.device == row.device else None for row in rows],
+        ),
+        flags("backward", [phases.get(row.device) for row in rows]),
+        *record_columns(DeviceHardware, hardware, _HARDWARE),
+    )
+    return table(
+        "devices",
+        *(texts("model", models) if column.name == "model" else column for column in columns),
+    )
+
+
+def device_section(
+    rows: Table, others: Collection[str] = (), placement: Placement | None = None
+) -> Section:
+    """A row per device; of `others`, devices that are much alike, only the range of their parts."""
+    shown = rows.at([at for at, device in enumerate(rows["device"]) if device not in others])
+    alike = rows.where("device", others)
+    return Section(
+        "devices",
+        "Devices",
+        (
+            *table_block("Devices", _columns(shown)),
+            *remarks(_ranges(alike) if alike.count else None),
+            *notes(*(_changes(placement) if placement else ())),
+        ),
+        lead="" if rows.count else "No device was recorded.",
+    )
+
+
+def _columns(rows: Table) -> Iterator[Column]:
+    windows = rows["window_ps"]
+
+    def of_window(heading: str, parts: Sequence[int | None], priority: int) -> Column:
+        return shares(heading, map(ratio, parts, windows), priority=priority)
+
+    yield devices("device", rows["device"])
+    yield looks("status", [look_of(STATUSES, status) for status in rows["status"]], priority=2)
+    yield shares("busy", rows["busy_ratio"])
+    yield shares("compute", rows["compute_ratio"])
+    yield of_window("communication", rows["exposed_collective_ps"], 4)
+    yield of_window("copies", _copies_ps(rows), 5)
+    yield of_window("idle", rows["idle_ps"], 1)
+    yield times("compute per step", rows["compute_ps_per_step"], priority=6)
+    yield signed_shares("vs. median", rows["longer_ratio"], priority=3)
+    yield counts("kernels", rows["kernel_count"], priority=8)
+    yield times("starts later by", rows["start_lag_ps"], priority=9)
+    yield sizes("peak memory", rows["memory_peak_bytes"], priority=7)
+    answers = {True: "yes", False: "no", None: None}
+    yield words("gradients", [answers[value] for value in rows["backward"]], priority=10)
+    yield names("model", rows["model"], priority=11)
+
+
+def _copies_ps(rows: Table) -> list[int | None]:
+    """The exposed time of copies and fills of each device."""
+    classes = (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D, ActivityClass.MEMSET)
+    parts = zip(*(rows[f"exposed_{class_.name.lower()}_ps"] for class_ in classes), strict=True)
+    return [None if None in row else sum(row) for row in parts]
+
+
+def _ranges(rows: Table) -> str:
+    ratios = {
+        "busy": rows["busy_ratio"],
+        "compute": rows["compute_ratio"],
+        "communication": map(ratio, rows["exposed_collective_ps"], rows["window_ps"]),
+        "copies": map(ratio, _copies_ps(rows), rows["window_ps"]),
+    }
+    parts = ", ".join(f"{name} {numbers.share_range(values)}" for name, values in ratios.items())
+    return f"{numbers.plural(rows.count, 'other device')}: {parts}. `-o FILE.csv` has all."
+
+
+def _changes(placement: Placement) -> list[str]:
+    """In which steps which devices ran work, for hosts where that changes; hosts alike share a sentence."""
+    sentences: dict[str, str] = {}
+    for host in placement.hosts:
+        if len(host.active) > 1:
+            sentence = host.statements[0]
+            sentences.setdefault(sentence.replace(f"{host.host}/", ""), sentence)
+    return [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences.values()]

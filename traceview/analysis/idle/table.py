@@ -1,72 +1,54 @@
-"""Every gap of every device as one row: what `traceview gaps` lists."""
+"""Makes the table of gaps: every span in which a device did nothing, with its causes and their evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from typing import Final
 
 import numpy as np
 
-from traceview.analysis.idle.result import gap_rows
+from traceview.analysis.idle.result import Gap, gap_rows
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
+from traceview.document.model import Column, Section, counts, devices, looks, names, times
+from traceview.document.model import table as table_block
+from traceview.document.vocabulary import CAUSES, look_of
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
+from traceview.trace.table import Table, integers, record_columns, table, texts
 
-STACK_SEPARATOR = " > "
-_FIELD_OF_CAUSE = {cause.key: f"{cause.key}_ps" for cause in Cause}
-
-
-@dataclass(frozen=True)
-class GapRow:
-    """One gap; times in picoseconds. The times by cause sum to `duration_ps`; the rest as in the report.
-
-    `host_stack`: the names of the host events open at the one that shows the cause, outermost first.
-    """
-
-    device: str
-    start_ps: int
-    duration_ps: int
-    step: int | None
-    cause: str
-    before: str | None
-    after: str | None
-    thread: str | None
-    host_event: str | None
-    host_stack: str | None
-    input_ps: int
-    h2d_ps: int
-    compile_ps: int
-    sync_ps: int
-    checkpoint_ps: int
-    launch_ps: int
-    callback_ps: int
-    host_compute_ps: int
-    peer_ps: int
-    dependency_ps: int
-    latency_ps: int
-    unattributed_ps: int
-    unused_ps: int
+STACK_SEPARATOR: Final = " > "
+_FIELDS: Final = (
+    "start_ps",
+    "duration_ps",
+    "step",
+    "cause",
+    "before",
+    "after",
+    "thread",
+    "host_event",
+)
 
 
 def gap_table(
     trace: Trace,
     selection: Selection,
-    found: IdleAttribution,
+    idle: IdleAttribution,
     *,
     devices: Collection[str],
     causes: Collection[str] = (),
     least_ps: int = 0,
     top: int | None = None,
-) -> tuple[list[GapRow], int]:
-    """The longest gaps of the devices, longest first, those of unused devices last, and how many fit the filter but not the `top`.
+) -> tuple[Table, int]:
+    """The gaps of the devices, longest first, those of unused devices last, and how many rows `top` leaves out.
 
     `devices`: keys as in the report. `causes`: only gaps of which one of these is the largest part.
-    `least_ps`: only gaps from this length on.
+    `least_ps`: only gaps from this length on. The times by cause of a gap add up to `duration_ps`. `host_stack`: the
+    names of the host events open at the one that shows the cause, outermost first.
     """
     wanted = {Cause[name.upper()] for name in causes} or set(Cause)
-    picked: list[tuple[bool, int, int, int]] = []
-    for device, gaps in found.gaps.items():
+    order: list[tuple[bool, int, int, int]] = []
+    for device, gaps in idle.gaps.items():
         if trace.device_key(device) not in devices:
             continue
         start, end = gaps.spans
@@ -76,40 +58,61 @@ def gap_table(
         longest = chosen[np.lexsort((start[chosen], start[chosen] - end[chosen]))]
         # A device that was not used waited for nothing: its one gap comes last.
         unused = parts[Cause.UNUSED] > 0
-        picked += [
+        order += [
             (bool(unused[i]), int(start[i] - end[i]), device, int(i)) for i in longest.tolist()
         ]
-    picked.sort()
-    shown = picked[:top]
-    rows = {
-        (device, number): row
-        for device in {device for _, _, device, _ in shown}
-        for numbers in [[n for _, _, d, n in shown if d == device]]
-        for number, row in zip(
-            numbers, _rows(trace, selection, found, device, numbers), strict=True
-        )
-    }
-    return [rows[device, number] for _, _, device, number in shown], len(picked) - len(shown)
+    order.sort()
+    shown = [(device, number) for _, _, device, number in order[:top]]
+    return _table(trace, selection, idle, shown), len(order) - len(shown)
 
 
-def _rows(
-    trace: Trace, selection: Selection, found: IdleAttribution, device: int, numbers: list[int]
-) -> list[GapRow]:
-    states = found.states[trace.device_list[device].host]
-    chosen = np.array(numbers, dtype=np.int64)
-    return [
-        GapRow(
-            device=trace.device_key(device),
-            start_ps=gap.start_ps,
-            duration_ps=gap.duration_ps,
-            step=gap.step,
-            cause=gap.cause,
-            before=gap.before,
-            after=gap.after,
-            thread=gap.thread,
-            host_event=gap.host_event,
-            host_stack=STACK_SEPARATOR.join(gap.host_stack) or None,
-            **{field: gap.causes.get(cause, 0) for cause, field in _FIELD_OF_CAUSE.items()},
-        )
-        for gap in gap_rows(trace, selection, found.gaps[device], states, chosen)
-    ]
+def _table(
+    trace: Trace, selection: Selection, idle: IdleAttribution, shown: list[tuple[int, int]]
+) -> Table:
+    gap_of: dict[tuple[int, int], Gap] = {}
+    for device in {device for device, _ in shown}:
+        numbers = [number for of_device, number in shown if of_device == device]
+        states = idle.states[trace.device_list[device].host]
+        chosen = np.array(numbers, dtype=np.int64)
+        gaps = gap_rows(trace, selection, idle.gaps[device], states, chosen)
+        gap_of |= {(device, number): gap for number, gap in zip(numbers, gaps, strict=True)}
+    rows = [gap_of[place] for place in shown]
+    return table(
+        "gaps",
+        texts("device", [trace.device_key(device) for device, _ in shown]),
+        *record_columns(Gap, rows, _FIELDS),
+        texts("host_stack", [STACK_SEPARATOR.join(gap.host_stack) or None for gap in rows]),
+        *(
+            integers(f"{cause.key}_ps", [gap.causes.get(cause.key, 0) for gap in rows])
+            for cause in Cause
+        ),
+    )
+
+
+def gap_rows_section(rows: Table) -> Section | None:
+    """A row per gap: where it lies, its causes, and what shows them; nothing without any."""
+    if not rows.count:
+        return None
+    return Section("gap-rows", "Gaps", table_block("Gaps", _columns(rows)))
+
+
+def _columns(rows: Table) -> Iterator[Column]:
+    yield devices("device", rows["device"])
+    yield times("length", rows["duration_ps"])
+    yield looks("mostly", [look_of(CAUSES, cause) for cause in rows["cause"]])
+    yield counts("step", rows["step"], priority=2)
+    yield times("start", rows["start_ps"], priority=4)
+    evidence = zip(rows["thread"], rows["host_stack"], strict=True)
+    yield names(
+        "evidence on the host",
+        [f"{thread}: {stack}" if stack else None for thread, stack in evidence],
+        priority=1,
+    )
+    yield names("after", rows["before"], priority=3)
+    yield names("before", rows["after"], priority=5)
+    parts = {cause: rows[f"{cause}_ps"] for cause in CAUSES if cause != "unused"}
+    totals = {cause: sum(lengths) for cause, lengths in parts.items()}
+    ranked = sorted((cause for cause in parts if totals[cause]), key=lambda cause: -totals[cause])
+    if len(ranked) > 1:
+        for priority, cause in enumerate(ranked, start=6):
+            yield times(CAUSES[cause].words, parts[cause], priority=priority)

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from rich.cells import cell_len
 from rich.text import Text
 
+from traceview.document import numbers
+from traceview.document.json_text import dumped
 from traceview.document.page import Page
-from traceview.render import numbers
-from traceview.render.json import dumped, plain
 from traceview.version import VERSION
 
 SCHEMA_VERSION: Final = 1
@@ -27,7 +27,7 @@ STATUSES: Final = {
 
 
 class CheckRow(Protocol):
-    """One check as this table shows it."""
+    """One check as it is shown."""
 
     @property
     def name(self) -> str:
@@ -86,7 +86,7 @@ def _counts(checks: Sequence[CheckRow]) -> dict[str, int]:
     return {status: sum(check.status == status for check in checks) for status in STATUSES}
 
 
-def render_json(checks: Sequence[CheckRow]) -> str:
+def render_json(checks: Sequence[CheckRow]) -> bytes:
     """The same as data: `counts` by status, and `checks[]` with `name`, `status`, `found` and `fix`."""
     return dumped(
         {
@@ -95,10 +95,10 @@ def render_json(checks: Sequence[CheckRow]) -> str:
             "counts": _counts(checks),
             "checks": [
                 {
-                    "name": plain(check.name),
-                    "status": plain(check.status),
-                    "found": plain(check.detail),
-                    "fix": plain(check.fix),
+                    "name": check.name,
+                    "status": check.status,
+                    "found": check.detail,
+                    "fix": check.fix,
                 }
                 for check in checks
             ],

@@ -1,4 +1,4 @@
-"""How is XProf asked about a run, so that nothing is left of it: on a copy, in a process of its own."""
+"""Asks XProf about a run: on a copy, in a process of its own, so that nothing remains of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Asked:
 
 
 def ask(run: RunFiles) -> Asked:
-    """What XProf says of a run.
+    """XProf's answer for a run.
 
     Raises `UsageError` where it is not installed, `ViewerError` with its last words if it fails.
     """
@@ -43,7 +43,7 @@ def ask(run: RunFiles) -> Asked:
         try:
             code = process.wait()
         finally:
-            # We may have been interrupted.
+            # The wait may have been interrupted.
             process.kill()
             process.wait()
         if code:

@@ -1,0 +1,77 @@
+"""CSV is a table that every reader takes as one and no spreadsheet runs."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+
+import pytest
+
+from traceview.analysis.ops import OpRow
+from traceview.export.csv import written
+from traceview.trace.table import Table, record_columns, table
+
+
+def op(
+    name: str | None, kernel: str | None, total_ps: int, share_ratio: float | None = 0.5
+) -> OpRow:
+    times = dict.fromkeys(("total_ps", "self_ps", "mean_ps", "median_ps", "p95_ps"), total_ps)
+    return OpRow(
+        device="GPU:0",
+        class_="compute",
+        op=name,
+        op_type=None,
+        kernel=kernel,
+        count=1,
+        share_ratio=share_ratio,
+        bytes=None,
+        **times,
+    )
+
+
+def ops(*rows: OpRow) -> Table:
+    return table("ops", *record_columns(OpRow, rows))
+
+
+def text_of(rows: Table, *, is_escaped: bool = False) -> str:
+    return b"".join(written(rows, is_escaped=is_escaped)).decode()
+
+
+def parsed(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(text)))
+
+
+def test_columns_are_those_of_the_frame() -> None:
+    names = "device class op op_type kernel count total_ps self_ps mean_ps median_ps p95_ps"
+    (header,) = text_of(ops()).splitlines()
+    assert header.split(",") == [*names.split(), "share_ratio", "bytes"]
+
+
+def test_what_is_not_known_is_empty() -> None:
+    (row,) = parsed(text_of(ops(op(None, "sgemm", 4000, share_ratio=None))))
+    assert (row["op"], row["share_ratio"], row["bytes"]) == ("", "", "")
+    assert (row["kernel"], row["total_ps"], row["class"]) == ("sgemm", "4000", "compute")
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_no_name_becomes_a_formula(start: str) -> None:
+    (row,) = parsed(text_of(ops(op(f"{start}1+1", f"{start}cmd", 1000))))
+    assert row["op"].startswith("'")
+    assert row["kernel"].startswith("'")
+
+
+@pytest.mark.parametrize("name", ['a,b;"c"', "line\nbreak", "1+1", "表"])
+def test_other_names_stay_as_they_are(name: str) -> None:
+    (row,) = parsed(text_of(ops(op(name, None, 1000))))
+    assert row["op"] == name
+
+
+def test_lone_surrogates_can_be_written() -> None:
+    assert "\ufffd" in text_of(ops(op("\ud800", None, 1000)))
+
+
+def test_a_terminal_gets_no_control_characters() -> None:
+    rows = ops(op("\x1b[31mred\u202e", "a\nb", 1000))
+    assert "\x1b[31mred\u202e" in text_of(rows)
+    (row,) = parsed(text_of(rows, is_escaped=True))
+    assert (row["op"], row["kernel"]) == (r"\x1b[31mred\u202e", r"a\nb")

@@ -1,0 +1,78 @@
+"""Lists the runs of a log directory: a row per host file, from names and metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from traceview.document import numbers
+from traceview.document.model import (
+    Column,
+    Section,
+    names,
+    notes,
+    remarks,
+    sizes,
+    table,
+    times,
+    words,
+)
+from traceview.trace.locate import FileSummary, RunSummary
+from traceview.xplane.source import NOT_A_TRACE
+
+
+def run_section(runs: Sequence[RunSummary], chosen: str | None) -> Section:
+    """A table of the runs; `chosen`: the name of the run that `analyze` reads by default, None if none can be read."""
+    remark = (
+        "No run can be read."
+        if chosen is None
+        else "* is the run that `traceview analyze` reads by default; `--run NAME` chooses another."
+    )
+    damage = [
+        f"{run.name}, {file.host}: {file.damage}"
+        for run in runs
+        for file in run.files
+        if file.damage
+    ]
+    return Section(
+        "runs",
+        "Runs",
+        (*table("Runs", _columns(runs, chosen)), *notes(*damage), *remarks(remark)),
+    )
+
+
+def _columns(runs: Sequence[RunSummary], chosen: str | None) -> Iterator[Column]:
+    files = [file for run in runs for file in run.files]
+    yield names("run", [name for run in runs for name in _names(run, run.name == chosen)])
+    yield words("started", [numbers.date(file.profile_start_ns) for file in files], priority=2)
+    lengths = [None if file.duration_ns is None else file.duration_ns * 1000 for file in files]
+    yield times("length", lengths, priority=3)
+    yield names("host", [file.host for file in files], priority=1)
+    yield words("devices", map(_devices, files))
+    yield sizes("size", [file.bytes for file in files], priority=4)
+
+
+def _names(run: RunSummary, is_chosen: bool) -> list[str]:
+    """The name of a run in its first row, with a star if it is the one to read."""
+    return [f"{'*' if is_chosen else ' '} {run.name}", *[""] * (len(run.files) - 1)][
+        : len(run.files)
+    ]
+
+
+def _devices(file: FileSummary) -> str:
+    if file.damage is not None:
+        return NOT_A_TRACE if file.damage.startswith(NOT_A_TRACE) else "damaged"
+    if not file.device_names:
+        return "no GPU"
+    kinds = [name.partition(":")[0] for name in file.device_names]
+    counts = " + ".join(numbers.plural(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
+    return f"{counts}, {len(file.device_names_with_lines)} with events"
+
+
+def run_data(runs: Sequence[RunSummary], chosen: str | None) -> dict[str, Any]:
+    """The same as data: `runs[]` with `name`, `chosen` and `files[]`."""
+    return {
+        "runs": [
+            {"name": run.name, "chosen": run.name == chosen, "files": run.files} for run in runs
+        ]
+    }

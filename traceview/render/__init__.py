@@ -1,1 +1,0 @@
-"""How is a report shown? Renderers turn data into text; they format numbers and compute none."""

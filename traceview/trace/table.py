@@ -1,0 +1,165 @@
+"""Defines tables: named columns of equal length, from which CSV, JSON, Parquet, DataFrames and documents are made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.intervals import BoolArray
+from traceview.record import Record, table_columns
+from traceview.trace.model import NONE, Names
+
+Kind: TypeAlias = Literal["int", "float", "bool", "category", "text"]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of n cells.
+
+    `values`, `[n]`: int64, float64, bool, int64 codes into `labels` of a category, or texts as objects. `missing`: bool
+    `[n]`, None where every cell is known; of a category `NONE` says what is not, of a float NaN, of a text None.
+    """
+
+    name: str
+    kind: Kind
+    values: npt.NDArray[Any]
+    missing: BoolArray | None = None
+    labels: tuple[str, ...] = ()
+
+    def cells(self) -> list[Any]:
+        """The cells as plain values, None for those that are missing."""
+        if self.kind == "category":
+            labels = [*self.labels, None]
+            return [labels[code] for code in self.values.tolist()]
+        cells: list[Any] = self.values.tolist()
+        missing = np.isnan(self.values) if self.kind == "float" else self.missing
+        if missing is not None:
+            for place in np.flatnonzero(missing).tolist():
+                cells[place] = None
+        return cells
+
+    def at(self, rows: npt.NDArray[np.int64]) -> Column:
+        """The cells of these rows, in their order."""
+        missing = None if self.missing is None else self.missing[rows]
+        return replace(self, values=self.values[rows], missing=missing)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of `count` cells each."""
+
+    name: str
+    count: int
+    columns: tuple[Column, ...]
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """The cells of a column."""
+        return next(column for column in self.columns if column.name == name).cells()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each row with its cells by the names of their columns."""
+        names = [column.name for column in self.columns]
+        for cells in zip(*(column.cells() for column in self.columns), strict=True):
+            yield dict(zip(names, cells, strict=True))
+
+    def at(self, rows: Sequence[int]) -> Table:
+        """The table with these rows alone, in their order."""
+        chosen = np.array(rows, dtype=np.int64)
+        return Table(self.name, chosen.size, tuple(column.at(chosen) for column in self.columns))
+
+    def where(self, name: str, values: Collection[Any]) -> Table:
+        """The table with the rows that have one of these values in a column."""
+        return self.at([place for place, cell in enumerate(self[name]) if cell in values])
+
+
+def table(name: str, *columns: Column) -> Table:
+    """A table of columns, of which there is at least one."""
+    return Table(name, int(columns[0].values.size), columns)
+
+
+# Columns of arrays
+
+
+def whole(name: str, values: npt.NDArray[np.integer], missing: BoolArray | None = None) -> Column:
+    """Whole numbers."""
+    return Column(name, "int", values.astype(np.int64, copy=False), missing)
+
+
+def flag(name: str, values: BoolArray) -> Column:
+    """Yes or no."""
+    return Column(name, "bool", values)
+
+
+def category(name: str, codes: npt.NDArray[np.integer], labels: Sequence[str]) -> Column:
+    """Codes into labels, `NONE` where there is none; labels that repeat become one."""
+    place: dict[str, int] = {}
+    for label in labels:
+        place.setdefault(label, len(place))
+    known = np.array([*(place[label] for label in labels), NONE], dtype=np.int64)
+    return Column(name, "category", known[codes], labels=tuple(place))
+
+
+def named(name: str, indices: npt.NDArray[np.integer], names: Names) -> Column:
+    """Names of a trace by their indices; only those that occur become labels."""
+    used, codes = np.unique(indices, return_inverse=True)
+    labels = [text for text in map(names.text, used.tolist()) if text is not None]
+    # `NONE` sorts before all names.
+    return category(name, codes.reshape(-1) - (used.size - len(labels)), labels)
+
+
+# Columns of plain values
+
+
+def texts(name: str, values: Sequence[str | None]) -> Column:
+    """Texts of which most differ."""
+    cells = np.empty(len(values), dtype=np.object_)
+    cells[:] = list(values)
+    return Column(name, "text", cells)
+
+
+def integers(name: str, values: Sequence[int | None]) -> Column:
+    """Whole numbers, None for those that are not known."""
+    missing = np.array([value is None for value in values], dtype=np.bool_)
+    return Column(name, "int", np.array([value or 0 for value in values], dtype=np.int64), missing)
+
+
+def floats(name: str, values: Sequence[float | None]) -> Column:
+    """Numbers with a fraction, None for those that are not known."""
+    known = [np.nan if value is None else value for value in values]
+    return Column(name, "float", np.array(known, dtype=np.float64))
+
+
+def flags(name: str, values: Sequence[bool | None], *, is_optional: bool = True) -> Column:
+    """Yes or no; `is_optional`: whether it may be None, for not known."""
+    missing = np.array([value is None for value in values], dtype=np.bool_)
+    cells = np.array([bool(value) for value in values], dtype=np.bool_)
+    return Column(name, "bool", cells, missing if is_optional else None)
+
+
+def record_columns(
+    kind: type[Record],
+    rows: Sequence[Record | None],
+    fields: Sequence[str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> tuple[Column, ...]:
+    """Columns of the fields of records, all without `fields`; a row without a record has no values.
+
+    `names`: of the columns that are not called as in the JSON of the record.
+    """
+    known = {column.field: column for column in table_columns(kind)}
+    columns = []
+    for field in known if fields is None else fields:
+        column = known[field]
+        name = (names or {}).get(field, column.key)
+        values = [None if row is None else getattr(row, field) for row in rows]
+        if column.kind == "text":
+            columns.append(texts(name, values))
+        elif column.kind == "bool":
+            columns.append(flags(name, values, is_optional=column.is_optional or None in rows))
+        else:
+            columns.append((integers if column.kind == "int" else floats)(name, values))
+    return tuple(columns)
