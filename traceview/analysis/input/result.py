@@ -31,7 +31,7 @@ from traceview.record import (
     one_of,
 )
 from traceview.robust import median_ps
-from traceview.trace.input_waits import InputWaits, arrivals, input_waits, shards
+from traceview.trace.input_waits import InputWaits, arrivals, find_input_waits, shards
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.pipeline import (
     GENERATOR,
@@ -254,7 +254,7 @@ def verdict_of(ratio: float) -> str:
 def _host_input(trace: Trace, selection: Selection, host: int) -> _HostInput:
     columns = trace.host_columns
     calls = iterator_calls(trace, host)
-    waits = input_waits(trace, host, calls)
+    waits = find_input_waits(trace, host, calls)
     inside = rows_in(
         columns.start_ps[calls.row], columns.end_ps[calls.row], selection.windows[host]
     )
