@@ -150,13 +150,13 @@ def test_a_listing_tells_runs_apart_without_reading_events(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("file", "message", "hint"),
     [
-        (None, "no *.xplane.pb below this directory", "give the log directory"),
+        (None, "no *.xplane.pb below it", "give the log directory"),
         (
             "x/host0.op_stats_v2.pb",
             "no *.xplane.pb",
             "a viewer made host0.op_stats_v2.pb from a trace",
         ),
-        ("x/host0.xplane.riegeli", "no *.xplane.pb", "continuous-profiling containers"),
+        ("x/host0.xplane.riegeli", "no *.xplane.pb", "continuous-profiling container"),
         (
             "x/events.out.tfevents.1.host0.profile-empty",
             "no *.xplane.pb",
@@ -164,11 +164,11 @@ def test_a_listing_tells_runs_apart_without_reading_events(tmp_path: Path) -> No
         ),
         (
             ".traceview-killed/host0.traceview.json",
-            "no *.xplane.pb below this directory",
+            "no *.xplane.pb below it",
             ".traceview-killed belongs to a capture that is still running or was killed",
         ),
-        (".traceview-cluster-1/task.json", "no *.xplane.pb below this directory", "give the log directory"),
-        ("x/notes.txt", "no *.xplane.pb below this directory", "give the log directory"),
+        (".traceview-cluster-1/task.json", "no *.xplane.pb below it", "give the log directory"),
+        ("x/notes.txt", "no *.xplane.pb below it", "give the log directory"),
     ],
 )
 def test_no_trace_there(tmp_path: Path, file: str | None, message: str, hint: str) -> None:

@@ -179,6 +179,6 @@ def test_a_device_of_which_less_was_recorded_makes_an_edge_no_step_to_compare_by
         for begin in (1, *range(18, 50, 8)):
             running([*KERNELS], ordinal, late, first_ms=begin)
     found = steps_of(late, tmp_path / "late")
-    assert found.steps[0].excluded == "the part of GPU:1, GPU:2 ran before this step"
+    assert found.steps[0].excluded == "the part of GPU:1, GPU:2 was recorded before it"
     assert [step.excluded for step in found.steps[1:]] == [None] * 5
     assert list(load(tmp_path / "late").active_devices["step"]) == [1, 2, 3, 4, 5]

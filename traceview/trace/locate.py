@@ -120,7 +120,7 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
         raise TraceNotFoundError(f"{unreadable[0].filename}: {unreadable[0].strerror}")
     if not files:
         hint = _hint(other_output, not_files, captures)
-        raise TraceNotFoundError(f"{path}: no *{SUFFIX} below this directory", hint=hint)
+        raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=hint)
     runs = [_run(directory, paths, path) for directory, paths in files.items()]
     return tuple(sorted(runs, key=lambda run: run.name))
 

@@ -151,7 +151,7 @@ def _without_parts_outside(
         ]
         if outside:
             more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
-            reason = f"the part of {', '.join(outside[:_NAMED])}{more} ran {where} this step"
+            reason = f"the part of {', '.join(outside[:_NAMED])}{more} was recorded {where} it"
             marked[place] = replace(step, excluded=reason)
     return tuple(marked)
 

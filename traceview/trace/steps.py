@@ -236,7 +236,7 @@ def _cut(
         )
     ]
     if basis == "device":
-        steps[-1] = replace(steps[-1], excluded="no later step shows where the last one ends")
+        steps[-1] = replace(steps[-1], excluded="the last step has no successor to end it")
     spans = zip(columns.start_ps[markers.row].tolist(), end.tolist(), strict=True)
     line = int(columns.line[markers.row[0]])
     return HostSteps(host, markers.method, basis, tuple(steps), line, tuple(spans))
@@ -300,13 +300,13 @@ def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
     if not steps:
         return replace(host_steps, steps=())
     if _holds_tracing(recording, steps[0]):
-        steps[0] = replace(steps[0], excluded="the first step includes tracing or compilation")
+        steps[0] = replace(steps[0], excluded="the first step holds tracing or compilation")
     if host.dropped_event_count:
         # Buffers fill up: events are missing from the last recorded device event on.
         starts = recording.device_columns.start_ps[recording.device_rows(host_steps.host)]
         last = int(starts.max()) if starts.size else steps[0].start_ps
         steps = [
-            replace(step, excluded=step.excluded or "the tracer dropped events in this step")
+            replace(step, excluded=step.excluded or "the tracer dropped events in it")
             if step.end_ps > last
             else step
             for step in steps
