@@ -382,8 +382,9 @@ def check_wheels() -> None:
 def check_contents(wheel_path: Path) -> None:
     """The wheel has what the package needs at run time, and nothing of the build."""
     names = set(zipfile.ZipFile(wheel_path).namelist())
-    needed = {"traceview/py.typed", "traceview/report/schema.json"}
-    for folder in ("render/assets", "render/html/templates"):
+    needed = {"traceview/py.typed"}
+    needed |= {f"traceview/report/{path.name}" for path in (PACKAGE / "report").glob("*.txt")}
+    for folder in ("document/assets", "document/templates"):
         paths = [path for path in (PACKAGE / folder).rglob("*") if path.is_file()]
         needed |= {path.relative_to(PACKAGE.parent).as_posix() for path in paths}
     missing = needed - names

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import asdict, replace
+
+from traceview.record import Record
 
 HOSTILE: Final = (
     "</script><script>alert(1)</script>",
@@ -64,16 +67,14 @@ _T = TypeVar("_T")
 def with_texts(value: _T, change: Callable[[str, str], str], field: str = "") -> _T:
     """The data with every text changed but those of closed lists; `change` gets the field's name and the text."""
     result: Any = value
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {
-            f.name: with_texts(getattr(value, f.name), change, f.name) for f in fields(value)
-        }
+    if isinstance(value, Record):
+        changed = {name: with_texts(part, change, name) for name, part in asdict(value).items()}
         result = replace(value, **changed)
     elif isinstance(value, tuple):
-        result = tuple(with_texts(one, change, field) for one in value)
+        result = tuple(with_texts(item, change, field) for item in value)
     elif isinstance(value, dict):
-        result = {key: with_texts(one, change, field) for key, one in value.items()}
+        result = {key: with_texts(item, change, field) for key, item in value.items()}
     elif isinstance(value, str) and field not in ENUMERATED:
         result = change(field, value)
-    found: _T = result
-    return found
+    changed_value: _T = result
+    return changed_value

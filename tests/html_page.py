@@ -1,4 +1,4 @@
-"""What is on an HTML page? Its elements as the parser of the standard library sees them, which forgives nothing here."""
+"""Reads the elements of an HTML page with the parser of the standard library, which forgives nothing here."""
 
 from __future__ import annotations
 

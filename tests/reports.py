@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceview.analysis.balance.result import Balance, DeviceBalance, UnevenStep
+from msgspec.structs import asdict
+
 from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.hardware import DeviceHardware, HardwareGroup
+from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.straggler import Straggler
 from traceview.analysis.balance.throughput import Prediction, Throughput
+from traceview.analysis.balance.uneven_steps import UnevenStep
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.between_steps import BetweenAllSteps, BetweenSteps
@@ -17,7 +20,6 @@ from traceview.analysis.collectives.result import CollectiveResult, HostCollecti
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow, SharedTime
 from traceview.analysis.environment.result import Environment, HostEnvironment
 from traceview.analysis.idle.result import Gap, Idle, IdleRow, StepCauses
-from traceview.analysis.lanes.result import DeviceLanes, HostLanes, Lane, Lanes
 from traceview.analysis.launches.result import (
     Contention,
     DeviceLaunches,
@@ -27,22 +29,29 @@ from traceview.analysis.launches.result import (
     XlaKernels,
 )
 from traceview.analysis.ops import OpRow, Ops
-from traceview.analysis.placement import (
+from traceview.analysis.placement.result import (
     ActiveDevices,
     HostPlacement,
     PlacedDevice,
     PlacedFunction,
     Placement,
 )
-from traceview.analysis.precision import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analysis.precision.result import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analysis.registry import Results
 from traceview.analysis.scaling import Scaling, ScalingParts, ScalingRun
 from traceview.analysis.steps.result import StepDevice, StepRow, Steps
-from traceview.analysis.utilization import DeviceTimeline, Timeline
+from traceview.document.chart import (
+    DeviceLanes,
+    HostLanes,
+    Lane,
+    Lanes,
+    UtilizationStrip,
+    UtilizationStrips,
+)
 from traceview.report.model import (
     Report,
     ReportFile,
     ReportWindow,
-    Results,
     Source,
     Verdict,
     VerdictNumber,
@@ -108,7 +117,7 @@ def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
     """A visible GPU that recorded nothing."""
     times = {
         key: 0
-        for key in vars(device(0))
+        for key in asdict(device(0))
         if key.endswith(("_ps", "_count", "_bytes", "_ratio")) and key != "total_ps"
     }
     nothing: dict[str, Any] = {
@@ -125,7 +134,7 @@ def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
     return device(ordinal, **nothing | changes)
 
 
-def timeline_of(name: str) -> DeviceTimeline:
+def timeline_of(name: str) -> UtilizationStrip:
     """Ten parts of 10 ms: six compute, one communicates, one copies, one does little, one is idle."""
     slice_ps = 100 * MS // 240
     kinds = "cccccc" + "m" + "o" + "l" + "i"
@@ -134,7 +143,7 @@ def timeline_of(name: str) -> DeviceTimeline:
         return tuple(round(slice_ps * share) * (kinds[i // 24] == kind) for i in range(240))
 
     little = where("l", 0.25)
-    return DeviceTimeline(
+    return UtilizationStrip(
         name,
         0,
         100 * MS,
@@ -219,7 +228,7 @@ def environment(host: str = HOST, **groups: Any) -> HostEnvironment:
         "variables": {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5"},
     }
     recorded = read_as(RecordedEnvironment, fields | groups, [])
-    return HostEnvironment(**vars(recorded), host=host)
+    return HostEnvironment(**asdict(recorded), host=host)
 
 
 def placed(ordinal: int, **changes: Any) -> PlacedDevice:
@@ -648,7 +657,7 @@ def full_report() -> Report:
                     *(step(n, d * MS, working, None) for n, d in ((1, 24), (2, 23), (3, 25))),
                 ),
             ),
-            timeline=Timeline(240, tuple(map(timeline_of, working))),
+            timeline=UtilizationStrips(240, tuple(map(timeline_of, working))),
             idle=Idle(tuple(map(idle_of, working))),
             between_steps=BetweenAllSteps(
                 (
@@ -703,7 +712,9 @@ def full_report() -> Report:
 def bare_report() -> Report:
     """Nothing could be measured: no steps, no numbers, no timeline, no ops."""
     unknown = {
-        key: None for key in vars(device(0)) if key.endswith(("_ps", "_count", "_bytes", "_ratio"))
+        key: None
+        for key in asdict(device(0))
+        if key.endswith(("_ps", "_count", "_bytes", "_ratio"))
     }
     return Report(
         schema_version=1,

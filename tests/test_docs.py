@@ -1,4 +1,4 @@
-"""Is what the pages in docs/ say what the code says now?"""
+"""The pages in docs/ say what the code says now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from scripts.docs import DOCS, PAGES, notebook
 from scripts.readme import current
-from traceview.analysis.catalogue import FINDINGS
+from traceview.analysis.registry import RULES
 from traceview.cli.app import app
 
 ROOT = DOCS.parent
@@ -35,9 +35,9 @@ def test_the_notebook_shows_the_outputs_that_one_gets() -> None:
     stored = notebook.PATH.read_text(encoding="utf-8")
     assert notebook.can_run()
     assert notebook.executed() == stored, SAY_SO
-    cells = [one for one in json.loads(stored)["cells"] if one["cell_type"] == "code"]
+    cells = [cell for cell in json.loads(stored)["cells"] if cell["cell_type"] == "code"]
     assert len(cells) >= 4
-    assert all(one["outputs"] for one in cells)
+    assert all(cell["outputs"] for cell in cells)
 
 
 def test_everything_has_its_part() -> None:
@@ -46,18 +46,20 @@ def test_everything_has_its_part() -> None:
     commands = (DOCS / "commands.md").read_text(encoding="utf-8")
     findings = (DOCS / "findings.md").read_text(encoding="utf-8")
     assert [name for name in group.commands if f"\n## traceview {name}\n" not in commands] == []
-    assert [code for code in FINDINGS if f"\n## {code}\n" not in findings] == []
+    assert [code for code in RULES if f"\n## {code}\n" not in findings] == []
 
 
 def test_most_findings_are_shown_as_a_trace_has_them() -> None:
     findings = (DOCS / "findings.md").read_text(encoding="utf-8")
-    assert findings.count("\nExample, from ") >= 0.7 * len(FINDINGS)
+    assert findings.count("\nExample, from ") >= 0.7 * len(RULES)
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
 def test_every_link_leads_somewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings(text)}
+    anchors = {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings(text)
+    }
     links = re.findall(r"\]\((?!https?:)([^)]+)\)", text)
     assert links
     for link in links:

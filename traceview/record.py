@@ -8,7 +8,7 @@ definitions of the HTML page and redaction are made from these and from nothing 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from inspect import cleandoc
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
@@ -17,6 +17,31 @@ from msgspec import Meta, Struct, inspect
 
 LARGEST: Final = (1 << 63) - 1
 """Times, sizes and counts are 64 bits wide."""
+
+TextKind: TypeAlias = Literal[
+    "activity",
+    "argument",
+    "bus",
+    "device",
+    "file",
+    "function",
+    "host",
+    "kernel",
+    "metric",
+    "model",
+    "module",
+    "op",
+    "path",
+    "run",
+    "setting",
+    "slice",
+    "stage",
+    "thread",
+    "threads",
+    "type",
+    "version",
+]
+"""What a text can name."""
 
 _TEXT_KIND: Final = "text_kind"
 _ATTRIBUTE: Final = re.compile(r"(\w+): (.*)")
@@ -37,7 +62,7 @@ def one_of(*words: str) -> Meta:
     return Meta(pattern=f"^(?:{pattern})$", extra_json_schema={"enum": list(words)})
 
 
-def text_kind(name: str) -> Meta:
+def text_kind(name: TextKind) -> Meta:
     """What a text names; redaction treats it accordingly."""
     return Meta(extra={_TEXT_KIND: name})
 
@@ -63,6 +88,9 @@ Activity: TypeAlias = Annotated[str, text_kind("activity")]
 Argument: TypeAlias = Annotated[str, text_kind("argument")]
 """An argument of a command line."""
 
+BusId: TypeAlias = Annotated[str, text_kind("bus")]
+"""The PCI address of a GPU in its machine."""
+
 DeviceKey: TypeAlias = Annotated[str, text_kind("device")]
 """A device, `GPU:3`, with its host in front in a run of several hosts."""
 
@@ -73,17 +101,17 @@ KernelName: TypeAlias = Annotated[str, text_kind("kernel")]
 MetricName: TypeAlias = Annotated[str, text_kind("metric")]
 """The key of a number in the report."""
 
+ModelName: TypeAlias = Annotated[str, text_kind("model")]
+"""A model of GPU."""
+
 ModuleName: TypeAlias = Annotated[str, text_kind("module")]
 """A program that XLA compiled."""
 
 OpName: TypeAlias = Annotated[str, text_kind("op")]
 OpType: TypeAlias = Annotated[str, text_kind("type")]
 PathName: TypeAlias = Annotated[str, text_kind("path")]
-PublicText: TypeAlias = Annotated[str, text_kind("kept")]
-"""A text that identifies nobody: a model of GPU, a checksum."""
-
 RunName: TypeAlias = Annotated[str, text_kind("run")]
-SettingValue: TypeAlias = Annotated[str, text_kind("value")]
+SettingValue: TypeAlias = Annotated[str, text_kind("setting")]
 """The value of an environment variable or a flag."""
 
 SliceName: TypeAlias = Annotated[str, text_kind("slice")]
@@ -99,19 +127,65 @@ ThreadNames: TypeAlias = Annotated[str, text_kind("threads")]
 VersionText: TypeAlias = Annotated[str, text_kind("version")]
 
 
-def kind_of_text(extra: Mapping[str, Any] | None) -> str | None:
+def kind_of_text(extra: Mapping[str, Any] | None) -> TextKind | None:
     """The kind in what `msgspec.inspect` gives as `extra` of a text; None for a sentence."""
-    return (extra or {}).get(_TEXT_KIND)
+    kind: TextKind | None = (extra or {}).get(_TEXT_KIND)
+    return kind
+
+
+def parts_of(type_: inspect.Type) -> Iterator[inspect.Type]:
+    """A type and those that it is made of; the fields of a record are not looked into."""
+    yield type_
+    for name in ("type", "item_type", "key_type", "value_type"):
+        part = getattr(type_, name, None)
+        if isinstance(part, inspect.Type):
+            yield from parts_of(part)
+    for part in (*getattr(type_, "types", ()), *getattr(type_, "item_types", ())):
+        yield from parts_of(part)
+
+
+def fields_of(record: type[Record]) -> tuple[inspect.Field, ...]:
+    """The fields of a record, with their keys and types."""
+    info = inspect.type_info(record)
+    assert isinstance(info, inspect.StructType)
+    return info.fields
+
+
+def records_of(root: type[Record]) -> list[type[Record]]:
+    """The records that one is made of, itself first, in the order of the fields."""
+    known: dict[type[Record], None] = {}
+
+    def visit(record: type[Record]) -> None:
+        known[record] = None
+        for field in fields_of(record):
+            for part in parts_of(field.type):
+                if isinstance(part, inspect.StructType) and part.cls not in known:
+                    assert issubclass(part.cls, Record)
+                    visit(part.cls)
+
+    visit(root)
+    return list(known)
+
+
+def choices_of(type_: inspect.Type) -> tuple[str, ...]:
+    """The words of the closed lists in a type."""
+    words: dict[str, None] = {}
+    for part in parts_of(type_):
+        if isinstance(part, inspect.LiteralType):
+            words |= dict.fromkeys(word for word in part.values if isinstance(word, str))
+        if isinstance(part, inspect.Metadata):
+            words |= dict.fromkeys((part.extra_json_schema or {}).get("enum", ()))
+    return tuple(words)
 
 
 @cache
 def meanings(record: type[Record]) -> Mapping[str, str]:
     """What each field of a record means, by its name, from the docstring of the class and of those it is made from."""
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for base in reversed(record.__mro__):
         if base is not Record and issubclass(base, Record):
-            found |= _attributes(base.__doc__ or "")
-    return found
+            known |= _attributes(base.__doc__ or "")
+    return known
 
 
 def summary(record: type[Record]) -> str:
@@ -122,14 +196,14 @@ def summary(record: type[Record]) -> str:
 
 def _attributes(docstring: str) -> dict[str, str]:
     _, _, section = cleandoc(docstring).partition("Attributes:\n")
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     for line in section.splitlines():
         entry = _ATTRIBUTE.fullmatch(line.removeprefix("    "))
         if line.startswith("     "):
-            found[next(reversed(found))].append(line.strip())
+            entries[next(reversed(entries))].append(line.strip())
         elif entry:
-            found[entry[1]] = [entry[2]]
-    return {name: " ".join(lines) for name, lines in found.items()}
+            entries[entry[1]] = [entry[2]]
+    return {name: " ".join(lines) for name, lines in entries.items()}
 
 
 class TableColumn(NamedTuple):
@@ -143,10 +217,9 @@ class TableColumn(NamedTuple):
 
 def table_columns(row: type[Record]) -> tuple[TableColumn, ...]:
     """The columns of a table whose rows are records of plain values."""
-    info = inspect.type_info(row)
-    assert isinstance(info, inspect.StructType)
     return tuple(
-        TableColumn(field.name, field.encode_name, *_cell_kind(field.type)) for field in info.fields
+        TableColumn(field.name, field.encode_name, *_cell_kind(field.type))
+        for field in fields_of(row)
     )
 
 

@@ -1,4 +1,4 @@
-"""Which pages of the documentation are made from the code? `PAGES` maps a file in docs/ to what writes it."""
+"""Makes the pages of the documentation that come from the code; `PAGES` maps a file in docs/ to what writes it."""
 
 from __future__ import annotations
 

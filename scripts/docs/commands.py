@@ -1,4 +1,4 @@
-"""Which commands are there, what do they take, and with which code do they end? As Typer and the errors say it."""
+"""Writes docs/commands.md: the commands, their options and their exit codes, from Typer and the errors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import typer
 import typer.main
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from scripts.docs.words import first_paragraph, words
+from scripts.docs.words import first_paragraph, table, words
 from traceview import errors
 from traceview.cli.app import app
 from traceview.cli.doctor import FAILED_CHECK
 from traceview.cli.errors import INTERRUPTED
-from traceview.render.markdown.blocks import Column, table
-from traceview.render.markdown.inline import code
+from traceview.document.markdown import code
 
 _HEAD = """\
 # Commands
@@ -35,10 +34,11 @@ def page() -> str:
     blocks = [
         _HEAD,
         table(
-            [
-                Column("command", [f"[`{name}`](#traceview-{name})" for name in commands]),
-                Column("", [words(_paragraphs(command.help)[0]) for command in commands.values()]),
-            ]
+            ("command", ""),
+            (
+                (f"[`{name}`](#traceview-{name})", words(_paragraphs(command.help)[0]))
+                for name, command in commands.items()
+            ),
         ),
     ]
     for name, command in commands.items():
@@ -48,24 +48,25 @@ def page() -> str:
 
 
 def _of_command(name: str, command: Any) -> Iterator[str]:
-    said, example = [], ""
+    paragraphs, example = [], ""
     for paragraph in _paragraphs(command.help):
         if paragraph.startswith(_EXAMPLE):
             example = paragraph.removeprefix(_EXAMPLE)
         else:
-            said.append(words(paragraph))
+            paragraphs.append(words(paragraph))
     context = typer.Context(command, info_name=f"traceview {name}")
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"## traceview {name}"
-    yield "\n\n".join(said)
+    yield "\n\n".join(paragraphs)
     yield f"```sh\n{example}\n```"
     yield f"Usage: `traceview {name} {usage}`"
-    shown = [one for one in command.params if not getattr(one, "hidden", False)]
     yield table(
-        [
-            Column("argument or option", [_name(one, context) for one in shown]),
-            Column("", [_help(one, context) for one in shown]),
-        ]
+        ("argument or option", ""),
+        (
+            (_name(parameter, context), _help(parameter, context))
+            for parameter in command.params
+            if not getattr(parameter, "hidden", False)
+        ),
     )
 
 
@@ -78,12 +79,12 @@ def _name(parameter: Any, context: typer.Context) -> str:
     if isinstance(parameter, TyperArgument):
         return code(metavar)
     # The long name first: it says more.
-    names = sorted(parameter.opts, key=lambda one: -len(one)) + parameter.secondary_opts
-    told = ", ".join(map(code, names))
+    names = sorted(parameter.opts, key=lambda name: -len(name)) + parameter.secondary_opts
+    option = ", ".join(map(code, names))
     if parameter.is_flag:
-        return told
+        return option
     choices = metavar.strip("<>").split("|")
-    return f"{told} {' or '.join(map(code, choices))}"
+    return f"{option} {' or '.join(map(code, choices))}"
 
 
 def _help(parameter: Any, context: typer.Context) -> str:
@@ -91,13 +92,13 @@ def _help(parameter: Any, context: typer.Context) -> str:
     if not isinstance(parameter, TyperOption):
         return meaning
     extra = parameter.get_help_extra(context) if hasattr(parameter, "get_help_extra") else {}
-    told = []
+    remarks = []
     if parameter.show_default and parameter.default is not None and not parameter.is_flag:
         default = getattr(parameter.default, "value", parameter.default)
-        told.append(f"By default {code(str(default))}.")
+        remarks.append(f"By default {code(str(default))}.")
     if extra.get("range"):
-        told.append(f"Range: {code(str(extra['range']))}.")
-    return " ".join([meaning, *told])
+        remarks.append(f"Range: {code(str(extra['range']))}.")
+    return " ".join([meaning, *remarks])
 
 
 def _exit_codes() -> str:
@@ -112,9 +113,4 @@ def _exit_codes() -> str:
         if inspect.isclass(kind) and issubclass(kind, errors.TraceviewError):
             meanings.setdefault(kind.exit_code, first_paragraph(kind.__doc__))
     codes = sorted(meanings)
-    return table(
-        [
-            Column("code", [str(one) for one in codes], right=True),
-            Column("", [meanings[one] for one in codes]),
-        ]
-    )
+    return table(("code", ""), ((str(number), meanings[number]) for number in codes), right=True)

@@ -1,19 +1,21 @@
-"""What does each finding mean, and how does it look in a report? From the catalogue, and from traces that have it."""
+"""Writes docs/findings.md: what each finding means, from the rules, and how it looks, from traces that have it."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-import traceview
-from scripts.docs.words import words
+from scripts.docs.words import table, words
 from scripts.scenarios import SCENARIOS
-from traceview.analysis.base import SEVERITIES, Finding
-from traceview.analysis.catalogue import FINDINGS, FindingKind
+from traceview.analysis.base import Rule
+from traceview.analysis.registry import RULES
+from traceview.document.markdown import plain, prose
+from traceview.document.model import Finding, Findings
+from traceview.document.vocabulary import SEVERITIES
 from traceview.errors import TraceviewError
-from traceview.render.findings import told_cost, told_evidence
-from traceview.render.markdown.blocks import Column, bullets, table
-from traceview.render.markdown.inline import plain, prose
+from traceview.report.build import analyze
+from traceview.report.document import document_of
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures"
 
@@ -26,83 +28,93 @@ concluded, low where there is little to go by. `traceview explain CODE` prints a
 `--ignore` choose findings by code.
 
 Examples are what traceview says of recorded runs ([fixtures](../fixtures/README.md)) and of traces that are made with a
-known fault (`scripts/scenarios`). This page is made from the catalogue; `python -m scripts.docs` renews it.
+known fault (`scripts/scenarios`). This page is made from the rules in the code; `python -m scripts.docs` renews it.
 """
 
 
 def page() -> str:
     """The whole page: a list, then an entry for each code."""
-    kinds = list(FINDINGS.values())
-    seen = examples()
+    shown = examples()
     blocks = [
         _HEAD,
         table(
-            [
-                Column("finding", [f"[`{one.code}`](#{one.code})" for one in kinds]),
-                Column("severity", [plain(one.severity) for one in kinds]),
-                Column("reported from", [words(one.starts_at) for one in kinds]),
-            ]
+            ("finding", "severity", "reported from"),
+            (
+                (f"[`{rule.code}`](#{rule.code})", _severities(rule), words(rule.start))
+                for rule in RULES.values()
+            ),
         ),
-        *(_entry(one, seen.get(one.code)) for one in kinds),
+        *(_entry(rule, shown.get(rule.code)) for rule in RULES.values()),
     ]
     return "\n\n".join(block.strip() for block in blocks) + "\n"
 
 
 def examples() -> dict[str, tuple[str, Finding]]:
-    """By code a finding, and which trace it is from: at its gravest, recorded runs before made ones."""
-    found: dict[str, tuple[str, Finding]] = {}
+    """By code a finding, and the trace that it is from: at its gravest, recorded runs before made ones."""
+    chosen: dict[str, tuple[str, Finding]] = {}
 
-    def keep(path: Path, where: str) -> None:
-        for one in traceview.analyze(path).findings:
-            known = found.get(one.code)
-            if known is None or _rank(one) < _rank(known[1]):
-                found[one.code] = where, one
+    def keep(findings: Iterable[Finding], where: str) -> None:
+        for finding in findings:
+            known = chosen.get(finding.code)
+            if known is None or _rank(finding) < _rank(known[1]):
+                chosen[finding.code] = where, finding
 
     for path in sorted(FIXTURES.iterdir()):
         if path.is_dir():
-            keep(path, f"`fixtures/{path.name}`, recorded")
+            keep(_findings(path), f"`fixtures/{path.name}`, recorded")
     with tempfile.TemporaryDirectory() as folder:
         for name, build in SCENARIOS.items():
             place = Path(folder) / name
             build().write(place)
             try:
-                keep(place, f"the made trace `{name}`")
+                keep(_findings(place), f"the made trace `{name}`")
             except TraceviewError:
                 continue  # a trace that is made to be refused
-    return found
+    return chosen
+
+
+def _findings(path: Path) -> Iterable[Finding]:
+    """The findings on a trace, as documents show them."""
+    for section in document_of(analyze(path)).sections:
+        for block in section.blocks:
+            if isinstance(block, Findings):
+                yield from block.findings
 
 
 def _rank(finding: Finding) -> int:
-    return SEVERITIES.index(finding.severity)
+    return list(SEVERITIES).index(finding.severity.key)
 
 
-def _entry(kind: FindingKind, example: tuple[str, Finding] | None) -> str:
+def _entry(rule: Rule, example: tuple[str, Finding] | None) -> str:
     facts = [
-        f"**Severity**: {words(kind.severity)}",
-        f"**Reported from**: {words(kind.starts_at)}",
-        f"**Evidence**: {words(kind.evidence)}",
-        f"**Advice**: {words(kind.advice)}",
+        f"**Severity**: {_severities(rule)}",
+        f"**Reported from**: {words(rule.start)}",
+        f"**Evidence**: {words(rule.evidence)}",
+        f"**Advice**: {words(rule.advice)}",
     ]
-    blocks = [f"## {kind.code}", words(kind.meaning), bullets(facts)]
+    if rule.explains:
+        links = ", ".join(f"[`{code}`](#{code})" for code in rule.explains)
+        facts.append(f"**Explains**, so that they are no findings of their own: {links}")
+    blocks = [f"## {rule.code}", words(rule.meaning), "\n".join(f"- {fact}" for fact in facts)]
     if example is None:
-        blocks.append(f"Example: {words(kind.example)}")
-        return "\n\n".join(blocks)
+        return "\n\n".join([*blocks, f"Example: {words(rule.example)}"])
     where, finding = example
-    blocks += [
-        f"Example, from {where}:",
-        "\n".join(f"> {line}".rstrip() for line in _shown(finding)),
-    ]
-    return "\n\n".join(blocks)
+    quoted = "\n".join(f"> {line}".rstrip() for line in _lines(finding))
+    return "\n\n".join([*blocks, f"Example, from {where}:", quoted])
 
 
-def _shown(finding: Finding) -> list[str]:
-    cost = told_cost(finding, has_steps=True)
-    lines = [f"**{finding.severity}** {prose(finding.title)}", "", prose(finding.explanation), ""]
-    if cost:
-        lines.append(f"- costs {plain(cost)}")
-    lines += [
-        f"- evidence: {prose(told_evidence(finding.evidence))}",
+def _severities(rule: Rule) -> str:
+    return " or ".join(rule.severities)
+
+
+def _lines(finding: Finding) -> list[str]:
+    severity = finding.severity.words
+    lines = [f"**{severity}** {prose(finding.title)}", "", prose(finding.explanation), ""]
+    if finding.cost:
+        lines.append(f"- costs {plain(finding.cost)}")
+    return [
+        *lines,
+        f"- evidence: {prose(finding.evidence)}",
         f"- confidence {finding.confidence}: {prose(finding.confidence_reason)}",
         f"- advice: {prose(finding.advice)}",
     ]
-    return lines

@@ -1,4 +1,4 @@
-"""How is traceview used in a notebook? The cells of docs/example.ipynb, and what they give now."""
+"""Runs the notebook docs/example.ipynb: its cells, and the outputs that they give now."""
 
 from __future__ import annotations
 

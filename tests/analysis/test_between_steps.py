@@ -1,14 +1,24 @@
-"""Is the time between step markers split without rest, by what ran there?"""
+"""The time between step markers is split without rest, by what ran there."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.analysis.between_steps import KINDS, BetweenSteps
+from tests.analysis import test_steps_section as hand_made
+from tests.sections import check_printed, column, headings, sentences, tables, view
+from traceview.analysis.between_steps import (
+    KINDS,
+    WORTH_A_SENTENCE_RATIO,
+    BetweenAllSteps,
+    BetweenSteps,
+    section,
+)
+from traceview.document.model import Section
 from traceview.report.model import Report
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures"
@@ -20,7 +30,7 @@ def between(report: Report) -> BetweenSteps:
     return host
 
 
-def test_what_ran_there_is_told_apart(tmp_path: Path) -> None:
+def test_each_kind_of_work_has_its_time(tmp_path: Path) -> None:
     """Markers end 20 ms before the next; of that 7 ms save, 2 write summaries, 4 evaluate, 7 leave no event."""
     trace = new_trace()
     for step in marked_steps(trace, marker_ms=30):
@@ -64,3 +74,45 @@ def test_parts_sum_to_the_whole(name: str) -> None:
     host = between(traceview.analyze(FIXTURES / name))
     assert sum(host.parts_ps.values()) == host.total_ps
     assert set(host.parts_ps) <= set(KINDS)
+
+
+# The section
+
+
+def shown(mean_ms: float, **changes: Any) -> Section | None:
+    """Between steps of 100 ms a host saves for three quarters of the time."""
+    total_ps = ms(4 * mean_ms)
+    host = BetweenSteps(
+        host="host0",
+        count=4,
+        total_ps=total_ps,
+        parts_ps={"python": total_ps // 4, "checkpoint": total_ps - total_ps // 4},
+        names={"checkpoint": ("save/SaveV2:SaveV2", "save/Shard", "save/Merge")},
+    )
+    step_times = hand_made.steps(hand_made.step(0), median_ps=ms(100))
+    return section(view({"steps": step_times}, **changes), BetweenAllSteps((host,)))
+
+
+def test_what_takes_a_share_of_the_step_is_a_sentence() -> None:
+    sentence = (
+        "The host spends 8.00 ms between steps: 6.00 ms saving or restoring (save/SaveV2:SaveV2), 2.00 ms running "
+        "Python."
+    )
+    assert sentences(shown(8)) == [sentence]
+    (table,) = tables(shown(8))
+    cells = [column(table, heading) for heading in headings(table)]
+    assert [list(row) for row in zip(*cells, strict=True)] == [
+        ["saving or restoring", "6.00 ms", "75.0%", "4", "save/SaveV2:SaveV2, save/Shard"],
+        ["running Python", "2.00 ms", "25.0%", "4", ""],
+    ]
+    check_printed(shown(8), "saving or restoring", "6.00 ms")
+
+
+@pytest.mark.parametrize(
+    ("mean_ms", "is_said"), [(WORTH_A_SENTENCE_RATIO * 100, True), (4.9, False)]
+)
+def test_a_brief_document_has_the_sentences_only(mean_ms: float, is_said: bool) -> None:
+    brief = shown(mean_ms, is_brief=True)
+    assert (brief is not None) is is_said
+    assert tables(brief) == []
+    assert len(tables(shown(mean_ms))) == 1

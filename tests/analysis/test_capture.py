@@ -1,4 +1,4 @@
-"""Does the report say when the clocks of host and GPU disagree?"""
+"""The report says when the clocks of host and GPU disagree."""
 
 from __future__ import annotations
 

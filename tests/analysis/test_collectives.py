@@ -1,4 +1,4 @@
-"""What do collectives cost, what could they, which way do they go, and when is that worth a finding?"""
+"""Collectives: what they cost, what the link allows, how gradients are summed, and when that is a finding."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import write_sidecar
-from traceview.analysis.activity import activities
+from traceview.analysis import collectives
 from traceview.analysis.base import Finding
-from traceview.analysis.collectives import compute as collectives
-from traceview.analysis.collectives import findings as collective_findings
+from traceview.analysis.collectives.findings import EXPOSED, OFF_GPU, WAIT
 from traceview.analysis.collectives.result import CollectiveResult
+from traceview.analysis.context import Context
 from traceview.analysis.selection import select
-from traceview.render.collectives import speed
 from traceview.report.model import Report
-from traceview.trace.collectives import collectives_of
 
 NVLINKED = {"gpus": [{"name": "V100", "nvlinks": {"active": 6, "peers": {}}}] * 4}
 PCIE = {"gpus": [{"name": "T4", "pcie_generation_max": 3, "pcie_width": 16}] * 4}
@@ -50,7 +48,7 @@ def findings(report: Report) -> dict[str, Finding]:
     return {
         one.code: one
         for one in report.findings
-        if one.code in ("collective-exposed", "collective-wait", "reduction-off-gpu")
+        if one.code in (EXPOSED.code, WAIT.code, OFF_GPU.code)
     }
 
 
@@ -62,6 +60,7 @@ def test_exposed_transfer_past_its_thresholds(
     tmp_path: Path, exposed_ms: float, severity: str | None
 ) -> None:
     """The median step has 50 ms: 10 % of it are 5, 30 % are 15."""
+    assert EXPOSED.limits == {"warning_ratio": 0.10, "critical_ratio": 0.30}
     found = findings(analyzed(tmp_path, reduced(exposed_ms)))
     assert {code: one.severity for code, one in found.items()} == (
         {"collective-exposed": severity} if severity else {}
@@ -73,30 +72,22 @@ def test_exposed_transfer_past_its_thresholds(
         assert one.confidence == "medium"
 
 
-@pytest.mark.parametrize(("late_ms", "is_told"), [(2.49, False), (2.5, True)])
-def test_waiting_past_its_threshold(tmp_path: Path, late_ms: float, is_told: bool) -> None:
-    trace = reduced(1, late_ms)
-    trace.write(tmp_path)
-    loaded = traceview.load(tmp_path)
-    selection, unions = select(loaded), tuple(activities(loaded))
-    result = collectives.compute(loaded, selection, unions, collectives_of(loaded))
-    device_time = traceview.analyze(tmp_path).results.device_time
-    steps = traceview.analyze(tmp_path).results.steps
-    assert device_time is not None
-    assert steps is not None
-    for is_explained in (False, True):
-        found = collective_findings.diagnose(
-            result, device_time, steps, selection, is_wait_explained=is_explained
-        )
-        told = [one.code for one in found]
-        assert told == (["collective-wait"] if is_told and not is_explained else [])
-        for one in found:
-            assert one.devices == ("GPU:0",)
-            assert one.cost_ps_per_step == ms(2.5)
-            assert "GPU:1 came last to 4 of 4 collectives" in one.explanation
+@pytest.mark.parametrize(("late_ms", "is_finding"), [(2.49, False), (2.5, True)])
+def test_waiting_past_its_threshold(tmp_path: Path, late_ms: float, is_finding: bool) -> None:
+    """GPU 1 is a straggler, too, which explains the waiting in a whole report."""
+    reduced(1, late_ms).write(tmp_path)
+    trace = traceview.load(tmp_path)
+    context = Context(trace, select(trace))
+    found = context.findings(collectives.ANALYSIS)
+    assert [finding.code for finding in found] == ([WAIT.code] if is_finding else [])
+    for finding in found:
+        assert finding.title == "GPU:0 waits for other devices in collectives for 5.0% of the step"
+        assert finding.devices == ("GPU:0",)
+        assert finding.cost_ps_per_step == ms(2.5)
+        assert "GPU:1 came last to 4 of 4 collectives" in finding.explanation
 
 
-def test_one_step_is_only_told(tmp_path: Path) -> None:
+def test_one_step_is_information_only(tmp_path: Path) -> None:
     one = findings(analyzed(tmp_path, reduced(20, steps=1)))["collective-exposed"]
     assert (one.severity, one.confidence) == ("info", "low")
 
@@ -109,7 +100,7 @@ def test_parts_of_the_exposed_time_add_up(tmp_path: Path) -> None:
     assert result.exposed_wait_per_step_ps == {"GPU:0": ms(3), "GPU:1": 0}
 
 
-def test_a_device_alone_tells_no_transfer(tmp_path: Path) -> None:
+def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     """What the only recorded device spends in a collective may be waiting for the others."""
     trace = new_trace()
     for step in marked_steps(trace):
@@ -121,7 +112,7 @@ def test_a_device_alone_tells_no_transfer(tmp_path: Path) -> None:
     assert result.exposed_ps == {"GPU:0": ms(40)}
     one = findings(report)["collective-exposed"]
     assert (one.severity, one.confidence) == ("warning", "low")
-    assert one.explanation.startswith("Whether this is transfer or waiting cannot be told")
+    assert one.explanation.startswith("This may be transfer or waiting")
 
 
 def test_a_range_of_steps(tmp_path: Path) -> None:
@@ -159,23 +150,22 @@ def test_gpus_that_are_linked_differently_have_no_link(tmp_path: Path) -> None:
     assert (result.link, result.link_bytes_per_second, result.expected_ps) == (None, None, None)
 
 
-def test_more_than_the_link_carries_is_said(tmp_path: Path) -> None:
+def test_devices_may_use_a_faster_link_than_the_recorded(tmp_path: Path) -> None:
     """100 MB in 4 ms, 25 GB/s, beside PCIe of 15.75."""
     path = reduced(4).write(tmp_path)
     write_sidecar(path, {"links": PCIE, "training": {"gradient_bytes": 100_000_000}})
     result = result_of(traceview.analyze(tmp_path))
-    assert (
-        speed(result)
-        == "25.0 GB/s over each link, more than PCIe (15.8 GB/s): linked by something else"
-    )
+    assert result.bus_bytes_per_second == 25 * 10**9
+    assert result.link_bytes_per_second is not None
+    assert result.link_bytes_per_second < result.bus_bytes_per_second
 
 
 @pytest.mark.parametrize(
     ("packs", "told", "advice"),
     [
         (None, "There are 4 calls per step.", "num_packs=1"),
-        (1, "though the strategy was told to pack all gradients into 1", "called besides"),
-        (4, "There are 4 calls per step, packed by the strategy into 4.", "num_packs=1"),
+        (1, "though the strategy packs all gradients into 1.", "Look for other calls"),
+        (4, "There are 4 calls per step; the strategy packs the gradients into 4.", "num_packs=1"),
     ],
 )
 def test_calls_are_set_against_packs(
@@ -193,11 +183,11 @@ def test_calls_are_set_against_packs(
     [
         (
             "packs_over_nvlink",
-            "of the 150.00 GB that it can; at that speed the gradients would take 1.0 ms.",
+            "of 150 GB/s; at full speed the gradients would take 1.00 ms.",
         ),
         (
             "packs_over_pcie",
-            "more than the 15.75 GB of the recorded link: something else links these",
+            "more than the recorded link can (15.8 GB/s): the devices use another link.",
         ),
     ],
 )
@@ -233,10 +223,10 @@ def test_virtual_gpus_are_the_reason_for_a_ring(tmp_path: Path) -> None:
     physical = [{"type": "GPU", "logical_devices": 2}]
     write_sidecar(path, {"devices": {"physical": physical}})
     reason = result_of(traceview.analyze(tmp_path)).path_reason
-    assert reason == "GPUs are divided into virtual devices, which NCCL does not serve"
+    assert reason == "NCCL does not support GPUs that are divided into virtual devices"
 
 
-def test_gathered_gradients_are_said(tmp_path: Path) -> None:
+def test_gathered_gradients_are_a_reason(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace):
         for ordinal in range(2):
@@ -269,7 +259,7 @@ def test_summing_on_one_gpu_matters_from_three_on(
         assert found["reduction-off-gpu"].cost_ps_per_step == ms(1)
 
 
-def test_replicas_on_the_cpu_are_only_told(fixtures: Path) -> None:
+def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "keras-fit-4")
     assert result_of(report).path == "collective_ring"
     assert {one.severity for one in findings(report).values()} == {"info"}
@@ -316,7 +306,7 @@ def test_a_sum_that_the_capture_did_not_reach(shared_traces: Path) -> None:
 
 
 @pytest.mark.shared
-def test_jax_is_told_no_reduction_of_tensorflow(shared_traces: Path) -> None:
+def test_jax_has_no_reduction_of_tensorflow(shared_traces: Path) -> None:
     result = result_of(traceview.analyze(shared_traces / "jax-8xMI300X"))
     assert (result.path, result.path_ops, result.path_reason) == ("none", (), None)
 
@@ -325,11 +315,13 @@ def test_one_call_per_step_cannot_be_fewer(tmp_path: Path) -> None:
     SCENARIOS["exposed_collectives"]().write(tmp_path)
     one = findings(traceview.analyze(tmp_path))["collective-exposed"]
     assert "There is 1 call per step." in one.explanation
-    assert one.advice.startswith("Send less: ")
+    assert one.advice.startswith("Send fewer bytes: ")
 
 
-def test_devices_that_wait_alike_are_told_together(tmp_path: Path) -> None:
+def test_devices_that_wait_alike_share_a_title(tmp_path: Path) -> None:
     SCENARIOS["late_by_turns"]().write(tmp_path)
     one = findings(traceview.analyze(tmp_path))["collective-wait"]
-    assert one.title.startswith("each of the 4 devices waits 12.0% of the step")
+    assert one.title == (
+        "each of the 4 devices waits for other devices in collectives for 12.0% of the step"
+    )
     assert "No device came last to more than 1 of 4 collectives." in (one.explanation)

@@ -1,4 +1,4 @@
-"""Does the report hold what the sidecars say, host by host, and nothing else?"""
+"""The report holds what the sidecars hold, host by host, and nothing else."""
 
 from __future__ import annotations
 

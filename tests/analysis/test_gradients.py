@@ -1,4 +1,4 @@
-"""What is said of gradients where not all of a step was recorded, and where replicas ran elsewhere than usual?"""
+"""Gradients where not all of a step was recorded, and replicas that ran elsewhere than usual."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.balance.gradients import Gradients
-from traceview.render.markdown.document import render as as_markdown
-from traceview.render.terminal import render as as_terminal
+from traceview.document import markdown, terminal
+from traceview.report.document import document_of
 from traceview.report.model import Report
 
 FORWARD = "model/dense/MatMul:MatMul"
@@ -40,8 +40,13 @@ def gradients(report: Report) -> Gradients:
     return report.results.balance.gradients
 
 
-def terminal(report: Report) -> str:
-    return " ".join(as_terminal(report, width=100, color=False, top=5).split())
+def in_terminal(report: Report) -> str:
+    document = document_of(report, is_brief=True)
+    return " ".join(terminal.render(document, width=100, color=False).split())
+
+
+def in_markdown(report: Report) -> str:
+    return markdown.render(document_of(report)).replace("`", "")
 
 
 def remark(folder: Path, trace: CudaTrace) -> str:
@@ -57,8 +62,8 @@ def remark(folder: Path, trace: CudaTrace) -> str:
 
 def test_an_optimizer_or_a_reduction_is_no_inference(tmp_path: Path) -> None:
     for name, op, told in (
-        ("optimizer", SGD, "the optimizer ran, and no kernel is named after a gradient"),
-        ("reduction", REDUCE, "the reduction of gradients ran, and no kernel is named"),
+        ("optimizer", SGD, "the optimizer ran, but no kernel is named after a gradient"),
+        ("reduction", REDUCE, "the reduction of gradients ran, but no kernel is named"),
     ):
         assert remark(tmp_path / name, gpu_runs((FORWARD, 20), (op, 5))).startswith(told)
 
@@ -66,15 +71,14 @@ def test_an_optimizer_or_a_reduction_is_no_inference(tmp_path: Path) -> None:
 def test_few_names_of_gradients_before_an_optimizer_are_not_constants(tmp_path: Path) -> None:
     """Without a graph only some types of ops tell: the matrix products of both passes are named alike."""
     assert remark(tmp_path, gpu_runs((FORWARD, 30), (RELU, 1), (SGD, 5))) == (
-        "the optimizer ran, and gradients are named by few: the 8 kernels of GPU:0 and GPU:1 with such names take "
-        "less than 5% of the compute; the backward pass ran before the recording, or under names that do not tell, "
-        "as without a tf.function"
+        "the optimizer ran, but the 8 kernels named after gradients on GPU:0 and GPU:1 take less than 5.0% of the "
+        "compute; the backward pass ran before the recording, or its names do not show it, as without a tf.function"
     )
 
 
 def test_constants_of_the_backward_pass_alone(tmp_path: Path) -> None:
     told = remark(tmp_path, gpu_runs((FORWARD, 30), (RELU, 1)))
-    assert told.startswith("gradients were not reached in the recording: the 8 kernels")
+    assert told.startswith("the recording does not reach the backward pass: the 8 kernels")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_what_the_host_asks_for_is_no_inference(
 ) -> None:
     trace = gpu_runs((FORWARD, 30))
     trace.host_event(op, 10, 20)
-    assert ("it is inference" in remark(tmp_path, trace)) == is_inference
+    assert ("the recording is of inference" in remark(tmp_path, trace)) == is_inference
 
 
 # Why on one device
@@ -161,7 +165,7 @@ def test_a_strategy_that_mirrors_means_several(class_: str, is_meant: bool, tmp_
     assert found == (["one_replica", "visible_devices"] if is_meant else [])
 
 
-def test_hidden_gpus_are_told_without_alarm(tmp_path: Path) -> None:
+def test_hidden_gpus_are_information_only(tmp_path: Path) -> None:
     SCENARIOS["hidden_gpus"]().write(tmp_path)
     report = traceview.analyze(tmp_path)
     (finding,) = (one for one in report.findings if one.code == "single-gpu-gradients")
@@ -182,7 +186,7 @@ def test_a_healthy_run_is_given_no_reason(name: str, tmp_path: Path) -> None:
 def test_where_replicas_ran_stands_in_every_form(tmp_path: Path) -> None:
     SCENARIOS["replicas_reached_on_two"]().write(tmp_path)
     report = traceview.analyze(tmp_path)
-    for text in (terminal(report), as_markdown(report).replace("`", "")):
+    for text in (in_terminal(report), in_markdown(report)):
         assert "GPU:4 ran replica_4 and GPU:6 ran replica_6" in text
         assert "at least 8 replicas, and no other GPU ran a kernel" in text
         assert "4.00 GB on GPU:1" in text
@@ -209,11 +213,11 @@ def test_gpus_without_a_replica_are_left_out_by_the_strategy(tmp_path: Path) -> 
 
 
 @pytest.mark.shared
-def test_bert_is_told_in_the_terminal(shared_traces: Path) -> None:
-    text = terminal(traceview.analyze(shared_traces / "bert-8xV100"))
+def test_bert_in_the_terminal(shared_traces: Path) -> None:
+    text = in_terminal(traceview.analyze(shared_traces / "bert-8xV100"))
     assert "GPU:4 ran replica_4 and GPU:6 ran replica_6; names of ops show at least 7" in text
     assert "TensorFlow holds memory where no kernel ran: 4.01 GB on GPU:1" in text
-    assert "gradients were not reached in the recording" in text
+    assert "The recording does not reach the backward pass" in text
     assert "takes every visible GPU" not in text
 
 
@@ -223,9 +227,8 @@ def test_bert_is_told_in_the_terminal(shared_traces: Path) -> None:
 def test_one_cpu_is_no_replica_of_anything(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "plain-1")
     assert report.verdict.headline == "The CPU ran ops, as replica:0; no GPU was recorded."
-    text = terminal(report)
-    assert "Devices the CPU, as replica:0" in text
-    assert "1 replica" not in text
-    assert "1 × CPU" in as_markdown(report)
-    two = terminal(traceview.analyze(fixtures / "custom-loop-2"))
+    text = in_terminal(report)
+    assert "1 replica " not in text
+    assert "1 × CPU" in in_markdown(report)
+    two = in_terminal(traceview.analyze(fixtures / "custom-loop-2"))
     assert "2 of 2 replicas ran ops." in two

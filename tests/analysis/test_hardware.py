@@ -1,4 +1,4 @@
-"""Are devices told apart by what is known of all of them, from planes and from the sidecar?"""
+"""Devices are grouped by the hardware that is known of all of them, from planes and from the sidecar."""
 
 from __future__ import annotations
 

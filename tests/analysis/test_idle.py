@@ -1,4 +1,4 @@
-"""Does the report of idle time add up, and say what was around each gap?"""
+"""The report of idle time adds up, and says what was around each gap."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from traceview.analysis.base import Skipped
 from traceview.analysis.device_time.result import DeviceTimeRow
-from traceview.analysis.idle.result import TOP_GAPS, Gap, Idle, IdleRow, compute, idle_time
+from traceview.analysis.idle.result import TOP_GAPS, Gap, Idle, IdleRow, compute
 from traceview.analysis.idle.table import gap_table
+from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.load import load
@@ -26,7 +27,7 @@ WINDOWS: list[WindowKind] = ["auto", "devices", "trace"]
 
 
 def adds_up(report: Report) -> None:
-    """Causes of a device, of a step and of a gap sum to the idle time that is told elsewhere."""
+    """Causes of a device, of a step and of a gap sum to the idle time of the other topics."""
     results = report.results
     assert results.idle is not None
     assert results.device_time is not None
@@ -75,12 +76,12 @@ def test_scenarios_add_up(name: str, tmp_path: Path) -> None:
         adds_up(report)
 
 
-def told(trace: CudaTrace, folder: Path, top: int | None = TOP_GAPS) -> IdleRow:
+def row_of(trace: CudaTrace, folder: Path, top: int | None = TOP_GAPS) -> IdleRow:
     """The idle time of GPU:0."""
     trace.write(folder)
     loaded = load(folder)
     selection = select(loaded)
-    result = compute(loaded, selection, idle_time(loaded, selection), top)
+    result = compute(loaded, selection, attribute_idle_time(loaded, selection), top)
     assert isinstance(result, Idle)
     return result.devices[0]
 
@@ -99,7 +100,7 @@ def one_gap(*, launch: bool = True) -> CudaTrace:
 
 
 def test_a_gap_says_what_was_around_it(tmp_path: Path) -> None:
-    row = told(one_gap(), tmp_path)
+    row = row_of(one_gap(), tmp_path)
     gap, _ = row.gaps
     assert gap == Gap(
         start_ps=ORIGIN_PS + 20 * MS,
@@ -119,7 +120,7 @@ def test_a_gap_says_what_was_around_it(tmp_path: Path) -> None:
 
 
 def test_what_nothing_shows_has_no_evidence(tmp_path: Path) -> None:
-    gap = told(one_gap(launch=False), tmp_path).gaps[0]
+    gap = row_of(one_gap(launch=False), tmp_path).gaps[0]
     assert (gap.cause, gap.thread, gap.host_event, gap.host_stack) == (
         "unattributed",
         None,
@@ -128,16 +129,16 @@ def test_what_nothing_shows_has_no_evidence(tmp_path: Path) -> None:
     )
 
 
-def test_only_the_longest_gaps_are_told(tmp_path: Path) -> None:
+def test_only_the_longest_gaps_are_listed(tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)
     for number in range(13):
         # A gap of `number` ms before each kernel; two of equal length in time order.
         start = 30 * number + min(number, 11)
         trace.kernel(0, (30 * (number - 1) + 15) * MS if number else 0, start * MS + 1)
         trace.kernel(0, (start + 2) * MS, (30 * number + 15) * MS)
-    row = told(trace, tmp_path, top=2)
+    row = row_of(trace, tmp_path, top=2)
     assert (len(row.gaps), row.left_out_gap_count) == (2, row.gap_count - 2)
-    durations = [gap.duration_ps for gap in told(trace, tmp_path, top=None).gaps]
+    durations = [gap.duration_ps for gap in row_of(trace, tmp_path, top=None).gaps]
     assert durations == sorted(durations, reverse=True)
     assert len(durations) == row.gap_count
 
@@ -146,7 +147,7 @@ def test_the_mean_is_over_the_used_steps(tmp_path: Path) -> None:
     trace = one_gap()
     # The first step traces and is left out.
     trace.host_event("Autotuning", 0, 1)
-    row = told(trace, tmp_path)
+    row = row_of(trace, tmp_path)
     assert len(row.steps) == 2
     assert row.causes["input"] == 32 * MS
     assert row.causes_per_step is not None
@@ -157,7 +158,7 @@ def test_without_steps_there_is_nothing_per_step(tmp_path: Path) -> None:
     trace = CudaTrace()
     trace.kernel(0, 0, MS)
     trace.kernel(0, 3 * MS, 4 * MS, launch_ps=2 * MS)
-    row = told(trace, tmp_path)
+    row = row_of(trace, tmp_path)
     assert (row.causes_per_step, row.steps, row.gaps[0].step) == (None, (), None)
 
 
@@ -168,7 +169,7 @@ def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
     trace.write(tmp_path)
     loaded = load(tmp_path)
     selection = select(loaded)
-    result = compute(loaded, selection, idle_time(loaded, selection))
+    result = compute(loaded, selection, attribute_idle_time(loaded, selection))
     assert result == Skipped("no device recorded an event")
 
 
@@ -178,7 +179,7 @@ def test_the_table_picks_by_device_cause_and_length(tmp_path: Path) -> None:
     trace.write(tmp_path)
     loaded = load(tmp_path)
     selection = select(loaded)
-    times = idle_time(loaded, selection)
+    times = attribute_idle_time(loaded, selection)
 
     def lengths(**choice: Any) -> tuple[list[tuple[str, int]], int]:
         chosen: dict[str, Any] = {"devices": {"GPU:0", "GPU:1"}, **choice}
@@ -196,7 +197,7 @@ def test_the_table_picks_by_device_cause_and_length(tmp_path: Path) -> None:
     assert lengths(least_ps=20 * MS) == ([("GPU:0", 20), ("GPU:0", 20)], 0)
     assert lengths(least_ps=20 * MS + 1) == ([], 0)
     narrowed = select(loaded, steps=StepRange(1, 2))
-    rows, _ = gap_table(loaded, narrowed, idle_time(loaded, narrowed), devices={"GPU:0"})
+    rows, _ = gap_table(loaded, narrowed, attribute_idle_time(loaded, narrowed), devices={"GPU:0"})
     assert [row.step for row in rows] == [1]
 
 
@@ -205,5 +206,5 @@ def test_what_begins_with_the_marker_is_no_marker(tmp_path: Path) -> None:
     for step in marked_steps(trace, count=2, marker_ms=50):
         step.host("IteratorGetNext:IteratorGetNext", 0, 20)
         step.kernel(0, 20, 50, launch_ms=20)
-    gap = told(trace, tmp_path).gaps[0]
+    gap = row_of(trace, tmp_path).gaps[0]
     assert gap.host_stack == ("train", "IteratorGetNext:IteratorGetNext")

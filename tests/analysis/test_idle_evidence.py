@@ -1,4 +1,4 @@
-"""Which devices and events stand for a cause, and what comes last?"""
+"""A finding names the devices that wait as long, and a gap the event that shows its cause."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, new_trace
-from traceview.analysis.idle.result import idle_time
 from traceview.analysis.idle.table import gap_table
+from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.trace.load import load
 
@@ -52,7 +52,7 @@ def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
     trace.write(tmp_path)
     loaded = load(tmp_path)
     selection = select(loaded)
-    found = idle_time(loaded, selection)
-    rows, _ = gap_table(loaded, selection, found, devices=("GPU:0", "GPU:1"))
+    attribution = attribute_idle_time(loaded, selection)
+    rows, _ = gap_table(loaded, selection, attribution, devices=("GPU:0", "GPU:1"))
     assert rows[-1].device == "GPU:0"
     assert {row.device for row in rows[:-1]} == {"GPU:1"}

@@ -1,4 +1,4 @@
-"""Does each cause of idle time become a finding exactly at its threshold, and only where it costs time?
+"""Each cause of idle time becomes a finding exactly at its threshold, and only where it costs time.
 
 Steps take 100 ms, so that milliseconds are per cent.
 """
@@ -15,8 +15,9 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.test_findings import check_finding
 from traceview.analysis.base import Finding, Severity
-from traceview.analysis.idle.result import compute, idle_time
 from traceview.analysis.idle.findings import diagnose
+from traceview.analysis.idle.result import compute
+from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.load import load
@@ -72,9 +73,10 @@ def of_idle_alone(folder: Path, trace: CudaTrace) -> dict[str, Finding]:
     trace.write(folder)
     loaded = load(folder)
     selection = select(loaded)
-    times = idle_time(loaded, selection)
-    result = compute(loaded, selection, times)
-    return {one.code: one for one in diagnose(loaded, result, times, selection)}
+    attribution = attribute_idle_time(loaded, selection)
+    result = compute(loaded, selection, attribution)
+    findings = diagnose(loaded, result, attribution, selection)
+    return {finding.code: finding for finding in findings}
 
 
 def of_report(report: Report) -> dict[str, Finding]:
@@ -112,12 +114,12 @@ def test_threshold(
     event: str, length_ms: float, expected: dict[str, Severity], tmp_path: Path
 ) -> None:
     findings = found(tmp_path, steps(busy_with(event, length_ms)))
-    assert {code: one.severity for code, one in findings.items()} == expected
-    for one in findings.values():
-        assert one.cost_ps_per_step == int(length_ms * MS)
-        assert one.cost_ratio == pytest.approx(length_ms / 100)
-        assert one.devices == ("GPU:0",)
-        assert one.confidence == "high"
+    assert {code: finding.severity for code, finding in findings.items()} == expected
+    for finding in findings.values():
+        assert finding.cost_ps_per_step == int(length_ms * MS)
+        assert finding.cost_ratio == pytest.approx(length_ms / 100)
+        assert finding.devices == ("GPU:0",)
+        assert finding.confidence == "high"
 
 
 @pytest.mark.parametrize(("pause_ms", "expected"), [(6.24, set()), (6.25, {"callback-stall"})])
@@ -206,9 +208,14 @@ def test_tracing_in_the_first_recorded_step_is_no_retracing(tmp_path: Path) -> N
 def test_a_later_step_that_traces(tmp_path: Path) -> None:
     findings = found(tmp_path, steps(traced_in(0, 2)))
     assert set(findings) == {"retracing"}
-    one = findings["retracing"]
-    assert (one.severity, one.cost_ps_per_step) == ("warning", 8 * MS // 3)
-    assert [(e.value, e.where) for e in one.evidence[:1]] == [(1, "train_step, 3 since the start")]
+    finding = findings["retracing"]
+    assert (finding.severity, finding.cost_ps_per_step) == ("warning", 8 * MS // 3)
+    assert finding.title.startswith(
+        "train_step traced 1 time after the first step: GPU:0 waits 2.67 ms"
+    )
+    assert [(e.value, e.where) for e in finding.evidence[:1]] == [
+        (1, "train_step, 3 since the start")
+    ]
 
 
 def test_the_first_recorded_step_stays_the_first_when_others_are_chosen(tmp_path: Path) -> None:
@@ -230,9 +237,9 @@ def test_retracing_explains_compilation(tmp_path: Path) -> None:
 
 
 def test_one_step_says_little(tmp_path: Path) -> None:
-    one = found(tmp_path, steps(busy_with(INPUT, 40), count=1))["input-bound"]
-    assert (one.severity, one.confidence) == ("info", "low")
-    assert one.confidence_reason == "only one step to judge by"
+    finding = found(tmp_path, steps(busy_with(INPUT, 40), count=1))["input-bound"]
+    assert (finding.severity, finding.confidence) == ("info", "low")
+    assert finding.confidence_reason == "only one step was measured"
 
 
 def test_without_steps_shares_are_of_the_window(tmp_path: Path) -> None:
@@ -240,11 +247,11 @@ def test_without_steps_shares_are_of_the_window(tmp_path: Path) -> None:
     trace.host_event(INPUT, 10 * MS, 60 * MS)
     trace.kernel(0, 0, 10 * MS)
     trace.kernel(0, 60 * MS, 100 * MS, launch_ps=60 * MS)
-    one = found(tmp_path, trace)["input-bound"]
-    assert (one.severity, one.confidence, one.cost_ps_per_step) == ("info", "low", None)
-    assert one.cost_ratio == 0.5
-    assert one.title == "GPU:0 waits 50.0 ms of 100.0 ms for input (50%)"
-    assert ("longest_gap_ps", "outside of steps") in [(e.metric, e.where) for e in one.evidence]
+    finding = found(tmp_path, trace)["input-bound"]
+    assert (finding.severity, finding.confidence, finding.cost_ps_per_step) == ("info", "low", None)
+    assert finding.cost_ratio == 0.5
+    assert finding.title == "GPU:0 waits 50.0 ms of 100 ms for input (50.0%)"
+    assert ("longest_gap_ps", "outside of steps") in [(e.metric, e.where) for e in finding.evidence]
 
 
 def test_much_that_nothing_shows_lowers_confidence(tmp_path: Path) -> None:
@@ -252,8 +259,8 @@ def test_much_that_nothing_shows_lowers_confidence(tmp_path: Path) -> None:
         step.host(INPUT, 0, 20)
         return 41
 
-    one = found(tmp_path, steps(fill))["input-bound"]
-    assert (one.severity, one.confidence) == ("critical", "medium")
+    finding = found(tmp_path, steps(fill))["input-bound"]
+    assert (finding.severity, finding.confidence) == ("critical", "medium")
 
 
 def test_no_time_at_all(tmp_path: Path) -> None:
@@ -287,7 +294,9 @@ def test_each_host_has_its_own(tmp_path: Path) -> None:
     first = steps(busy_with(INPUT, 40), trace=new_trace("a", length_ms=1000))
     second = steps(busy_with(INPUT, 2), trace=new_trace("b", length_ms=1000))
     findings = found(tmp_path, first, second)
-    assert {code: one.devices for code, one in findings.items()} == {"input-bound": ("a/GPU:0",)}
+    assert {code: finding.devices for code, finding in findings.items()} == {
+        "input-bound": ("a/GPU:0",)
+    }
 
 
 def replicas(fill: Fill) -> CudaTrace:
@@ -339,10 +348,10 @@ def test_unsteady_steps(
     lengths_ms: tuple[float, ...], expected: dict[str, Severity], tmp_path: Path
 ) -> None:
     findings = found(tmp_path, unsteady(*lengths_ms))
-    assert {code: one.severity for code, one in findings.items()} == expected
+    assert {code: finding.severity for code, finding in findings.items()} == expected
 
 
-def test_what_is_explained_is_not_told_again(tmp_path: Path) -> None:
+def test_what_another_finding_explains_is_no_finding(tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)
     at_ms = 0.0
     for number, length_ms in enumerate((60, 60, 60, 220)):

@@ -1,4 +1,4 @@
-"""Does the title of a finding say when one step has most of what it costs?"""
+"""The title of a finding names the step with most of what it costs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def title(pauses_ms: list[float], logdir: Path) -> str:
     last = Step(trace, start_ms)
     trace.marker(len(pauses_ms), last.at(0), last.at(50))
     trace.write(logdir)
-    findings = {one.code: one for one in traceview.analyze(logdir).findings}
-    return findings["callback-stall"].title
+    findings = traceview.analyze(logdir).findings
+    return next(finding.title for finding in findings if finding.code == "callback-stall")
 
 
 @pytest.mark.parametrize("slow", [0, 2])
@@ -32,13 +32,11 @@ def test_the_step_with_most_of_it_is_named(slow: int, tmp_path: Path) -> None:
     pauses: list[float] = [2, 2, 2, 2]
     pauses[slow] = 300
     assert title(pauses, tmp_path).endswith(f", most of it in step {slow}")
-    assert "per step on average between steps" in title(pauses, tmp_path)
 
 
 def test_no_step_is_named_where_all_have_some(tmp_path: Path) -> None:
-    told = title([20, 20, 20, 20], tmp_path)
-    assert "most of it" not in told
-    assert "step between steps" in told
+    expected = "GPU:0 waits 16.0 ms per step on average for Python between steps (22.9%)"
+    assert title([20, 20, 20, 20], tmp_path) == expected
 
 
 def test_of_two_steps_none_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where do the findings on the input pipeline start, and what do they not say?"""
+"""Tests where the findings on the input pipeline start, and what is measured without devices or steps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input.advice import advice_for
-from traceview.analysis.input.result import Input, compute, verdict_of
 from traceview.analysis.input.findings import diagnose
+from traceview.analysis.input.result import Input, compute
+from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
 from traceview.analysis.selection import Selection, select
 from traceview.api import Trace, load
 
@@ -22,15 +24,15 @@ WAIT = "IteratorGetNextOp::DoCompute"
 
 def loaded(trace: CudaTrace, folder: Path) -> tuple[Trace, Selection]:
     trace.write(folder)
-    found = load(folder)
-    return found, select(found)
+    read = load(folder)
+    return read, select(read)
 
 
 def examined(trace: CudaTrace, folder: Path) -> tuple[Input, dict[str, Finding]]:
-    found, selection = loaded(trace, folder)
-    result = compute(found, selection, None)
+    read, selection = loaded(trace, folder)
+    result = compute(read, selection, None)
     assert isinstance(result, Input)
-    return result, {one.code: one for one in diagnose(result, selection)}
+    return result, {finding.code: finding for finding in diagnose(result, selection)}
 
 
 def steps_of_100(trace: CudaTrace, count: int = 4) -> list[Step]:
@@ -56,17 +58,17 @@ def waiting(folder: Path, wait_ms: float, *, count: int = 4) -> tuple[Input, dic
 def test_waiting_is_a_finding_from_its_thresholds_on(
     wait_ms: float, severity: str | None, tmp_path: Path
 ) -> None:
-    result, found = waiting(tmp_path, wait_ms)
+    result, findings = waiting(tmp_path, wait_ms)
     assert result.input_ratio == pytest.approx(wait_ms / 100)
     if severity is None:
-        assert (result.verdict, found) == ("none", {})
+        assert (result.verdict, findings) == ("none", {})
         return
     assert result.verdict == ("high" if severity == "critical" else "moderate")
-    assert set(found) == {"input-bound", "slow-input-stage", "no-prefetch"}
-    bound = found["input-bound"]
+    assert set(findings) == {"input-bound", "slow-input-stage", "no-prefetch"}
+    bound = findings["input-bound"]
     assert (bound.severity, bound.confidence) == (severity, "high")
     assert bound.cost_ps_per_step == ms(wait_ms)
-    assert found["no-prefetch"].severity == found["slow-input-stage"].severity == "info"
+    assert findings["no-prefetch"].severity == findings["slow-input-stage"].severity == "info"
 
 
 @pytest.mark.parametrize(
@@ -74,13 +76,13 @@ def test_waiting_is_a_finding_from_its_thresholds_on(
     [(0.0499, "none"), (0.05, "moderate"), (0.1999, "moderate"), (0.2, "high")],
 )
 def test_verdict(ratio: float, verdict: str) -> None:
-    assert verdict_of(ratio) == verdict
+    assert INPUT_BOUND.verdict_of(ratio) == verdict
 
 
 def test_one_step_is_only_a_hint(tmp_path: Path) -> None:
-    _, found = waiting(tmp_path, 50, count=1)
-    assert {one.severity for one in found.values()} == {"info"}
-    assert {one.confidence for one in found.values()} == {"low"}
+    _, findings = waiting(tmp_path, 50, count=1)
+    assert {finding.severity for finding in findings.values()} == {"info"}
+    assert {finding.confidence for finding in findings.values()} == {"low"}
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.49, False), (0.5, True)])
@@ -100,11 +102,11 @@ def test_a_stage_is_named_from_half_of_the_own_time_on(
         step.host("Iterator::Root::BatchV2::Map::TFRecord", 0, first, inner)
         other = {"id": 5, "parent_id": 3}
         step.host("Iterator::Root::BatchV2::Map::Range", first, first + 15, other)
-    result, found = examined(trace, tmp_path)
+    result, findings = examined(trace, tmp_path)
     assert result.bottleneck is not None
     assert result.bottleneck.kind == "TFRecord"
     assert result.bottleneck.share_ratio == pytest.approx(share)
-    assert ("slow-input-stage" in found) is named
+    assert ("slow-input-stage" in findings) is named
 
 
 def two_shards(folder: Path, late_ms: float, late_steps: int) -> dict[str, Finding]:
@@ -128,11 +130,14 @@ def two_shards(folder: Path, late_ms: float, late_steps: int) -> dict[str, Findi
 def test_a_shard_is_late_from_its_thresholds_on(
     late_ms: float, late_steps: int, starved: bool, tmp_path: Path
 ) -> None:
-    found = two_shards(tmp_path, late_ms, late_steps)
-    assert ("replica-starved" in found) is starved
+    findings = two_shards(tmp_path, late_ms, late_steps)
+    assert ("replica-starved" in findings) is starved
     if starved:
-        assert found["replica-starved"].cost_ps_per_step == ms(late_ms)
-        assert found["replica-starved"].severity == "warning"
+        assert findings["replica-starved"].cost_ps_per_step == ms(late_ms)
+        assert findings["replica-starved"].severity == "warning"
+        assert findings["replica-starved"].title == (
+            "replica 1 gets its shard of the batch 5.00 ms late in 3 of 5 steps"
+        )
 
 
 def test_a_buffer_that_is_never_empty_lowers_the_confidence(tmp_path: Path) -> None:
@@ -145,10 +150,13 @@ def test_a_buffer_that_is_never_empty_lowers_the_confidence(tmp_path: Path) -> N
         worker = trace.thread("tf_data_iterator_resource", 40)
         made = {"id": 3, "parent_id": 2}
         step.host("Iterator::Root::Prefetch::Map", 20, 90, made, thread=worker)
-    result, found = examined(trace, tmp_path)
+    result, findings = examined(trace, tmp_path)
     assert result.empty_ratio == 0
-    assert (found["input-bound"].severity, found["input-bound"].confidence) == ("warning", "medium")
-    assert found["slow-input-stage"].confidence == "low"
+    assert (findings["input-bound"].severity, findings["input-bound"].confidence) == (
+        "warning",
+        "medium",
+    )
+    assert findings["slow-input-stage"].confidence == "low"
 
 
 def gpu_run(folder: Path) -> tuple[Trace, Selection]:
@@ -167,7 +175,7 @@ def test_with_gpus_the_wait_is_the_idle_time_of_the_device_that_waits_most(tmp_p
     assert isinstance(result, Input)
     assert [step.wait_ps for step in result.steps] == [ms(10), ms(10), ms(10), ms(5)]
     assert (result.input_ratio, result.hosts[0].device) == (0.2, "GPU:1")
-    assert [one.code for one in diagnose(result, selection)] == ["input-bound"]
+    assert [finding.code for finding in diagnose(result, selection)] == ["input-bound"]
     assert diagnose(result, selection, is_bound=True) == []
 
 
@@ -192,10 +200,10 @@ def test_without_an_iterator_there_is_nothing_to_say(tmp_path: Path) -> None:
 def test_without_steps_the_ratio_is_of_the_window(tmp_path: Path) -> None:
     trace = new_trace(length_ms=100)
     Step(trace, 0).host(WAIT, 10, 60)
-    result, found = examined(trace, tmp_path)
+    result, findings = examined(trace, tmp_path)
     assert result.input_ratio == 0.5
     assert result.hosts[0].wait_per_step_ps is None
-    assert (found["input-bound"].severity, found["input-bound"].confidence) == ("info", "low")
+    assert (findings["input-bound"].severity, findings["input-bound"].confidence) == ("info", "low")
 
 
 @pytest.mark.parametrize(
@@ -222,8 +230,16 @@ def test_advice_names_the_call_to_change(kind: str, call: str) -> None:
 
 def test_advice_for_a_parallel_stage_that_runs_one_call() -> None:
     assert advice_for("MapAndBatch", 1) == (
-        "It runs one call at a time: num_parallel_calls=tf.data.AUTOTUNE. "
+        "The stage runs one call at a time: num_parallel_calls=tf.data.AUTOTUNE. "
         + advice_for("MapAndBatch", 8)
+    )
+
+
+def test_one_limit_says_when_input_matters() -> None:
+    share = INPUT_BOUND.limits["warning_ratio"]
+    assert NO_PREFETCH.limits["input_ratio"] == SLOW_INPUT_STAGE.limits["input_ratio"] == share
+    assert REPLICA_STARVED.start == (
+        "a shard is late by at least 5.0% of the step, in at least 60.0% of the steps"
     )
 
 

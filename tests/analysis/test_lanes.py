@@ -1,13 +1,13 @@
-"""Do the lanes of a timeline hold the time that the tables tell, in order, without overlap, and within bounds?"""
+"""The lanes of a timeline hold the time of the tables, in order, without overlap, and within bounds."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict
 from itertools import accumulate, pairwise
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,10 +18,9 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.analysis.test_identity import Run, analyzed, runs
 from tests.reports import full_report
-from traceview.analysis.lanes import compute as lane_limits
-from traceview.analysis.lanes.result import Lane
+from traceview.analysis.lanes import result as lane_limits
 from traceview.analysis.lanes.slices import fair_shares, slices_of
-from traceview.render.lane_view import every_lane, slices
+from traceview.document.chart import Lane
 from traceview.report.consistency import first_disagreement
 from traceview.report.model import Report
 
@@ -54,8 +53,8 @@ ODD = (
 
 def covered(lane: Lane) -> Counter[str]:
     sums: Counter[str] = Counter()
-    for one in slices(lane):
-        sums.update(one.class_ps)
+    for part in lane.slices:
+        sums.update(part.class_ps)
     return sums
 
 
@@ -72,7 +71,7 @@ def check(report: Report) -> None:
     for host in results.lanes.hosts:
         for lane in host.lanes:
             check_lane(lane, windows[host.host])
-    assert [one.device for one in results.lanes.devices] == list(causes)
+    assert [device.device for device in results.lanes.devices] == list(causes)
     for device in results.lanes.devices:
         for lane in device.lanes:
             check_lane(lane, windows[device.host])
@@ -93,15 +92,15 @@ def check(report: Report) -> None:
 
 
 def check_lane(lane: Lane, window_ps: int) -> None:
-    found = list(slices(lane))
-    assert found
-    assert all(one.start_ps < one.end_ps for one in found)
-    assert all(one.end_ps <= other.start_ps for one, other in pairwise(found))
-    assert found[0].start_ps >= 0
-    assert found[-1].end_ps <= window_ps
+    slices = list(lane.slices)
+    assert slices
+    assert all(part.start_ps < part.end_ps for part in slices)
+    assert all(part.end_ps <= after.start_ps for part, after in pairwise(slices))
+    assert slices[0].start_ps >= 0
+    assert slices[-1].end_ps <= window_ps
     assert sum(covered(lane).values()) == lane.covered_ps
-    assert all(part > 0 for one in found for part in one.class_ps.values())
-    counts = [1] * len(found)
+    assert all(length > 0 for part in slices for length in part.class_ps.values())
+    counts = [1] * len(slices)
     for place, count in zip(accumulate(lane.merged), lane.merged_count, strict=True):
         counts[place] = count
     if lane.kind != "idle":
@@ -109,7 +108,7 @@ def check_lane(lane: Lane, window_ps: int) -> None:
         assert sum(counts) <= lane.event_count
     for place, hole in zip(accumulate(lane.merged), lane.merged_hole_ps, strict=True):
         # A stretch, and a short slice that reaches beyond it.
-        length = found[place].end_ps - found[place].start_ps
+        length = slices[place].end_ps - slices[place].start_ps
         assert not hole or length < 2 * lane.resolution_ps
 
 
@@ -144,7 +143,7 @@ def test_scenarios(name: str, tmp_path: Path) -> None:
 
 
 def test_fixtures(fixtures: Path) -> None:
-    for path in sorted(one for one in fixtures.iterdir() if one.is_dir()):
+    for path in sorted(path for path in fixtures.iterdir() if path.is_dir()):
         check(traceview.analyze(path, lanes=True))
 
 
@@ -180,7 +179,7 @@ def test_the_data_is_bounded(tmp_path: Path) -> None:
     check(report)
     lanes = report.results.lanes
     assert lanes is not None
-    every = list(every_lane(lanes))
+    every = list(lanes.lanes)
     assert sum(len(lane.length_ps) for lane in every) <= lane_limits.MOST_SLICES
     # Equal treatment: no device is drawn more coarsely than another.
     kinds = {lane.kind for lane in every if lane.resolution_ps}
@@ -188,10 +187,10 @@ def test_the_data_is_bounded(tmp_path: Path) -> None:
     for kind in kinds:
         sizes = [len(lane.length_ps) for lane in every if lane.kind == kind]
         assert min(sizes) > 0.7 * max(sizes)
-    assert len(json.dumps(asdict(lanes))) < 1_000_000
-    assert sum(len(json.dumps(one)) for one in lanes.names) <= lane_limits.MOST_NAME_BYTES
+    assert len(msgspec.json.encode(lanes)) < 1_000_000
+    assert sum(len(json.dumps(name)) for name in lanes.names) <= lane_limits.MOST_NAME_BYTES
     assert max(map(len, lanes.names)) <= lanes.name_length
-    assert all(one.endswith("MatMul") for one in lanes.names if len(one) > 12)
+    assert all(name.endswith("MatMul") for name in lanes.names if len(name) > 12)
 
 
 def test_a_slice_says_what_it_stands_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +198,7 @@ def test_a_slice_says_what_it_stands_for(tmp_path: Path, monkeypatch: pytest.Mon
     busy_trace(1, 100).write(tmp_path)
     lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
     assert lanes is not None
-    (compute,) = (one for one in lanes.devices[0].lanes if one.kind == "compute")
+    (compute,) = (lane for lane in lanes.devices[0].lanes if lane.kind == "compute")
     assert compute.event_count == 100
     assert compute.covered_ps == 600 * US
     # Kernels of 6 µs with holes of 4 µs between them.
@@ -214,7 +213,7 @@ def test_many_devices_are_cut_and_counted(tmp_path: Path, monkeypatch: pytest.Mo
     busy_trace(5, 2).write(tmp_path)
     lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
     assert lanes is not None
-    assert [one.device for one in lanes.devices] == ["GPU:0", "GPU:1", "GPU:2"]
+    assert [device.device for device in lanes.devices] == ["GPU:0", "GPU:1", "GPU:2"]
     assert lanes.left_out_device_count == 2
 
 
@@ -227,7 +226,9 @@ def test_names_of_slices(tmp_path: Path) -> None:
     assert steps.kind == "steps"
     assert list(steps.name) == list(range(steps.name[0], steps.name[0] + len(steps.name)))
     waits = [
-        lanes.names[one.name] for one in slices(caller) if "input" in one.class_ps and one.name >= 0
+        lanes.names[part.name]
+        for part in caller.slices
+        if "input" in part.class_ps and part.name >= 0
     ]
     assert any("IteratorGetNext" in name for name in waits)
 
@@ -239,7 +240,7 @@ def test_shares_are_fair(wanted: list[int], most: int) -> None:
     assert sum(shares) <= most
     cut = [share for share, want in zip(shares, wanted, strict=True) if share < want]
     if cut:
-        # Who gets less than he wants gets no less than anybody, but for the remainder.
+        # A lane that gets less than it wants gets no less than any other, but for the remainder.
         assert min(cut) >= max(shares) - 1
     else:
         assert shares == wanted

@@ -1,4 +1,4 @@
-"""Are launches counted, timed and told apart by the threads that make them?"""
+"""Tests that launches are counted and timed, and attributed to the threads that make them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_thread_mode(tmp_path: Path, thread: str, mode: str | None) -> None:
     launched(trace, (100, 105), (110, 120), thread=trace.thread(thread, 77))
     row = of_gpu(analyzed(tmp_path, trace))
     assert row.thread_mode == mode
-    assert [one.call_count for one in row.threads] == [1]
+    assert [thread.call_count for thread in row.threads] == [1]
 
 
 def test_threads_that_launch_at_once(tmp_path: Path) -> None:
@@ -125,13 +125,13 @@ def test_kernels_of_xla_are_a_share(tmp_path: Path) -> None:
     assert (xla.modules, xla.module_count) == (("cluster_0",), 1)
 
 
-def test_graphs_recorded_as_one_event_are_told(tmp_path: Path) -> None:
+def test_graphs_recorded_as_one_event_are_a_finding(tmp_path: Path) -> None:
     trace = new_trace()
     trace.device_event(0, "CudaGraphExec:7", 0, ms(3), type_="CudaGraph")
     trace.kernel(0, ms(3), ms(4))
     finding = the(analyzed(tmp_path, trace), "opaque-cuda-graph")
     assert (finding.severity, finding.devices) == ("info", ("GPU:0",))
-    assert finding.title == "1 CUDA graph recorded as one event each"
+    assert finding.title == "1 CUDA graph recorded without kernels"
 
 
 def test_without_kernels_it_is_skipped(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Is what the graph asks for compared with what ran, and said only where it is so?"""
+"""The devices that a graph asks for are compared with those that ran work; only differences are reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import LOCAL, graph, mirrored, write_sidecar
-from traceview.analysis.placement import HostPlacement
+from traceview.analysis.placement.result import HostPlacement
 from traceview.trace.placement import local_device
 
 
@@ -107,8 +107,8 @@ def test_variables_outside_the_scope(tmp_path: Path) -> None:
     host = compared(tmp_path, gpus("0123", "0123"), sidecar(loose))
     assert host.statements[1:] == (
         (
-            "2 trainable variables of train on GPU:0 are not mirrored (loose_0:0 and loose_1:0): that is so "
-            "of variables created outside strategy.scope()"
+            "2 trainable variables of train on GPU:0 are not mirrored (loose_0:0 and loose_1:0), as if created "
+            "outside strategy.scope()"
         ),
     )
     assert [one.variable_count for one in host.functions[0].devices] == [2, 0]
@@ -143,8 +143,8 @@ def test_everything_on_one_device(tmp_path: Path) -> None:
     host = compared(tmp_path, gpus("0123", ""), sidecar(pinned))
     assert host.statements[1:] == (
         (
-            "31 ops of train ask for GPU:0 and none for another device, though MirroredStrategy has 2 "
-            "devices; 8 ask for none"
+            "train places 31 ops on GPU:0 and none on another device, though MirroredStrategy has 2 devices; "
+            "8 ops of it may run anywhere"
         ),
     )
     assert [one.step_count for one in host.functions[0].devices] == [4, 0]
@@ -158,8 +158,8 @@ def test_everything_on_one_of_the_visible_gpus_without_a_strategy(tmp_path: Path
     host = compared(tmp_path, gpus("0123", ""), fields)
     assert host.statements[1:] == (
         (
-            "none of the 8 ops of train asks for a device, though 2 GPUs are visible: TensorFlow puts them "
-            "on the first that can run them"
+            "none of the 8 ops of train asks for a device, though 2 GPUs are visible: TensorFlow places "
+            "them on the first device that can run them"
         ),
     )
 
@@ -184,7 +184,7 @@ def test_devices_of_other_workers_are_not_several_of_this_one(tmp_path: Path) ->
 def test_a_device_that_is_asked_and_never_works(tmp_path: Path) -> None:
     host = compared(tmp_path, gpus("0123", ""), sidecar(BOTH))
     assert host.statements[1:] == (
-        "train asks GPU:1 for 100 ops, and it ran no work in any of 4 steps",
+        "train places 100 ops on GPU:1, but it ran no work in any of 4 steps",
     )
 
 
@@ -192,7 +192,7 @@ def test_a_strategy_that_the_step_does_not_show(tmp_path: Path) -> None:
     fields = sidecar(BOTH, strategy=mirrored("GPU:0", "GPU:1", found_by="memory"))
     host = compared(tmp_path, gpus("0123", "0123"), fields)
     assert host.statements[1:] == (
-        "the script has a MirroredStrategy, and nothing in train shows that it is used",
+        "the script creates a MirroredStrategy, but nothing in train shows that it is used",
     )
 
 
@@ -238,7 +238,7 @@ def test_a_device_of_the_strategy_that_is_not_seen(fixtures: Path, tmp_path: Pat
     placement = traceview.analyze(tmp_path).results.placement
     assert placement is not None
     assert placement.hosts[0].statements[1:] == (
-        "train asks CPU:2 for 100 ops, and no device of this report is known to be it",
+        "train places 100 ops on CPU:2, but no device of this report is known to be CPU:2",
     )
 
 

@@ -1,4 +1,4 @@
-"""Is compute time split by precision, exactly, and is an unused tensor core told where that is proven?"""
+"""Tests that compute time is split by precision exactly, and that unused tensor cores are a finding where proven."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import traceview
 from scripts.cuda_trace import V100_STATS, Stats
 from scripts.scenarios.model import ms, new_trace
 from tests.analysis.test_findings import check_finding
-from traceview.analysis.precision import DevicePrecision
+from traceview.analysis.precision.result import DevicePrecision
 from traceview.report.model import Report
 
 FP32, FP16, NOTHING = "ampere_sgemm_32x128_tn", "volta_h884gemm_64x128_ldg8_nn", "fusion_1"
@@ -38,11 +38,11 @@ def of_gpu(report: Report) -> DevicePrecision:
     return row
 
 
-def is_told(report: Report) -> bool:
+def is_unused(report: Report) -> bool:
     return "low-precision-unused" in [finding.code for finding in report.findings]
 
 
-def test_what_overlaps_belongs_to_the_narrowest(tmp_path: Path) -> None:
+def test_overlapping_kernels_count_for_the_narrowest(tmp_path: Path) -> None:
     row = of_gpu(analyzed(tmp_path, (FP32, 0, 10), (FP16, 4, 6), (NOTHING, 5, 12)))
     assert {name: ps for name, ps in row.precision_ps.items() if ps} == {
         "fp16": ms(2),
@@ -53,17 +53,19 @@ def test_what_overlaps_belongs_to_the_narrowest(tmp_path: Path) -> None:
     assert row.tensor_core_ps == ms(2)
 
 
-@pytest.mark.parametrize(("fp16_ms", "told"), [(9.99, True), (10, False)])
-def test_it_is_told_below_a_tenth(tmp_path: Path, fp16_ms: float, told: bool) -> None:
+@pytest.mark.parametrize(("fp16_ms", "expected"), [(9.99, True), (10, False)])
+def test_the_finding_starts_below_a_tenth(tmp_path: Path, fp16_ms: float, expected: bool) -> None:
     report = analyzed(tmp_path, (FP16, 0, fp16_ms), (FP32, fp16_ms, 100))
-    assert is_told(report) is told
+    assert is_unused(report) is expected
 
 
-@pytest.mark.parametrize(("unknown_ms", "told"), [(50, True), (50.01, False)])
-def test_nothing_is_said_where_most_is_unknown(
-    tmp_path: Path, unknown_ms: float, told: bool
+@pytest.mark.parametrize(("unknown_ms", "expected"), [(50, True), (50.01, False)])
+def test_there_is_no_finding_where_most_is_unknown(
+    tmp_path: Path, unknown_ms: float, expected: bool
 ) -> None:
-    assert is_told(analyzed(tmp_path, (NOTHING, 0, unknown_ms), (FP32, unknown_ms, 100))) is told
+    assert (
+        is_unused(analyzed(tmp_path, (NOTHING, 0, unknown_ms), (FP32, unknown_ms, 100))) is expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_nothing_is_said_where_most_is_unknown(
 def test_only_gpus_with_tensor_cores_count(tmp_path: Path, stats: Stats, has: bool | None) -> None:
     report = analyzed(tmp_path, (FP32, 0, 10), stats={"core_count": 80, **stats})
     assert of_gpu(report).has_tensor_cores is has
-    assert is_told(report) is (has is True)
+    assert is_unused(report) is (has is True)
     assert (of_gpu(report).ordinary_ps is None) is (has is not True)
 
 
@@ -97,6 +99,19 @@ def test_products_off_the_tensor_cores_are_named(tmp_path: Path) -> None:
     (kernel,) = row.ordinary_kernels
     assert (kernel.kernel, kernel.op, kernel.precision) == (FP32, "model/dense/MatMul", "fp32")
     assert (kernel.total_ps, kernel.count, row.ordinary_ps) == (ms(10), 1, ms(10))
+
+
+@pytest.mark.parametrize(
+    ("fp16_ms", "title"),
+    [
+        (0, "all compute on GPU:0 is fp32"),
+        (5, "only 5.0% of the compute on GPU:0 is in 16 bits or less"),
+    ],
+)
+def test_title(tmp_path: Path, fp16_ms: float, title: str) -> None:
+    halves = [(FP16, 0, fp16_ms)] if fp16_ms else []
+    report = analyzed(tmp_path, *halves, (FP32, fp16_ms, 100))
+    assert title in [finding.title for finding in report.findings]
 
 
 def test_advice_fits_the_gpu(tmp_path: Path) -> None:

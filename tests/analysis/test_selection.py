@@ -1,4 +1,4 @@
-"""Which events does a window hold, and what is the middle of an even number of steps?"""
+"""A window holds the events that overlap it, and steps in it have a median and a spread."""
 
 from __future__ import annotations
 

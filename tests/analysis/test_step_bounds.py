@@ -1,4 +1,4 @@
-"""Does the report say how sure the bounds of steps are, and that a step may hold several training steps?"""
+"""The report says how sure the bounds of steps are, and that a step may hold several training steps."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import write_sidecar
-from traceview.render.terminal import render
+from traceview.analysis.steps.section import UNSURE
+from traceview.document.terminal import render
+from traceview.report.document import document_of
 
 LOOP = "A loop in the graph runs"
 CALL = "One step here is one call"
-UNSURE = "Nothing marks these steps"
 
 
 def looping(iterations: int, *, loops_in: int = 4) -> CudaTrace:
@@ -34,7 +35,7 @@ def looping(iterations: int, *, loops_in: int = 4) -> CudaTrace:
 
 def shown(logdir: Path) -> tuple[traceview.Report, str]:
     report = traceview.analyze(logdir)
-    text = render(report, width=100, color=False, top=1)
+    text = render(document_of(report, is_brief=True), width=100, color=False)
     return report, " ".join(text.split())
 
 
@@ -86,22 +87,22 @@ def test_no_loop_or_one_in_few_steps(iterations: int, loops_in: int, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("recorded", "known", "is_told"),
+    ("recorded", "known", "is_said"),
     [([4], 4, True), ([3, 4], 4, True), ([1], 1, False), ([], None, False), ([0], None, False)],
 )
 def test_calls_of_several_steps(
-    recorded: list[int], known: int | None, is_told: bool, tmp_path: Path
+    recorded: list[int], known: int | None, is_said: bool, tmp_path: Path
 ) -> None:
     path = looping(1).write(tmp_path)
     write_sidecar(path, {"window": {"steps_per_call": recorded}})
     report, text = shown(tmp_path)
     assert report.results.steps is not None
     assert report.results.steps.steps_per_call == known
-    assert (CALL in text) is is_told
-    assert ("up to 4 training steps" in text) is is_told
+    assert (CALL in text) is is_said
+    assert ("up to 4 training steps" in text) is is_said
 
 
-def test_a_call_of_several_steps_is_not_told_twice(tmp_path: Path) -> None:
+def test_a_call_of_several_steps_is_said_once(tmp_path: Path) -> None:
     path = looping(4).write(tmp_path)
     write_sidecar(path, {"window": {"steps_per_call": [4]}})
     _, text = shown(tmp_path)

@@ -1,4 +1,4 @@
-"""Is an option that TensorFlow ignored found, and only where that can be shown?"""
+"""An option that TensorFlow ignored is reported only where the capture shows it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def analyzed(
 
 
 def ignored(report: traceview.Report) -> list[traceview.Finding]:
-    return [one for one in report.findings if one.code == "options-ignored"]
+    return [finding for finding in report.findings if finding.code == "options-ignored"]
 
 
 def test_levels_in_force_that_were_not_asked_for(tmp_path: Path) -> None:

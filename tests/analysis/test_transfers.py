@@ -1,4 +1,4 @@
-"""Are copies measured as defined, told apart by who issued them, and found where they hold up a step?"""
+"""Tests that copies are measured as defined, attributed to what issued them, and found where they hold up a step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def one_step() -> tuple[CudaTrace, Step]:
     return trace, Step(trace, 0)
 
 
-# What is measured
+# Measures
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_copy_in_one_step_only_is_not_typical(tmp_path: Path) -> None:
     assert (d2h.exposed_ps, d2h.exposed_ps_per_step, d2h.exposed_ratio) == (ms(20), 0, 0.0)
 
 
-# Who issued it
+# Sources
 
 
 def test_sources_share_the_exposed_time_without_counting_it_twice(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_h2d_exposed(tmp_path: Path, exposed_ms: float, severity: str | None) ->
         assert finding.confidence == "high"
 
 
-def test_one_step_is_only_told(tmp_path: Path) -> None:
+def test_one_step_is_only_a_hint(tmp_path: Path) -> None:
     report = analyzed(tmp_path, copying(exposed_ms=20, step_count=1))
     assert transfer_codes(report) == {"h2d-exposed": "info"}
     assert the(report, "h2d-exposed").confidence == "low"
@@ -380,13 +380,13 @@ def test_what_a_link_carries(
 # Whole traces
 
 
-def test_without_gpus_there_is_nothing_to_ask(fixtures: Path) -> None:
+def test_without_gpus_it_is_skipped(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "custom-loop-2")
     assert report.results.transfers is None
     assert report.skipped["transfers"] == "not applicable: there is no GPU"
 
 
-def test_gpus_of_which_nothing_is_known(tmp_path: Path) -> None:
+def test_gpus_without_events(tmp_path: Path) -> None:
     report = analyzed(tmp_path, SCENARIOS["gpu_planes_empty"]().traces["host0"])
     assert report.skipped["transfers"] == "no GPU recorded an event"
 
@@ -398,7 +398,8 @@ def test_numbers_agree_with_the_device_time(tmp_path: Path, name: str) -> None:
     assert results.transfers is not None
     assert results.device_time is not None
     for row, times in zip(results.transfers.devices, results.device_time.devices, strict=True):
-        for way, direction in vars(row.directions).items():
+        for way in row.directions.__struct_fields__:
+            direction = getattr(row.directions, way)
             assert direction.exposed_ps == getattr(times, f"exposed_{way}_ps")
             assert direction.bytes == getattr(times, f"{way}_bytes")
             assert times.total_ps is not None

@@ -1,4 +1,4 @@
-"""Is a bound never above what a step would take if that one thing were put right?"""
+"""A bound is never above the step time after its fix."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.balance import T4_STATS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview.analysis.balance.result import Balance
+from traceview.analysis.balance.what_if import OTHER_CLOCKS
 from traceview.report.model import Report
 
 COUNT = 3
@@ -93,8 +94,7 @@ def test_of_unlike_devices_with_unlike_work_nothing_is_said(tmp_path: Path) -> N
     found = balance_of(tmp_path, trace)
     assert "balanced_devices" not in bounds(found)
     assert found.what_if_missing["balanced_devices"] == (
-        "the devices differ (Tesla T4 and Tesla V100-SXM2-16GB) and run too few of the same kernels to tell "
-        "how fast each is"
+        "the devices differ (Tesla T4 and Tesla V100-SXM2-16GB) and share too few kernels to compare their speeds"
     )
 
 
@@ -117,9 +117,7 @@ def test_clocks_that_may_differ_show_no_balance(tmp_path: Path) -> None:
     SCENARIOS["clocks_without_collectives"]().write(tmp_path)
     found = traceview.analyze(tmp_path).results.balance
     assert found is not None
-    assert found.what_if_missing["balanced_devices"] == (
-        "nothing shows that the clocks of the hosts agree"
-    )
+    assert found.what_if_missing["balanced_devices"] == OTHER_CLOCKS
 
 
 def largest_compute(report: Report) -> int:

@@ -1,4 +1,4 @@
-"""How is a page opened in a browser? Without network, and so that nothing it complains of goes unnoticed.
+"""Opens pages in a browser without network, so that nothing it complains of goes unnoticed.
 
 Playwright is imported inside functions: a plain run of the tests collects these files too, where it may not be.
 """
@@ -57,9 +57,9 @@ def browser() -> Iterator[Browser]:
     path = chromium()
     assert path is not None, "no Chromium on the PATH"
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=list(_ARGUMENTS))
-        yield found
-        found.close()
+        chrome = playwright.chromium.launch(executable_path=path, args=list(_ARGUMENTS))
+        yield chrome
+        chrome.close()
 
 
 @pytest.fixture

@@ -1,27 +1,34 @@
-"""Can the page be read and used: sorted, filtered, printed, in the dark, in a narrow window, without JavaScript?"""
+"""Tests that the page can be read and used: sorted, filtered, printed, in the dark, in a narrow window, without scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import traceview
-from scripts.scenarios import SCENARIOS
 from tests.browser.conftest import PageOf, wait_until
+from tests.documents import COMMAND, bare_document, full_document
 from tests.hostile import HOSTILE
-from tests.reports import bare_report, full_report
-from tests.test_render_html import many_gpus, of_hostile
-from traceview.render.html.document import render
-from traceview.render.html.shown import shown
-from traceview.report.model import Report
+from traceview.document.html import render
+from traceview.document.html_text import shown
+from traceview.document.model import Document
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 pytestmark = pytest.mark.browser
+
+
+def page_with(document: Document) -> str:
+    return render(lambda _: document)
+
+
+def many_gpus() -> Document:
+    return full_document(device_count=64)
+
+
+def hostile(text: str) -> Document:
+    return full_document(lambda name: f"{text}{name}")
 
 
 def first_column(table: Locator) -> list[str]:
@@ -35,49 +42,52 @@ def column(table: Locator, heading: str) -> list[str]:
 
 
 def color(page: Page) -> str:
-    found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    return found
+    background: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return background
 
 
 def test_the_first_screen(page_of: PageOf) -> None:
-    page = page_of(render(full_report()))
+    page = page_of(page_with(full_document()))
     for selector in ("h1", ".tiles", ".top-findings li:first-child", "#command"):
         box = page.locator(selector).first.bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= 900, f"{selector} is below the first screen"
-    assert page.locator("h1").inner_text() == full_report().verdict.headline
+    assert page.locator("h1").inner_text() == full_document().summary.answer
 
 
 def test_sorting_by_a_heading(page_of: PageOf) -> None:
-    page = page_of(render(full_report()))
-    table = page.locator("#steps table")
-    heading = table.locator("th", has_text="time")
+    page = page_of(page_with(full_document(device_count=4)))
+    table = page.locator("#devices table")
+    heading = table.locator("th", has_text="kernels")
     assert heading.get_attribute("aria-sort") is None
     heading.get_by_role("button").click()
     assert heading.get_attribute("aria-sort") == "descending"
-    assert column(table, "time") == ["28.0 ms", "25.0 ms", "24.0 ms", "23.0 ms"]
+    assert column(table, "kernels") == ["1,237", "1,236", "1,235", "1,234"]
     heading.get_by_role("button").press("Enter")
     assert heading.get_attribute("aria-sort") == "ascending"
-    assert column(table, "time") == ["23.0 ms", "24.0 ms", "25.0 ms", "28.0 ms"]
-    table.locator("th", has_text="step").first.get_by_role("button").click()
-    assert first_column(table) == ["3", "2", "1", "0"] or first_column(table) == list("0123")
+    assert column(table, "kernels") == ["1,234", "1,235", "1,236", "1,237"]
+    table.locator("th", has_text="device").first.get_by_role("button").click()
+    assert first_column(table) == ["GPU:0", "GPU:1", "GPU:2", "GPU:3"]
     assert heading.get_attribute("aria-sort") is None
+    # What was not measured comes last in either direction.
+    table.locator("th", has_text="vs. median").get_by_role("button").click()
+    assert column(table, "vs. median") == ["+12.5%", "–", "–", "–"]
 
 
 def test_filtering_rows(page_of: PageOf) -> None:
-    page = page_of(render(many_gpus(64)))
+    page = page_of(page_with(many_gpus()))
     section = page.locator("#devices")
-    told = section.locator("output")
-    assert told.inner_text() == "64 of 64 rows"
+    count = section.locator("output")
+    assert count.inner_text() == "64 of 64 rows"
     section.get_by_role("searchbox").fill("gpu:6")
-    assert told.inner_text() == "5 of 64 rows"
+    assert count.inner_text() == "5 of 64 rows"
     assert first_column(section.locator("table")) == [f"GPU:{n}" for n in (6, 60, 61, 62, 63)]
     section.get_by_role("searchbox").fill("gpu:6 nothing")
-    assert told.inner_text() == "0 of 64 rows"
+    assert count.inner_text() == "0 of 64 rows"
 
 
 def test_a_link_to_a_filtered_row_shows_it(page_of: PageOf) -> None:
-    page = page_of(render(many_gpus(64)))
+    page = page_of(page_with(many_gpus()))
     devices = page.locator("#devices")
     devices.get_by_role("searchbox").fill("GPU:63")
     link = page.locator("#idle a", has_text="GPU:2").first
@@ -92,32 +102,30 @@ def test_a_link_to_a_filtered_row_shows_it(page_of: PageOf) -> None:
 
 
 def test_a_long_table_scrolls_below_its_headings(page_of: PageOf) -> None:
-    page = page_of(render(many_gpus(64)))
+    page = page_of(page_with(many_gpus()))
     box = page.locator("#devices .scroll")
     row = page.locator("#device-64")
     row.scroll_into_view_if_needed()
-    places = [one.bounding_box() for one in (box, box.locator("thead"), row)]
-    outside, heading, last = (place["y"] if place else -1 for place in places)
+    boxes = [part.bounding_box() for part in (box, box.locator("thead"), row)]
+    outside, heading, last = (place["y"] if place else -1 for place in boxes)
     assert abs(heading - outside) < 5
     assert heading < last < outside + 600
 
 
 def test_a_finding_leads_to_its_evidence(page_of: PageOf) -> None:
-    page = page_of(render(full_report()))
+    page = page_of(page_with(full_document()))
     page.locator(".top-findings a", has_text="evidence").first.click()
     wait_until(page, "location.hash === '#finding-1'")
     box = page.locator("#finding-1").bounding_box()
     assert box is not None
     assert 40 <= box["y"] < 500
-    page.locator("#finding-1 a", has_text="GPU:2").click()
-    wait_until(page, "location.hash === '#device-3'")
+    page.locator("#finding-1 a", has_text="GPU:1").click()
+    wait_until(page, "location.hash === '#device-2'")
 
 
-@pytest.mark.parametrize("section", ["#summary", "#findings", "#gaps", "#steps", "#devices"])
-def test_a_place_leads_to_the_timeline(page_of: PageOf, tmp_path: Path, section: str) -> None:
-    SCENARIOS["waits_for_input"]().write(tmp_path)
-    report = traceview.analyze(tmp_path, lanes=True)
-    page = page_of(render(report))
+@pytest.mark.parametrize("section", ["#summary", "#findings", "#gaps", "#devices"])
+def test_a_span_leads_to_the_timeline(page_of: PageOf, section: str) -> None:
+    page = page_of(page_with(full_document()))
     page.evaluate(
         "document.addEventListener('traceview:show', (event) => { window.shown = event.detail; })"
     )
@@ -137,7 +145,7 @@ def test_a_place_leads_to_the_timeline(page_of: PageOf, tmp_path: Path, section:
 
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_dark_and_light(page_of: PageOf, is_dark: bool) -> None:
-    page = page_of(render(full_report()), is_dark=is_dark)
+    page = page_of(page_with(full_document()), is_dark=is_dark)
     before = color(page)
     assert (before == "rgb(255, 255, 255)") == (not is_dark)
     page.get_by_role("button", name="Show in").click()
@@ -174,27 +182,27 @@ def test_every_text_has_contrast(page_of: PageOf) -> None:
         }
     """
     for is_dark in (False, True):
-        assert page_of(render(full_report()), is_dark=is_dark).evaluate(measure) == []
+        assert page_of(page_with(full_document()), is_dark=is_dark).evaluate(measure) == []
 
 
-REPORTS: dict[str, Callable[[], Report]] = {
-    "full": full_report,
-    "bare": bare_report,
-    "many": lambda: many_gpus(64),
-    "hostile": lambda: of_hostile(HOSTILE[0]),
-    "long": lambda: of_hostile("x" * 100_000),
+DOCUMENTS = {
+    "full": full_document(),
+    "bare": bare_document(),
+    "many": many_gpus(),
+    "hostile": hostile(HOSTILE[0]),
+    "long": hostile("x" * 100_000),
 }
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", DOCUMENTS)
 @pytest.mark.parametrize("width", [1280, 800, 400])
 def test_nothing_scrolls_sideways(page_of: PageOf, name: str, width: int) -> None:
-    page = page_of(render(REPORTS[name]()), width=width)
+    page = page_of(page_with(DOCUMENTS[name]), width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_printing(page_of: PageOf) -> None:
-    page = page_of(render(full_report()), is_dark=True)
+    page = page_of(page_with(full_document()), is_dark=True)
     pdf = page.pdf(format="A4")
     assert pdf.startswith(b"%PDF-")
     page.emulate_media(media="print")
@@ -206,12 +214,12 @@ def test_printing(page_of: PageOf) -> None:
 
 
 def test_without_javascript(page_of: PageOf) -> None:
-    page = page_of(render(full_report()), has_javascript=False)
-    for selector in ("h1", ".tiles", "#command", "#finding-3", "#steps table", "#gap-1"):
+    page = page_of(page_with(full_document()), has_javascript=False)
+    for selector in ("h1", ".tiles", "#command", "#finding-3", "#devices table", "#gap-1"):
         assert page.locator(selector).first.is_visible()
     for selector in ("#theme", "[data-copy]", ".filter"):
-        for one in page.locator(selector).all():
-            assert one.is_hidden()
+        for element in page.locator(selector).all():
+            assert element.is_hidden()
     help_ = page.locator("#devices details")
     help_.locator("summary").click()
     assert help_.locator("dd").first.is_visible()
@@ -219,27 +227,21 @@ def test_without_javascript(page_of: PageOf) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE[:16], ids=range(16))
 def test_hostile_names_do_nothing(page_of: PageOf, text: str) -> None:
-    page = page_of(render(of_hostile(text)))
-    assert page.title() == " ".join(f"traceview: {shown(text)}".split())
+    page = page_of(page_with(hostile(text)))
+    assert page.title() == " ".join(f"traceview: {shown(text + '2026_01_02')}".split())
+    assert page.locator("figure#timeline").count() == 1
     assert page.locator("img").count() == 0
     assert page.locator("h1").count() == 1
 
 
-def test_hostile_names_on_the_timeline_do_nothing(page_of: PageOf, tmp_path: Path) -> None:
-    SCENARIOS["hostile_names"]().write(tmp_path)
-    page = page_of(render(traceview.analyze(tmp_path, lanes=True)))
-    assert page.locator("figure#timeline").count() == 1
-    assert page.locator("img").count() == 0
-
-
-def test_an_empty_report(page_of: PageOf) -> None:
-    page = page_of(render(bare_report()))
-    assert page.locator("h1").inner_text() == bare_report().verdict.headline
-    assert "no steps: nothing repeats" in page.locator("#steps").inner_text()
+def test_a_page_without_numbers(page_of: PageOf) -> None:
+    page = page_of(page_with(bare_document()))
+    assert page.locator("h1").inner_text() == bare_document().summary.answer
+    assert "No steps: nothing repeats." in page.locator("#steps").inner_text()
 
 
 def test_the_keyboard_reaches_everything(page_of: PageOf) -> None:
-    page = page_of(render(full_report()))
+    page = page_of(page_with(full_document()))
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
     page.keyboard.press("Enter")
@@ -252,13 +254,13 @@ def test_the_keyboard_reaches_everything(page_of: PageOf) -> None:
 
 
 def test_copying_the_command(page_of: PageOf) -> None:
-    page = page_of(render(full_report()))
+    page = page_of(page_with(full_document()))
     button = page.locator("[data-copy]")
     button.click()
     wait_until(page, "document.querySelector('[data-copy]').textContent !== 'Copy'")
     # Without the right to write to the clipboard the text is selected instead.
     selected = page.evaluate("String(getSelection())")
     if button.inner_text() == "Selected":
-        assert selected == " ".join(full_report().command)
+        assert selected == COMMAND
     else:
         assert button.inner_text() == "Copied"

@@ -1,29 +1,21 @@
-"""Does the timeline of the page zoom, pan, tell what is under the pointer, and go where a link leads?"""
+"""Tests that the timeline of the page zooms, pans, says what is under the pointer, and goes where a link leads."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from tests.browser.conftest import PageOf, wait_until
+from tests.charts import HOST, WINDOW_PS, lane, lanes_of
+from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
-from tests.reports import (
-    HOST,
-    MS,
-    bare_report,
-    device,
-    full_report,
-    idle_of,
-    lane,
-    lanes_of,
-)
-from traceview.analysis.device_time.result import DeviceTime
-from traceview.analysis.lanes.result import DeviceLanes, HostLanes, Lanes
-from traceview.render.asset_files import ASSETS, D3
-from traceview.report.model import Report
+from traceview.document.asset_files import ASSETS, D3
+from traceview.document.chart import DeviceLanes, HostLanes, Lanes
+from traceview.document.html import render
+from traceview.document.model import Document, Timeline
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -36,30 +28,18 @@ D3_SHA256 = "f2094bbf6141b359722c4fe454eb6c4b0f0e42cc10cc7af921fc158fceb86539"
 GUTTER = 150
 
 
-def rendered(report: Report) -> str:
-    from traceview.render.html.document import render
-
-    return render(report)
+def rendered(document: Document) -> str:
+    return render(lambda _: document)
 
 
-def with_lanes(lanes: Lanes) -> Report:
-    report = full_report()
-    return replace(report, results=replace(report.results, lanes=lanes))
+def with_lanes(lanes: Lanes, outliers: tuple[str, ...] = ()) -> Document:
+    first, *others = full_document().sections
+    section = structs.replace(first, blocks=(Timeline(lanes, outliers=outliers),))
+    return structs.replace(full_document(), sections=(section, *others))
 
 
-def with_a_gap() -> Report:
-    """The idle slice of the lanes is also the longest gap of the page."""
-    report = full_report()
-    assert report.results.idle is not None
-    row = idle_of("GPU:0")
-    gap = replace(row.gaps[0], start_ps=90 * MS, duration_ps=10 * MS)
-    row = replace(row, gaps=(gap,))
-    idle = replace(report.results.idle, devices=(row,))
-    return replace(report, results=replace(report.results, idle=idle))
-
-
-def many(count: int) -> Report:
-    return with_lanes(lanes_of(*(f"GPU:{number}" for number in range(count))))
+def many(count: int, outliers: tuple[str, ...] = ()) -> Document:
+    return with_lanes(lanes_of(*(f"GPU:{number}" for number in range(count))), outliers)
 
 
 def view(page: Page) -> str:
@@ -82,14 +62,14 @@ def test_d3_is_shipped_as_published() -> None:
 
 
 def test_it_is_drawn(page_of: PageOf) -> None:
-    page = page_of(rendered(full_report()))
-    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    page = page_of(rendered(full_document()))
+    assert view(page) == "0 – 100 ms, 100 ms wide"
     assert page.locator(".tv-static").is_hidden()
     pixels = """() => {
         const canvas = document.querySelector(".tv-canvas");
-        const found = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const bytes = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
         const seen = new Set();
-        for (let i = 0; i < found.length; i += 4) seen.add(found.slice(i, i + 3).join());
+        for (let i = 0; i < bytes.length; i += 4) seen.add(bytes.slice(i, i + 3).join());
         const style = getComputedStyle(document.documentElement);
         const rgb = (name) => { const c = d3.rgb(style.getPropertyValue(name)); return [c.r, c.g, c.b].join(); };
         return ["compute", "communication", "h2d", "idle-input", "idle-launch", "step"]
@@ -101,11 +81,11 @@ def test_it_is_drawn(page_of: PageOf) -> None:
 
 
 def test_buttons_and_keys_zoom_and_pan(page_of: PageOf) -> None:
-    page = page_of(rendered(full_report()))
+    page = page_of(rendered(full_document()))
     page.get_by_role("button", name="Zoom in").click()
     assert view(page) == "25.0 ms – 75.0 ms, 50.0 ms wide"
     page.get_by_role("button", name="Zoom out").click()
-    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    assert view(page) == "0 – 100 ms, 100 ms wide"
     page.locator(".tv-canvas").focus()
     page.keyboard.press("+")
     page.keyboard.press("ArrowLeft")
@@ -115,16 +95,16 @@ def test_buttons_and_keys_zoom_and_pan(page_of: PageOf) -> None:
     assert view(page) == "35.0 ms – 85.0 ms, 50.0 ms wide"
     page.keyboard.press("-")
     page.keyboard.press("Home")
-    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    assert view(page) == "0 – 100 ms, 100 ms wide"
 
 
 def test_the_wheel_turns_the_page_until_the_figure_has_focus(page_of: PageOf) -> None:
-    page = page_of(rendered(full_report()))
+    page = page_of(rendered(full_document()))
     page.mouse.move(*at(page, 50, 60))
     before = page.evaluate("scrollY")
     page.mouse.wheel(0, -100)
     wait_until(page, f"scrollY < {before}")
-    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    assert view(page) == "0 – 100 ms, 100 ms wide"
     page.locator(".tv-canvas").focus()
     page.mouse.move(*at(page, 50, 60))
     before = page.evaluate("scrollY")
@@ -134,7 +114,7 @@ def test_the_wheel_turns_the_page_until_the_figure_has_focus(page_of: PageOf) ->
 
 
 def test_dragging_pans(page_of: PageOf) -> None:
-    page = page_of(rendered(full_report()))
+    page = page_of(rendered(full_document()))
     page.get_by_role("button", name="Zoom in").click()
     page.mouse.move(*at(page, 50, 60))
     page.mouse.down()
@@ -155,10 +135,10 @@ def row_of(page: Page, text: str) -> float:
 
 
 def test_hovering_tells_what_a_slice_is(page_of: PageOf) -> None:
-    page = page_of(rendered(full_report()))
+    page = page_of(rendered(full_document()))
     tip = page.locator(".tv-tip")
     page.mouse.move(*at(page, 85, row_of(page, "GPU:0, compute")))
-    told = tip.inner_text()
+    text = tip.inner_text()
     for words in (
         "IteratorGetNext and others",
         "GPU:0, compute, step 3",
@@ -166,15 +146,15 @@ def test_hovering_tells_what_a_slice_is(page_of: PageOf) -> None:
         "compute 2.50 ms",
         "stands for 12 events; shorter than 20.0 ms they are merged",
     ):
-        assert words in told
+        assert words in text
     page.mouse.move(*at(page, 95, row_of(page, "GPU:0, idle")))
-    assert "input 6.00 ms, launches 4.00 ms" in tip.inner_text()
+    assert "input 6.00 ms, kernel launches 4.00 ms" in tip.inner_text()
     page.mouse.move(0, 0)
     assert tip.is_hidden()
 
 
 def test_a_gap_leads_to_its_row(page_of: PageOf) -> None:
-    page = page_of(rendered(with_a_gap()))
+    page = page_of(rendered(full_document()))
     y = row_of(page, "gap 1")
     page.mouse.click(*at(page, 95, y))
     wait_until(page, "location.hash === '#gap-1'")
@@ -182,7 +162,7 @@ def test_a_gap_leads_to_its_row(page_of: PageOf) -> None:
 
 
 def test_the_keyboard_goes_through_slices(page_of: PageOf) -> None:
-    page = page_of(rendered(with_a_gap()))
+    page = page_of(rendered(full_document()))
     page.locator(".tv-canvas").focus()
     tip = page.locator(".tv-tip")
     page.keyboard.press("ArrowDown")
@@ -238,45 +218,38 @@ def test_many_devices_start_folded(page_of: PageOf) -> None:
 
 
 def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -> None:
-    report = many(24)
-    rows = tuple(
-        device(number, status="copy_only" if number in (7, 20) else "active")
-        for number in range(24)
-    )
-    times = DeviceTime(rows, shared=())
-    report = replace(report, results=replace(report.results, device_time=times), findings=())
-    page = page_of(rendered(report))
+    page = page_of(rendered(many(24, outliers=("GPU:0", "GPU:7", "GPU:20"))))
 
     def height() -> float:
         box = page.locator(".tv-canvas").bounding_box()
         assert box is not None
         return box["height"]
 
-    told = page.locator(".tv-tools span")
+    count = page.locator(".tv-tools span")
     few = height()
-    assert told.inner_text() == "3 of 24 devices: those that stand out, and one like the others"
+    assert count.inner_text() == "3 of 24 devices: those that stand out, and one like the others"
     page.evaluate(
         """() => document.dispatchEvent(new CustomEvent("traceview:show",
             {detail: {device: "GPU:11", start_ps: 40e9, end_ps: 50e9}}))"""
     )
     # What a link leads to is there.
-    assert told.inner_text().startswith("4 of 24 devices")
+    assert count.inner_text().startswith("4 of 24 devices")
     page.get_by_role("button", name="All 24 devices").press("Enter")
-    assert told.inner_text() == "24 of 24 devices"
+    assert count.inner_text() == "24 of 24 devices"
     assert height() > few + 20 * 19
     page.get_by_role("button", name="Those that stand out").click()
-    assert told.inner_text().startswith("4 of 24 devices")
+    assert count.inner_text().startswith("4 of 24 devices")
 
 
 def test_the_first_picture_waits_for_no_frame(page_of: PageOf) -> None:
-    page = page_of(rendered(full_report()))
+    page = page_of(rendered(full_document()))
     page.add_init_script("window.requestAnimationFrame = () => 1")
     page.reload()
-    assert page.locator(".tv-tools output").inner_text() == "0 – 100.0 ms, 100.0 ms wide"
+    assert page.locator(".tv-tools output").inner_text() == "0 – 100 ms, 100 ms wide"
 
 
 def test_colours_follow_the_theme(page_of: PageOf) -> None:
-    page = page_of(rendered(full_report()))
+    page = page_of(rendered(full_document()))
     color = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
         done(document.querySelector(".tv-canvas").toDataURL());
     })))"""
@@ -288,10 +261,10 @@ def test_colours_follow_the_theme(page_of: PageOf) -> None:
 
 
 def test_print_and_no_scripts_show_the_picture(page_of: PageOf) -> None:
-    page = page_of(rendered(full_report()), has_javascript=False)
+    page = page_of(rendered(full_document()), has_javascript=False)
     assert page.locator(".tv-static svg").is_visible()
     assert page.locator("#tv-hint").is_hidden()
-    page = page_of(rendered(full_report()))
+    page = page_of(rendered(full_document()))
     page.emulate_media(media="print")
     assert page.locator(".tv-static svg").is_visible()
     for part in (".tv-canvas", ".tv-tools", ".tv-axis"):
@@ -303,19 +276,19 @@ def test_hostile_names_are_text(page_of: PageOf) -> None:
         lane("thread", (0, 50, "launch"), thread=text, name=(place,))
         for place, text in enumerate(HOSTILE)
     )
-    own = lane("compute", (0, 50, "compute"))
-    devices = tuple(DeviceLanes(text, HOST, (own,)) for text in HOSTILE)
-    hosts = (HostLanes(HOST, 0, 100 * MS, threads),)
+    compute = lane("compute", (0, 50, "compute"))
+    devices = tuple(DeviceLanes(text, HOST, (compute,)) for text in HOSTILE)
+    hosts = (HostLanes(HOST, 0, WINDOW_PS, threads),)
     page = page_of(rendered(with_lanes(Lanes(hosts, devices, 0, 160, tuple(HOSTILE)))))
     page.on("dialog", lambda dialog: pytest.fail(f"a dialog says {dialog.message}"))
-    assert view(page) == "0 – 100.0 ms, 100.0 ms wide"
+    assert view(page) == "0 – 100 ms, 100 ms wide"
     for place in range(len(HOSTILE)):
         page.mouse.move(*at(page, 20, 8 + 16 * place))
         assert page.locator(".tv-tip").is_visible()
     assert page.locator(".tv-tip img, .tv-tip script, figure img").count() == 0
 
 
-def test_a_report_without_lanes_says_how_to_get_them(page_of: PageOf) -> None:
-    page = page_of(rendered(bare_report()))
+def test_a_document_without_lanes_says_how_to_get_them(page_of: PageOf) -> None:
+    page = page_of(rendered(bare_document()))
     assert page.locator("canvas").count() == 0
     assert "traceview report LOGDIR -o DIR" in page.locator("#timeline").inner_text()

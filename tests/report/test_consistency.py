@@ -1,4 +1,4 @@
-"""Is a saved report whose parts contradict each other refused by its place, and is any other one shown?"""
+"""A saved report whose parts contradict each other is refused by its place; any other one is shown."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-import traceview
 from scripts.scenarios import SCENARIOS
 from tests.reports import full_report
+from traceview.document import terminal
 from traceview.errors import TraceFormatError
-from traceview.render.formats import DOCUMENTS
-from traceview.render.html.notebook import render as render_notebook
-from traceview.render.json import render as render_json
-from traceview.render.terminal import render as render_terminal
+from traceview.report.build import analyze
 from traceview.report.consistency import first_disagreement
-from traceview.report.saved import load_report
+from traceview.report.document import document_of
+from traceview.report.formats import DOCUMENTS, notebook
+from traceview.report.saved import load_report, to_json
 
 Place = tuple[str | int, ...]
 
@@ -47,7 +46,7 @@ def at(data: Any, place: Place) -> Any:
 
 
 def whole() -> Any:
-    return json.loads(render_json(full_report()))
+    return json.loads(to_json(full_report()))
 
 
 def twice(rows: list[Any]) -> None:
@@ -55,10 +54,10 @@ def twice(rows: list[Any]) -> None:
 
 
 DISAGREEMENTS: dict[str, tuple[Place, Callable[[Any], object]]] = {
-    "$.windows[0].end_ps: is before": (("windows", 0), lambda one: one.update(start_ps=10**17)),
+    "$.windows[0].end_ps: is before": (("windows", 0), lambda part: part.update(start_ps=10**17)),
     "$.results.device_time.devices[0]: compute, exposed": (
         ("results", "device_time", "devices", 0),
-        lambda one: one.update(idle_ps=one["idle_ps"] + 1),
+        lambda part: part.update(idle_ps=part["idle_ps"] + 1),
     ),
     "is there twice": (("results", "device_time", "devices"), twice),
     "$.results.steps.steps[0].devices[": (
@@ -67,109 +66,109 @@ DISAGREEMENTS: dict[str, tuple[Place, Callable[[Any], object]]] = {
     ),
     "$.results.timeline.devices[1]: expected 240 slices": (
         ("results", "timeline", "devices", 1, "idle_ps"),
-        lambda one: one.pop(),
+        lambda part: part.pop(),
     ),
     "$.results.timeline.devices[": (("results", "timeline", "devices"), twice),
     "$.results.idle.devices[0].causes: do not add up": (
         ("results", "idle", "devices", 0),
-        lambda one: one.update(idle_ps=one["idle_ps"] + 1),
+        lambda part: part.update(idle_ps=part["idle_ps"] + 1),
     ),
     "$.results.between_steps.hosts[0].count: is 0": (
         ("results", "between_steps", "hosts", 0),
-        lambda one: one.update(count=0),
+        lambda part: part.update(count=0),
     ),
     "$.results.between_steps.hosts[0].parts_ps: do not": (
         ("results", "between_steps", "hosts", 0, "parts_ps"),
-        lambda one: one.popitem(),
+        lambda part: part.popitem(),
     ),
     "$.results.collectives.last_count: has other devices": (
         ("results", "collectives", "last_count"),
-        lambda one: one.popitem(),
+        lambda part: part.popitem(),
     ),
     "$.results.balance.devices[": (("results", "balance", "devices"), twice),
     "$.results.balance.gradients.is_single: is true": (
         ("results", "balance", "gradients"),
-        lambda one: one.update(is_single=True),
+        lambda part: part.update(is_single=True),
     ),
     "$.results.lanes.devices[": (("results", "lanes", "devices"), twice),
     "$.results.lanes.devices[0].host: has no entry": (
         ("results", "lanes", "devices", 0),
-        lambda one: one.update(host="another"),
+        lambda part: part.update(host="another"),
     ),
     "$.results.lanes.hosts[0].end_ps: is before": (
         ("results", "lanes", "hosts", 0),
-        lambda one: one.update(start_ps=10**17),
+        lambda part: part.update(start_ps=10**17),
     ),
     "$.results.lanes.devices[0].lanes[0].classes: are not those of compute": (
         ("results", "lanes", "devices", 0, "lanes", 0),
-        lambda one: one.update(classes=["input"]),
+        lambda part: part.update(classes=["input"]),
     ),
     "$.results.lanes.devices[0].lanes[0]: has columns of other lengths than length_ps": (
         ("results", "lanes", "devices", 0, "lanes", 0, "class"),
-        lambda one: one.pop(),
+        lambda part: part.pop(),
     ),
     "$.results.lanes.devices[0].lanes[0]: has columns of other lengths than merged": (
         ("results", "lanes", "devices", 0, "lanes", 0, "merged_count"),
-        lambda one: one.pop(),
+        lambda part: part.pop(),
     ),
     "$.results.lanes.devices[0].lanes[3]: has columns of other lengths than other_slice": (
         ("results", "lanes", "devices", 0, "lanes", 3, "other_ps"),
-        lambda one: one.pop(),
+        lambda part: part.pop(),
     ),
     "$.results.lanes.devices[0].lanes[0]: has a class that": (
         ("results", "lanes", "devices", 0, "lanes", 0),
-        lambda one: one["class"].__setitem__(0, 1),
+        lambda part: part["class"].__setitem__(0, 1),
     ),
     "$.results.lanes.devices[0].lanes[0].name: is not in names": (
         ("results", "lanes", "devices", 0, "lanes", 0, "name"),
-        lambda one: one.__setitem__(0, 2),
+        lambda part: part.__setitem__(0, 2),
     ),
-    "$.results.lanes.devices[0].lanes[0]: speaks of a slice": (
+    "$.results.lanes.devices[0].lanes[0]: refers to a slice": (
         ("results", "lanes", "devices", 0, "lanes", 0, "merged"),
-        lambda one: one.__setitem__(0, 2),
+        lambda part: part.__setitem__(0, 2),
     ),
     "$.results.lanes.hosts[0].lanes[1]: goes beyond the window": (
         ("results", "lanes", "hosts", 0, "lanes", 1, "before_ps"),
-        lambda one: one.__setitem__(0, 1),
+        lambda part: part.__setitem__(0, 1),
     ),
     "$.results.lanes.devices[0].lanes[0]: has a slice that is shorter": (
         ("results", "lanes", "devices", 0, "lanes", 0, "merged_hole_ps"),
-        lambda one: one.__setitem__(0, 11 * 10**9),
+        lambda part: part.__setitem__(0, 11 * 10**9),
     ),
-    "$.results.steps.median_ps: -1 is less than 0": (
+    "$.results.steps.median_ps: expected `int` >= 0": (
         ("results", "steps"),
-        lambda one: one.update(median_ps=-1),
+        lambda part: part.update(median_ps=-1),
     ),
-    "$.results.device_time.devices[0].busy_ratio: 2.0 is more than 1": (
+    "$.results.device_time.devices[0].busy_ratio: expected `float` <= 1.0": (
         ("results", "device_time", "devices", 0),
-        lambda one: one.update(busy_ratio=2),
+        lambda part: part.update(busy_ratio=2),
     ),
 }
 
 
-@pytest.mark.parametrize("said", DISAGREEMENTS)
-def test_parts_that_do_not_fit_are_refused_by_their_place(said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("problem", DISAGREEMENTS)
+def test_parts_that_do_not_fit_are_refused_by_their_place(problem: str, tmp_path: Path) -> None:
     data = whole()
-    place, change = DISAGREEMENTS[said]
+    place, change = DISAGREEMENTS[problem]
     change(at(data, place))
     with pytest.raises(TraceFormatError) as caught:
         load_report(in_file(data, tmp_path))
-    assert said in caught.value.reason
+    assert problem in caught.value.reason
     assert "\n" not in caught.value.message
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_what_traceview_makes_fits(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    assert first_disagreement(traceview.analyze(tmp_path, lanes=True)) is None
+    assert first_disagreement(analyze(tmp_path, lanes=True)) is None
 
 
 def places(data: Any, place: Place = ()) -> Iterator[Place]:
     """Where every value stands, whole objects and lists too."""
     entries = data.items() if isinstance(data, dict) else ()
-    for key, one in enumerate(data) if isinstance(data, list) else entries:
+    for key, part in enumerate(data) if isinstance(data, list) else entries:
         yield (*place, key)
-        yield from places(one, (*place, key))
+        yield from places(part, (*place, key))
 
 
 def other_value(value: Any, chance: random.Random) -> Any:
@@ -219,8 +218,8 @@ def show_changed(data: Any, seed: int, count: int, folder: Path) -> int:
         except TraceFormatError:
             continue
         try:
-            render_terminal(report, width=100, color=False, top=5)
-            render_notebook(report)
+            terminal.render(document_of(report), width=100, color=False)
+            notebook(report)
             for document in DOCUMENTS:
                 document.render(report)
         except Exception as error:
@@ -234,6 +233,6 @@ def test_a_report_changed_at_random_is_shown_or_refused(name: str, tmp_path: Pat
     data = whole()
     if name in SCENARIOS:
         SCENARIOS[name]().write(tmp_path)
-        data = json.loads(render_json(traceview.analyze(tmp_path, lanes=True)))
+        data = json.loads(to_json(analyze(tmp_path, lanes=True)))
     shown = show_changed(data, 20261121, CHANGES, tmp_path)
     assert 0.2 * CHANGES < shown < 0.9 * CHANGES

@@ -1,19 +1,20 @@
-"""Does the report say in one sentence what its numbers say, and where they come from?"""
+"""The report sums up its numbers in a sentence, and says where they come from."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import asdict
 
-import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from traceview.report.build import analyze
 from traceview.report.model import Report
 
 
@@ -36,14 +37,14 @@ def host_with(*statuses: str, host: str = "host0") -> CudaTrace:
 def analyzed(folder: Path, *traces: CudaTrace) -> Report:
     for trace in traces:
         trace.write(folder)
-    return traceview.analyze(folder)
+    return analyze(folder)
 
 
 @pytest.mark.parametrize(
     ("statuses", "headline"),
     [
-        (["active"], "1 of 1 GPU ran kernels."),
-        (["active", "active"], "2 of 2 GPUs ran kernels."),
+        (["active"], "No problem found: 1 GPU, 80.0% busy."),
+        (["active", "active"], "No problem found: 2 GPUs, 80.0% busy."),
         (["active", "empty"], "1 of 2 GPUs ran kernels (GPU:0); GPU:1 recorded nothing."),
         (["active", "marginal"], "2 of 2 GPUs ran kernels; GPU:1 computed little."),
         (
@@ -81,13 +82,11 @@ def test_headline_of_several_hosts_names_them(tmp_path: Path) -> None:
 
 def test_headline_of_a_cpu_run_speaks_of_replicas(fixtures: Path, tmp_path: Path) -> None:
     """Replicas are never called GPUs; beside GPUs all are devices."""
-    assert (
-        traceview.analyze(fixtures / "custom-loop-4").verdict.headline == "4 of 4 replicas ran ops."
-    )
+    assert analyze(fixtures / "custom-loop-4").verdict.headline == "4 of 4 replicas ran ops."
     path = host_with("active").write(tmp_path)
     cpu = next((fixtures / "custom-loop-2").rglob("*.xplane.pb"))
     shutil.copy(cpu, path.with_name("host1.xplane.pb"))
-    assert traceview.analyze(tmp_path).verdict.headline == "3 of 3 devices computed."
+    assert analyze(tmp_path).verdict.headline == "3 of 3 devices computed."
 
 
 def test_numbers_to_remember(tmp_path: Path) -> None:
@@ -110,7 +109,7 @@ def test_numbers_that_were_not_measured_are_none(tmp_path: Path) -> None:
 def test_source_names_every_file(tmp_path: Path) -> None:
     SCENARIOS["plain"]().write(tmp_path, "older")
     first, copy = SCENARIOS["duplicate_files"]().write(tmp_path, "run1")
-    report = traceview.analyze(tmp_path)
+    report = analyze(tmp_path)
     digest = hashlib.sha256(first.read_bytes()).hexdigest()
     assert (report.source.logdir, report.source.run) == (str(tmp_path), "run1")
     assert report.source.other_runs == ("older",)
@@ -132,7 +131,7 @@ def test_what_could_not_be_made_has_a_reason(tmp_path: Path) -> None:
     Step(trace, 0).host("work", 0, 1)
     trace.thread("tf_gpu_private_0", 9).add("x", 0, ms(1))
     report = analyzed(tmp_path, trace)
-    absent = {name for name, result in vars(report.results).items() if result is None}
+    absent = {name for name, result in asdict(report.results).items() if result is None}
     absent.remove("lanes")  # made where a document asks for them
     assert absent >= {"steps", "timeline", "ops", "outside_view"}
     assert set(report.skipped) == absent
@@ -144,7 +143,7 @@ def test_what_could_not_be_made_has_a_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["hidden_transfers", "no_gpu_plane", "two_hosts", "memory_only"])
 def test_a_report_is_plain_data_and_the_same_every_time(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    first, again = (json.dumps(asdict(traceview.analyze(tmp_path))) for _ in range(2))
+    first, again = (json.dumps(to_builtins(analyze(tmp_path))) for _ in range(2))
     assert first == again
 
 

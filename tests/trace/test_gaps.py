@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
-from traceview.analysis.idle.result import IdleTime, idle_time
+from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.trace.cause import Cause
 from traceview.trace.load import load
@@ -70,10 +70,12 @@ def _ps(microseconds: float) -> int:
     return round(microseconds * US)
 
 
-def loaded(trace: CudaTrace, folder: Path, window: WindowKind = "auto") -> tuple[Trace, IdleTime]:
+def loaded(
+    trace: CudaTrace, folder: Path, window: WindowKind = "auto"
+) -> tuple[Trace, IdleAttribution]:
     trace.write(folder)
     found = load(folder)
-    return found, idle_time(found, select(found, window))
+    return found, attribute_idle_time(found, select(found, window))
 
 
 def causes(

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line
 from tests.oracle import run_answer
-from traceview.analysis.idle.result import compute, idle_time
+from traceview.analysis.idle.result import compute
+from traceview.analysis.idle_attribution import attribute_idle_time as idle_time
 from traceview.analysis.selection import select
 from traceview.trace.cause import Cause
 from traceview.trace.load import load

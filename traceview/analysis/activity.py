@@ -1,7 +1,7 @@
-"""How is the time of one device split? Exclusive parts that add up to any span, exactly.
+"""Splits the time of a device into exclusive parts that add up to any span exactly.
 
-With the unions of the classes laid on each other in a fixed order, the part of a class is what it adds to
-the union of those before it. Each part of each span is then a difference of two covered lengths, and the
+The unions of the classes are laid on each other in a fixed order: the part of a class is what it adds to the
+union of those before it. Each part of each span is then a difference of two covered lengths, and the
 parts and the idle rest sum to the span by construction.
 """
 
@@ -72,11 +72,13 @@ def device_activity(trace: Trace, device: int) -> DeviceActivity:
     start, end, class_ = columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows]
     by_class: list[IntervalSet] = []
     cumulative: list[IntervalSet] = []
-    for one in ActivityClass:
-        mine, so_far = class_ == one, class_ <= one
-        by_class.append(union(start[mine], end[mine]))
+    for activity in ActivityClass:
+        is_class, so_far = class_ == activity, class_ <= activity
+        by_class.append(union(start[is_class], end[is_class]))
         cumulative.append(
-            cumulative[-1] if cumulative and not mine.any() else union(start[so_far], end[so_far])
+            cumulative[-1]
+            if cumulative and not is_class.any()
+            else union(start[so_far], end[so_far])
         )
     return DeviceActivity(tuple(by_class), tuple(cumulative))
 

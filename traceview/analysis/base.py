@@ -13,7 +13,10 @@ from traceview.record import Count, DeviceKey, Integer, MetricName, Ratio, Recor
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
+Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+FEWEST_STEPS: Final = 2
+"""Findings about speed from fewer used steps are information only."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,11 @@ class Rule(Struct, frozen=True):
         if ratio >= self.limits.get("critical_ratio", float("inf")):
             return "critical"
         return "warning" if ratio >= self.limits["warning_ratio"] else None
+
+    def verdict_of(self, ratio: float) -> Verdict:
+        """By the same limits: high, moderate or none."""
+        severity = self.severity_of(ratio)
+        return "none" if severity is None else "high" if severity == "critical" else "moderate"
 
     def finding(
         self,

@@ -1,4 +1,4 @@
-"""What did the host do between the steps: save, write summaries, evaluate, read values, or run Python?"""
+"""Splits the time between step markers by what the host did: save, write summaries, evaluate, read values, or Python."""
 
 from __future__ import annotations
 
@@ -7,9 +7,23 @@ from typing import Final
 
 import numpy as np
 
+from traceview.analysis import steps
 from traceview.analysis.base import Skipped
-from traceview.analysis.context import Analysis
+from traceview.analysis.context import Analysis, View
 from traceview.analysis.selection import Selection
+from traceview.document import numbers
+from traceview.document.model import (
+    Block,
+    Section,
+    counts,
+    names,
+    notes,
+    ratio,
+    shares,
+    table,
+    times,
+    words,
+)
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.record import Count, Hostname, OpName, Picoseconds, Record
@@ -17,19 +31,26 @@ from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import HostNameKind
 
+TITLE: Final = "Between steps"
+
 MOST_NAMES: Final = 3
-"""So many names are given for each kind of work."""
-KINDS: Final = (
-    "checkpoint",
-    "summary",
-    "compile",
-    "value_read",
-    "input",
-    "graph_call",
-    "eager_op",
-    "python",
-)
-"""In the order in which one is preferred to the next; python is what left no event."""
+"""Events that are named for each kind of work."""
+KINDS: Final = {
+    "checkpoint": "saving or restoring",
+    "summary": "writing summaries",
+    "compile": "tracing or compiling",
+    "value_read": "reading values",
+    "input": "asking for input",
+    "graph_call": "calling graphs",
+    "eager_op": "running eager ops",
+    "python": "running Python",
+}
+"""Kinds of work, the preferred ones first, with their display names; python is what left no event."""
+
+WORTH_A_SENTENCE_RATIO: Final = 0.05
+"""From this share of the median step on, a document says in a sentence what ran between steps."""
+
+_ORDER: Final = tuple(KINDS)
 _OF_KIND: Final[Mapping[HostNameKind, str]] = {
     HostNameKind.CHECKPOINT: "checkpoint",
     HostNameKind.COMPILE: "compile",
@@ -42,6 +63,8 @@ _OF_KIND: Final[Mapping[HostNameKind, str]] = {
     HostNameKind.OP: "eager_op",
 }
 _SUMMARY: Final = b"Summary"
+_NAMED_KINDS: Final = ("graph_call", "checkpoint", "summary")
+_SHOWN_NAMES: Final = 2
 
 
 class BetweenSteps(Record, frozen=True):
@@ -64,10 +87,10 @@ class BetweenSteps(Record, frozen=True):
 
 
 class BetweenAllSteps(Record, frozen=True):
-    """Hosts with explicit step markers, in their order.
+    """What the hosts did between steps.
 
     Attributes:
-        hosts: Hosts with explicit step markers.
+        hosts: Hosts with explicit step markers, in their order.
     """
 
     hosts: tuple[BetweenSteps, ...]
@@ -77,12 +100,12 @@ def compute(
     trace: Trace, selection: Selection, states: Mapping[int, HostStates]
 ) -> BetweenAllSteps | Skipped:
     """Split the time between markers of every host that has them."""
-    found = [
-        one
+    hosts = tuple(
+        between
         for host, state in states.items()
-        if (one := _between(trace, selection, host, state)) is not None
-    ]
-    return BetweenAllSteps(tuple(found)) if found else Skipped("no step is marked explicitly")
+        if (between := _between(trace, selection, host, state)) is not None
+    )
+    return BetweenAllSteps(hosts) if hosts else Skipped("no step is marked explicitly")
 
 
 def _between(
@@ -102,11 +125,11 @@ def _between(
     parts: dict[str, int] = {}
     covered = 0
     chosen = np.zeros(rows.size, dtype=np.bool_)
-    for index, name in enumerate(KINDS[:-1]):
+    for index, name in enumerate(_ORDER[:-1]):
         chosen |= kind == index
         so_far = _covered(holes, columns.start_ps[rows[chosen]], columns.end_ps[rows[chosen]])
         parts[name], covered = so_far - covered, so_far
-    parts[KINDS[-1]] = holes.length - covered
+    parts[_ORDER[-1]] = holes.length - covered
     return BetweenSteps(
         host=trace.hosts[host].name,
         count=int(holes.start.size),
@@ -117,15 +140,15 @@ def _between(
 
 
 def _kinds(trace: Trace, states: HostStates, rows: Int64Array) -> Int64Array:
-    """The kind of work of each row, as an index of `KINDS`; that of python where its name says nothing."""
+    """The kind of work of each row, as an index of `_ORDER`; that of python where its name says nothing."""
     of_name = np.full(len(trace.names), len(KINDS) - 1, dtype=np.int64)
     kinds = states.kind_of(rows)
     name_of = trace.host_columns.name[rows]
-    for one, word in _OF_KIND.items():
-        of_name[name_of[kinds == one]] = KINDS.index(word)
+    for name_kind, kind in _OF_KIND.items():
+        of_name[name_of[kinds == name_kind]] = _ORDER.index(kind)
     for name in unique_ids(name_of).tolist():
         if _SUMMARY in trace.names[name]:
-            of_name[name] = KINDS.index("summary")
+            of_name[name] = _ORDER.index("summary")
     result: Int64Array = of_name[name_of]
     return result
 
@@ -137,19 +160,81 @@ def _covered(holes: IntervalSet, start: Int64Array, end: Int64Array) -> int:
 
 def _names(trace: Trace, rows: Int64Array, kind: Int64Array) -> dict[str, tuple[str, ...]]:
     columns = trace.host_columns
-    found = {}
-    for index, word in enumerate(KINDS):
-        mine = rows[kind == index]
-        if mine.size:
-            total = np.bincount(columns.name[mine], weights=columns.duration_ps[mine])
+    names_by_kind = {}
+    for index, key in enumerate(_ORDER):
+        of_kind = rows[kind == index]
+        if of_kind.size:
+            total = np.bincount(columns.name[of_kind], weights=columns.duration_ps[of_kind])
             longest = np.argsort(-total, kind="stable")[:MOST_NAMES]
-            found[word] = tuple(
+            names_by_kind[key] = tuple(
                 trace.names.text(int(name)) or "" for name in longest if total[name]
             )
-    return {word: names for word, names in found.items() if names}
+    return {key: names for key, names in names_by_kind.items() if names}
+
+
+def section(view: View, result: BetweenAllSteps) -> Section | None:
+    """What each host did between steps; in a brief document only where it takes a share of the step."""
+    step_times = view.result(steps.ANALYSIS)
+    median_ps = step_times.median_ps if step_times else None
+    several = len(result.hosts) > 1
+    sentences = [
+        _sentence(host, several=several)
+        for host in result.hosts
+        if median_ps and _mean_ps(host) >= WORTH_A_SENTENCE_RATIO * median_ps
+    ]
+    parts = [
+        (host, kind, length_ps)
+        for host in result.hosts
+        for kind, length_ps in _longest_first(host.parts_ps)
+        if length_ps
+    ]
+    shown = [] if view.is_brief else parts[: view.most_rows]
+    blocks: tuple[Block, ...] = (
+        *notes(*sentences[: view.most_rows]),
+        *table(
+            "What ran between steps",
+            (
+                names("host", [host.host if several else None for host, _, _ in shown]),
+                words("what ran", [KINDS.get(kind, kind) for _, kind, _ in shown]),
+                times(
+                    "each time",
+                    [length_ps // host.count for host, _, length_ps in shown],
+                    meaning="mean over the spans between steps",
+                ),
+                shares("share", [ratio(length_ps, host.total_ps) for host, _, length_ps in shown]),
+                counts("spans", [host.count for host, _, _ in shown], priority=1),
+                names(
+                    "longest events",
+                    [", ".join(host.names.get(kind, ())[:_SHOWN_NAMES]) for host, kind, _ in shown],
+                    priority=2,
+                ),
+            ),
+            row_count=len(parts),
+        ),
+    )
+    return Section("between-steps", TITLE, blocks) if blocks else None
+
+
+def _mean_ps(host: BetweenSteps) -> int:
+    return host.total_ps // host.count
+
+
+def _longest_first(parts_ps: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(parts_ps.items(), key=lambda part: -part[1])
+
+
+def _sentence(host: BetweenSteps, *, several: bool) -> str:
+    parts = []
+    for kind, length_ps in _longest_first(host.parts_ps):
+        longest = host.names.get(kind, ())[:1] if kind in _NAMED_KINDS else ()
+        name = f" ({longest[0]})" if longest else ""
+        parts.append(f"{numbers.time(length_ps // host.count)} {KINDS.get(kind, kind)}{name}")
+    subject = host.host if several else "The host"
+    return f"{subject} spends {numbers.time(_mean_ps(host))} between steps: {', '.join(parts)}."
 
 
 ANALYSIS: Final = Analysis[BetweenAllSteps](
     "between_steps",
     compute=lambda context: compute(context.trace, context.selection, context.idle.states),
+    sections=(section,),
 )

@@ -1,62 +1,50 @@
-"""Which findings say the same thing twice? One cause is one finding: what it explains stands inside it."""
+"""Puts findings that are a consequence of another finding inside that one, so that one cause is reported once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.base import Evidence, Finding, Rule
 
-EXPLAINS: Final = {
-    "marginal-gpu": ("straggler-gpu", "serial-gpus"),
-    "single-gpu-gradients": ("straggler-gpu",),
-    "serial-gpus": ("straggler-gpu", "collective-wait"),
-    "replica-starved": ("straggler-gpu", "collective-wait"),
-    "straggler-gpu": ("collective-wait",),
-    "unused-gpu": ("single-gpu-gradients",),
-}
-"""What a finding explains, by its code (METRICS 12). Those that are about certain devices have to share one."""
-
-_ON_THE_SAME_DEVICE: Final = frozenset(
+_SHARE_A_DEVICE: Final = frozenset(
     (("replica-starved", "straggler-gpu"), ("single-gpu-gradients", "straggler-gpu"))
 )
+"""Cause and consequence that belong together only where both are about one device; others need not share one."""
 
 
-def with_explained_inside(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings without those that another of them explains; the explaining one names them in its evidence."""
-    kept = []
-    inside: dict[int, list[Finding]] = {}
-    for one in findings:
-        place = _explaining(one, findings)
-        if place is None:
-            kept.append(one)
+def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """The findings without those that another explains by its rule; its evidence names what it explains.
+
+    `rules`: by code.
+    """
+    kept: list[int] = []
+    explained: dict[int, list[Evidence]] = {}
+    for place, finding in enumerate(findings):
+        cause = _cause_of(finding, findings, rules)
+        if cause is None:
+            kept.append(place)
         else:
-            inside.setdefault(place, []).append(one)
+            evidence = Evidence("explains", finding.title, None, finding.code)
+            explained.setdefault(cause, []).append(evidence)
     return [
-        replace(one, evidence=(*one.evidence, *map(_told, inside[place])))
-        if (place := _place(one, findings)) in inside
-        else one
-        for one in kept
+        replace(findings[place], evidence=(*findings[place].evidence, *explained.get(place, ())))
+        for place in kept
     ]
 
 
-def _place(wanted: Finding, findings: Sequence[Finding]) -> int:
-    return next(place for place, one in enumerate(findings) if one is wanted)
-
-
-def _explaining(explained: Finding, findings: Sequence[Finding]) -> int | None:
-    """The place of what explains a finding, and is itself explained by nothing that would hide it."""
-    for place, one in enumerate(findings):
-        if explained.code not in EXPLAINS.get(one.code, ()):
+def _cause_of(
+    explained: Finding, findings: Sequence[Finding], rules: Mapping[str, Rule]
+) -> int | None:
+    """The place of the finding that explains another one and is not itself explained; None without any."""
+    for place, cause in enumerate(findings):
+        if cause.code not in rules or explained.code not in rules[cause.code].explains:
             continue
-        apart = set(one.devices).isdisjoint(explained.devices)
-        if not ((one.code, explained.code) in _ON_THE_SAME_DEVICE and apart):
-            above = _explaining(one, findings)
-            return place if above is None else above
+        share_none = set(cause.devices).isdisjoint(explained.devices)
+        if share_none and (cause.code, explained.code) in _SHARE_A_DEVICE:
+            continue
+        first_cause = _cause_of(cause, findings, rules)
+        return place if first_cause is None else first_cause
     return None
-
-
-def _told(explained: Finding) -> Evidence:
-    return Evidence("explains", explained.title, None, explained.code)

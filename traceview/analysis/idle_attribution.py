@@ -1,4 +1,4 @@
-"""Attributes idle time: every gap of every device that could be recorded, and its causes."""
+"""Attributes the idle time of the devices to causes, gap by gap."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IdleAttribution:
 
 
 def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
-    """Attribute every gap of every device that could be recorded."""
+    """The gaps of every device whose host recorded device events."""
     recorded = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
     states: dict[int, HostStates] = {}
     gaps: dict[int, Gaps] = {}

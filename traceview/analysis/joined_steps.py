@@ -1,8 +1,7 @@
-"""How long did each device compute in each step, with the steps of several hosts side by side?
+"""Measures how long each device computes in each step, with the steps of several hosts joined by number.
 
-Steps are joined by number. A step that one of the hosts has not, or has and leaves out of its statistics, says
-nothing of how the devices compare, and is left out for all. Bounds are those of the host of each device, as in
-the rest of the report.
+A step that a host lacks or leaves out of its statistics does not show how the devices compare, and is left out for
+all. The bounds of a step are those of the host of each device, as in the rest of the report.
 """
 
 from __future__ import annotations

@@ -1,15 +1,31 @@
-"""Which ops and kernels take the time of each device in the window?"""
+"""Ranks the ops and kernels of each device by the time that they take in the window."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import numpy as np
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.context import Analysis
+from traceview.analysis.context import Analysis, View
 from traceview.analysis.selection import Selection, rows_in
+from traceview.document import numbers
+from traceview.document.model import (
+    Block,
+    Section,
+    Subheading,
+    Table,
+    counts,
+    looks,
+    names,
+    remarks,
+    shares,
+    table,
+    times,
+)
+from traceview.document.vocabulary import CLASSES, look_of
 from traceview.intervals import Int64Array
 from traceview.record import (
     Count,
@@ -24,9 +40,14 @@ from traceview.record import (
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.ops import OpTable, op_table
 
+TITLE: Final = "Top ops"
+
+MOST_GROUPS: Final = 8
+"""Devices, or groups of devices with the same ops, that have a table each."""
+
 
 class OpRow(Record, frozen=True):
-    """One device × op × kernel over the events that overlap the window, with their whole durations.
+    """An op with a kernel on a device, over the events that overlap the window, with their whole durations.
 
     Attributes:
         device: Key of the device.
@@ -61,10 +82,10 @@ class OpRow(Record, frozen=True):
 
 
 class Ops(Record, frozen=True):
-    """The top rows of each device, the number of all rows, and how many of them are left out here.
+    """The ops and kernels that take most time.
 
     Attributes:
-        rows: The top rows of each device, by falling total.
+        rows: The top rows of each device, longest total first.
         row_count: Rows of the whole table.
         left_out_count: Rows of the whole table that are not here.
     """
@@ -123,8 +144,96 @@ def _row(trace: Trace, table: OpTable, index: int) -> OpRow:
     )
 
 
+def section(view: View, result: Ops) -> Section | None:
+    """A table of ops per device; devices with the same ops share one."""
+    if result.row_count and not result.rows:
+        return None  # not a row was asked for
+    groups = _groups([row for row in result.rows if row.device not in view.others])
+    if not groups:
+        return Section("ops", TITLE, (), lead="No op ran in the window.")
+    blocks: list[Block] = []
+    shown: list[OpRow] = []
+    for devices, rows in groups[:MOST_GROUPS]:
+        kept = rows[: view.most_rows - len(shown)]
+        if kept:
+            shown += kept
+            blocks.append(Subheading(devices[0], _same_ops(devices)))
+            blocks += _table(devices[0], kept, is_brief=view.is_brief)
+    hidden_count = result.row_count - len(shown)
+    hidden = (
+        f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')} are not shown; all of them: "
+        f"{view.command('ops')}"
+    )
+    is_above_all = any((row.share_ratio or 0) > 1 for row in shown)
+    return Section(
+        "ops",
+        TITLE,
+        (
+            *blocks,
+            *remarks(
+                "A share may exceed 100%: kernels of one op overlap." if is_above_all else None,
+                hidden if hidden_count else None,
+            ),
+        ),
+        lead="By total time in the window; shares are of the compute time of the device.",
+    )
+
+
+def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
+    """Devices that have the same ops, with the rows of the first one."""
+    rows_by_device: dict[str, list[OpRow]] = {}
+    for row in rows:
+        rows_by_device.setdefault(row.device, []).append(row)
+    groups: dict[frozenset[tuple[str | None, ...]], tuple[list[str], list[OpRow]]] = {}
+    for device, of_device in rows_by_device.items():
+        ops = frozenset((row.class_, row.op, row.kernel) for row in of_device)
+        groups.setdefault(ops, ([], of_device))[0].append(device)
+    return list(groups.values())
+
+
+def _same_ops(devices: Sequence[str]) -> str:
+    others = numbers.joined_devices(devices[1:])
+    return f"and the same ops on {others}, with their own times" if others else ""
+
+
+def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[Table, ...]:
+    """What has no op is named by its kernel. A brief table leaves the room to the names."""
+    kernels = [row.kernel and row.kernel.removeprefix("void ") for row in rows]
+    details = (
+        times("mean", [row.mean_ps for row in rows], priority=5),
+        times("p95", [row.p95_ps for row in rows], priority=6, meaning="95th percentile"),
+        names("type", [row.op_type for row in rows], priority=7),
+    )
+    return table(
+        f"Ops of {device}",
+        (
+            names("op or kernel", [row.op or row.kernel for row in rows]),
+            times("total", [row.total_ps for row in rows]),
+            shares(
+                "share",
+                [row.share_ratio for row in rows],
+                priority=1,
+                meaning="of the compute time of the device",
+            ),
+            counts("count", [row.count for row in rows], priority=3),
+            looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
+            *(() if is_brief else details),
+            names(
+                "kernel",
+                [
+                    kernel if row.op not in (None, row.kernel) else None
+                    for row, kernel in zip(rows, kernels, strict=True)
+                ],
+                priority=2,
+            ),
+        ),
+        row_count=len(rows),
+    )
+
+
 ANALYSIS: Final = Analysis[Ops](
     "ops",
     compute=lambda context: compute(context.trace, context.selection, context.options.top),
-    title_if_absent="Ops",
+    sections=(section,),
+    title_if_absent=TITLE,
 )

@@ -1,82 +1,87 @@
-"""Of very many devices, which ones does a reader have to see?"""
+"""Chooses the devices that a reader has to see where there are too many for a row each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+from msgspec import Struct
+
+from traceview.analysis.base import Finding
 from traceview.analysis.device_time.result import DeviceTimeRow
 
-MOST: Final = 16
-"""Devices with a row each on a page; of more than that only those that stand out have one."""
+MOST_ROWS: Final = 16
+"""Devices with a row each; of more than that only the outliers have one."""
 
-NAMED: Final = 4
+FEW_DEVICES: Final = 4
 """A finding about so many devices or fewer is about them, not about the run."""
 
-APART: Final = 0.02
-"""A share of the window that differs by this from the median device sets a device apart."""
+OUTLIER_RATIO: Final = 0.02
+"""A device is an outlier if a part of its window differs by this share of it from the median device."""
 
-_Shares = tuple[float, ...]
+_Shares: TypeAlias = tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class OutlierDevices:
-    """Whom to show, by key in the order of the device list, and the others.
+class OutlierDevices(Struct, frozen=True):
+    """Keys of devices in the order of the device list; devices that recorded nothing are in neither.
 
-    `shown`: devices that a finding is about and those that differ most from the median device, with one
-    that is like it. `others`: the rest, empty where all are shown.
+    `shown`: devices that a finding is about and those that differ most from the median device, with one typical
+    device. `others`: the rest, empty where all are shown.
     """
 
     shown: tuple[str, ...]
     others: tuple[str, ...]
 
-    def __contains__(self, device: str) -> bool:
-        return device not in self.others
-
 
 def outlier_devices(
-    devices: Sequence[DeviceTimeRow], named: Sequence[str] = (), most: int = MOST
+    devices: Sequence[DeviceTimeRow], named: Sequence[str] = (), most: int = MOST_ROWS
 ) -> OutlierDevices:
     """At most `most` of the devices that recorded anything, those `named` first; all where there are no more."""
     rows = [row for row in devices if row.status != "empty"]
     if len(rows) <= most:
         return OutlierDevices(tuple(row.device for row in rows), ())
-    apart = _apart(rows)
+    distance = _distances(rows)
     # Python sorts stably: equals keep the order of the device list.
-    by_distance = sorted(rows, key=lambda row: -apart[row.device])
-    chosen = [device for device in named if device in apart]
-    chosen += [row.device for row in by_distance if apart[row.device] >= APART]
+    farthest = sorted(distance, key=lambda device: -distance[device])
+    chosen = [device for device in named if device in distance]
+    chosen += [device for device in farthest if distance[device] >= OUTLIER_RATIO]
     kept = set(list(dict.fromkeys(chosen))[: most - 1])
-    ordinary = [row.device for row in rows if apart[row.device] < APART]
-    kept.update(ordinary[:1])
+    typical = [device for device in distance if distance[device] < OUTLIER_RATIO]
+    kept.update(typical[:1])
     return OutlierDevices(
         tuple(row.device for row in rows if row.device in kept),
         tuple(row.device for row in rows if row.device not in kept),
     )
 
 
-def _apart(rows: Sequence[DeviceTimeRow]) -> dict[str, float]:
-    """By how much a device differs from the median device by compute at most, as a share of its window.
+def named_devices(findings: Sequence[Finding]) -> list[str]:
+    """The devices that single findings are about."""
+    few = (finding.devices for finding in findings if len(finding.devices) <= FEW_DEVICES)
+    return [device for devices in few for device in devices]
 
-    A device of another status than most, or with nothing known, is apart altogether.
+
+def _distances(rows: Sequence[DeviceTimeRow]) -> dict[str, float]:
+    """By device the largest difference of a part from the median device by compute, as a share of its window.
+
+    A device of another status than most has the largest distance; one with no known parts has none.
     """
     shares = {row.device: _shares(row) for row in rows}
-    known = sorted(one for one in shares.values() if one is not None)
-    # A device that is there, rather than medians of each part that no device may have together.
-    middle = known[(len(known) - 1) // 2] if known else ()
+    known = sorted(parts for parts in shares.values() if parts is not None)
+    # An actual device, rather than medians of each part that no device may have together.
+    median = known[(len(known) - 1) // 2] if known else ()
     statuses = [row.status for row in rows]
     usual = max(statuses, key=statuses.count)
-    apart = {}
+    distances = {}
     for row in rows:
-        mine = shares[row.device]
+        parts = shares[row.device]
         if row.status != usual:
-            apart[row.device] = 1.0
-        elif mine is None:
-            apart[row.device] = 0.0
+            distances[row.device] = 1.0
+        elif parts is None:
+            distances[row.device] = 0.0
         else:
-            apart[row.device] = max(abs(one - of) for one, of in zip(mine, middle, strict=True))
-    return apart
+            differences = (abs(part - middle) for part, middle in zip(parts, median, strict=True))
+            distances[row.device] = max(differences)
+    return distances
 
 
 def _shares(row: DeviceTimeRow) -> _Shares | None:

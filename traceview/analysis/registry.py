@@ -23,7 +23,7 @@ from traceview.analysis.lanes import ANALYSIS as LANES
 from traceview.analysis.launches import ANALYSIS as LAUNCHES
 from traceview.analysis.launches import Launches
 from traceview.analysis.nvml import ANALYSIS as NVML
-from traceview.analysis.nvml import OutsideView
+from traceview.analysis.nvml import Nvml
 from traceview.analysis.ops import ANALYSIS as OPS
 from traceview.analysis.ops import Ops
 from traceview.analysis.placement import ANALYSIS as PLACEMENT
@@ -80,7 +80,7 @@ class Results(Record, frozen=True):
     ops: Annotated[Ops | None, OPS] = None
     environment: Annotated[Environment | None, ENVIRONMENT] = None
     placement: Annotated[Placement | None, PLACEMENT] = None
-    outside_view: Annotated[OutsideView | None, NVML] = None
+    outside_view: Annotated[Nvml | None, NVML] = None
 
 
 ANALYSES: Final[tuple[Analysis[Any], ...]] = tuple(

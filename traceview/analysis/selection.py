@@ -1,4 +1,4 @@
-"""What part of a trace is analysed: the window of each host, the steps in it, and the clock of the step."""
+"""Chooses the part of a trace that is analysed: the window of each host and the steps in it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.intervals import Int64Array
+from traceview.robust import median_ps
 from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 
@@ -30,12 +31,7 @@ class Selection:
     @property
     def median_step_ps(self) -> int | None:
         """Median duration of the used steps, rounded down; None without any."""
-        durations = sorted(step.duration_ps for step in self.used_steps)
-        if not durations:
-            return None
-        middle = len(durations) // 2
-        pair = (durations[middle], durations[-middle - 1])
-        return sum(pair) // 2
+        return median_ps([step.duration_ps for step in self.used_steps])
 
 
 def select(trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = None) -> Selection:

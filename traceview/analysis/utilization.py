@@ -1,4 +1,4 @@
-"""What was each device doing when? The window in equal slices, for a strip of characters or pixels."""
+"""Cuts the window of every device into equal slices with what the device did in each: the strips of a document."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from typing import Final
 
 import numpy as np
 
+from traceview.analysis import device_time, lanes
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped
-from traceview.analysis.context import Analysis
+from traceview.analysis.context import Analysis, View
+from traceview.analysis.idle.section import numbered_gaps
 from traceview.analysis.selection import Selection
 from traceview.document.chart import UtilizationStrip, UtilizationStrips
+from traceview.document.model import Section, Strips, Timeline
 from traceview.trace.model import Trace
 
 SLICES: Final = 240
-"""Slices of a timeline: divides evenly into the widths of terminals from 20 characters on."""
+"""Slices of a strip: divides evenly into the widths of terminals from 20 characters on."""
 
 
 def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> UtilizationStrips | Skipped:
-    """Slice the window of every device."""
-    devices = []
+    """The strip of every device; `activities` by device index."""
+    strips = []
     for index, activity in enumerate(activities):
         window = selection.window_of_device(trace, index)
         if window is None:
@@ -31,7 +34,7 @@ def compute(
         edges = [window.start_ps + window.length_ps * i // SLICES for i in range(SLICES + 1)]
         bounds = np.array(edges, dtype=np.int64)
         parts = activity.parts(bounds[:-1], bounds[1:])
-        devices.append(
+        strips.append(
             UtilizationStrip(
                 trace.device_key(index),
                 window.start_ps,
@@ -42,10 +45,29 @@ def compute(
                 idle_ps=tuple(parts[6].tolist()),
             )
         )
-    return UtilizationStrips(SLICES, tuple(devices)) if devices else Skipped("no devices")
+    return UtilizationStrips(SLICES, tuple(strips)) if strips else Skipped("no devices")
+
+
+def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
+    """The lanes of all devices where the report holds them, and a strip for each device that did anything."""
+    times = view.result(device_time.ANALYSIS)
+    busy = {row.device for row in (times.devices if times else ()) if row.busy_ps}
+    shown = tuple(
+        strip.device
+        for strip in result.devices
+        if strip.device in busy and strip.device not in view.others
+    )
+    timeline = Timeline(
+        view.result(lanes.ANALYSIS),
+        outliers=view.outliers if view.others else (),
+        gaps=tuple((numbered.number, numbered.span) for numbered in numbered_gaps(view)),
+    )
+    strips = (Strips(result, shown),) if shown else ()
+    return Section("timeline", "Timeline", (timeline, *strips), is_folded=False)
 
 
 ANALYSIS: Final = Analysis[UtilizationStrips](
     "timeline",
     compute=lambda context: compute(context.trace, context.selection, context.activities),
+    sections=(timeline_section,),
 )

@@ -1,4 +1,4 @@
-"""The style sheets and scripts that a page carries inside it; each script is joined from small files."""
+"""Reads the style sheets and scripts that a page carries inside it; each script is joined from small files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-ASSETS: Final = files("traceview.render") / "assets"
+from traceview.document.vocabulary import COLOURS
 
-COLOURS: Final = "timeline-colours.css"
-"""The colours of the timeline, light and dark."""
+ASSETS: Final = files("traceview.document") / "assets"
 
-STYLES: Final = (COLOURS, "timeline.css", "page.css")
-"""In the order of the page."""
+STYLES: Final = ("timeline.css", "page.css")
+"""In the order of the page, after the colours."""
 
 D3: Final = "d3.min.js"
 """As published, and not joined with anything."""
@@ -45,6 +44,8 @@ SCRIPTS: Final = {
 }
 """Which files make a script, in this order. A file uses the names of the others in its script and of no other script."""
 
+_LIGHT, _DARK = 0, 1
+
 
 @cache
 def asset(name: str) -> str:
@@ -57,3 +58,27 @@ def script(name: str) -> str:
     """The files of a script as one function that runs at once, so that they share their names with nothing else."""
     parts = "\n".join(map(asset, SCRIPTS[name]))
     return f'(() => {{\n"use strict";\n\n{parts}}})();\n'
+
+
+@cache
+def colours() -> str:
+    """A style sheet with the colours of the vocabulary as variables, by the system or by the choice of the reader.
+
+    Paper is light, whatever the reader chose.
+    """
+    light, dark = _variables(_LIGHT), _variables(_DARK)
+    return (
+        f":root {light}\n"
+        f'@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {dark} }}\n'
+        f'@media screen {{ :root[data-theme="dark"] {dark} }}\n'
+    )
+
+
+def _variables(ground: int) -> str:
+    return "{ " + " ".join(f"--tv-{name}: {both[ground]};" for name, both in COLOURS.items()) + " }"
+
+
+@cache
+def bar_colours() -> str:
+    """A style sheet that gives the pieces of bars their colours."""
+    return "".join(f".part.{name} {{ background: var(--tv-{name}); }}\n" for name in COLOURS)

@@ -9,7 +9,6 @@ from traceview.document import numbers
 from traceview.document.model import Bar, Column, Kind, Span, Value
 from traceview.document.vocabulary import Look
 
-_FACTORS: Final = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}
 _LEAST_IN_UNIT: Final = 0.0005
 """Less than this of the unit of a column is shown as `<0.001`."""
 
@@ -17,16 +16,22 @@ _WRITE: Final[Mapping[Kind, Callable[[float], str]]] = {
     "bytes": numbers.size,
     "count": lambda value: numbers.count(int(value)),
     "number": numbers.number,
+    "ordinal": lambda value: str(int(value)),
     "rate": numbers.rate,
     "share": numbers.share,
     "signed_share": numbers.signed_share,
     "time": numbers.time,
 }
+_UNITS: Final[Mapping[Kind, Mapping[str, int]]] = {
+    "bytes": numbers.SIZES,
+    "rate": {f"{unit}/s": factor for unit, factor in numbers.SIZES.items()},
+    "time": numbers.TIMES,
+}
 
 
 def texts(column: Column) -> list[str]:
     """Every value of a column as text; empty for a bar and a span, which are no text."""
-    write = _in_one_unit(column) if column.kind == "time" else _WRITE.get(column.kind)
+    write = _in_one_unit(column) or _WRITE.get(column.kind)
     return [_text(value, write) for value in column.values]
 
 
@@ -44,23 +49,24 @@ def _text(value: Value, write: Callable[[float], str] | None) -> str:
     return write(value) if write else str(value)
 
 
-def _in_one_unit(column: Column) -> Callable[[float], str]:
-    """Times in the unit of the longest one."""
-    lengths = [abs(value) for value in column.values if isinstance(value, (int, float))]
-    unit = numbers.time(max(lengths, default=0)).rpartition(" ")[2]
-    factor = _FACTORS.get(unit)
-    if factor is None or factor == 1:
-        return numbers.time
+def _in_one_unit(column: Column) -> Callable[[float], str] | None:
+    """How to write values in the unit of the largest; None for a column without units, or in the smallest."""
+    sizes = [abs(value) for value in column.values if isinstance(value, (int, float))]
+    if column.kind not in _UNITS or not sizes:
+        return None
+    unit = _WRITE[column.kind](max(sizes)).rpartition(" ")[2]
+    factor = _UNITS[column.kind].get(unit, 1)
+    if factor == 1:
+        return None
 
-    def write(ps: float) -> str:
-        scaled = abs(ps) / factor
-        sign = "-" if ps < 0 else ""
+    def write(value: float) -> str:
+        scaled = abs(value) / factor
         if not scaled:
             return "0"
         if scaled < _LEAST_IN_UNIT:
-            return f"{'>-' if ps < 0 else '<'}0.001 {unit}"
-        digits = 3 if scaled < 0.9995 else 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
-        return f"{sign}{scaled:,.{digits}f} {unit}"
+            return f"{'>-' if value < 0 else '<'}0.001 {unit}"
+        digits = 3 if scaled < 0.9995 else numbers.decimals(scaled)
+        return f"{'-' if value < 0 else ''}{scaled:,.{digits}f} {unit}"
 
     return write
 

@@ -1,7 +1,8 @@
-"""Which parts of a sentence are code?
+"""Separates code from words in a sentence.
 
-A call, a command line, and every word that is more than a word: `dataset.map(f, num_parallel_calls=4)`,
-`traceview gaps LOGDIR`, `model/dense`, `tf.data.AUTOTUNE`, `@someone`, `#1`.
+Code is a call, a command line, and every word that is more than a word: `dataset.map(f, num_parallel_calls=4)`,
+`traceview gaps LOGDIR`, `model/dense`, `tf.data.AUTOTUNE`, `@someone`, `#1`. Devices, times of day, numbers and units
+are words.
 """
 
 from __future__ import annotations
@@ -53,7 +54,12 @@ _COMMAND: Final = re.compile(
     r"(?: (?:--[a-z][a-z-]*|[A-Z][A-Z_]*(?::[A-Z]+)?|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
 )
 _END_OF_WORD: Final = re.compile(r"[.,;:)\"'?!]*(?: |$)")
-_DEVICE: Final = re.compile(r"(?:CPU|GPU|TPU|replica):\d+")
+_WORD_WITH_SIGNS: Final = re.compile(
+    r"(?:CPU|GPU|TPU|replica):\d+(?:–\d+)?"  # a device, or several
+    r"|\d\d?(?::\d\d){1,2}"  # the time of day
+    r"|[<>~]?[+-]?\d[\d.,]*%?"
+    r"|[kMGT]?B/s|I/O"
+)
 _BEFORE: Final = "(\"'"
 _AFTER: Final = ".,;:)\"'?!"
 
@@ -80,9 +86,9 @@ def pieces(text: str) -> Iterator[Piece]:
 def _calls(text: str) -> Iterator[tuple[int, int]]:
     """Where the calls and command lines in a sentence begin and end."""
     calls = [
-        (found.start(), _end_of_call(text, found.end())) for found in _CALL_START.finditer(text)
+        (match.start(), _end_of_call(text, match.end())) for match in _CALL_START.finditer(text)
     ]
-    commands = [found.span() for found in _COMMAND.finditer(text)]
+    commands = [match.span() for match in _COMMAND.finditer(text)]
     done = 0
     for start, stop in sorted(
         [*((start, stop) for start, stop in calls if stop is not None), *commands]
@@ -123,8 +129,10 @@ def _word(word: str) -> Iterator[Piece]:
         or core.startswith("--")
         or core.lower().startswith("www.")
     )
-    is_code = is_name and not _DEVICE.fullmatch(core)
-    yield from (one for one in (Piece(before), Piece(core, is_code), Piece(after)) if one.text)
+    is_code = is_name and not _WORD_WITH_SIGNS.fullmatch(core)
+    yield from (
+        piece for piece in (Piece(before), Piece(core, is_code), Piece(after)) if piece.text
+    )
 
 
 def _is_balanced(text: str) -> bool:

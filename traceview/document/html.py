@@ -6,15 +6,15 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct
 
-from traceview.document import cells, numbers
-from traceview.document.asset_files import PAGE_SCRIPT, THEME_SCRIPT, TIMELINE_SCRIPT, asset
-from traceview.document.code_in_prose import pieces
+from traceview.document import cells, html_text, numbers, timeline
+from traceview.document.asset_files import D3, STYLES, asset, bar_colours, colours, script
+from traceview.document.html_text import prose, shown
 from traceview.document.model import (
     Bar,
     Block,
@@ -24,15 +24,17 @@ from traceview.document.model import (
     Link,
     Section,
     Span,
+    Strips,
     Table,
     Timeline,
     Value,
+    bar_looks,
+    device_anchor,
+    with_remarks_once,
 )
 from traceview.document.page import Page
-from traceview.document.sanitize import encodable, sanitize
 from traceview.document.strip import strip_lines
-from traceview.document.timeline import STYLES, figure
-from traceview.document.vocabulary import Look
+from traceview.document.vocabulary import COLOURS, Look
 
 MOST_BYTES: Final = 1_500_000
 """A page of this size is attached to a ticket and opened without a thought."""
@@ -41,12 +43,7 @@ ROWS: Final = (300, 128, 64, 32, 16, 8, 4)
 """Rows of a table: the first of these with which the page fits."""
 
 NOTEBOOK_FINDINGS: Final = 20
-
-LONGEST_NAME: Final = 160
-"""Characters of a name in a table; the middle of a longer one is left out."""
-
-LONGEST_TEXT: Final = 1200
-"""Characters of anything else."""
+NOTEBOOK_ROWS: Final = 20
 
 FILTER_FROM: Final = 10
 """A table with so many rows has an input to filter them."""
@@ -58,15 +55,20 @@ _WIDEST_TEXT: Final = 44
 """Characters after which the text of a cell may be broken."""
 
 _STRIP_WIDTH: Final = 120
+_NUMBERED: Final = ("finding", "gap")
+"""Anchors that end with a number of ours, not with recorded text."""
 
-_B = TypeVar("_B", bound=Block)
+_MARKED: Final = ("critical", "warning")
+"""Styles of looks that a cell shows by its colour."""
 
-DocumentOf = Callable[[int], Document]
-"""A document with so many rows per table at most."""
+_NOTEBOOK_KINDS: Final = ("bar", "device", "look", "share")
 
 
-def render(document_of: DocumentOf, most_bytes: int = MOST_BYTES) -> str:
-    """The whole page, the same for the same report, in at most `most_bytes` bytes as far as rows can be left out."""
+def render(document_of: Callable[[int], Document], most_bytes: int = MOST_BYTES) -> str:
+    """The whole page, the same for the same report, in at most `most_bytes` bytes as far as rows can be left out.
+
+    `document_of`: the document with so many rows per table at most.
+    """
     page = ""
     for most_rows in ROWS:
         page = _Page(document_of(most_rows)).render()
@@ -81,11 +83,11 @@ def render_notebook(document: Document) -> str:
     Its style holds for what is inside it only, and takes the colours of text and background from the notebook, which
     may be light or dark whatever the system is.
     """
-    return _Page(document).render_notebook()
+    return _Notebook(document).render()
 
 
-class Script(Struct, frozen=True):
-    """JavaScript of ours, and what the browser checks it by: nothing else on the page may run."""
+class _Script(Struct, frozen=True):
+    """JavaScript of the page, and what the browser checks it by: nothing else on the page may run."""
 
     source: Markup
 
@@ -96,55 +98,130 @@ class Script(Struct, frozen=True):
         return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-class _Page:
-    """A document, and where on its page everything is that links lead to."""
+class _Notebook:
+    """A document as a fragment: values are written as on a page, and nothing leads anywhere."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._ids = _ids(document)
-        timeline = next(_blocks(document, Timeline), None)
+        self._ids: dict[str, str] = {}
         self._drawn: frozenset[str] = frozenset()
-        if timeline is not None and timeline.lanes is not None:
-            self._drawn = frozenset(device.device for device in timeline.lanes.devices)
 
     def render(self) -> str:
-        scripts = [PAGE_SCRIPT, *([TIMELINE_SCRIPT] if self._drawn else [])]
-        first, *others = (Script(Markup(source())) for source in (THEME_SCRIPT, *scripts))
-        template = self._environment().get_template("page.html.j2")
-        return template.render(
-            document=self._document,
-            summary=self._document.summary,
-            sections=self._document.sections,
-            styles=[Markup(asset(name)) for name in (*STYLES, "page.css")],
-            first_script=first,
-            scripts=others,
-            script_digests=" ".join(script.digest for script in (first, *others)),
-        )
-
-    def render_notebook(self) -> str:
-        findings = next(_blocks(self._document, Findings), Findings(()))
-        devices = next(
-            (section for section in self._document.sections if section.id == "devices"), None
-        )
-        template = self._environment().get_template("notebook.html.j2")
-        return template.render(
+        """The fragment."""
+        findings = self._document.block(Findings) or Findings(())
+        devices = (section for section in self._document.sections if section.id == "devices")
+        blocks = next((section.blocks for section in devices), ())
+        table = next((block for block in blocks if isinstance(block, Table)), None)
+        columns = _notebook_columns(table) if table else []
+        row_count = min(table.shown_count, NOTEBOOK_ROWS) if table else 0
+        return self._fill(
+            "notebook.html.j2",
             summary=self._document.summary,
             findings=findings.findings[:NOTEBOOK_FINDINGS],
             hidden_count=len(findings.findings[NOTEBOOK_FINDINGS:]) + findings.hidden_count,
-            tables=[
-                block for block in (devices.blocks if devices else ()) if isinstance(block, Table)
-            ][:1],
+            columns=columns,
+            row_count=row_count,
+            hidden_row_count=max(table.row_count, table.shown_count) - row_count if table else 0,
+            looks=bar_looks(column for column, _ in columns),
+            # These can be read on light and on dark.
+            colours={style: dark for style, (_, dark) in COLOURS.items()},
         )
 
-    def _environment(self) -> Environment:
-        """How templates are filled: everything is escaped, and made sanitize before that."""
-        environment = _base_environment().overlay()
-        environment.filters["cell"] = self._cell
-        environment.filters["link"] = self._link
-        environment.globals["place"] = self._place
-        environment.globals["ids"] = self._ids
-        environment.globals["definitions_of"] = self._definitions
-        return environment
+    def _fill(self, name: str, **values: object) -> str:
+        """A template with these values: text in them is escaped, and sanitized before that."""
+        return _templates().get_template(name).render(values, cell=self._cell)
+
+    def _cell(self, column: Column, texts: Sequence[str], row: int, is_first: bool) -> Markup:
+        """One cell of a table, with what rows are sorted by."""
+        value, text = column.values[row], texts[row]
+        tag = "th" if is_first else "td"
+        class_ = " number" if column.is_numeric else ""
+        if column.kind in ("name", "device") and not is_first:
+            class_ = " name"
+        if isinstance(value, Look) and value.style in _MARKED:
+            class_ = f" {value.style}"
+        attributes = Markup(' scope="row"') if is_first else Markup("")
+        if class_:
+            attributes += Markup(' class="{}"').format(class_.strip())
+        key = _sort_key(value) if column.is_numeric else None
+        if key is not None:
+            attributes += Markup(' data-value="{}"').format(key)
+        return Markup("<{0}{1}>{2}</{0}>").format(
+            Markup(tag), attributes, self._content(column, value, text)
+        )
+
+    def _content(self, column: Column, value: Value, text: str) -> Markup:
+        if isinstance(value, Bar):
+            return _bar(value)
+        if isinstance(value, Span):
+            return self._show(value, "show")
+        if isinstance(value, tuple):
+            return self._links(value)
+        if cells.is_absent(text):
+            return escape(text)
+        if column.kind == "device":
+            target = self._ids.get(device_anchor(text))
+            name = html_text.name(text)
+            return Markup('<a href="#{}">{}</a>').format(target, name) if target else name
+        if column.kind == "name":
+            return html_text.name(text)
+        return prose(text) if column.kind == "words" else escape(shown(text))
+
+    def _links(self, links: Sequence[Link]) -> Markup:
+        return Markup(", ").join(map(self._link, links))
+
+    def _link(self, link: Link) -> Markup:
+        """A link where the page has its target, else its text."""
+        is_numbered = link.anchor.partition(" ")[0] in _NUMBERED
+        text = html_text.unbroken(link.text) if is_numbered else escape(shown(link.text))
+        target = self._ids.get(link.anchor)
+        return Markup('<a href="#{}">{}</a>').format(target, text) if target else text
+
+    def _show(self, span: Span | None, text: str) -> Markup:
+        """A link that shows a span on the timeline; nothing where its device is not drawn."""
+        if span is None or span.device not in self._drawn:
+            return Markup("")
+        return Markup(
+            '<a class="show" href="#timeline" data-device="{}" data-start="{}" data-end="{}">{}</a>'
+        ).format(shown(span.device), span.start_ps, span.end_ps, text)
+
+
+class _Page(_Notebook):
+    """A document as a page, on which links lead to rows, findings and spans of the timeline."""
+
+    def __init__(self, document: Document) -> None:
+        super().__init__(document)
+        self._ids = _ids(document)
+        block = document.block(Timeline)
+        self._drawn = block.drawn if block else frozenset()
+        self._given_ids: set[str] = set()
+
+    def render(self) -> str:
+        """The whole page."""
+        sources = [script("theme"), script("page")]
+        if self._drawn:
+            sources += [asset(D3), script("timeline")]
+        first, *others = (_Script(Markup(source)) for source in sources)
+        sheets = [colours(), bar_colours(), *map(asset, STYLES)]
+        return self._fill(
+            "page.html.j2",
+            document=self._document,
+            sections=list(with_remarks_once(self._document.sections)),
+            ids=self._ids,
+            styles=list(map(Markup, sheets)),
+            first_script=first,
+            scripts=others,
+            script_digests=" ".join(source.digest for source in (first, *others)),
+            definitions_of=self._definitions,
+            figure=self._figure,
+            id_of=_section_id,
+            row_ids_of=self._row_ids,
+            link=self._link,
+            links=self._links,
+            show=self._show,
+            strips=self._strips,
+            texts_of=self._texts_of,
+        )
 
     def _definitions(self, section: Section) -> list[tuple[str, str]]:
         known = {
@@ -152,69 +229,78 @@ class _Page:
         }
         return [(term, known[term]) for term in section.terms if term in known]
 
-    def _link(self, link: Link) -> Markup:
-        target = self._ids.get(link.anchor)
-        if target is None:
-            return escape(shown(link.text))
-        return Markup('<a href="#{}">{}</a>').format(target, shown(link.text))
+    def _figure(self, block: Timeline) -> Markup:
+        return timeline.figure(block, self._document.summary, self._ids)
 
-    def _place(self, span: Span | None, text: str) -> Markup:
-        """A link that shows a span on the timeline; nothing where its device is not drawn."""
-        if span is None or span.device not in self._drawn:
+    def _strips(self, block: Strips) -> Markup:
+        """What stands in the place of a timeline that is not drawn."""
+        if self._drawn:
             return Markup("")
-        return Markup(
-            '<a class="show" href="#timeline" data-device="{}" data-start="{}" data-end="{}">{}</a>'
-        ).format(cut(span.device, LONGEST_TEXT), span.start_ps, span.end_ps, text)
+        page = Page(_STRIP_WIDTH)
+        strip_lines(page, block)
+        text = page.render().strip("\n")
+        return (
+            Markup('<pre class="strips" tabindex="0">{}</pre>').format(text) if text else Markup("")
+        )
 
-    def _cell(self, value: Value, text: str, column: Column) -> Markup:
-        """What stands in a cell."""
-        if isinstance(value, Bar):
-            return _bar(value)
-        if isinstance(value, Span):
-            return self._place(value, "show")
-        if isinstance(value, tuple):
-            return Markup(", ").join(map(self._link, value))
-        if column.kind in ("name", "device") and not cells.is_absent(text):
-            written = breakable(cut(text, LONGEST_NAME))
-            target = self._ids.get(f"device {value}") if column.kind == "device" else None
-            return Markup('<a href="#{}">{}</a>').format(target, written) if target else written
-        return prose(text) if column.kind == "words" else escape(shown(text))
+    def _row_ids(self, table: Table) -> list[str]:
+        """By row its id; empty for what has a row above already."""
+        ids = []
+        for anchor in table.anchors:
+            id_ = self._ids[anchor]
+            ids.append("" if id_ in self._given_ids else id_)
+            self._given_ids.add(id_)
+        return ids
+
+    def _texts_of(self, table: Table) -> list[tuple[Column, list[str]]]:
+        """The columns with their texts, without those that lead to a timeline that is not drawn."""
+        return [
+            (column, cells.texts(column))
+            for column in table.columns
+            if column.kind != "span" or any(map(self._is_drawn, column.values))
+        ]
+
+    def _is_drawn(self, value: Value) -> bool:
+        return isinstance(value, Span) and value.device in self._drawn
 
 
-def _blocks(document: Document, kind: type[_B]) -> Iterator[_B]:
-    for section in document.sections:
-        yield from (block for block in section.blocks if isinstance(block, kind))
+# Ids
+
+
+def _section_id(section: Section) -> str:
+    """The figure of the timeline is `timeline`."""
+    has_figure = any(isinstance(block, Timeline) for block in section.blocks)
+    return f"{section.id}-section" if has_figure else section.id
 
 
 def _ids(document: Document) -> dict[str, str]:
-    """By anchor the id of its element: the kind of the anchor and a number, whatever is in a recorded name."""
-    anchors = [
-        anchor
-        for section in document.sections
-        for block in section.blocks
-        for anchor in _anchors(block)
-    ]
-    ids: dict[str, str] = {}
+    """By anchor the id of its element, in which there is no recorded text: devices are numbered as they come."""
+    ids = {section.id: _section_id(section) for section in document.sections}
     counts: dict[str, int] = {}
-    for anchor in anchors:
-        if anchor not in ids:
-            kind = anchor.partition(" ")[0]
-            counts[kind] = counts.get(kind, 0) + 1
-            ids[anchor] = f"{kind}-{counts[kind]}"
-    return ids | {section.id: section.id for section in document.sections}
+    for anchor in _anchors(document):
+        if anchor in ids:
+            continue
+        kind, _, number = anchor.partition(" ")
+        counts[kind] = counts.get(kind, 0) + 1
+        ids[anchor] = f"{kind}-{number if kind in _NUMBERED else counts[kind]}"
+    return ids
 
 
-def _anchors(block: Block) -> Sequence[str]:
-    if isinstance(block, Table):
-        return block.anchors
-    if isinstance(block, Findings):
-        return [finding.anchor for finding in block.findings]
-    return ()
+def _anchors(document: Document) -> Iterator[str]:
+    for section in document.sections:
+        for block in section.blocks:
+            if isinstance(block, Table):
+                yield from block.anchors
+            elif isinstance(block, Findings):
+                yield from (finding.anchor for finding in block.findings)
+
+
+# Templates
 
 
 @cache
-def _base_environment() -> Environment:
-    environment = Environment(
+def _templates() -> Environment:
+    templates = Environment(
         loader=PackageLoader("traceview.document"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -223,35 +309,31 @@ def _base_environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "breakable": breakable,
-        "figure": figure,
-        "kind": lambda block: type(block).__name__,
-        "legend": _legend,
-        "prose": prose,
-        "rows": _rows,
-        "sort_key": _sort_key,
-        "strips": _strips,
-        "visible": _visible,
-    }
-    environment.globals |= {
+    templates.filters |= {"kind": _kind, "prose": prose}
+    templates.globals |= {
+        "bar_looks": bar_looks,
         "filter_from": FILTER_FROM,
         "least_width": _least_width,
         "long_from": LONG_FROM,
+        "plural": numbers.plural,
     }
-    return environment
+    return templates
+
+
+def _kind(block: Block) -> str:
+    return type(block).__name__
 
 
 # Tables
 
 
-def _visible(table: Table) -> list[tuple[Column, list[str]]]:
-    return [(column, cells.texts(column)) for column in table.columns]
-
-
-def _rows(columns: Sequence[tuple[Column, list[str]]]) -> Iterator[list[tuple[Column, Value, str]]]:
-    for place in range(len(columns[0][1])):
-        yield [(column, column.values[place], texts[place]) for column, texts in columns]
+def _notebook_columns(table: Table) -> list[tuple[Column, list[str]]]:
+    """How busy each device was, and with what; the report has the other columns."""
+    columns: dict[str, Column] = {}
+    for column in table.columns:
+        if column.kind in _NOTEBOOK_KINDS:
+            columns.setdefault(column.kind, column)
+    return [(column, cells.texts(column)) for column in columns.values()]
 
 
 def _least_width(column: Column, texts: Sequence[str]) -> int:
@@ -269,63 +351,10 @@ def _sort_key(value: Value) -> str | None:
 
 def _bar(bar: Bar) -> Markup:
     title = ", ".join(f"{part.look.words} {numbers.share(part.ratio)}" for part in bar.parts)
-    pieces_ = Markup("").join(
-        Markup('<i class="part {}" style="width:{}%"></i>').format(
-            part.look.style, f"{100 * part.ratio * bar.ratio:.2f}"
+    parts = Markup("").join(
+        Markup('<i class="part {}" style="width:{:.2f}%"></i>').format(
+            part.look.style, 100 * part.ratio * bar.ratio
         )
         for part in bar.parts
     )
-    return Markup('<span class="bar" role="img" title="{}">{}</span>').format(title, pieces_)
-
-
-def _legend(table: Table) -> list[Look]:
-    """The looks of the parts of its bars, the most frequent first."""
-    totals: dict[Look, float] = {}
-    for column in table.columns:
-        for value in column.values:
-            for part in value.parts if isinstance(value, Bar) else ():
-                totals[part.look] = totals.get(part.look, 0.0) + part.ratio
-    return sorted(totals, key=lambda look: -totals[look])
-
-
-def _strips(block: Block) -> str:
-    page = Page(_STRIP_WIDTH)
-    strip_lines(page, block)  # type: ignore[arg-type]
-    return page.render().strip("\n")
-
-
-# Text: on one line, without characters that hide or reorder, and never endless
-
-
-def shown(value: object) -> object:
-    """What a template writes for a value: text is made sanitize and cut; markup of our own stays as it is."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return cut(value, LONGEST_TEXT)
-
-
-def cut(text: str, most: int) -> str:
-    """At most `most` characters of `text`, from both ends, with the length of the whole stated."""
-    if len(text) <= most:
-        return sanitize(encodable(text))
-    head = most * 2 // 3
-    left = sanitize(encodable(text[:head]))
-    right = sanitize(encodable(text[head - most :]))
-    return f"{left}…{right} ({numbers.plural(len(text), 'character')})"
-
-
-def breakable(text: str) -> Markup:
-    """A path or a dotted name that may be broken after its separators; what is copied stays the same."""
-    safe = escape(text)
-    for separator in ("/", "::", "_"):
-        safe = safe.replace(separator, Markup(f"{separator}<wbr>"))
-    return safe
-
-
-def prose(text: str) -> Markup:
-    """A sentence in which calls, command lines and names are set as code."""
-    code = Markup("<code>{}</code>")
-    return Markup().join(
-        code.format(piece.text) if piece.is_code else escape(piece.text)
-        for piece in pieces(cut(text, LONGEST_TEXT))
-    )
+    return Markup('<span class="bar" role="img" title="{}">{}</span>').format(title, parts)

@@ -23,6 +23,7 @@ from traceview.document.model import (
     Summary,
     Table,
     Timeline,
+    with_remarks_once,
 )
 from traceview.document.page import Page
 from traceview.document.sanitize import sanitize
@@ -56,8 +57,10 @@ def render(document: Document, most_bytes: int = MOST_BYTES) -> str:
     blocks = [block for block in _summary(document.summary) if block]
     room = most_bytes - _ROOM_FOR_CUT - sum(map(_size, blocks))
     left_out = []
-    for section in (*document.sections, *_definitions(document)):
+    for section in (*with_remarks_once(document.sections), *_definitions(document)):
         block = _section(section)
+        if not block:
+            continue
         if _size(block) > room:
             left_out.append(section.title)
             continue
@@ -109,7 +112,9 @@ def _first_findings(summary: Summary) -> Iterable[str]:
 
 
 def _first_finding(finding: Finding) -> str:
-    facts = [f"costs {plain(finding.cost)}"] if finding.cost else []
+    facts = (
+        [f"costs {plain(finding.cost)}"] if finding.cost and not finding.is_cost_in_title else []
+    )
     facts.append(f"confidence {finding.confidence}")
     return (
         f"{finding.number}. **{finding.severity.words}** `{finding.code}`: {prose(finding.title)}  \n"
@@ -121,7 +126,10 @@ def _first_finding(finding: Finding) -> str:
 
 
 def _section(section: Section) -> str:
+    """The section; nothing for one that holds what text cannot show."""
     body = "\n\n".join(text for text in (prose(section.lead), *map(_block, section.blocks)) if text)
+    if not body:
+        return ""
     if not section.is_folded:
         return f"## {plain(section.title)}\n\n{body}"
     return f"<details>\n<summary><b>{plain(section.title)}</b></summary>\n\n{body}\n\n</details>"
@@ -145,7 +153,10 @@ def _block(block: Block) -> str:
         text = page.render().strip("\n")
         return fenced(text.split("\n")) if text else ""
     if isinstance(block, Findings):
-        return "\n\n".join(map(_finding, block.findings))
+        more = f"{numbers.plural(block.hidden_count, 'more finding')}: the JSON report."
+        return "\n\n".join(
+            (*map(_finding, block.findings), *([more] if block.hidden_count else []))
+        )
     if isinstance(block, Timeline):  # in text the strips stand in its place
         return ""
     raise TypeError(block)
@@ -181,7 +192,9 @@ def _table(table: Table) -> str:
         *map(_row, rows),
     ]
     if table.hidden_count:
-        rest = f"; all of them: {prose(table.rest)}" if table.rest else ""
+        is_command = table.rest.startswith("traceview ")
+        where = code(table.rest, LONGEST_CALL) if is_command else prose(table.rest)
+        rest = f"; all of them: {where}" if table.rest else ""
         lines.append(f"\n{table.shown_count:,} of {numbers.plural(table.row_count, 'row')}{rest}.")
     return "\n".join(lines)
 
@@ -189,7 +202,7 @@ def _table(table: Table) -> str:
 def _cells(column: Column) -> list[str]:
     texts = cells.texts(column)
     if column.kind in ("name", "device"):
-        return ["" if cells.is_absent(text) else code(text, LONGEST_CELL) for text in texts]
+        return [text if cells.is_absent(text) else code(text, LONGEST_CELL) for text in texts]
     return [prose(text) if column.kind == "words" else plain(text) for text in texts]
 
 

@@ -6,10 +6,10 @@ how each type is written and no topic. Where a format cannot show a block, the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from traceview.document.chart import Lanes, UtilizationStrips
 from traceview.document.vocabulary import Look
@@ -23,6 +23,7 @@ Kind: TypeAlias = Literal[
     "look",
     "name",
     "number",
+    "ordinal",
     "rate",
     "share",
     "signed_share",
@@ -32,12 +33,12 @@ Kind: TypeAlias = Literal[
 ]
 """How the values of a column are written.
 
-`time` picoseconds, `share` and `signed_share` ratios, `rate` bytes per second, `name` recorded text, `words` text of
+`time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes per second, `name` recorded text, `words` text of
 traceview, `device` a device key that leads to the row of the device, `span` a link into the timeline.
 """
 
 NUMERIC: frozenset[Kind] = frozenset(
-    ("bytes", "count", "number", "rate", "share", "signed_share", "time")
+    ("bytes", "count", "number", "ordinal", "rate", "share", "signed_share", "time")
 )
 """Kinds that are aligned at their right end and sorted by value."""
 
@@ -78,7 +79,7 @@ Value: TypeAlias = str | int | float | Look | Bar | Span | tuple[Link, ...] | No
 class Column(Struct, frozen=True):
     """A heading and the values below it.
 
-    `priority`: 0 stays in any case; of the others the highest number goes first where room is short. `meaning`:
+    `priority`: where room is short the highest number goes first; 0 stays as long as it can. `meaning`:
     explains the heading.
     """
 
@@ -99,7 +100,6 @@ class Table(Struct, frozen=True):
 
     `label`: what the table shows, for those who cannot see it. `row_count`: rows there are in all, with those that
     are not here; `rest`: the command or the place that has all of them. `anchors`: by row, what links lead to.
-    `is_grid`: the terminal prints the columns without headings.
     """
 
     label: str
@@ -152,9 +152,21 @@ class Strips(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """What every device and thread did when, to be zoomed. In text the `Strips` stand in its place."""
+    """What every device and thread did when, to be zoomed. In text the `Strips` stand in its place.
 
-    lanes: Lanes
+    `lanes`: None where the report holds none, `reason` says why. `outliers`: the devices that are listed at first, the
+    others on request; all where it is empty. `gaps`: the numbered gaps that a slice can lead to.
+    """
+
+    lanes: Lanes | None
+    reason: str = "the report was saved without it; traceview report LOGDIR -o DIR draws it"
+    outliers: tuple[str, ...] = ()
+    gaps: tuple[tuple[int, Span], ...] = ()
+
+    @property
+    def drawn(self) -> frozenset[str]:
+        """Keys of the devices in the picture."""
+        return frozenset(row.device for row in self.lanes.devices) if self.lanes else frozenset()
 
 
 class Finding(Struct, frozen=True):
@@ -210,6 +222,19 @@ class Section(Struct, frozen=True):
     is_folded: bool = True
 
 
+def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
+    """The sections without remarks that stand above already."""
+    above: set[str] = set()
+    for section in sections:
+        blocks = []
+        for block in section.blocks:
+            if not isinstance(block, Remark) or block.text not in above:
+                blocks.append(block)
+            if isinstance(block, Remark):
+                above.add(block.text)
+        yield structs.replace(section, blocks=tuple(blocks))
+
+
 class Tile(Struct, frozen=True):
     """A number to remember. `note`: what it is of. `source`: what it comes from."""
 
@@ -240,6 +265,9 @@ class Summary(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
+_B = TypeVar("_B", bound=Block)
+
+
 class Document(Struct, frozen=True):
     """A whole report as it is shown. `definitions`: terms and their meanings, by group title."""
 
@@ -247,6 +275,11 @@ class Document(Struct, frozen=True):
     summary: Summary
     sections: tuple[Section, ...]
     definitions: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+
+    def block(self, kind: type[_B]) -> _B | None:
+        """Its first block of a kind."""
+        blocks = (block for section in self.sections for block in section.blocks)
+        return next((block for block in blocks if isinstance(block, kind)), None)
 
 
 def device_anchor(device: str) -> str:
@@ -326,6 +359,7 @@ links = _columns_of("links")
 looks = _columns_of("look")
 names = _columns_of("name")
 numbers = _columns_of("number")
+ordinals = _columns_of("ordinal")
 rates = _columns_of("rate")
 shares = _columns_of("share")
 signed_shares = _columns_of("signed_share")
@@ -333,6 +367,16 @@ sizes = _columns_of("bytes")
 spans = _columns_of("span")
 times = _columns_of("time")
 words = _columns_of("words")
+
+
+def bar_looks(columns: Iterable[Column]) -> list[Look]:
+    """The looks of the parts of bars, what takes most first."""
+    totals: dict[Look, float] = {}
+    for column in columns:
+        for value in column.values:
+            for part in value.parts if isinstance(value, Bar) else ():
+                totals[part.look] = totals.get(part.look, 0.0) + part.ratio
+    return sorted(totals, key=lambda look: -totals[look])
 
 
 def ratio(part: int | None, whole: int | None) -> float | None:

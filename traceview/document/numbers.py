@@ -5,42 +5,32 @@ Titles, sentences and tables all write a number by these functions, so that one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 
 ABSENT: Final = "–"
 """What stands where a trace holds no number; a zero would be a claim."""
 
-Unit: TypeAlias = tuple[str, int]
+TIMES: Final[Mapping[str, int]] = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}
+SIZES: Final[Mapping[str, int]] = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+"""Units, with how many of the smallest they hold."""
 
-_TIMES: Final[tuple[Unit, ...]] = (
-    ("ps", 1),
-    ("ns", 10**3),
-    ("µs", 10**6),
-    ("ms", 10**9),
-    ("s", 10**12),
-)
-_SIZES: Final[tuple[Unit, ...]] = (
-    ("B", 1),
-    ("kB", 10**3),
-    ("MB", 10**6),
-    ("GB", 10**9),
-    ("TB", 10**12),
-)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LEAST_SHARE: Final = 0.0005
+_FIRST_WORD: Final = re.compile(r"^[a-z](?=[a-z]*[ ,])")
 
 
 def time(ps: float | None) -> str:
     """Picoseconds with three significant digits: `669 ms`, `12.3 µs`, `0`."""
-    return ABSENT if ps is None else _scaled(ps, _TIMES)
+    return ABSENT if ps is None else _scaled(ps, TIMES)
 
 
 def size(number: float | None) -> str:
     """Bytes in decimal units, with three significant digits: `6.21 GB`."""
-    return ABSENT if number is None else _scaled(number, _SIZES)
+    return ABSENT if number is None else _scaled(number, SIZES)
 
 
 def rate(bytes_per_second: float | None) -> str:
@@ -49,21 +39,23 @@ def rate(bytes_per_second: float | None) -> str:
 
 
 def share(ratio: float | None) -> str:
-    """A ratio as a percentage with one decimal: `12.5%`; what is not quite nothing or all is not shown as such."""
+    """A ratio as a percentage with one decimal: `12.5%`; only nothing is `0%`, and only all is `100%`."""
     if ratio is None:
         return ABSENT
     if 0 < ratio < _LEAST_SHARE:
         return "<0.1%"
     if 1 - _LEAST_SHARE <= ratio < 1:
         return ">99.9%"
-    return f"{ratio:.0%}" if ratio in (0, 1) else f"{ratio:.1%}"
+    return f"{ratio:.1%}" if 0 < ratio < 1 else f"{ratio:.0%}"
 
 
 def signed_share(ratio: float | None) -> str:
     """A ratio that says more or less: `+20.0%`, `-3.1%`."""
     if ratio is None:
         return ABSENT
-    return f"{ratio:+.1%}" if abs(ratio) >= _LEAST_SHARE else "0%"
+    if abs(ratio) < _LEAST_SHARE:
+        return "0%"
+    return f"{ratio:+.1%}" if abs(ratio) < 1 - _LEAST_SHARE else f"{ratio:+.0%}"
 
 
 def part(of: int | None, whole: int | None) -> str:
@@ -138,7 +130,13 @@ def measured(key: str, value: float | str | None) -> str:
     return number(value)
 
 
-# Names in a sentence
+# Sentences
+
+
+def sentence(text: str) -> str:
+    """A statement with a capital letter and a full stop; a name at its beginning stays as it is."""
+    capital = _FIRST_WORD.sub(lambda match: match[0].upper(), text)
+    return f"{capital}." if capital and not capital.endswith(".") else capital
 
 
 def listed(keys: Sequence[str], most: int = 8) -> str:
@@ -200,21 +198,22 @@ def _follows(before: str, key: str) -> bool:
 # Scaling
 
 
-def _scaled(value: float, units: tuple[Unit, ...]) -> str:
+def _scaled(value: float, units: Mapping[str, int]) -> str:
     if value < 0:
         return f"-{_scaled(-value, units)}"
     if value == 0:
         return "0"
-    for unit, factor in units:
+    *_, largest = units
+    for unit, factor in units.items():
         scaled = value / factor
         # 999.6 would be rounded up to 1000: the next unit has room for it.
-        if scaled < 999.5 or unit == units[-1][0]:
-            return f"{_digits(scaled) if factor > 1 else f'{value:.0f}'} {unit}"
+        if scaled < 999.5 or unit == largest:
+            return f"{scaled:,.{decimals(scaled) if factor > 1 else 0}f} {unit}"
     raise AssertionError(units)
 
 
-def _digits(scaled: float) -> str:
-    """Three significant digits, more only before the point."""
-    if scaled < 9.995:
-        return f"{scaled:.2f}"
-    return f"{scaled:.1f}" if scaled < 99.95 else f"{scaled:,.0f}"
+def decimals(value: float) -> int:
+    """Digits after the point that make three significant ones, of a value from 1 on."""
+    if value < 9.995:
+        return 2
+    return 1 if value < 99.95 else 0

@@ -1,4 +1,4 @@
-"""What are texts printed on? A page: its width, whether it has colour, and which characters it can show."""
+"""Holds the lines of a text page: how wide it is, whether it has colour, and which characters it can show."""
 
 from __future__ import annotations
 

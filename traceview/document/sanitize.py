@@ -1,4 +1,4 @@
-r"""How is recorded text shown without harm? Names in a trace are whatever someone called an op.
+r"""Makes recorded text safe to show, whatever someone called an op.
 
 Escape sequences, line breaks, and characters that hide or reorder text become visible escapes such as
 `\x1b` or `\u202e`; everything else stays as it is.

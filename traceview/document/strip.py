@@ -26,48 +26,50 @@ _MOSTLY_BUSY: Final = 0.5
 class Glyph(Struct, frozen=True):
     """What most of the busy part of a slice is: a character for a slice busy for half of it or more, and one for less.
 
-    `ascii`: the same two where there are no others.
+    `thin_ascii`: the second one where there is only ASCII; the first is then the letter of the part.
     """
 
     part: str
     characters: str
-    ascii: str
+    thin_ascii: str
 
     def full(self, page: Page) -> str:
         """The character of a slice that is busy for at least half of it."""
-        return (self.characters if page.unicode else self.ascii)[0]
+        return self.characters[0] if page.unicode else PARTS[self.part].letter
 
     def thin(self, page: Page) -> str:
         """The character of a slice that is busy for less."""
-        return (self.characters if page.unicode else self.ascii)[-1]
+        return self.characters[-1] if page.unicode else self.thin_ascii
 
 
-COMPUTE: Final = Glyph("compute", "█▂", "#+")
-COMMUNICATION: Final = Glyph("collective", "▒░", "%:")
-COPY: Final = Glyph("copies", "≡─", "=-")
+COMPUTE: Final = Glyph("compute", "█▂", "+")
+COMMUNICATION: Final = Glyph("collective", "▒░", ":")
+COPY: Final = Glyph("copies", "≡─", "-")
 IDLE: Final = Glyph("idle", "·", ".")
 GLYPHS: Final = (COMPUTE, COMMUNICATION, COPY, IDLE)
 
 
 def strip_lines(page: Page, block: Strips) -> None:
-    """Add a strip per device and the legend; nothing where a page is too narrow."""
+    """Add a strip per device below an axis, and the legend; nothing where a page is too narrow."""
     by_device = {strip.device: strip for strip in block.strips.devices}
     drawn = [by_device[device] for device in block.devices if device in by_device]
-    names = [page.middle(strip.device, _WIDEST_NAME) for strip in drawn]
+    widest = min(_WIDEST_NAME, page.width - NARROWEST - _GAP)
+    names = [page.middle(strip.device, widest) for strip in drawn]
     name_width = max(map(cell_len, names), default=0)
     length = _fitting_length(block.strips.slice_count, page.width - name_width - _GAP)
     if not drawn or not length:
         return
     lengths = {strip.end_ps - strip.start_ps for strip in drawn}
     window_ps = lengths.pop() if len(lengths) == 1 else None
-    page.gap()
-    title = "timeline" if window_ps is None else f"timeline of {numbers.time(window_ps)}"
-    page.line(" " * (name_width + _GAP), page.styled(title, "dim"))
+    if window_ps is not None:
+        axis = f"0{page.text(numbers.time(window_ps)).rjust(length - 1)}"
+        page.line(" " * (name_width + _GAP), page.styled(axis, "dim"))
     used: set[str] = set()
     for name, strip in zip(names, drawn, strict=True):
         line = _strip(page, strip, length)
         used |= set(line.plain)
-        page.line(Text(name.ljust(name_width), "bold"), " " * _GAP, line)
+        blank = " " * (name_width - cell_len(name) + _GAP)
+        page.line(Text(name, "bold"), blank, line)
     page.facts(_legend(page, used, window_ps // length if window_ps else None), between="   ")
 
 
@@ -114,7 +116,7 @@ def _legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
         if glyph is not IDLE:
             thin += [character for character in shown if character == glyph.thin(page)]
     if thin:
-        facts.append(Text(f"{' '.join(thin)} less than half of the time"))
+        facts.append(Text(f"{' '.join(thin)} for less than half of the time"))
     if character_ps is not None:
         facts.append(page.styled(f"one character is {numbers.time(character_ps)}"))
     return facts

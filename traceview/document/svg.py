@@ -1,42 +1,42 @@
-"""The timeline as one picture that needs nothing else: for a ticket, for print, and for a page without scripts."""
+"""Draws the timeline of a document as one picture that needs nothing else: for tickets, print and pages without scripts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from traceview.analysis.lanes.result import DeviceLanes, HostLanes, Lane, Lanes
-from traceview.document.sanitize import encodable, sanitize
-from traceview.render import numbers
-from traceview.render.asset_files import COLOURS, asset
-from traceview.render.lane_view import (
-    HOW_TO_GET,
-    ClassLook,
-    cut_words,
-    every_lane,
+from msgspec import Struct, structs
+
+from traceview.document import numbers
+from traceview.document.asset_files import colours
+from traceview.document.chart import (
+    DeviceLanes,
+    HostLanes,
+    Lane,
+    Lanes,
     label,
     legend,
-    look_of,
-    offsets,
-    slices,
+    merged_sentence,
+    window_offsets,
 )
-from traceview.report.model import Report
+from traceview.document.model import Document, Summary, Timeline
+from traceview.document.sanitize import encodable, sanitize
+from traceview.document.vocabulary import Look
 
 WIDTH: Final = 1200
 MOST_RECTANGLES: Final = 5_000
 """Of the whole picture: some 150 kB of paths."""
 FOLDED_FROM: Final = 9
 """From this many devices on, each is one row: what it did above, what it waited for below."""
-HATCHED: Final = ("idle-unattributed", "idle-unused", "idle-latency", "step-excluded")
-"""Greys: nothing is known, or nothing was expected."""
 
 _LEFT: Final = 168
 _RIGHT: Final = 12
 _PLOT: Final = WIDTH - _LEFT - _RIGHT
 _LETTER_FROM: Final = 14.0
+_LEAST_LETTER: Final = 9.0
 _STACKED_FROM: Final = 4.0
+_TOUCHING: Final = 0.35
 _HEIGHTS: Final = {
     "steps": 16,
     "thread": 11,
@@ -67,39 +67,39 @@ _HATCH: Final = (
 )
 
 
-def render(report: Report) -> str:
-    """The whole file, the same for the same report."""
-    drawn = picture(report, is_alone=True)
+def render(document: Document) -> str:
+    """The whole file, the same for the same document."""
+    timeline = document.block(Timeline) or Timeline(None)
+    drawn = picture(timeline, document.summary, is_alone=True)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{drawn}\n'
 
 
-def picture(report: Report, *, is_alone: bool) -> str:
+def picture(timeline: Timeline, summary: Summary, *, is_alone: bool) -> str:
     """The `svg` element; alone it brings its colours and its heading, on a page it takes those of the page."""
-    lanes = report.results.lanes
-    canvas = _Canvas(report, is_alone=is_alone)
-    if lanes is None or not lanes.devices:
-        reason = report.skipped.get("lanes")
-        canvas.sentence(reason if reason else f"No timeline in this report: {HOW_TO_GET}")
-        return canvas.svg("No timeline")
-    canvas.draw(lanes)
-    return canvas.svg(cut_words(lanes))
+    canvas = _Canvas(summary, is_alone=is_alone)
+    if timeline.lanes is None or not timeline.lanes.devices:
+        canvas.sentence(f"No timeline: {timeline.reason}")
+        return canvas.svg("No timeline.")
+    canvas.draw(timeline.lanes)
+    return canvas.svg(merged_sentence(timeline.lanes))
 
 
-@dataclass(frozen=True)
-class _Rectangle:
+class _Rectangle(Struct, frozen=True):
     """A piece of a lane. `level`: how much of it is covered, 2 for nearly all."""
 
     left: float
     right: float
     top: float
     height: float
-    look: ClassLook
+    look: Look
     level: int
 
 
 class _Canvas:
-    def __init__(self, report: Report, *, is_alone: bool) -> None:
-        self._report = report
+    """A picture that grows downwards: what lies behind the slices, the slices, and what lies before them."""
+
+    def __init__(self, summary: Summary, *, is_alone: bool) -> None:
+        self._summary = summary
         self._is_alone = is_alone
         self._y = 10.0
         self._behind: list[str] = []
@@ -107,9 +107,10 @@ class _Canvas:
         self._rectangles: list[_Rectangle] = []
         if is_alone:
             self._y = 26.0
-            self._text(12, self._y, _fitting(report.verdict.headline, 150), "head")
+            self._text(12, self._y, _fitting(summary.answer, 150), "head")
             self._y += 18
-            self._text(12, self._y, _fitting(f"run {report.source.run}", 170), "soft")
+            facts = " · ".join(part for part in (f"run {summary.run}", summary.headline) if part)
+            self._text(12, self._y, _fitting(facts, 170), "soft")
             self._y += 12
 
     def sentence(self, text: str) -> None:
@@ -120,40 +121,36 @@ class _Canvas:
 
     def draw(self, lanes: Lanes) -> None:
         """Legend, axis, and the lanes of all hosts with their devices."""
-        begins, span = offsets(lanes)
+        begin_ps, span = window_offsets(lanes)
         scale = _PLOT / max(span, 1)
         self._legend(legend(lanes))
         self._axis(span)
         top = self._y
-        rows = sum(1 for _ in every_lane(lanes))
+        rows = sum(1 for _ in lanes.lanes)
         least = max(1.0, _PLOT * rows / MOST_RECTANGLES)
         is_folded = len(lanes.devices) >= FOLDED_FROM
-        devices = {
-            host.host: [one for one in lanes.devices if one.host == host.host]
-            for host in lanes.hosts
-        }
         for host in lanes.hosts:
-            left = _LEFT + begins[host.host] * scale
+            left = _LEFT + begin_ps[host.host] * scale
             self._host(host, left, scale, least, has_name=len(lanes.hosts) > 1)
-            for device in devices[host.host]:
+            for device in (row for row in lanes.devices if row.host == host.host):
                 if is_folded:
                     height = _FOLDED_HEIGHT if len(lanes.devices) <= 64 else _NARROW_HEIGHT
                     self._folded(device, left, scale, least, height)
                 else:
                     self._open(device, left, scale, least)
         self._gridlines(span, top)
-        cut = cut_words(lanes)
-        if self._is_alone and cut:
+        merged = merged_sentence(lanes)
+        if self._is_alone and merged:
             self._y += 16
-            self._text(12, self._y, _fitting(cut, 190), "soft")
+            self._text(12, self._y, _fitting(merged, 190), "soft")
         self._y += 10
 
     def svg(self, description: str) -> str:
         """The element with all that was drawn."""
         height = round(self._y + 4)
-        style = f"{asset(COLOURS)}{_STYLE}" if self._is_alone else _scoped(_STYLE)
-        title = f"Timeline of run {self._report.source.run}"
-        about = f"{self._report.verdict.headline} {description}"
+        style = f"{colours()}{_STYLE}" if self._is_alone else _scoped(_STYLE)
+        title = f"Timeline of run {self._summary.run}"
+        about = f"{self._summary.answer} {description}"
         opening = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="tv-picture"'
             f' viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
@@ -176,7 +173,7 @@ class _Canvas:
 
     # Parts of the picture
 
-    def _legend(self, groups: Mapping[str, Sequence[ClassLook]]) -> None:
+    def _legend(self, groups: Mapping[str, Sequence[Look]]) -> None:
         x, self._y = 12.0, self._y + 8
         for heading, looks in groups.items():
             if heading:
@@ -256,14 +253,14 @@ class _Canvas:
 
     def _numbers(self, lane: Lane, left: float, scale: float) -> None:
         free = 0.0
-        for one in slices(lane):
-            begin, end = left + one.start_ps * scale, left + one.end_ps * scale
+        for piece in lane.slices:
+            begin, end = left + piece.start_ps * scale, left + piece.end_ps * scale
             if end - begin > 3:
                 self._before.append(
                     f'<path class="line" d="M{begin:.1f} {self._y:.0f}v{_HEIGHTS["steps"]}"/>'
                 )
-            text = str(one.name)
-            if one.name >= 0 and end - begin > 7 * len(text) + 4 and begin >= free:
+            text = str(piece.name)
+            if piece.name >= 0 and end - begin > 7 * len(text) + 4 and begin >= free:
                 self._text((begin + end) / 2, self._y + 12, text, "soft middle")
                 free = end
 
@@ -281,15 +278,20 @@ class _Canvas:
             whole, y = sum(part for _, part in shown), top
             for class_, part in shown:
                 share = height * part / whole
-                look = look_of(lane, class_)
+                look = lane.look_of(class_)
                 self._rectangles.append(_Rectangle(cell.left, cell.right, y, share, look, level))
                 y += share
 
     def _letters(self) -> Iterator[str]:
-        for one in self._rectangles:
-            if one.look.letter and one.right - one.left >= _LETTER_FROM and one.height >= 9:
-                x, y = (one.left + one.right) / 2, one.top + one.height / 2 + 3.2
-                yield f'<text class="letter" x="{x:.1f}" y="{y:.1f}">{escape(one.look.letter)}</text>'
+        for piece in self._rectangles:
+            letter = piece.look.letter
+            if (
+                letter
+                and piece.right - piece.left >= _LETTER_FROM
+                and piece.height >= _LEAST_LETTER
+            ):
+                x, y = (piece.left + piece.right) / 2, piece.top + piece.height / 2 + 3.2
+                yield f'<text class="letter" x="{x:.1f}" y="{y:.1f}">{escape(letter)}</text>'
 
     def _text(self, x: float, y: float, text: str, look: str = "") -> None:
         class_ = f" class={quoteattr(look)}" if look else ""
@@ -308,8 +310,7 @@ def ticks(span: int) -> list[int]:
         power *= 10
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(Struct, frozen=True):
     """A piece of a lane between two edges on the picture, the picoseconds between them, and what each class covers."""
 
     left: float
@@ -327,53 +328,48 @@ def _cells(lane: Lane, left: float, scale: float, least: float) -> Iterator[_Cel
         right = max(end * scale, begin * scale + 0.5)
         return _Cell(left + begin * scale, left + right, end - begin, sums)
 
-    for one in slices(lane):
-        if sums and (one.end_ps - begin) * scale <= least:
-            for class_, part in one.class_ps.items():
+    for piece in lane.slices:
+        if sums and (piece.end_ps - begin) * scale <= least:
+            for class_, part in piece.class_ps.items():
                 sums[class_] = sums.get(class_, 0) + part
-            end = one.end_ps
+            end = piece.end_ps
             continue
         if sums:
             yield cell()
-        begin, end, sums = one.start_ps, one.end_ps, dict(one.class_ps)
+        begin, end, sums = piece.start_ps, piece.end_ps, dict(piece.class_ps)
     if sums:
         yield cell()
 
 
 def _paths(rectangles: Iterable[_Rectangle]) -> Iterator[str]:
     """One path per look and level, in the order in which they are painted first."""
-    found: dict[tuple[ClassLook, int], list[_Rectangle]] = {}
-    for one in rectangles:
-        found.setdefault((one.look, one.level), []).append(one)
-    for (look, level), every in found.items():
-        path = "".join(_outline(one) for one in _joined(every))
+    groups: dict[tuple[Look, int], list[_Rectangle]] = {}
+    for rectangle in rectangles:
+        groups.setdefault((rectangle.look, rectangle.level), []).append(rectangle)
+    for (look, level), group in groups.items():
+        path = "".join(map(_outline, _joined(group)))
         opacity = ("0.4", "0.7", "1")[level]
         yield f'<path style="fill:var(--tv-{look.style})" fill-opacity="{opacity}" d="{path}"/>'
-        if look.style in HATCHED:
+        if look.is_hatched:
             yield f'<path fill="url(#tv-hatch)" d="{path}"/>'
 
 
-def _joined(every: Sequence[_Rectangle]) -> Iterator[_Rectangle]:
+def _joined(rectangles: Sequence[_Rectangle]) -> Iterator[_Rectangle]:
     """Neighbours that touch on the picture as one."""
-    last: _Rectangle | None = None
-    for one in every:
-        if (
-            last is not None
-            and (one.top, one.height) == (last.top, last.height)
-            and 0 <= one.left - last.right < 0.35
-        ):
-            last = _Rectangle(last.left, one.right, last.top, last.height, last.look, last.level)
-            continue
-        if last is not None:
+    last = rectangles[0]
+    for piece in rectangles[1:]:
+        is_level = (piece.top, piece.height) == (last.top, last.height)
+        if is_level and 0 <= piece.left - last.right < _TOUCHING:
+            last = structs.replace(last, right=piece.right)
+        else:
             yield last
-        last = one
-    if last is not None:
-        yield last
+            last = piece
+    yield last
 
 
-def _outline(one: _Rectangle) -> str:
-    width, height = _short(one.right - one.left), _short(one.height)
-    return f"M{_short(one.left)} {_short(one.top)}h{width}v{height}h-{width}z"
+def _outline(piece: _Rectangle) -> str:
+    width, height = _short(piece.right - piece.left), _short(piece.height)
+    return f"M{_short(piece.left)} {_short(piece.top)}h{width}v{height}h-{width}z"
 
 
 def _short(number: float) -> str:
@@ -383,7 +379,7 @@ def _short(number: float) -> str:
 def _scoped(style: str) -> str:
     """The rules for this picture alone: on a page there are other rows and lines."""
     return "".join(
-        ", ".join(f".tv-picture {one.strip()}" for one in line.partition("{")[0].split(","))
+        ", ".join(f".tv-picture {part.strip()}" for part in line.partition("{")[0].split(","))
         + line[line.index("{") :]
         for line in style.splitlines()
         if "{" in line

@@ -9,7 +9,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.document import cells
+from traceview.document import cells, numbers
 from traceview.document.model import (
     Bar,
     Block,
@@ -26,22 +26,29 @@ from traceview.document.model import (
     Summary,
     Table,
     Timeline,
+    Value,
+    bar_looks,
 )
 from traceview.document.page import Page
+from traceview.document.shortening import shortened_names
 from traceview.document.strip import strip_lines
 from traceview.document.vocabulary import Look
 
 GAP: Final = 2
 BAR_WIDTH: Final = 40
+READABLE_BAR: Final = 20
 NARROWEST_BAR: Final = 10
-NARROWEST_NAME: Final = 12
-"""A column of text is not made narrower than this; before, columns of less priority go."""
+READABLE_NAME: Final = 24
+"""A column of text is made no narrower than this as long as there are columns of less priority to leave out."""
 
+NARROWEST_NAME: Final = 12
 WIDEST_FIRST: Final = 28
 """The names of the rows, in the first column."""
 
 _INVISIBLE: Final = ("span", "links")
 _INDENT: Final = 11
+_APART: Final = (Findings, Notes, Remark, Strips, Table)
+"""Blocks that a table or a strip does not follow without an empty line."""
 
 
 def render(document: Document, *, width: int, color: bool, unicode: bool = True) -> str:
@@ -51,8 +58,15 @@ def render(document: Document, *, width: int, color: bool, unicode: bool = True)
     """
     page = Page(width, color, unicode)
     _add_summary(page, document.summary)
-    for section in document.sections:
-        add_section(page, section)
+    hidden = {section.title: _add_section(page, section) for section in document.sections}
+    tables = [
+        f"{', '.join(columns.headings)} ({title})"
+        for title, columns in hidden.items()
+        if columns.headings
+    ]
+    if tables:
+        page.gap()
+        _add_hidden(page, "; ".join(tables), max(columns.needed for columns in hidden.values()))
     return page.render()
 
 
@@ -64,16 +78,45 @@ def render_section(section: Section, *, width: int, color: bool, unicode: bool =
 
 
 def add_section(page: Page, section: Section) -> None:
-    """A section below its title, with its lead beside or below it."""
+    """A section below its title, with its lead beside or below it, and which columns had no room."""
+    hidden = _add_section(page, section)
+    if hidden.headings:
+        _add_hidden(page, ", ".join(hidden.headings), hidden.needed)
+
+
+@dataclass
+class _Hidden:
+    """Headings of columns that have no room, and the width at which all columns have."""
+
+    headings: list[str]
+    needed: int = 0
+
+
+def _add_section(page: Page, section: Section) -> _Hidden:
+    hidden = _Hidden([])
+    if not section.lead and all(isinstance(block, Timeline) for block in section.blocks):
+        return hidden
     page.heading(section.title, section.lead)
+    before: Block | None = None
     for block in section.blocks:
-        _add_block(page, block)
+        if isinstance(block, (Table, Strips)) and isinstance(before, _APART):
+            page.gap()
+        before = block
+        if isinstance(block, Table):
+            of_table = add_table(page, block)
+            new = [heading for heading in of_table.headings if heading not in hidden.headings]
+            hidden = _Hidden(hidden.headings + new, max(hidden.needed, of_table.needed))
+        else:
+            _add_block(page, block)
+    return hidden
+
+
+def _add_hidden(page: Page, headings: str, needed: int) -> None:
+    page.remark(f"Not shown at {page.width} columns: {headings}; --width {needed} shows all.")
 
 
 def _add_block(page: Page, block: Block) -> None:
-    if isinstance(block, Table):
-        add_table(page, block)
-    elif isinstance(block, Facts):
+    if isinstance(block, Facts):
         page.facts(block.items)
     elif isinstance(block, Notes):
         for note in block.items:
@@ -91,6 +134,8 @@ def _add_block(page: Page, block: Block) -> None:
             if place:
                 page.gap()
             _add_finding(page, finding)
+        if block.hidden_count:
+            page.remark(f"{numbers.plural(block.hidden_count, 'more finding')}: the JSON report.")
     elif not isinstance(block, Timeline):  # in text the strips stand in its place
         raise TypeError(block)
 
@@ -140,73 +185,93 @@ def _add_labelled(page: Page, label: str, text: str) -> None:
 
 @dataclass
 class _Printed:
-    """A column as it is printed: its cells, the widest of them, and how narrow it may become."""
+    """A column as it is printed: its heading in lines, its cells, and how wide it is and should be at least.
+
+    `readable`: columns of less priority go before it becomes narrower. `head`: how much of a shortened text is its start.
+    """
 
     column: Column
-    heading: str
+    heading: list[str]
     texts: list[Text]
     width: int
-    least_width: int
+    readable: int
+    least: int
     head: float = 0.5
 
 
-def add_table(page: Page, table: Table) -> None:
-    """The columns that fit beside each other; below, what could not be shown."""
-    printed = [
-        _printed(page, column, is_first=place == 0)
-        for place, column in enumerate(table.columns)
-        if column.kind not in _INVISIBLE
-    ]
+def add_table(page: Page, table: Table) -> _Hidden:
+    """The columns that fit beside each other; returns the others."""
+    columns = [column for column in table.columns if column.kind not in _INVISIBLE]
+    printed = _printed(page, columns, most_lines=1)
+    needed = _total([column.readable for column in printed])
+    if needed > page.width:
+        printed = _printed(page, columns, most_lines=2)
     kept = _fitting(page, printed)
     _shrink(page, kept)
-    if any(column.heading for column in kept):
-        _add_row(page, kept, [page.styled(column.heading, "dim") for column in kept])
+    if any(column.column.heading for column in kept):
+        _add_headings(page, kept)
     for row in zip(*(column.texts for column in kept), strict=True):
         _add_row(page, kept, row)
     _add_legend(page, [column.column for column in kept])
-    left = [column.heading for column in printed if column not in kept and column.heading]
-    if left:
-        needed = sum(column.least_width for column in printed) + GAP * (len(printed) - 1)
-        page.remark(
-            f"Not shown at {page.width} columns: {', '.join(left)}; --width {needed} shows all."
-        )
     if table.hidden_count:
-        page.remark(
-            f"{table.hidden_count:,} of {table.row_count:,} rows are not shown; {_rest(table)}"
-        )
+        rest = f"all of them: {table.rest}" if table.rest else "--top N shows more"
+        page.remark(f"{table.hidden_count:,} of {table.row_count:,} rows are not shown; {rest}")
+    left_out = [column for column in printed if column not in kept]
+    return _Hidden(
+        [text for column in left_out if (text := page.text(column.column.heading))],
+        needed if left_out else 0,
+    )
 
 
-def _rest(table: Table) -> str:
-    return f"all of them: {table.rest}" if table.rest else "--top N shows more"
+def _printed(page: Page, columns: Sequence[Column], most_lines: int) -> list[_Printed]:
+    return [
+        _printed_column(page, column, most_lines, is_first=place == 0)
+        for place, column in enumerate(columns)
+    ]
 
 
-def _printed(page: Page, column: Column, *, is_first: bool) -> _Printed:
-    heading = page.text(column.heading)
+def _printed_column(page: Page, column: Column, most_lines: int, *, is_first: bool) -> _Printed:
+    heading = [page.middle(column.heading, WIDEST_FIRST)]
     if column.kind == "bar":
-        bars = [
-            _bar(value, BAR_WIDTH) if isinstance(value, Bar) else Text() for value in column.values
-        ]
-        return _Printed(column, heading, bars, BAR_WIDTH, NARROWEST_BAR)
+        bars = [_drawn(value, BAR_WIDTH) for value in column.values]
+        return _Printed(column, heading, bars, BAR_WIDTH, READABLE_BAR, NARROWEST_BAR)
     style = "bold" if is_first else ""
-    looks = [value.ink if isinstance(value, Look) else style for value in column.values]
-    texts = [page.styled(text, ink) for text, ink in zip(cells.texts(column), looks, strict=True)]
-    width = max([cell_len(heading), *(cell_len(text.plain) for text in texts)])
-    least = width
-    if column.kind in ("name", "device", "words"):
-        least = max(cell_len(heading), min(width, WIDEST_FIRST if is_first else NARROWEST_NAME))
+    inks = [value.ink if isinstance(value, Look) else style for value in column.values]
+    texts = [page.styled(text, ink) for text, ink in zip(cells.texts(column), inks, strict=True)]
+    widest = max((cell_len(text.plain) for text in texts), default=0)
+    if most_lines > 1 and cell_len(heading[0]) > widest:
+        heading = _in_two_lines(heading[0])
+    heading_width = max(map(cell_len, heading))
+    width = max(heading_width, widest)
+    if column.kind not in ("name", "device", "words"):
+        return _Printed(column, heading, texts, width, width, width)
+    readable = max(heading_width, min(widest, WIDEST_FIRST if is_first else READABLE_NAME))
+    least = max(heading_width, min(widest, NARROWEST_NAME))
     # The end of a path tells names apart that begin alike.
-    return _Printed(column, heading, texts, width, least, head=0.5 if is_first else 0.35)
+    return _Printed(column, heading, texts, width, readable, least, head=0.5 if is_first else 0.35)
+
+
+def _in_two_lines(heading: str) -> list[str]:
+    """A heading in two lines of about the same length; a single word in one."""
+    words = heading.split(" ")
+    breaks = [[" ".join(words[:n]), " ".join(words[n:])] for n in range(1, len(words))]
+    return min(breaks, key=lambda lines: max(map(cell_len, lines)), default=words)
 
 
 def _fitting(page: Page, columns: Sequence[_Printed]) -> list[_Printed]:
-    """The columns that fit beside each other, without those that have to go."""
-    kept = list(columns)
-    while _total([column.least_width for column in kept]) > page.width:
-        droppable = [column for column in kept if column.column.priority]
-        if not droppable:
-            break
-        kept.remove(max(droppable, key=lambda column: column.column.priority))
-    return kept
+    """The columns for which there is room, by priority; where even the first are too wide, from the left."""
+    kept = [column for column in columns if not column.column.priority]
+    if _total([column.readable for column in kept]) > page.width:
+        while len(kept) > 1 and _total([column.least for column in kept]) > page.width:
+            kept.pop()
+        return kept
+    for column in sorted(columns, key=lambda column: column.column.priority):
+        if column.column.priority:
+            kept.append(column)
+            if _total([column.readable for column in kept]) > page.width:
+                kept.pop()
+                break
+    return [column for column in columns if column in kept]
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -214,31 +279,41 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
-    """Shorten names and bars until the columns fit; the widest one gives way first."""
-    excess = _total([column.width for column in columns]) - page.width
-    shrinkable = [column for column in columns if column.width > column.least_width]
-    while excess > 0 and shrinkable:
-        widest = max(shrinkable, key=lambda column: column.width)
-        others = [column.width for column in shrinkable if column is not widest]
-        floor = max([widest.least_width, *(width for width in others if width < widest.width)])
-        cut = min(excess, max(widest.width - floor, 1))
-        widest.width -= cut
-        excess -= cut
-        shrinkable = [column for column in shrinkable if column.width > column.least_width]
-    if excess > 0 and columns:
-        # Narrower than anything is meant for: the names of the rows give way as well.
-        columns[0].width = max(columns[0].width - excess, NARROWEST_NAME)
+    """Shorten names and bars until the columns fit, the widest first; below what is readable only if nothing else helps."""
+    for floors in (
+        [column.readable for column in columns],
+        [column.least for column in columns],
+        [1 for _ in columns[:1]] + [column.least for column in columns[1:]],
+    ):
+        _narrow(columns, floors, _total([column.width for column in columns]) - page.width)
     for column in columns:
         if column.column.kind == "bar":
-            column.texts = [
-                _bar(value, column.width) if isinstance(value, Bar) else Text()
-                for value in column.column.values
-            ]
+            column.texts = [_drawn(value, column.width) for value in column.column.values]
         else:
-            column.texts = [
-                Text(page.middle(text.plain, column.width, head=column.head), text.style)
-                for text in column.texts
-            ]
+            names = {text.plain for text in column.texts}
+            shown = shortened_names(page, names, column.width, head=column.head)
+            column.texts = [Text(shown[text.plain], text.style) for text in column.texts]
+        column.heading = [page.middle(line, column.width) for line in column.heading]
+
+
+def _narrow(columns: Sequence[_Printed], floors: Sequence[int], excess: int) -> None:
+    """Take as many characters from the widest columns as there are too many, down to the floor of each."""
+    while excess > 0:
+        wide = [
+            column for column, floor in zip(columns, floors, strict=True) if column.width > floor
+        ]
+        if not wide:
+            return
+        max(wide, key=lambda column: column.width).width -= 1
+        excess -= 1
+
+
+def _add_headings(page: Page, columns: Sequence[_Printed]) -> None:
+    """The headings in as many lines as the longest takes; shorter ones stand in the last."""
+    line_count = max(len(column.heading) for column in columns)
+    lines = [[""] * (line_count - len(column.heading)) + column.heading for column in columns]
+    for line in zip(*lines, strict=True):
+        _add_row(page, columns, [page.styled(text, "dim") for text in line])
 
 
 def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> None:
@@ -247,7 +322,11 @@ def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> No
         blank = Text(" " * max(column.width - cell_len(text.plain), 0))
         pieces += [blank, text] if column.column.is_numeric else [text, blank]
         pieces.append(Text(" " * GAP))
-    page.line(*pieces)
+    page.line(*pieces[:-1])
+
+
+def _drawn(value: Value, width: int) -> Text:
+    return _bar(value, width) if isinstance(value, Bar) else Text()
 
 
 def _bar(bar: Bar, width: int) -> Text:
@@ -261,22 +340,18 @@ def _bar(bar: Bar, width: int) -> Text:
         counts[place] += 1
     text = Text()
     for part, count in zip(bar.parts, counts, strict=True):
-        text.append((part.look.letter or part.look.words[:1].upper()) * count, part.look.ink)
+        text.append(_letter(part.look) * count, part.look.ink)
     return text
 
 
 def _add_legend(page: Page, columns: Sequence[Column]) -> None:
     """What the letters of bars mean, the most frequent first."""
-    totals: dict[Look, float] = {}
-    for column in columns:
-        for value in column.values if column.kind == "bar" else ():
-            for part in value.parts if isinstance(value, Bar) else ():
-                totals[part.look] = totals.get(part.look, 0.0) + part.ratio
-    ranked = sorted(totals, key=lambda look: -totals[look])
+    looks = bar_looks(columns)
     page.facts(
-        [
-            Text.assemble((look.letter or look.words[:1].upper(), look.ink), f" {look.words}")
-            for look in ranked
-        ],
+        [Text.assemble((_letter(look), look.ink), f" {look.words}") for look in looks],
         between="   ",
     )
+
+
+def _letter(look: Look) -> str:
+    return look.letter or look.words[:1].upper()

@@ -1,134 +1,111 @@
-"""The figure on the page that shows what each device did when: a picture, and the data that a script makes it live with."""
+"""Writes the figure of the timeline: a picture, and the data from which a script makes it live."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from markupsafe import Markup
 
-from traceview.analysis.lanes.result import Lane, Lanes
-from traceview.render import numbers, svg
-from traceview.render.html.places import numbered_gaps
-from traceview.render.html.shown import LONGEST_TEXT, cut, name
-from traceview.render.json import plain
-from traceview.render.lane_view import (
-    CAUSE_LOOKS,
-    CLASS_LOOKS,
-    HOW_TO_GET,
-    ClassLook,
-    cut_words,
-    legend,
-    offsets,
-)
-from traceview.report.model import Report
-from traceview.report.standing_out import standing_out
+from traceview.document import numbers, svg
+from traceview.document.chart import Lane, Lanes, legend, merged_sentence, window_offsets
+from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, prose
+from traceview.document.model import Summary, Timeline, gap_anchor
+from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look
 
 _ESCAPES: Final = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
 _HINT: Final = (
-    "Drag to pan; wheel with Ctrl, or after a click here, to zoom. Keys: + and − zoom, ← and → pan, Home shows all,"
-    " ↑ and ↓ choose a lane, Tab goes through its slices, Enter opens a device or goes to the gap, Esc leaves."
+    "Drag to pan; to zoom, turn the wheel with Ctrl, or after a click here. Keys: + and − zoom, ← and → pan, Home shows "
+    "all, ↑ and ↓ choose a lane, Tab moves through its slices, Enter opens a device or shows the gap, Esc leaves."
 )
 
 
-def has_timeline(report: Report) -> bool:
-    """Whether there is something to draw: links to places on the timeline lead nowhere otherwise."""
-    return report.results.lanes is not None and bool(report.results.lanes.devices)
-
-
-def timeline(report: Report) -> Markup:
-    """The figure, or a sentence how to get it where the report holds no lanes."""
-    lanes = report.results.lanes
+def figure(timeline: Timeline, summary: Summary, anchors: Container[str]) -> Markup:
+    """The figure, or why there is none. `anchors`: those on the page; a slice leads to no other."""
+    lanes = timeline.lanes
     if lanes is None or not lanes.devices:
-        return _absent(report.skipped.get("lanes"))
-    picture = Markup(svg.picture(report, is_alone=False))
-    data = Markup(_json(_data(report, lanes)))
-    caption = cut_words(lanes)
+        return Markup('<p id="timeline">No timeline: {}.</p>').format(prose(timeline.reason))
     return Markup(
         '<figure id="timeline" class="tv" aria-label="Timeline">\n'
         '<figcaption><p class="tv-legend">{legend}</p>'
-        '<p class="tv-cut">{cut}</p>'
+        '<p class="tv-cut">{reading}</p>'
         '<p class="tv-hint" id="tv-hint" hidden>{hint}</p></figcaption>\n'
         '<div class="tv-static">{picture}</div>\n'
         '<script type="application/json" id="timeline-data">{data}</script>\n'
         "</figure>"
     ).format(
         legend=_legend(legend(lanes)),
-        cut=f"Times from the start of the window. A pale slice is covered in part. {caption}".strip(),
+        reading=f"Times count from the start of the window. Pale: partly filled. {merged_sentence(lanes)}".strip(),
         hint=_HINT,
-        picture=picture,
-        data=data,
+        picture=Markup(svg.picture(timeline, summary, is_alone=False)),
+        data=Markup(_json(_data(timeline, lanes, anchors))),
     )
 
 
-def _absent(reason: str | None) -> Markup:
-    if reason:
-        return Markup('<p id="timeline">No timeline: {}.</p>').format(reason)
-    return Markup(
-        '<p id="timeline">This report was saved without its timeline; <code>{}</code> draws it.</p>'
-    ).format(HOW_TO_GET)
-
-
-def _legend(groups: Mapping[str, Sequence[ClassLook]]) -> Markup:
+def _legend(groups: Mapping[str, Sequence[Look]]) -> Markup:
     swatch = Markup('<span><i class="{}" style="background:var(--tv-{})">{}</i>{}</span>')
     parts: list[Markup] = []
     for heading, looks in groups.items():
         if heading:
             parts.append(Markup("<span>{}:</span>").format(heading))
-        for one in looks:
-            class_ = "tv-grey" if one.style in svg.HATCHED else "tv-bright"
-            parts.append(swatch.format(class_, one.style, one.letter, one.words))
+        for look in looks:
+            class_ = "tv-grey" if look.is_hatched else "tv-bright"
+            parts.append(swatch.format(class_, look.style, look.letter, look.words))
     return Markup(" ").join(parts)
 
 
-def _data(report: Report, lanes: Lanes) -> dict[str, Any]:
-    begins, span = offsets(lanes)
+def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str, Any]:
+    begin_ps, span = window_offsets(lanes)
     hosts = {host.host: place for place, host in enumerate(lanes.hosts)}
     devices = {device.device: place for place, device in enumerate(lanes.devices)}
-    chosen = standing_out(report)
-    kept = chosen.shown if chosen.others else tuple(devices)
+    listed = timeline.outliers or tuple(devices)
     return {
         "span": span,
         "hosts": [
             {
-                "name": name(host.host),
-                "offset": begins[host.host],
+                "name": cut(host.host, LONGEST_NAME),
+                "offset": begin_ps[host.host],
                 "lanes": [_lane(lane) for lane in host.lanes],
             }
             for host in lanes.hosts
         ],
         "devices": [
             {
-                # As the links to places write it.
+                # As the links to spans write it.
                 "key": cut(device.device, LONGEST_TEXT),
-                "name": name(device.device),
+                "name": cut(device.device, LONGEST_NAME),
                 "host": hosts[device.host],
                 "lanes": [_lane(lane) for lane in device.lanes],
             }
             for device in lanes.devices
         ],
-        "folded": [place for device, place in devices.items() if device not in kept],
-        "names": [name(one) for one in lanes.names],
+        "folded": [place for device, place in devices.items() if device not in listed],
+        "names": [cut(name, LONGEST_NAME) or numbers.ABSENT for name in lanes.names],
         "gaps": [
-            [devices[one.place.device], one.place.start_ps, one.place.end_ps, one.number]
-            for one in numbered_gaps(report)
-            if one.place.device in devices
+            [devices[span.device], span.start_ps, span.end_ps, number]
+            for number, span in timeline.gaps
+            if span.device in devices and gap_anchor(number) in anchors
         ],
-        "activities": {key: [one.style, one.letter, one.words] for key, one in CLASS_LOOKS.items()},
-        "causes": {key: [one.style, one.letter, one.words] for key, one in CAUSE_LOOKS.items()},
+        "activities": _looks((*CLASSES.values(), *STEP_KINDS.values())),
+        "causes": _looks(CAUSES.values()),
     }
 
 
+def _looks(looks: Iterable[Look]) -> dict[str, tuple[str, str, str, bool]]:
+    return {look.key: (look.style, look.letter, look.words, look.is_hatched) for look in looks}
+
+
 def _lane(lane: Lane) -> dict[str, Any]:
-    found: dict[str, Any] = plain(lane)
+    columns: dict[str, Any] = msgspec.to_builtins(lane)
     if lane.thread is not None:
-        found["thread"] = name(lane.thread)
+        columns["thread"] = cut(lane.thread, LONGEST_NAME) or numbers.ABSENT
     if lane.resolution_ps:
-        found["resolution"] = numbers.time(lane.resolution_ps)
-    return found
+        columns["resolution"] = numbers.time(lane.resolution_ps)
+    return columns
 
 
 def _json(value: Any) -> str:

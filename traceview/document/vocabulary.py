@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 
 class Look(Struct, frozen=True):
     """How a key is written and drawn.
 
-    `words`: its display name. `style`: the name of its colour in the style sheets. `ink`: its style in a terminal.
-    `letter`: tells it apart without colour. `meaning`: its definition in half a sentence.
+    `words`: its display name. `style`: the name of its colour (`COLOURS`) and of its class in the style sheets. `ink`:
+    its style in a terminal. `letter`: tells it apart without colour. `meaning`: its definition in half a sentence.
+    `is_hatched`: drawn as a hatched grey, for nothing is known or nothing was expected.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Look(Struct, frozen=True):
     ink: str = ""
     letter: str = ""
     meaning: str = ""
+    is_hatched: bool = False
 
 
 def _by_key(*looks: Look) -> Mapping[str, Look]:
@@ -32,7 +34,8 @@ def _by_key(*looks: Look) -> Mapping[str, Look]:
 
 
 def _cause(key: str, letter: str, ink: str, words: str, meaning: str) -> Look:
-    return Look(key, words, f"idle-{key.replace('_', '-')}", ink, letter, meaning)
+    style = f"idle-{key.replace('_', '-')}"
+    return Look(key, words, style, ink, letter, meaning, is_hatched=ink == "dim")
 
 
 CAUSES: Final = _by_key(
@@ -113,25 +116,25 @@ CLASSES: Final = _by_key(
 """What a device does, in the order in which exposed time is attributed."""
 
 PARTS: Final = _by_key(
-    CLASSES["compute"],
-    CLASSES["collective"],
-    Look("copies", "copies and fills", "copies", "cyan", "", "data was copied or memory filled"),
-    Look("idle", "idle", "idle", "dim", "", "nothing ran on the device"),
+    structs.replace(CLASSES["compute"], letter="#"),
+    structs.replace(CLASSES["collective"], letter="%"),
+    Look("copies", "copies and fills", "copies", "cyan", "=", "data was copied or memory filled"),
+    Look("idle", "idle", "idle", "dim", ".", "nothing ran on the device"),
 )
 """What a window is made of, where there is no room for every class."""
 
 STEP_KINDS: Final = _by_key(
     Look("train", "step", "step"),
     Look("eval", "evaluation step", "step-eval"),
-    Look("excluded", "step left out of statistics", "step-excluded"),
+    Look("excluded", "step left out of statistics", "step-excluded", is_hatched=True),
 )
 
 STATUSES: Final = _by_key(
-    Look("active", "active", "status-active"),
-    Look("marginal", "marginal", "status-marginal", "yellow"),
-    Look("copy_only", "copies only", "status-copy_only", "yellow"),
-    Look("memory_only", "memory only", "status-memory_only", "red"),
-    Look("empty", "empty", "status-empty", "red"),
+    Look("active", "active"),
+    Look("marginal", "marginal", "warning", "yellow"),
+    Look("copy_only", "copies only", "warning", "yellow"),
+    Look("memory_only", "memory only", "critical", "red"),
+    Look("empty", "empty", "critical", "red"),
 )
 """What a device did in the whole recording."""
 
@@ -171,6 +174,13 @@ WINDOWS: Final = _by_key(
 )
 """The time span that times and counts refer to."""
 
+VERDICTS: Final = _by_key(
+    Look("high", "high", "critical", "red"),
+    Look("moderate", "moderate", "warning", "yellow"),
+    Look("none", "low"),
+)
+"""How much of the step is lost, to input or to exposed copies."""
+
 BOUNDS: Final = _by_key(
     Look("no_input_wait", "no waiting for input"),
     Look("no_exposed_collectives", "communication hidden"),
@@ -179,6 +189,40 @@ BOUNDS: Final = _by_key(
     Look("balanced_devices", "work shared evenly"),
 )
 """What would have to change for a step to take no less than a bound."""
+
+COLOURS: Final[Mapping[str, tuple[str, str]]] = {
+    "ink": ("#1b2330", "#e4e8ee"),
+    "soft": ("#566072", "#9aa5b5"),
+    "ground": ("#ffffff", "#14181f"),
+    "row": ("#f3f5f8", "#1b212a"),
+    "line": ("#d5dae1", "#38414f"),
+    "compute": ("#1c7c54", "#3aa876"),
+    "communication": ("#7b4fb0", "#a57fdb"),
+    "copies": ("#1787a8", "#35a9cb"),
+    "h2d": ("#1787a8", "#35a9cb"),
+    "d2h": ("#4fb3d1", "#86d3ea"),
+    "d2d": ("#0c5a78", "#2b7fa0"),
+    "memset": ("#8fa6b0", "#71858f"),
+    "idle": ("#cfd5dd", "#3a4350"),
+    "idle-input": ("#d2500a", "#f07a35"),
+    "idle-h2d": ("#2e9ec0", "#3fb4d6"),
+    "idle-compile": ("#b3218c", "#d95bb6"),
+    "idle-sync": ("#d99a00", "#e6b23a"),
+    "idle-checkpoint": ("#3c5fb8", "#6f8fe0"),
+    "idle-launch": ("#e8765a", "#f29680"),
+    "idle-callback": ("#c9b400", "#d8c83a"),
+    "idle-host-compute": ("#6f92d8", "#8daae6"),
+    "idle-peer": ("#b691e0", "#c6a8ee"),
+    "idle-dependency": ("#6fb5a6", "#7cc4b5"),
+    "idle-latency": ("#aeb8c4", "#6b7685"),
+    "idle-unattributed": ("#c6ccd4", "#4d5765"),
+    "idle-unused": ("#dde1e7", "#2c333e"),
+    "step": ("#c9d6ea", "#33445e"),
+    "step-eval": ("#d9cfea", "#463a5e"),
+    "step-excluded": ("#e3e3e0", "#3b3d3f"),
+    "mark": ("#0b57c4", "#7fb2ff"),
+}
+"""By the style of a look, and by the parts of a chart that are no data: its colour on a light ground, and on a dark one."""
 
 
 def look_of(looks: Mapping[str, Look], key: str) -> Look:

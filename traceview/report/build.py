@@ -1,4 +1,4 @@
-"""How does a trace become a report? Every analysis is asked once, in report order."""
+"""Makes a report from a trace: a walk over the topics, in the order of the report."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 from traceview.analysis import capture
 from traceview.analysis.base import Finding, Skipped, by_cost
 from traceview.analysis.capture.result import Capture
-from traceview.analysis.catalogue import FINDINGS
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
-from traceview.analysis.registry import ANALYSES, TOPICS, Results
+from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
 from traceview.errors import UsageError
 from traceview.report.command import reproducing
@@ -41,15 +40,15 @@ def analyze(
     baseline: Trace | str | Path | None = None,
     lanes: bool = False,
 ) -> Report:
-    """Answer, for every device: how busy was it, with what, and what is wrong?
+    """The report on a run: how busy each device was and with what, and what is wrong.
 
-    `trace`: a loaded trace, or a path for `load`. `window`: the span that numbers speak of. `steps`: only
-    these, by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
-    choose findings by code. `baseline`: a run on one device to compare the speed with.
-    `lanes`: also what the timeline of a document draws; tables and texts do without.
+    `trace`: a loaded trace, or a path for `load`. `window`: the time span to analyze. `steps`: only these, by number,
+    half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
+    choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also what the timeline of
+    a document draws; tables and texts do without.
 
-    Raises what `load` raises, and `UsageError` for arguments of another kind, steps that are not there and
-    codes that do not exist.
+    Raises what `load` raises, and `UsageError` for arguments of another kind, steps that do not exist and codes that do
+    not exist.
     """
     loaded = trace if isinstance(trace, Trace) else load(trace)
     check_codes([*(select_codes or ()), *ignore_codes])
@@ -63,19 +62,19 @@ def analyze(
         Options(top=top, baseline=_loaded(baseline), lanes=lanes),
     )
     results, skipped = _results(context)
-    found = _findings(context)
-    chosen = [one for one in found if _is_chosen(one, select_codes, ignore_codes)]
+    findings = _findings(context)
+    chosen = [finding for finding in findings if _is_chosen(finding, select_codes, ignore_codes)]
     return Report(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
         source=_source(loaded),
         capture=_capture(context),
         windows=_windows(loaded, context.selection),
-        verdict=verdict_of(loaded, _capture(context), results.device_time, results.steps, found),
+        verdict=verdict_of(loaded, _capture(context), results.device_time, results.steps, findings),
         results=results,
         skipped=skipped,
         findings=tuple(chosen),
-        left_out_findings=tuple(one.code for one in found if one not in chosen),
+        left_out_findings=tuple(finding.code for finding in findings if finding not in chosen),
         command=reproducing(
             str(loaded.logdir),
             loaded.run,
@@ -104,7 +103,7 @@ def _results(context: Context) -> tuple[Results, dict[str, str]]:
 def _findings(context: Context) -> tuple[Finding, ...]:
     """What every topic concludes, by cost; what one finding explains stands inside it."""
     made = [finding for topic in TOPICS for finding in context.findings(topic)]
-    findings = with_explained_inside(made)
+    findings = with_explained_inside(made, RULES)
     for topic in TOPICS:
         findings += topic.conclude(context, context.result(topic), findings)
     return by_cost(findings)
@@ -134,7 +133,7 @@ def _step_range(steps: StepRange | slice | range | None) -> StepRange | None:
 def check_codes(codes: Collection[str]) -> None:
     """Raise `UsageError` for a finding code that does not exist."""
     for code in codes:
-        if code not in FINDINGS:
+        if code not in RULES:
             raise UsageError(f"no finding is called {code!r}", hint="traceview explain lists them")
 
 
@@ -146,8 +145,10 @@ def _is_chosen(
 
 def _source(trace: Trace) -> Source:
     files = tuple(
-        ReportFile(f.name, f.host, f.bytes, f.sha256, f.event_count, f.duplicate_of)
-        for f in trace.files
+        ReportFile(
+            file.name, file.host, file.bytes, file.sha256, file.event_count, file.duplicate_of
+        )
+        for file in trace.files
     )
     return Source(str(trace.logdir), trace.run, trace.other_runs, files)
 

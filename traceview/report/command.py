@@ -1,4 +1,4 @@
-"""Which command line makes this report again?"""
+"""Writes the command line that makes a report again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from traceview.trace.windows import StepRange, WindowKind
 
 FOLDER: Final = "report"
-"""The folder that the command writes to, as an example."""
+"""The folder that the command writes to."""
 
 
 def reproducing(

@@ -1,14 +1,16 @@
-"""Do the parts of a saved report fit together, where a page takes one of them for the other?
+"""Checks that the parts of a saved report fit together where a document relies on it.
 
-Whatever traceview wrote does. A report that was changed by hand may not, and its pages would be wrong or fail.
+Every report that traceview wrote passes. A report that was changed by hand may not, and its documents would be wrong or
+fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from traceview.analysis.collectives.result import CollectiveTimes
 from traceview.document.chart import Lane, Lanes
@@ -17,9 +19,8 @@ from traceview.trace.cause import Cause
 from traceview.xplane.planes import ActivityClass
 
 
-@dataclass(frozen=True)
-class Disagreement:
-    """Where two parts of a report do not fit (`$.results.steps`), and what is wrong there."""
+class Disagreement(Struct, frozen=True):
+    """A place in a report, such as `$.results.steps`, and what does not fit there."""
 
     place: str
     problem: str
@@ -29,8 +30,8 @@ _Check: TypeAlias = Callable[[Report], Iterator[Disagreement]]
 
 
 def first_disagreement(report: Report) -> Disagreement | None:
-    """The first one, in the order of the report; None where all parts fit."""
-    return next((found for check in CHECKS for found in check(report)), None)
+    """The first disagreement in the order of the report; None if all parts fit."""
+    return next((problem for check in CHECKS for problem in check(report)), None)
 
 
 def _windows(report: Report) -> Iterator[Disagreement]:
@@ -40,11 +41,11 @@ def _windows(report: Report) -> Iterator[Disagreement]:
 
 
 def _device_time(report: Report) -> Iterator[Disagreement]:
-    found = report.results.device_time
-    if found is None:
+    times = report.results.device_time
+    if times is None:
         return
-    yield from _each_once("$.results.device_time.devices", (row.device for row in found.devices))
-    for place, row in enumerate(found.devices):
+    yield from _each_once("$.results.device_time.devices", (row.device for row in times.devices))
+    for place, row in enumerate(times.devices):
         parts = (
             row.compute_ps,
             row.exposed_collective_ps,
@@ -61,21 +62,23 @@ def _device_time(report: Report) -> Iterator[Disagreement]:
 
 
 def _steps(report: Report) -> Iterator[Disagreement]:
-    found = report.results.steps
-    for place, step in enumerate(found.steps if found else ()):
+    steps = report.results.steps
+    for place, step in enumerate(steps.steps if steps else ()):
         yield from _each_once(
-            f"$.results.steps.steps[{place}].devices", (one.device for one in step.devices)
+            f"$.results.steps.steps[{place}].devices", (part.device for part in step.devices)
         )
 
 
 def _timeline(report: Report) -> Iterator[Disagreement]:
-    """Every slice has its parts: a strip is drawn by their number."""
+    """Every part has as many slices as the strip."""
     timeline = report.results.timeline
     if timeline is None:
         return
-    yield from _each_once("$.results.timeline.devices", (one.device for one in timeline.devices))
-    for place, one in enumerate(timeline.devices):
-        parts = (one.compute_ps, one.collective_ps, one.copy_ps, one.idle_ps)
+    yield from _each_once(
+        "$.results.timeline.devices", (strip.device for strip in timeline.devices)
+    )
+    for place, strip in enumerate(timeline.devices):
+        parts = (strip.compute_ps, strip.collective_ps, strip.copy_ps, strip.idle_ps)
         if {len(part) for part in parts} != {timeline.slice_count}:
             yield Disagreement(
                 f"$.results.timeline.devices[{place}]", f"expected {timeline.slice_count} slices"
@@ -95,8 +98,8 @@ def _idle(report: Report) -> Iterator[Disagreement]:
 
 
 def _between_steps(report: Report) -> Iterator[Disagreement]:
-    found = report.results.between_steps
-    for place, host in enumerate(found.hosts if found else ()):
+    between = report.results.between_steps
+    for place, host in enumerate(between.hosts if between else ()):
         where = f"$.results.between_steps.hosts[{place}]"
         if not host.count:
             yield Disagreement(f"{where}.count", "is 0, and such a host has no entry")
@@ -105,55 +108,55 @@ def _between_steps(report: Report) -> Iterator[Disagreement]:
 
 
 def _collectives(report: Report) -> Iterator[Disagreement]:
-    found = report.results.collectives
-    if found is None:
+    collectives = report.results.collectives
+    if collectives is None:
         return
-    yield from _of_same_devices("$.results.collectives", found)
-    for place, host in enumerate(found.hosts):
+    yield from _of_same_devices("$.results.collectives", collectives)
+    for place, host in enumerate(collectives.hosts):
         yield from _of_same_devices(f"$.results.collectives.hosts[{place}]", host)
 
 
-def _of_same_devices(place: str, found: CollectiveTimes) -> Iterator[Disagreement]:
-    """What is told by device is told of the same ones."""
+def _of_same_devices(place: str, times: CollectiveTimes) -> Iterator[Disagreement]:
+    """All numbers by device are of the same devices."""
     for name in _BY_DEVICE:
-        told: dict[str, int] | None = getattr(found, name)
-        if told is not None and told.keys() != found.exposed_ps.keys():
+        by_device: dict[str, int] | None = getattr(times, name)
+        if by_device is not None and by_device.keys() != times.exposed_ps.keys():
             yield Disagreement(f"{place}.{name}", "has other devices than exposed_ps")
 
 
 def _balance(report: Report) -> Iterator[Disagreement]:
-    found = report.results.balance
-    if found is None:
+    balance = report.results.balance
+    if balance is None:
         return
-    yield from _each_once("$.results.balance.devices", (row.device for row in found.devices))
-    if found.gradients.is_single and len(found.gradients.computed) != 1:
+    yield from _each_once("$.results.balance.devices", (row.device for row in balance.devices))
+    if balance.gradients.is_single and len(balance.gradients.computed) != 1:
         yield Disagreement(
             "$.results.balance.gradients.is_single", "is true, and computed is not one device"
         )
 
 
 def _lanes(report: Report) -> Iterator[Disagreement]:
-    """What a picture is drawn from: columns of one length, and nothing beyond the window."""
-    found = report.results.lanes
-    if found is None:
+    """A timeline is drawn from columns of one length, of which nothing goes beyond the window."""
+    lanes = report.results.lanes
+    if lanes is None:
         return
-    yield from _each_once("$.results.lanes.hosts", (one.host for one in found.hosts), "host")
-    yield from _each_once("$.results.lanes.devices", (one.device for one in found.devices))
+    yield from _each_once("$.results.lanes.hosts", (host.host for host in lanes.hosts), "host")
+    yield from _each_once("$.results.lanes.devices", (device.device for device in lanes.devices))
     lengths: dict[str, int] = {}
-    for place, host in enumerate(found.hosts):
+    for place, host in enumerate(lanes.hosts):
         where = f"$.results.lanes.hosts[{place}]"
         if host.end_ps < host.start_ps:
             yield Disagreement(f"{where}.end_ps", "is before start_ps")
         lengths[host.host] = host.end_ps - host.start_ps
-        for at, lane in enumerate(host.lanes):
-            yield from _lane(f"{where}.lanes[{at}]", found, lane, lengths[host.host], _OF_HOST)
-    for place, device in enumerate(found.devices):
+        for row, lane in enumerate(host.lanes):
+            yield from _lane(f"{where}.lanes[{row}]", lanes, lane, lengths[host.host], _OF_HOST)
+    for place, device in enumerate(lanes.devices):
         where = f"$.results.lanes.devices[{place}]"
         if device.host not in lengths:
             yield Disagreement(f"{where}.host", "has no entry in hosts")
         length = lengths.get(device.host, 0)
-        for at, lane in enumerate(device.lanes):
-            yield from _lane(f"{where}.lanes[{at}]", found, lane, length, _OF_DEVICE)
+        for row, lane in enumerate(device.lanes):
+            yield from _lane(f"{where}.lanes[{row}]", lanes, lane, length, _OF_DEVICE)
 
 
 def _lane(
@@ -173,14 +176,14 @@ def _lane(
     ):
         yield Disagreement(where, "has columns of other lengths than other_slice")
         return
-    if any(one >= len(lane.classes) for one in (*lane.class_, *lane.other_class)):
+    if max((*lane.class_, *lane.other_class), default=-1) >= len(lane.classes):
         yield Disagreement(where, "has a class that is not in classes")
-    if lane.kind != "steps" and any(one >= len(lanes.names) for one in lane.name):
+    if lane.kind != "steps" and max(lane.name, default=-1) >= len(lanes.names):
         yield Disagreement(f"{where}.name", "is not in names")
     if max(sum(lane.merged), sum(lane.other_slice)) > max(count - 1, 0) or (
         not count and (lane.merged or lane.other_slice)
     ):
-        yield Disagreement(where, "speaks of a slice that it does not have")
+        yield Disagreement(where, "refers to a slice that it does not have")
         return
     if sum(lane.before_ps) + sum(lane.length_ps) > window_ps:
         yield Disagreement(where, "goes beyond the window")
@@ -194,11 +197,11 @@ def _lane(
 
 
 def _each_once(place: str, names: Iterable[str], key: str = "device") -> Iterator[Disagreement]:
-    seen: set[str] = set()
-    for at, name in enumerate(names):
-        if name in seen:
-            yield Disagreement(f"{place}[{at}].{key}", "is there twice")
-        seen.add(name)
+    known: set[str] = set()
+    for row, name in enumerate(names):
+        if name in known:
+            yield Disagreement(f"{place}[{row}].{key}", "is there twice")
+        known.add(name)
 
 
 _BY_DEVICE: Final = (
@@ -212,7 +215,7 @@ _BY_DEVICE: Final = (
 )
 
 _CAUSES: Final = frozenset(cause.key for cause in Cause)
-_ACTIVITIES: Final = frozenset(one.name.lower() for one in ActivityClass)
+_ACTIVITIES: Final = frozenset(class_.name.lower() for class_ in ActivityClass)
 _OF_HOST: Final = {"steps": frozenset({"train", "eval", "excluded"}), "thread": _CAUSES}
 _OF_DEVICE: Final = {
     "compute": _ACTIVITIES,
@@ -220,7 +223,7 @@ _OF_DEVICE: Final = {
     "copies": _ACTIVITIES,
     "idle": _CAUSES,
 }
-"""What the lanes of hosts and of devices hold, by their kind."""
+"""The classes in lanes of hosts and of devices, by the kind of the lane."""
 
 CHECKS: Final[tuple[_Check, ...]] = (
     _windows,

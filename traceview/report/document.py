@@ -15,7 +15,7 @@ from traceview.analysis.base import Finding as FindingRecord
 from traceview.analysis.context import View
 from traceview.analysis.environment.section import job_facts
 from traceview.analysis.idle.section import NumberedGap, numbered_gaps
-from traceview.analysis.outlier_devices import outlier_devices
+from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.steps.section import found_steps
 from traceview.document import numbers
@@ -28,10 +28,14 @@ from traceview.document.model import (
     Span,
     Summary,
     Tile,
+    counts,
     device_anchor,
     facts,
     finding_anchor,
     gap_anchor,
+    names,
+    sizes,
+    table,
 )
 from traceview.document.vocabulary import (
     BOUNDS,
@@ -45,15 +49,10 @@ from traceview.document.vocabulary import (
 )
 from traceview.report.model import Report, VerdictNumber
 from traceview.report.recoverable import recoverable
+from traceview.report.verdict import LEAST_BUSY
 
 FIRST_FINDINGS: Final = 5
 """Findings of the first screen; the section on findings has all of them."""
-
-FEW_OUTLIERS: Final = 4
-"""A finding about so many devices or fewer is about them, not about the run."""
-
-_MOSTLY_IDLE: Final = 0.5
-"""Devices that are busy for less of the time have a problem, whether or not its cost is known."""
 
 _LINKED_DEVICES: Final = 8
 _LINKED_GAPS: Final = 3
@@ -91,13 +90,7 @@ def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) 
 def view_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> View:
     """The report as the section of a topic sees it."""
     devices = report.results.device_time.devices if report.results.device_time else ()
-    named = [
-        device
-        for finding in report.findings
-        if len(finding.devices) <= FEW_OUTLIERS
-        for device in finding.devices
-    ]
-    outliers = outlier_devices(devices, named)
+    outliers = outlier_devices(devices, named_devices(report.findings))
     return View(
         results={**_results(report), "capture": report.capture},
         skipped=report.skipped,
@@ -128,6 +121,24 @@ def _sections(report: Report, view: View, findings: tuple[Finding, ...]) -> Iter
     yield from (section for section in sections if section.id == "timeline")
     yield _findings_section(report, view, findings)
     yield from (section for section in sections if section.id != "timeline")
+    if not view.is_brief:
+        yield from _files_section(report, view)
+
+
+def _files_section(report: Report, view: View) -> Iterator[Section]:
+    """The files of the run with their checksums."""
+    files = report.source.files[: view.most_rows]
+    if files:
+        columns = (
+            names("file", [file.name for file in files]),
+            sizes("size", [file.bytes for file in files]),
+            counts("events", [file.event_count for file in files]),
+            names("SHA-256", [file.sha256 for file in files]),
+            names("same as", [file.duplicate_of for file in files]),
+        )
+        row_count = len(report.source.files)
+        blocks = table("Files", columns, row_count=row_count, rest="the JSON report")
+        yield Section("files", "Files", blocks)
 
 
 def _topic_sections(view: View) -> Iterator[Section]:
@@ -152,7 +163,7 @@ def _summary(report: Report, findings: tuple[Finding, ...]) -> Summary:
     answer = _answer(report)
     environment_record = report.results.environment
     others = report.source.other_runs
-    names = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
+    shown = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
     return Summary(
         run=report.source.run,
         captured=tuple(_captured(report)),
@@ -164,7 +175,7 @@ def _summary(report: Report, findings: tuple[Finding, ...]) -> Summary:
         findings=findings[:FIRST_FINDINGS],
         hidden_count=max(len(report.findings) - FIRST_FINDINGS, 0),
         command=shlex.join(report.command),
-        remarks=(f"One of {len(others) + 1} runs; --run NAME chooses another: {names}",)
+        remarks=(f"One of {len(others) + 1} runs; --run NAME chooses another: {shown}",)
         if others
         else (),
     )
@@ -227,7 +238,7 @@ def _answer(report: Report) -> str:
     mean = next((number for number in verdict.numbers if number.key == "mean_busy_ratio"), None)
     rows = times.devices if times else ()
     are_active = all(row.status == "active" for row in rows)
-    if mean is None or mean.value is None or mean.value >= _MOSTLY_IDLE or not are_active:
+    if mean is None or mean.value is None or mean.value >= LEAST_BUSY or not are_active:
         return verdict.headline
     busy = f"busy {_value(mean)} of the time"
     if len(rows) == 1:

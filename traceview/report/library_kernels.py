@@ -1,40 +1,56 @@
-"""Which words in the name of a kernel come from a known library, and so say nothing about whose kernel it is?"""
+"""Recognizes words in the names of kernels that come from known libraries, and so identify nobody.
+
+A name is of a library if it begins as the library's names do and every word in it is one that such libraries use.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-_BEGINNING: Final = re.compile(
-    r"(?:Eigen|cub|thrust|cutlass\w*|cute|cudnn\w*|cublas\w*|cufft|std|nccl\w*|rccl\w*|xla|stream_executor)(?:::\w+)*"
-    r"|(?:cutlass|cudnn|cublas|nccl|rccl|ncclKernel|ncclDevKernel|ampere|volta|turing|maxwell|hopper|sm\d+|nvjet|"
-    r"Cijk|Memcpy|MEMCPY|Memset|__amd_rocclr|dgrad|wgrad|fprop|gemv|gemmk1|splitKreduce|winograd)\w*"
-    r"|[sdhc]?gemm\w*|fusion|fusion_\d+|\w+_fusion(?:_\d+)?|CudaGraphExec|kd|Params"
-    r"|void|const|unsigned|signed|bool|char|short|int|long|float|double|half|__half|__nv_bfloat16|u?int\d+_t"
+from traceview.report.public_words import library_words
+
+_CPP: Final = re.compile(
+    r"void|const|unsigned|signed|bool|char|short|int|long|float|double|half|__half|__nv_bfloat16|u?int\d+_t"
     r"|u?int[234]|float[234]|half2|half_t|bfloat16(?:_t)?|true|false"
 )
-"""Namespaces and beginnings of names of CUDA's libraries, Eigen, NCCL, Tensile and XLA, and words of C++."""
+"""Words of C++ and of CUDA's types."""
 
-_PART: Final = re.compile(
-    r"add|align|all|allgather|allreduce|avg|bias|bitcast|broadcast|cgemm|clamp|collnet|compare|concatenate|convert"
-    r"|copy|cudnn|device|dgemm|dgrad|divide|dot|dynamic|execute|exponential|exp|first|fprop|fusion|gather|gemm|hcudnn"
-    r"|hgemm|igemm|input|interior|iota|kernel|large|layer|log|loop|max|maximum|medium|min|minimum|multiply|negate|pad"
-    r"|power|prod|reduce|reducescatter|relu|reshape|reverse|ring|rsqrt|scatter|scudnn|select|sendrecv|sgemm|simple"
-    r"|simt|slice|sliced|small|sort|splitk|sqrt|stages|subtract|sum|tanh|tensorop|transpose|tree|update|warp"
-    r"|warpgroup|wgrad|winograd|wrapped|xmma|\w{1,3}|\w*\d\w*"
+_NAMESPACE: Final = re.compile(
+    r"(?:Eigen|cub|thrust|cutlass|cute|cudnn|cublas|cufft|std|nccl|rccl|xla|stream_executor)\w*"
 )
-"""What may follow, between underscores: their words, shapes and types with digits, a few letters as `nn`."""
+_BEGINNING: Final = re.compile(
+    r"(?:cutlass|cudnn|cublas|nccl|rccl|ampere|volta|turing|maxwell|pascal|hopper|blackwell|sm\d+|nvjet|memcpy|memset"
+    r"|__amd_rocclr|dgrad|wgrad|fprop|gemv|gemmk1|splitkreduce|winograd|[sdhc]?gemm|fusion|cudagraphexec|kd|params)",
+    re.IGNORECASE,
+)
+"""Namespaces, and the beginnings of other names, of CUDA's libraries, Eigen, NCCL, Tensile and XLA."""
+
+_XLA_FUSION: Final = re.compile(r"\w+_fusion(?:_\d+)?")
+_TENSILE: Final = re.compile(
+    r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?:_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*"
+)
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SHAPE: Final = re.compile(r"[a-z]{1,2}|[nt]{3}|[hsdbz][hscdbt][hsdbzt]|nhwc|nchw|ndhwc|ncdhw")
+"""Letters for layouts and types: `nn`, `tnt`, `hsh`."""
 
 
 def is_of_library(word: str) -> bool:
-    """Whether a word begins as a library's do and goes on with nothing of its own.
+    """Whether a word begins as a library's names do and has no word that is not a library's.
 
     `word`: an identifier of C++ with its namespaces.
     """
-    if not _BEGINNING.fullmatch(word):
-        return False
-    if "::" in word or word.startswith(("Cijk", "__")):
+    if _CPP.fullmatch(word) or _TENSILE.fullmatch(word):
         return True
-    parts = word.lower().split("_")
-    rest = parts if "fusion" in parts[1:] else parts[1:]
-    return all(_PART.fullmatch(part) for part in rest)
+    namespace, _, rest = word.partition("::")
+    begins = _NAMESPACE.fullmatch(namespace) if rest else _begins_as_library(word)
+    return bool(begins) and word.isascii() and all(map(_is_library_word, _WORD.findall(word)))
+
+
+def _begins_as_library(word: str) -> bool:
+    return _BEGINNING.match(word) is not None or _XLA_FUSION.fullmatch(word) is not None
+
+
+def _is_library_word(word: str) -> bool:
+    lower = word.lower()
+    return lower in library_words() or _SHAPE.fullmatch(lower) is not None

@@ -15,9 +15,9 @@ from traceview.record import (
     Hostname,
     PathName,
     Picoseconds,
-    PublicText,
     Record,
     RunName,
+    VersionText,
 )
 
 SCHEMA_VERSION: Final = 1
@@ -38,7 +38,7 @@ class ReportFile(Record, frozen=True):
     name: FileName
     host: Hostname
     bytes: Count
-    sha256: Annotated[PublicText, Meta(pattern="^[0-9a-f]{64}$")] | None
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None
     event_count: Count
     duplicate_of: FileName | None
 
@@ -93,7 +93,7 @@ class Verdict(Record, frozen=True):
     """The answer in one sentence, and the numbers to remember.
 
     Attributes:
-        headline: Which devices worked, in one sentence.
+        headline: Which devices worked, or that no problem was found, in one sentence.
         numbers: The numbers to remember.
         largest_cost: Title of the finding that costs most, of warnings and critical ones; null if there is none.
     """
@@ -124,7 +124,7 @@ class Report(Record, frozen=True):
     """
 
     schema_version: Literal[1]
-    traceview_version: PublicText
+    traceview_version: VersionText
     source: Source
     capture: Capture
     windows: tuple[ReportWindow, ...]

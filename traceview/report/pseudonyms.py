@@ -1,16 +1,18 @@
-"""What stands for a name that must not be shown? A word and a number, the same for the same name.
+"""Replaces names by a word and a number, the same for the same name, and hides unknown words of sentences.
 
-Numbers count in the order in which names appear in a report. They are no hashes: those of likely names could be
-looked up.
+Numbers count in the order in which names appear in a report. They are no hashes: hashes of likely names could be looked
+up.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from traceview.record import TextKind
 from traceview.report.library_kernels import is_of_library
-from traceview.report.public_words import AROUND, is_op_name, is_stage_name, own_words
+from traceview.report.public_words import AROUND, is_op_name, is_stage_name, public_words
 
 _TIMESTAMP: Final = re.compile(r"\d{4}_\d\d_\d\d(?:_\d\d)*")
 _RUN_FOLDERS: Final = frozenset(("train", "validation", "plugins", "profile"))
@@ -24,18 +26,36 @@ _OP_PARTS: Final = re.compile(
     r"|PartitionedCall)?(?:_\d+)?"
 )
 _THREAD: Final = re.compile(
-    r"(?P<name>(?:main|python\d*|Host Threads|tf_(?:Compute|data|gpu|xla|XLA|device|pool|compile|grpc|inter|intra"
-    r"|numa|Eigen|collective|nccl)\w*)(?:\.\d+)?)(?:/-?\d+)?"
+    r"(?:main|python\d*|Host Threads|collective_ops|nccl_kernel_launch|tf(?:_(?:\d+|as|async|batch|cache|capture"
+    r"|collective|compile|compute|data|device|eigen|event|filter|get|gpu|grpc|inter|interleave|intra|iterator|legacy"
+    r"|manager|map|mgr|model|multi|nccl|next|numa|op|optional|parallel|pool|prefetch|private|resource|runner|save|shared"
+    r"|snapshot|thread|threadpool|tracker|xla))+)(?:\.\d+)?(?:/-?\d+)?",
+    re.IGNORECASE,
 )
+"""Those of Python, of CUPTI and of TensorFlow, which puts `tf_` before its own; a pool can have a user's name."""
+
 _KERNEL_WORD: Final = re.compile(r"[A-Za-z_~]\w*(?:::~?[A-Za-z_]\w*)*")
 _NUMBER: Final = re.compile(
     r"[-+±~≥≤×x]*\d[\d.,:%/×x–-]*(?:[pnµum]?s|[kMGT]?i?B|[kMG]?Hz|W|th|st|nd|rd)?(?:/s)?"
 )
-_ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}.*")
+_ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}")
+_BUS: Final = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+_MODEL_WORD: Final = re.compile(
+    r"NVIDIA|GeForce|Quadro|Tesla|TITAN|RTX|GTX|Super|Ti|Laptop|GPU|Ada|Generation|Graphics|Max|Q|PCIe?|NVL|MIG"
+    r"|AMD|Instinct|Radeon|Pro|VII|TPU|CPU|Xp?|gfx\w{3,4}"
+    r"|[A-Z]{0,4}\d{1,4}[A-Z]{0,2}",
+    re.IGNORECASE,
+)
+"""Words and numbers in the names of GPUs: `NVIDIA A100-SXM4-80GB`."""
+
 _ERROR_CODE: Final = re.compile(r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR_[A-Z_]+|ERR_NVGPUCTRPERM")
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_CHECKSUM: Final = re.compile(r"[0-9a-f]{64}")
 _VERSION: Final = re.compile(r"v?\d+(?:\.\d+)*(?:[-.]?(?:rc|dev|post|a|b)\d*)*(?:-\d+-g[0-9a-f]+)?")
-_PLAIN_VALUE: Final = re.compile(r"[-\d.,:]*|true|false|on|off|yes|no", re.IGNORECASE)
+_PLAIN_VALUE: Final = re.compile(
+    r"-?\d+(?:\.\d+)?|-?\d{1,3}(?:,-?\d{1,3})*|true|false|on|off|yes|no|", re.IGNORECASE
+)
+"""A number, a list of small ones such as those of devices, or a switch; an address is none of these."""
+
 _HELD: Final = re.compile("\ue000(\\d+)\ue001")
 _HOLDERS: Final = re.compile("[\ue000\ue001]")
 _SHORTEST_PHRASE: Final = 3
@@ -63,11 +83,20 @@ class Pseudonyms:
             self._phrases = None
         return shown
 
+    def shown(self, kind: TextKind | None, text: str) -> str:
+        """What is shown instead of a name of this kind; without a kind the text is a sentence."""
+        return _BY_KIND[kind](self, text)
+
     # Names of one kind
 
-    def kept(self, name: str) -> str:
-        """A name that identifies nothing: of hardware, or of ours."""
-        return self._known(name, name)
+    def model(self, name: str) -> str:
+        """`model_1`, unless every word of it is one of the names of GPUs."""
+        is_known = all(map(_MODEL_WORD.fullmatch, re.findall(r"[^\s:-]+", name)))
+        return self._known(name, name if is_known else self._numbered("model", name))
+
+    def bus(self, name: str) -> str:
+        """A PCI address stays."""
+        return name if _BUS.fullmatch(name) else self._numbered("bus", name)
 
     def host(self, name: str) -> str:
         """`host_1`."""
@@ -121,11 +150,11 @@ class Pseudonyms:
     def kernel(self, name: str) -> str:
         """Words of a kernel's name stay if a known library uses them: cuBLAS, cuDNN, CUTLASS, Eigen, NCCL …"""
 
-        def shown(match: re.Match[str]) -> str:
+        def word_of(match: re.Match[str]) -> str:
             word = match[0]
             return word if is_of_library(word) else self._numbered("kernel", word)
 
-        words = _KERNEL_WORD.sub(shown, _HOLDERS.sub("?", name))
+        words = _KERNEL_WORD.sub(word_of, _HOLDERS.sub("?", name))
         outside = _KERNEL_WORD.sub("", name)
         # A name of other letters than those of C++ is no kernel's: hidden as a whole.
         return self._known(name, words if outside.isascii() else self._numbered("kernel", name))
@@ -141,8 +170,8 @@ class Pseudonyms:
 
     def thread(self, name: str) -> str:
         """`thread_1`, unless TensorFlow or Python named it."""
-        match = _THREAD.fullmatch(name)
-        return self._known(name, name if match else self._numbered("thread", name))
+        is_known = _THREAD.fullmatch(name) is not None
+        return self._known(name, name if is_known else self._numbered("thread", name))
 
     def threads(self, names: str) -> str:
         """Several threads, with commas between them."""
@@ -168,15 +197,15 @@ class Pseudonyms:
         """`argument_1`: of a command line nothing stays."""
         return self._known(name, self._numbered("argument", name))
 
-    def value(self, name: str) -> str:
+    def setting(self, value: str) -> str:
         """The value of a setting stays if it is a number, a list of numbers or a switch."""
-        return name if _PLAIN_VALUE.fullmatch(name) else self._numbered("value", name)
+        return value if _PLAIN_VALUE.fullmatch(value) else self._numbered("value", value)
 
     def metric(self, name: str) -> str:
-        """The name of a number stays if it is a word of ours, or made of such: `idle_input_ratio`."""
-        words = own_words()
-        is_ours = name in words or all(part in words for part in name.split("_"))
-        return name if is_ours else self._numbered("name", name)
+        """The key of a number stays if it is a public word, or made of such: `idle_input_ratio`."""
+        words = public_words()
+        is_public = name in words or all(part in words for part in name.split("_"))
+        return name if is_public else self._numbered("name", name)
 
     def version(self, name: str) -> str:
         """A version stays if it is written as versions are."""
@@ -185,7 +214,7 @@ class Pseudonyms:
     # Sentences
 
     def text(self, sentence: str) -> str:
-        """A sentence: names that are known, then every word that is not one of ours."""
+        """A sentence without the names that are known, and without any other word that is not public."""
         held: list[str] = []
 
         def hold(shown: str) -> str:
@@ -197,22 +226,22 @@ class Pseudonyms:
             if phrase in text:
                 text = text.replace(phrase, hold(self._shown[phrase]))
         pieces = re.split("(\ue000\\d+\ue001)", text)
-        shown = [
+        words = [
             piece if _HELD.fullmatch(piece) else re.sub(r"\S+", lambda m: self._word(m[0]), piece)
             for piece in pieces
         ]
-        return _HELD.sub(lambda match: held[int(match[1])], "".join(shown))
+        return _HELD.sub(lambda match: held[int(match[1])], "".join(words))
 
     def _known_phrases(self) -> list[str]:
         """Known names that are not one word of a sentence, the longest first."""
         if self._phrases is None:
-            found = [
+            phrases = [
                 name
                 for name in self._shown
                 if len(name) >= _SHORTEST_PHRASE
                 and (len(name.split()) != 1 or name.strip(AROUND) != name)
             ]
-            self._phrases = sorted(found, key=lambda name: (-len(name), name))
+            self._phrases = sorted(phrases, key=lambda name: (-len(name), name))
         return self._phrases
 
     def _word(self, word: str) -> str:
@@ -223,20 +252,19 @@ class Pseudonyms:
         return word[:begin] + self._core(core) + word[begin + len(core) :]
 
     def _core(self, core: str) -> str:
-        words = own_words()
-        is_ours = core.lower() in words
+        is_word = core.lower() in public_words()
         if core in self._shown and not (
-            is_ours and core.isascii() and core.islower() and core.isalpha()
+            is_word and core.isascii() and core.islower() and core.isalpha()
         ):
             return self._shown[core]
-        if is_ours or _is_plain(core) or is_op_name(core):
+        if is_word or is_plain(core) or is_op_name(core):
             return core
         possessive = re.fullmatch(r"(.+)(['’]s?)", core)
         if possessive:
             return self._core(possessive[1]) + possessive[2]
         for mark in ("–", ",", "=", "("):
-            left, found, right = core.partition(mark)
-            if found and left and right and all(map(self._is_public, (left, right))):
+            left, _, right = core.partition(mark)
+            if left and right and all(map(self._is_public, (left, right))):
                 return core
         if _DEVICE_PART.fullmatch(core.rpartition("/")[2]) and "/" in core:
             return self.device(core)
@@ -251,16 +279,44 @@ class Pseudonyms:
     def _is_public(self, core: str) -> bool:
         if core in self._shown:
             return self._shown[core] == core
-        return core.strip(AROUND).lower() in own_words() or _is_plain(core) or is_op_name(core)
+        is_word = core.strip(AROUND).lower() in public_words()
+        return is_word or is_plain(core) or is_op_name(core)
 
 
-def _is_plain(core: str) -> bool:
-    is_number = _NUMBER.fullmatch(core) is not None and not _ADDRESS.fullmatch(core)
+def is_plain(core: str) -> bool:
+    """Whether a word is a number, the name of a device, a checksum, an error code, a time or a sign."""
+    is_number = _NUMBER.fullmatch(core) is not None and not _ADDRESS.search(core)
     return (
         is_number
         or any(
             pattern.fullmatch(core)
-            for pattern in (_DEVICE_PART, _DIGEST, _ERROR_CODE, _OP_PARTS, _TIMESTAMP)
+            for pattern in (_CHECKSUM, _DEVICE_PART, _ERROR_CODE, _OP_PARTS, _TIMESTAMP)
         )
         or not any(c.isalnum() for c in core)
     )
+
+
+_BY_KIND: Final[Mapping[TextKind | None, Callable[[Pseudonyms, str], str]]] = {
+    "activity": Pseudonyms.activity,
+    "argument": Pseudonyms.argument,
+    "bus": Pseudonyms.bus,
+    "device": Pseudonyms.device,
+    "file": Pseudonyms.file,
+    "function": Pseudonyms.function,
+    "host": Pseudonyms.host,
+    "kernel": Pseudonyms.kernel,
+    "metric": Pseudonyms.metric,
+    "model": Pseudonyms.model,
+    "module": Pseudonyms.module,
+    "op": Pseudonyms.op,
+    "path": Pseudonyms.path,
+    "run": Pseudonyms.run,
+    "setting": Pseudonyms.setting,
+    "slice": Pseudonyms.slice,
+    "stage": Pseudonyms.stage,
+    "thread": Pseudonyms.thread,
+    "threads": Pseudonyms.threads,
+    "type": Pseudonyms.type,
+    "version": Pseudonyms.version,
+    None: Pseudonyms.text,
+}

@@ -1,21 +1,13 @@
-"""How much of a step could one change win back, at the most?"""
+"""Estimates how much of a step one change can win back at most."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from traceview.report.model import Report
 
-RECOVERABLE_MEANING = (
-    "The largest single cost among the findings (warnings and critical ones); where none has a cost, the most that "
-    "a bound of the step time saves. It is what a step would lose if that one cause went away and nothing took its "
-    "place: an upper bound. Costs overlap, so they are not added up."
-)
-"""What the number means, for every page that shows it."""
 
-
-@dataclass(frozen=True)
-class Recoverable:
+class Recoverable(Struct, frozen=True):
     """The most that one change can save.
 
     `ps_per_step`: None where there are no steps, and `ratio` is of the window then; else of the median step.
@@ -29,16 +21,14 @@ class Recoverable:
 
 def recoverable(report: Report) -> Recoverable | None:
     """The largest cost of a finding, else the largest saving of a bound; None if nothing is known to cost anything."""
-    findings = [one for one in report.findings if one.severity != "info"]
-    balance = report.results.balance
-    found = [
-        Recoverable(one.cost_ps_per_step, one.cost_ratio, one.code)
-        for one in findings
-        if one.cost_ps_per_step or one.cost_ratio
+    costs = [
+        Recoverable(finding.cost_ps_per_step, finding.cost_ratio, finding.code)
+        for finding in report.findings
+        if finding.severity != "info" and (finding.cost_ps_per_step or finding.cost_ratio)
     ]
-    if found:
-        return max(found, key=_size)
-    steps = report.results.steps
+    if costs:
+        return max(costs, key=_size)
+    balance, steps = report.results.balance, report.results.steps
     median = steps.median_ps if steps else None
     bounds = [
         Recoverable(bound.saved_ps, bound.saved_ps / median if median else None, bound.name)
@@ -48,5 +38,5 @@ def recoverable(report: Report) -> Recoverable | None:
     return max(bounds, key=_size, default=None)
 
 
-def _size(one: Recoverable) -> tuple[int, float]:
-    return one.ps_per_step or 0, one.ratio or 0.0
+def _size(saving: Recoverable) -> tuple[int, float]:
+    return saving.ps_per_step or 0, saving.ratio or 0.0

@@ -1,113 +1,46 @@
-"""What does a report look like that may leave the house? The same numbers, and no name that tells whose they are.
+"""Makes a report that may leave the house: the same numbers, and no name that shows whose they are.
 
-Names of hosts, paths, files, runs, threads, functions, ops, layers, kernels, iterators and XLA modules, command
-lines and values of settings become pseudonyms. In every other text, also of fields that this module has never heard
-of, a word stays only if traceview's own code uses it or TensorFlow has an op of that name.
+The type of a field decides (`traceview.record`): a name becomes a pseudonym of its kind, a word of a closed list or a
+checksum stays as it is, and every other text is a sentence, in which known names are replaced and only the words stay that
+traceview itself writes.
 
-Kept: types of TensorFlow's ops, words of kernel names that known libraries use, names that TensorFlow gives to its
-threads, kinds of iterators, models of devices, versions, times, and the checksums of the files, by which their owner
-can find them.
+Kept: types of TensorFlow's ops, words of kernel names that known libraries use, threads that TensorFlow names, kinds of
+iterators, models of GPUs, PCI addresses, versions, times, and the checksums of the files, by which their owner can find
+them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, Final, TypeAlias, cast
 
+from msgspec import inspect
 from msgspec.structs import replace
 
+from traceview.record import Record, TextKind, kind_of_text
 from traceview.report.model import Report
 from traceview.report.pseudonyms import Pseudonyms
 
-_Hide: TypeAlias = Callable[[Pseudonyms, str], str]
+_Hide: TypeAlias = Callable[[TextKind | None, str], str]
 
-_FIELDS: Final[Mapping[str, _Hide]] = {
-    "after": Pseudonyms.activity,
-    "before": Pseudonyms.activity,
-    "Command.python": Pseudonyms.argument,
-    "Command.script": Pseudonyms.argument,
-    "d2h_op": Pseudonyms.op,
-    "device": Pseudonyms.device,
-    "devices": Pseudonyms.device,
-    "DeviceDetails.device_name": Pseudonyms.kept,
-    "Evidence.metric": Pseudonyms.metric,
-    "FunctionPlacement.name": Pseudonyms.function,
-    "FunctionPlacement.step": Pseudonyms.function,
-    "GpuLink.bus_id": Pseudonyms.kept,
-    "GpuLink.name": Pseudonyms.kept,
-    "h2d_op": Pseudonyms.op,
-    "host": Pseudonyms.host,
-    "HostEnvironment.variables": Pseudonyms.value,
-    "InputStage.name": Pseudonyms.stage,
-    "Bottleneck.name": Pseudonyms.stage,
-    "Bottleneck.kind": Pseudonyms.stage,
-    "kernel": Pseudonyms.kernel,
-    "Lanes.names": Pseudonyms.slice,
-    "logdir": Pseudonyms.path,
-    "logical": Pseudonyms.device,
-    "model": Pseudonyms.kept,
-    "modules": Pseudonyms.module,
-    "names": Pseudonyms.op,
-    "op": Pseudonyms.op,
-    "op_type": Pseudonyms.type,
-    "other_runs": Pseudonyms.run,
-    "parameter_devices": Pseudonyms.device,
-    "path_ops": Pseudonyms.op,
-    "PhysicalDevice.name": Pseudonyms.device,
-    "recorded": Pseudonyms.device,
-    "HostClock.reference": Pseudonyms.host,
-    "ReportFile.duplicate_of": Pseudonyms.file,
-    "ReportFile.name": Pseudonyms.file,
-    "run": Pseudonyms.run,
-    "sha256": Pseudonyms.kept,
-    "shared_with": Pseudonyms.device,
-    "tf_xla_flags": Pseudonyms.value,
-    "thread": Pseudonyms.thread,
-    "threads": Pseudonyms.threads,
-    "training_loop": Pseudonyms.function,
-    "traceview_version": Pseudonyms.kept,
-    "unknown": Pseudonyms.host,
-    "visible": Pseudonyms.device,
-    "xla_flags": Pseudonyms.value,
-}
-"""By the name of a field, with its class where the name alone does not tell; all others hold text."""
-
-_KEYS: Final[Mapping[str, _Hide]] = {
-    "HostPlacement.missing": Pseudonyms.function,
-    "OutsideView.absent": Pseudonyms.host,
-    "NvLinks.peers": Pseudonyms.kept,
-    "exposed_ps": Pseudonyms.device,
-    "exposed_per_step_ps": Pseudonyms.device,
-    "exposed_transfer_per_step_ps": Pseudonyms.device,
-    "exposed_transfer_ps": Pseudonyms.device,
-    "exposed_wait_per_step_ps": Pseudonyms.device,
-    "last_count": Pseudonyms.device,
-    "ops_per_device": Pseudonyms.device,
-    "ops_per_type": Pseudonyms.type,
-    "per_device": Pseudonyms.device,
-    "wait_per_step_ps": Pseudonyms.device,
-    "wait_ps": Pseudonyms.device,
-}
-"""The same for the keys of dictionaries."""
-
-_TEXT: Final[_Hide] = Pseudonyms.text
-_VERSION_CLASS: Final = "Versions"
 _LOGDIR_PLACE: Final = 2
 """`traceview report LOGDIR …`"""
 
-_VALUE_OF: Final[Mapping[str, _Hide]] = {
-    "--run": Pseudonyms.run,
-    "--baseline": Pseudonyms.path,
-}
+_KIND_OF_VALUE: Final[Mapping[str, TextKind]] = {"--run": "run", "--baseline": "path"}
 
 
 def redacted(report: Report) -> Report:
-    """The report with a pseudonym for every name, the same one for the same name wherever it stands."""
+    """The report with a pseudonym for every name, the same one for the same name everywhere."""
     names = Pseudonyms()
-    # First all names, so that a sentence is known to hold one that only stands in a later field.
-    _Pass(names, only_names=True).of(report, "Report", "")
-    hidden = cast("Report", _Pass(names, only_names=False).of(report, "Report", ""))
+
+    def learn(kind: TextKind | None, text: str) -> str:
+        return text if kind is None else names.shown(kind, text)
+
+    whole = inspect.type_info(Report)
+    # First all names, so that a sentence is known to hold one that only a later field has.
+    _with_texts(report, whole, learn)
+    hidden = cast("Report", _with_texts(report, whole, names.shown))
     return replace(hidden, command=tuple(_command(names, report.command)))
 
 
@@ -115,47 +48,55 @@ def _command(names: Pseudonyms, command: tuple[str, ...]) -> list[str]:
     """The command line: the program, its options and their plain values stay."""
     before = ("", *command)
     return [
-        Pseudonyms.path(names, argument)
-        if place == _LOGDIR_PLACE
-        else _VALUE_OF.get(before[place], _TEXT)(names, argument)
+        names.shown(
+            "path" if place == _LOGDIR_PLACE else _KIND_OF_VALUE.get(before[place]), argument
+        )
         for place, argument in enumerate(command)
     ]
 
 
-class _Pass:
-    """Goes through everything once, in the order of the fields."""
-
-    def __init__(self, names: Pseudonyms, *, only_names: bool) -> None:
-        self.names = names
-        self.only_names = only_names
-
-    def of(self, value: Any, owner: str, field: str) -> Any:
-        """`value` of the field of a data class, with its names hidden."""
-        if is_dataclass(value) and not isinstance(value, type):
-            kind = type(value).__name__
-            found = {
-                one.name: self.of(getattr(value, one.name), kind, one.name) for one in fields(value)
-            }
-            return value if self.only_names else replace(value, **found)
-        if isinstance(value, tuple):
-            return tuple(self.of(one, owner, field) for one in value)
-        if isinstance(value, dict):
-            hide_key = _chosen(_KEYS, owner, field)
-            return {
-                self.hidden(hide_key, key): self.of(one, owner, field) for key, one in value.items()
-            }
-        if isinstance(value, str):
-            return self.hidden(_chosen(_FIELDS, owner, field), value)
-        return value
-
-    def hidden(self, hide: _Hide, text: str) -> str:
-        """One text; sentences wait until all names are known."""
-        if self.only_names and hide is _TEXT:
-            return text
-        return hide(self.names, text)
+def _with_texts(value: Any, type_: inspect.Type, hide: _Hide, kind: TextKind | None = None) -> Any:
+    """The value with what `hide` makes of each of its texts, in the order of the fields."""
+    if isinstance(type_, inspect.Metadata):
+        return _with_texts(value, type_.type, hide, kind_of_text(type_.extra))
+    if isinstance(type_, inspect.UnionType):
+        type_ = next((member for member in type_.types if _is_of(value, member)), type_)
+        if not isinstance(type_, inspect.UnionType):
+            return _with_texts(value, type_, hide)
+    if isinstance(value, str):
+        return value if _is_of_closed_form(value, type_) else hide(kind, value)
+    if isinstance(type_, inspect.StructType) and isinstance(value, Record):
+        parts = {
+            field.name: _with_texts(getattr(value, field.name), field.type, hide)
+            for field in type_.fields
+        }
+        return replace(value, **parts)
+    if isinstance(type_, inspect.VarTupleType):
+        return tuple(_with_texts(item, type_.item_type, hide) for item in value)
+    if isinstance(type_, inspect.DictType):
+        return {
+            _with_texts(key, type_.key_type, hide): _with_texts(item, type_.value_type, hide)
+            for key, item in value.items()
+        }
+    return value
 
 
-def _chosen(of: Mapping[str, _Hide], owner: str, field: str) -> _Hide:
-    if of is _FIELDS and owner == _VERSION_CLASS and field != "missing":
-        return Pseudonyms.version
-    return of.get(f"{owner}.{field}") or of.get(field) or _TEXT
+def _is_of(value: Any, type_: inspect.Type) -> bool:
+    """Whether the value is of this member of a union, as far as texts are concerned."""
+    if isinstance(type_, inspect.Metadata):
+        return _is_of(value, type_.type)
+    if isinstance(value, str):
+        return isinstance(type_, inspect.StrType | inspect.LiteralType)
+    if isinstance(value, Record):
+        return isinstance(type_, inspect.StructType) and isinstance(value, type_.cls)
+    if isinstance(value, tuple):
+        return isinstance(type_, inspect.VarTupleType)
+    return isinstance(value, dict) and isinstance(type_, inspect.DictType)
+
+
+def _is_of_closed_form(text: str, type_: inspect.Type) -> bool:
+    """Whether it is a word of the closed list of its type, or has the form that its type demands."""
+    if isinstance(type_, inspect.LiteralType):
+        return text in type_.values
+    pattern = type_.pattern if isinstance(type_, inspect.StrType) else None
+    return pattern is not None and re.fullmatch(pattern, text) is not None

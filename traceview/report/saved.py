@@ -1,30 +1,32 @@
 """Writes a report as JSON, describes it by a JSON Schema, and reads it again.
 
-The records say what has to be there. Keys that they do not have are passed over: a later version may have added them.
+The records say what has to be there: a key may be absent where its field has a default. Keys that the records do not have
+are passed over, because a later version may have added them.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from traceview.document.sanitize import encodable
+from traceview.document.sanitize import encodable, shortened
 from traceview.errors import TraceFormatError, TraceNotFoundError
-from traceview.record import Record, meanings, summary
+from traceview.record import meanings, records_of, summary
 from traceview.report.consistency import first_disagreement
 from traceview.report.model import SCHEMA_VERSION, Report
-
-_T = TypeVar("_T")
 
 _NO_LANES: Final = b'    "lanes": null'
 """No text can look like this line: the line breaks in texts are escaped."""
 
+_LONGEST_SHOWN: Final = 60
 _PLACE: Final = re.compile(r"(?P<problem>.*) - at `(?P<place>.*)`", re.DOTALL)
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+_WORD: Final = re.compile(r"(?:Invalid enum value|Expected `str` matching regex) .*", re.DOTALL)
 
 
 class _Head(msgspec.Struct):
@@ -83,7 +85,7 @@ def load_report(path: Path | str) -> Report:
             path, "not a saved report", hint="traceview report writes one as report.json"
         ) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _malformed(path, error) from None
+        raise _malformed(path, content, error) from None
     version = head.schema_version
     if version != SCHEMA_VERSION or isinstance(version, bool):
         by = head.traceview_version
@@ -92,10 +94,10 @@ def load_report(path: Path | str) -> Report:
             f"schema_version is {_shown(version)}; this version reads {SCHEMA_VERSION}",
             hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
         )
-    report = _decoded(path, content, Report)
-    wrong = first_disagreement(report)
-    if wrong is not None:
-        raise TraceFormatError(path, f"{wrong.place}: {wrong.problem}")
+    report = _decoded(path, content)
+    disagreement = first_disagreement(report)
+    if disagreement is not None:
+        raise TraceFormatError(path, f"{disagreement.place}: {disagreement.problem}")
     return report
 
 
@@ -112,29 +114,40 @@ def _content(path: Path) -> bytes:
         raise TraceFormatError(path, "not UTF-8 text", offset=error.start) from None
 
 
-def _decoded(path: Path, content: bytes, kind: type[_T]) -> _T:
+def _decoded(path: Path, content: bytes) -> Report:
     try:
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.json.decode(content, type=Report)
     except msgspec.ValidationError as error:
-        found = _PLACE.fullmatch(str(error))
-        place, problem = (found["place"], found["problem"]) if found else ("$", str(error))
-        raise TraceFormatError(path, f"{place}: {problem[:1].lower()}{problem[1:]}") from None
+        raise TraceFormatError(path, _mismatch(str(error))) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _malformed(path, error) from None
+        raise _malformed(path, content, error) from None
 
 
-def _malformed(path: Path, error: Exception) -> TraceFormatError:
-    found = _BYTE.search(str(error))
-    if isinstance(error, RecursionError) or not found:
+def _mismatch(message: str) -> str:
+    """The place and what is wrong there: `$.results.steps.method: is missing`."""
+    match = _PLACE.fullmatch(message)
+    problem, place = match.groups() if match else (message, "$")
+    missing = _MISSING.fullmatch(problem)
+    if missing:
+        return f"{place}.{missing[1]}: is missing"
+    if _WORD.fullmatch(problem):
+        return f"{place}: is not a word that this version knows"
+    return f"{place}: {problem[:1].lower()}{problem[1:]}"
+
+
+def _malformed(path: Path, content: bytes, error: Exception) -> TraceFormatError:
+    if isinstance(error, RecursionError):
         return TraceFormatError(path, "not a saved report")
+    byte = _BYTE.search(str(error))
+    if not byte:
+        return TraceFormatError(path, "not JSON: the file ends too early", offset=len(content))
     problem = _BYTE.sub("", str(error)).rpartition(":")[2].strip()
-    return TraceFormatError(path, f"not JSON: {problem}", offset=int(found[1]))
+    return TraceFormatError(path, f"not JSON: {problem}", offset=int(byte[1]))
 
 
 def _shown(value: object) -> str:
     """A value in an error: short, whatever it is."""
-    text = _encoded(value).decode()
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return shortened(_encoded(value).decode(), _LONGEST_SHOWN)
 
 
 # JSON Schema
@@ -143,7 +156,7 @@ def _shown(value: object) -> str:
 def schema_text() -> str:
     """The JSON Schema of a report, made from the records."""
     (schema,), definitions = msgspec.json.schema_components([Report])
-    for record in _records():
+    for record in records_of(Report):
         described = definitions[record.__name__]
         described["description"] = summary(record)
         known = meanings(record)
@@ -157,26 +170,23 @@ def schema_text() -> str:
         **schema,
         "$defs": definitions,
     }
-    return dumped(whole).decode()
+    return dumped(_shortened(whole)).decode()
 
 
-def _records() -> list[type[Record]]:
-    """Every record that a report holds, the report first."""
-    found: dict[type[Any], None] = {}
-
-    def visit(type_: msgspec.inspect.Type) -> None:
-        if isinstance(type_, msgspec.inspect.StructType):
-            if type_.cls not in found:
-                found[type_.cls] = None  # every struct of a report is a record
-                for field in type_.fields:
-                    visit(field.type)
-            return
-        for name in ("type", "item_type", "key_type", "value_type"):
-            inner = getattr(type_, name, None)
-            if isinstance(inner, msgspec.inspect.Type):
-                visit(inner)
-        for inner in (*getattr(type_, "types", ()), *getattr(type_, "item_types", ())):
-            visit(inner)
-
-    visit(msgspec.inspect.type_info(Report))
-    return list(found)
+def _shortened(schema: Any) -> Any:
+    """The same schema without what says a thing twice: patterns beside choices, choices of one type or null."""
+    if isinstance(schema, list):
+        return [_shortened(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: _shortened(item) for key, item in schema.items()}
+    if "enum" in schema:
+        schema.pop("pattern", None)
+    match schema.get("anyOf"):
+        case [{"enum": words}, {"type": "null"}]:
+            del schema["anyOf"]
+            return {"enum": [*words, None], **schema}
+        case [{"type": str(kind), **known}, {"type": "null"}]:
+            del schema["anyOf"]
+            return {"type": [kind, "null"], **known, **schema}
+    return schema

@@ -1,32 +1,34 @@
-"""What is the answer in one sentence?"""
+"""Sums a report up: a headline, the numbers to remember, and the largest cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import Capture
-from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
+from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.report.model import Verdict, VerdictNumber
 from traceview.trace.model import Trace
 from traceview.trace.roles import missing_tasks
 
-_NAMED = 4
-"""Of more processes that were not recorded the first are named."""
+_NAMED_TASKS: Final = 4
+_NAMED_DEVICES: Final = 8
+"""The names of more devices at work are left out; devices that do not work are named or counted."""
 
-_NAMED_DEVICES = 8
-"""More devices at work are not named: those that are not at work are told."""
+LEAST_BUSY: Final = 0.5
+"""Devices that are busy for less of the time on average have a problem, whether or not its cost is known."""
 
-_STATUS_WORDS = {
+_STATUS_WORDS: Final = {
     "marginal": "computed little",
     "copy_only": "only copied data",
     "memory_only": "held memory and ran nothing",
     "empty": "recorded nothing",
 }
 
-_WORDS = {
+_WORDS: Final = {
     "gpu": ("GPU", "ran kernels"),
     "replica": ("replica", "ran ops"),
     "tpu": ("TPU", "ran ops"),
@@ -44,16 +46,35 @@ def verdict_of(
 ) -> Verdict:
     """The headline, its numbers, and what costs most of `findings`."""
     device_time = device_time or DeviceTime((), ())
+    is_healthy = (
+        capture.quality == "ok"
+        and all(finding.severity == "info" for finding in findings)
+        and all(row.status == "active" for row in device_time.devices)
+        and (_mean_busy_ratio(device_time) or 0.0) >= LEAST_BUSY
+    )
     return Verdict(
-        _headline(trace, capture, device_time),
+        _healthy(device_time) if is_healthy else _headline(trace, capture, device_time),
         _numbers(device_time, steps),
         _largest_cost(findings),
     )
 
 
+def _healthy(device_time: DeviceTime) -> str:
+    rows = device_time.devices
+    kinds = {row.kind for row in rows}
+    noun, _ = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
+    busy = numbers.share(_mean_busy_ratio(device_time))
+    return f"No problem found: {numbers.plural(len(rows), noun)}, {busy} busy."
+
+
+def _mean_busy_ratio(device_time: DeviceTime) -> float | None:
+    ratios = [row.busy_ratio for row in device_time.devices if row.busy_ratio is not None]
+    return sum(ratios) / len(ratios) if ratios else None
+
+
 def _largest_cost(findings: Sequence[Finding]) -> str | None:
-    costing = [one for one in findings if one.severity != "info" and one.cost_ratio]
-    return max(costing, key=lambda one: one.cost_ratio or 0.0).title if costing else None
+    costly = [finding for finding in findings if finding.severity != "info" and finding.cost_ratio]
+    return max(costly, key=lambda finding: finding.cost_ratio or 0.0).title if costly else None
 
 
 def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
@@ -63,7 +84,7 @@ def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
     if capture.quality == "unusable":
         return f"{numbers.plural(len(rows), 'device')} visible, none with a recorded event."
     kinds = {row.kind for row in rows}
-    noun, verb = _WORDS[kinds.pop()] if len(kinds) == 1 else _WORDS["other"]
+    noun, verb = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
     working = [row for row in rows if row.status in ("active", "marginal")]
     sentence = f"{len(working)} of {numbers.plural(len(rows), noun)} {verb}"
     if [row.kind for row in working] == ["replica"] and len(rows) == 1:
@@ -72,16 +93,18 @@ def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
     if 0 < len(working) < len(rows) and len(working) <= _NAMED_DEVICES:
         sentence += f" ({numbers.listed([row.device for row in working])})"
     for status, words in _STATUS_WORDS.items():
-        having = [row for row in rows if row.status == status]
-        if having:
-            sentence += f"; {_count(having)} {words}"
+        same = [row for row in rows if row.status == status]
+        if same:
+            sentence += f"; {same[0].device if len(same) == 1 else len(same)} {words}"
     return sentence + _unknown_hosts(trace, device_time) + _missing(trace, capture) + "."
 
 
 def _unknown_hosts(trace: Trace, device_time: DeviceTime) -> str:
-    """Hosts of the run of whose devices nothing is known, because their files are damaged."""
+    """Hosts whose devices are not known, because their files are damaged."""
     known = {row.host for row in device_time.devices}
-    unknown = [f.host for f in trace.files if f.duplicate_of is None and f.host not in known]
+    unknown = [
+        file.host for file in trace.files if file.duplicate_of is None and file.host not in known
+    ]
     return f"; nothing is known of {numbers.listed(unknown)}" if unknown else ""
 
 
@@ -91,11 +114,7 @@ def _missing(trace: Trace, capture: Capture) -> str:
         str(task) for task in missing_tasks(trace.hosts) if str(task) in capture.unrecorded_tasks
     ]
     verb = "was" if len(tasks) == 1 else "were"
-    return f"; {numbers.listed(tasks, _NAMED)} {verb} not recorded" if tasks else ""
-
-
-def _count(rows: list[DeviceTimeRow]) -> str:
-    return rows[0].device if len(rows) == 1 else str(len(rows))
+    return f"; {numbers.listed(tasks, _NAMED_TASKS)} {verb} not recorded" if tasks else ""
 
 
 def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumber, ...]:
@@ -105,21 +124,19 @@ def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumbe
         if row.status in ("active", "marginal") and row.busy_ratio is not None
     ]
     least = min((row.busy_ratio or 0.0 for row in working), default=None)
-    visible = [row.busy_ratio for row in device_time.devices if row.busy_ratio is not None]
-    mean = sum(visible) / len(visible) if visible else None
-    count = steps.used_count if steps else 0
+    visible_count = sum(row.busy_ratio is not None for row in device_time.devices)
+    step_count = steps.used_count if steps else 0
+    of_steps = f" of {numbers.plural(step_count, 'step')}" if step_count else ""
     return (
         VerdictNumber(
             "median_step_ps",
-            f"step time, median of {numbers.plural(count, 'step')}"
-            if count
-            else "step time, median",
+            f"step time, median{of_steps}",
             steps.median_ps if steps else None,
         ),
         VerdictNumber("least_busy_ratio", "busy, least busy device in use", least),
         VerdictNumber(
             "mean_busy_ratio",
-            f"busy, mean of all {len(visible)} visible" if len(visible) > 1 else "busy, mean",
-            mean,
+            f"busy, mean of all {visible_count} visible" if visible_count > 1 else "busy, mean",
+            _mean_busy_ratio(device_time),
         ),
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from traceview.record import (
     Argument,
+    BusId,
     DeviceKey,
     Integer,
-    PublicText,
+    ModelName,
     Record,
     SettingValue,
     VersionText,
@@ -191,7 +192,7 @@ class DeviceDetails(Record, frozen=True):
         compute_capability: Major and minor number.
     """
 
-    device_name: PublicText | None
+    device_name: ModelName | None
     compute_capability: tuple[Integer, ...]
 
 
@@ -244,7 +245,7 @@ class NvLinks(Record, frozen=True):
     """
 
     active: Integer | None
-    peers: dict[PublicText, Integer]
+    peers: dict[BusId, Integer]
 
 
 class GpuLink(Record, frozen=True):
@@ -262,8 +263,8 @@ class GpuLink(Record, frozen=True):
         missing: Name of each field that could not be read to the recorded reason.
     """
 
-    name: PublicText | None
-    bus_id: PublicText | None
+    name: ModelName | None
+    bus_id: BusId | None
     pcie_generation: Integer | None
     pcie_width: Integer | None
     pcie_generation_max: Integer | None

@@ -1,7 +1,7 @@
-"""How fast is each device beside the others, as far as kernels that all of them ran tell?
+"""Compares the speed of devices by the kernels that all of them ran equally often.
 
-The same kernels, as often on each: how long they take in all is how slow a device is at this work. Where devices
-are alike and share too few kernels, they are taken to be equally fast; where they differ, nothing is known.
+Their total duration is how slow a device is at this work. Devices of one model that share too few kernels count as
+equally fast; of different devices that share too few, the speeds are unknown.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
 SHARED_RATIO: Final = 0.5
-"""Kernels that all devices ran tell their speed if they are this share of the compute of each."""
+"""Least share of the compute of each device that shared kernels need to show its speed."""
 
 AS_OFTEN_RATIO: Final = 0.95
-"""A kernel that one device ran less often than this share of another's runs is not the same work: sizes differ by run.
-A few runs less may have been cut off at the ends of steps."""
+"""Kernels whose counts on two devices differ by more are not the same work: their sizes may differ by run.
+The ends of steps may cut off a few runs."""
 
 
 def relative_speeds(trace: Trace, steps: JoinedSteps) -> npt.NDArray[np.float64] | Skipped:
@@ -47,16 +47,16 @@ def relative_speeds(trace: Trace, steps: JoinedSteps) -> npt.NDArray[np.float64]
         return equal
     models = numbers.listed(sorted({group.model or "unknown" for group in groups}))
     return Skipped(
-        f"the devices differ ({models}) and run too few of the same kernels to tell how fast each is"
+        f"the devices differ ({models}) and share too few kernels to compare their speeds"
     )
 
 
 def _times(
     trace: Trace, steps: JoinedSteps
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """What each device takes for the kernels that all ran as often, picoseconds `[devices]`; and for all kernels.
+    """The time of each device in kernels that all ran equally often, and in all kernels, picoseconds `[devices]`.
 
-    Each counts as often as on the device that ran it least.
+    A kernel counts as often as on the device that ran it least.
     """
     columns = trace.device_columns
     names, durations = [], []
@@ -71,12 +71,12 @@ def _times(
         names.append(columns.name[chosen].astype(np.int64))
         durations.append(columns.duration_ps[chosen])
     known, index = unique_inverse(np.concatenate(names))
-    bounds = np.cumsum([0, *(one.size for one in names)])
+    bounds = np.cumsum([0, *(of_device.size for of_device in names)])
     count, total = np.zeros((2, len(names), known.size))
-    for place, own in enumerate(durations):
-        mine = index[bounds[place] : bounds[place + 1]]
-        count[place] = np.bincount(mine, minlength=known.size)
-        total[place] = np.bincount(mine, weights=own, minlength=known.size)
+    for place, lengths in enumerate(durations):
+        of_device = index[bounds[place] : bounds[place + 1]]
+        count[place] = np.bincount(of_device, minlength=known.size)
+        total[place] = np.bincount(of_device, weights=lengths, minlength=known.size)
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     least = count.min(axis=0)
     as_often = least >= AS_OFTEN_RATIO * count.max(axis=0)

@@ -1,4 +1,4 @@
-"""Why are gradients computed on one device only: which known reason does the evidence show?"""
+"""Finds why only one device computes gradients: the known reasons that recorded evidence shows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.result import OutsideView
+from traceview.analysis.nvml.findings import GPU_SHARED
+from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.record import Record
@@ -16,23 +17,20 @@ from traceview.trace.placement import local_device
 from traceview.trace.sidecar import Sidecar
 
 FOLDED_RATIO: Final = 0.20
-"""Gradients of a replica that take less than this of those of another on the same device are its constants."""
-
-OTHER_PROCESS_RATIO: Final = 0.05
-"""Memory that another process holds on a GPU, from which on it is named (METRICS: gpu-shared)."""
+"""A replica whose gradients take a smaller share of those of another replica on its device only ran constants."""
 
 _SEVERAL: Final = 2
-_NO_DEVICE_SCOPE: Final = "Take tf.device out of the step and let strategy.run place it."
+_NO_DEVICE_SCOPE: Final = "Remove tf.device from the step; strategy.run places it."
 _USE_THE_STRATEGY: Final = "Build model and optimizer in with strategy.scope(): and call strategy.run(step, args=(batch,))."
 
 
 class Reason(Record, frozen=True):
-    """Why gradients are on one device, as far as recorded evidence shows it.
+    """Why only one device computes gradients.
 
     Attributes:
         code: unused_strategy, one_replica, outside_scope, pinned_ops, small_batch, visible_devices or
             gpu_shared.
-        text: In a sentence.
+        text: The reason in a sentence.
         advice: What to change.
     """
 
@@ -42,9 +40,9 @@ class Reason(Record, frozen=True):
 
 
 def reasons_for_one(
-    trace: Trace, device: int, placement: Placement | Skipped, outside: OutsideView | Skipped
+    trace: Trace, device: int, placement: Placement | Skipped, outside: Nvml | Skipped
 ) -> Iterator[Reason]:
-    """The known reasons that evidence shows for gradients on one device, a device index, only."""
+    """The reasons that evidence shows for gradients on only one device, a device index."""
     host, key = trace.hosts[trace.device_list[device].host], trace.device_key(device)
     together = _replicas_together(trace, device)
     if host.sidecar is not None:
@@ -57,8 +55,8 @@ def reasons_for_one(
     if together:
         yield Reason(
             "pinned_ops",
-            f"{key} ran the gradients of {numbers.listed([f'replica_{number}' for number in together])}: that is "
-            "so below tf.device",
+            f"{key} ran the gradients of {numbers.listed([f'replica_{number}' for number in together])}, as in a "
+            "tf.device scope",
             _NO_DEVICE_SCOPE,
         )
     if not isinstance(outside, Skipped):
@@ -66,16 +64,16 @@ def reasons_for_one(
 
 
 def _replicas_together(trace: Trace, device: int) -> list[int]:
-    """The replicas that computed gradients on one device, if several did and it is not divided."""
+    """The replicas that computed gradients on one device, if several did and it is not divided into virtual GPUs."""
     sidecar = trace.hosts[trace.device_list[device].host].sidecar
     physical = sidecar.environment.devices.physical if sidecar else None
-    if any((one.logical_devices or 1) > 1 for one in physical or () if one.type == "GPU"):
+    if any((gpu.logical_devices or 1) > 1 for gpu in physical or () if gpu.type == "GPU"):
         return []
-    length = backward_replicas(trace, device)
-    # Constants of another replica may be folded into one.
-    least = FOLDED_RATIO * max(length.values(), default=0)
-    found = sorted(replica for replica, ps in length.items() if ps >= least)
-    return found if len(found) >= _SEVERAL else []
+    lengths = backward_replicas(trace, device)
+    # Constants of another replica may be folded into this one.
+    least = FOLDED_RATIO * max(lengths.values(), default=0)
+    replicas = sorted(replica for replica, length_ps in lengths.items() if length_ps >= least)
+    return replicas if len(replicas) >= _SEVERAL else []
 
 
 def _of_strategy(sidecar: Sidecar) -> Iterator[Reason]:
@@ -84,14 +82,14 @@ def _of_strategy(sidecar: Sidecar) -> Iterator[Reason]:
     if strategy.class_ is not None and strategy.found_by == "memory" and several:
         yield Reason(
             "unused_strategy",
-            f"the script has a {strategy.class_}, and nothing in its step shows that it is used",
+            f"the script has a {strategy.class_}, but nothing in its step shows its use",
             _USE_THE_STRATEGY,
         )
     elif strategy.replicas == 1 and strategy.class_ is not None:
         yield Reason(
             "one_replica",
             f"the {strategy.class_} has one replica, {_local(sidecar, strategy.devices)}",
-            "Give the strategy all devices: tf.distribute.MirroredStrategy() takes every visible GPU; print "
+            "Give the strategy all devices: tf.distribute.MirroredStrategy() uses every visible GPU; print "
             "strategy.num_replicas_in_sync.",
         )
 
@@ -111,14 +109,14 @@ def _of_variables(sidecar: Sidecar) -> Iterator[Reason]:
         for graph in sidecar.placement.functions
         if graph.variables is not None and graph.variables.not_mirrored.trainable
     ]
-    count = sum(one.trainable or 0 for one in alone)
+    count = sum(variables.trainable or 0 for variables in alone)
     if count:
-        names = [name for one in alone for name in one.names]
-        told = f" (such as {numbers.listed(names[:3])})" if names else ""
+        names = [name for variables in alone for name in variables.names]
+        examples = f" (such as {numbers.listed(names[:3])})" if names else ""
         yield Reason(
             "outside_scope",
             f"{numbers.plural(count, 'trainable variable')} of the step {'is' if count == 1 else 'are'} not "
-            f"mirrored{told}: that is so of a model built outside strategy.scope()",
+            f"mirrored{examples}, as in a model built outside strategy.scope()",
             _USE_THE_STRATEGY,
         )
 
@@ -126,26 +124,26 @@ def _of_variables(sidecar: Sidecar) -> Iterator[Reason]:
 def _of_pinning(host: Host, placement: Placement | Skipped, sidecar: Sidecar) -> Iterator[Reason]:
     strategy, task = sidecar.environment.strategy, sidecar.environment.cluster
     if strategy.is_used and strategy.replicas == 1:
-        # It asks for its only device itself.
+        # Such a strategy pins ops to its only device itself.
         return
     functions = [
         function.graph
-        for one in (() if isinstance(placement, Skipped) else placement.hosts)
-        if one.host == host.name
-        for function in one.functions
+        for of_host in (() if isinstance(placement, Skipped) else placement.hosts)
+        if of_host.host == host.name
+        for function in of_host.functions
     ]
     for graph in functions:
-        asked = {
+        pinned = {
             local_device(name, task.role, task.index): count
             for name, count in graph.ops_per_device.items()
             if count
         }
-        devices = [name for name in asked if not name.startswith("CPU:") or len(asked) == 1]
-        if len(devices) == 1 and asked[devices[0]] * 2 >= (graph.op_count or 0):
+        devices = [name for name in pinned if not name.startswith("CPU:") or len(pinned) == 1]
+        if len(devices) == 1 and pinned[devices[0]] * 2 >= (graph.op_count or 0):
             yield Reason(
                 "pinned_ops",
-                f"{numbers.plural(asked[devices[0]], 'op')} of {graph.step or graph.name or 'the step'} ask for "
-                f"{devices[0]} and none for another device: that is so below tf.device",
+                f"{numbers.plural(pinned[devices[0]], 'op')} of {graph.step or graph.name or 'the step'} request "
+                f"{devices[0]} and none requests another device, as in a tf.device scope",
                 _NO_DEVICE_SCOPE,
             )
 
@@ -155,49 +153,49 @@ def _of_batch(sidecar: Sidecar) -> Iterator[Reason]:
     if batch.global_ is not None and is_below_replicas(sidecar):
         yield Reason(
             "small_batch",
-            f"a batch of {numbers.plural(batch.global_, 'example')} does not reach {replicas} replicas: the others "
+            f"a batch of {numbers.plural(batch.global_, 'example')} does not reach all {replicas} replicas: the others "
             "compute gradients of empty batches",
-            "Batch for all replicas: dataset.batch(per_replica * strategy.num_replicas_in_sync).",
+            "Use a batch for all replicas: dataset.batch(per_replica * strategy.num_replicas_in_sync).",
         )
 
 
 def _of_visibility(sidecar: Sidecar) -> Iterator[Reason]:
     environment = sidecar.environment
     hidden = (environment.variables or {}).get("CUDA_VISIBLE_DEVICES")
-    physical = [one for one in environment.devices.physical or () if one.type == "GPU"]
-    machine = len(environment.links.gpus or ())
-    if hidden is not None and len(physical) == 1 and machine > 1:
+    physical = [gpu for gpu in environment.devices.physical or () if gpu.type == "GPU"]
+    machine_count = len(environment.links.gpus or ())
+    if hidden is not None and len(physical) == 1 and machine_count > 1:
         yield Reason(
             "visible_devices",
-            f"CUDA_VISIBLE_DEVICES={hidden} shows the process 1 of the {machine} GPUs of the machine",
+            f"CUDA_VISIBLE_DEVICES={hidden} shows the process 1 of the {machine_count} GPUs of the machine",
             "Unset CUDA_VISIBLE_DEVICES, or name all GPUs that should train.",
         )
-    visible = [n for n in environment.devices.visible or () if "GPU" in n]
+    visible = [name for name in environment.devices.visible or () if "GPU" in name]
     if len(physical) > 1 and len(visible) == 1:
         yield Reason(
             "visible_devices",
-            f"TensorFlow was let see 1 of {len(physical)} GPUs (tf.config.set_visible_devices)",
-            "Let TensorFlow see all GPUs that should train: tf.config.set_visible_devices(gpus, 'GPU').",
+            f"tf.config.set_visible_devices shows TensorFlow 1 of {len(physical)} GPUs",
+            "Show TensorFlow all GPUs that should train: tf.config.set_visible_devices(gpus, 'GPU').",
         )
 
 
-def _of_others(host: Host, device: str, outside: OutsideView) -> Iterator[Reason]:
+def _of_others(host: Host, device: str, outside: Nvml) -> Iterator[Reason]:
     for row in outside.devices:
         if row.host != host.name or row.device == device:
             continue
         holding = [
-            one
-            for one in row.other_processes or ()
-            if (one.memory_ratio or 0) >= OTHER_PROCESS_RATIO
-            or (one.utilization_ratio or 0) >= OTHER_PROCESS_RATIO
+            process
+            for process in row.other_processes or ()
+            if (process.memory_ratio or 0) >= GPU_SHARED.limits["shared_ratio"]
+            or (process.utilization_ratio or 0) >= GPU_SHARED.limits["shared_ratio"]
         ]
         if holding:
-            held = sum(one.memory_bytes or 0 for one in holding)
+            held_bytes = sum(process.memory_bytes or 0 for process in holding)
             yield Reason(
                 "gpu_shared",
-                f"another process is on {row.device}"
-                + (f" and holds {numbers.size(held)}" if held else ""),
-                "See with nvidia-smi whose it is, and give each job GPUs of its own.",
+                f"another process uses {row.device}"
+                + (f" and holds {numbers.size(held_bytes)}" if held_bytes else ""),
+                "Find its owner with nvidia-smi, and give each job GPUs of its own.",
             )
 
 

@@ -1,8 +1,8 @@
-"""Where were gradients computed, and on one device only though they are meant for several?
+"""Finds the devices that computed gradients, and whether only one did though several should have.
 
-By the names of ops: forward, backward, optimizer and reduction on each device. That a gradient op ran does not
-show that the backward pass was reached: constants of it need no input and may run long before, so it has to be
-a share of the compute.
+Names of ops show forward pass, backward pass, optimizer and reduction on each device. A gradient op alone does not show
+that the backward pass was reached: its constants need no input and may run long before. So gradients have to be a share
+of the compute.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 from msgspec import Meta
 
 from traceview.analysis.balance.gradient_reasons import Reason, is_below_replicas, reasons_for_one
+from traceview.analysis.balance.rules import SINGLE
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.result import OutsideView
+from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.intervals import Int64Array
@@ -31,36 +32,29 @@ from traceview.trace.op_phase import (
 from traceview.trace.sidecar import Sidecar
 from traceview.xplane.planes import ActivityClass
 
-BACKWARD_RATIO: Final = 0.05
-"""A backward pass takes about twice the forward one; below this share of the named compute only its constants ran."""
-
 _SEVERAL: Final = 2
-_UNTOLD: Final = "the backward pass ran before the recording, or under names that do not tell, as without a tf.function"
+_UNKNOWN: Final = "the backward pass ran before the recording, or its names do not show it, as without a tf.function"
 
 
 class DevicePhases(Record, frozen=True):
-    """What ran on one device in the whole recording: events and sums of durations by part of the step.
-
-    Of kernels (on a CPU: ops) whose names tell; `unknown_count` of others. `replicas`: numbers in the names of
-    ops, `replica_4/…`; replica 0 and runs of one have none. `backward`: whether the backward pass ran there,
-    None where no name tells.
+    """The parts of the training step that ran on one device in the whole recording, by the names of its kernels.
 
     Attributes:
         host: Name of the host.
         device: Key of the device.
         ordinal: Number of the device.
-        replicas: Numbers of replicas in the names of ops.
+        replicas: Numbers of replicas in the names of ops, `replica_4/…`; replica 0 and a single replica have none.
         forward_count: Kernels (on a CPU: ops) of the forward pass.
         backward_count: Kernels (on a CPU: ops) of the backward pass.
         optimizer_count: Kernels (on a CPU: ops) of the optimizer.
         reduction_count: Kernels (on a CPU: ops) of the reduction of gradients.
-        unknown_count: Kernels (on a CPU: ops) of which no name tells.
+        unknown_count: Kernels (on a CPU: ops) whose names do not show the part.
         forward_ps: Sum of the durations of those of the forward pass, picoseconds.
         backward_ps: Sum of the durations of those of the backward pass, picoseconds.
         optimizer_ps: Sum of the durations of those of the optimizer, picoseconds.
         reduction_ps: Sum of the durations of those of the reduction of gradients, picoseconds.
-        backward: Whether the backward pass ran there: 5 % of what names tell of forward, backward and
-            optimizer; null where no name tells.
+        backward: Whether the backward pass ran there: 5 % of the durations of forward, backward and optimizer;
+            null where no name shows any of them.
     """
 
     host: Hostname
@@ -80,23 +74,23 @@ class DevicePhases(Record, frozen=True):
 
 
 class Gradients(Record, frozen=True):
-    """Which devices ran gradients.
+    """The devices that computed gradients.
 
     Attributes:
         computed: Keys of the devices that ran the backward pass.
-        not_computed: Keys of the devices whose ops are known and that did not; empty where no device did.
+        not_computed: Keys of the devices whose ops are known and that ran no backward pass; empty where no device
+            did.
         is_single: Whether one device computed gradients though several are visible or belong to the strategy.
-        reasons: Why, as far as evidence shows it; empty otherwise.
+        reasons: Why only one did, as far as evidence shows it; empty otherwise.
         remark: Why no device is known to have computed gradients; null where one is.
-        least_replica_counts: By host, how many replicas there are at least, by the names of its ops; hosts
-            where none tells are left out.
-        statements: Where replicas ran and memory is held, in plain sentences; none where each GPU has its own
-            replica.
+        least_replica_counts: By host, the least number of replicas that the names of its ops show; without hosts
+            where no name shows any.
+        statements: Where replicas ran and memory is held, in sentences; empty where each GPU has its own replica.
         devices: The devices that computed in the window.
     """
 
-    computed: tuple[str, ...]
-    not_computed: tuple[str, ...]
+    computed: tuple[DeviceKey, ...]
+    not_computed: tuple[DeviceKey, ...]
     is_single: bool
     reasons: tuple[Reason, ...]
     remark: str | None
@@ -109,35 +103,35 @@ def compute(
     trace: Trace,
     in_use: Collection[int],
     placement: Placement | Skipped,
-    outside: OutsideView | Skipped,
+    outside: Nvml | Skipped,
 ) -> Gradients:
-    """Ask of each device of `in_use` (device indices of devices with kernels) what part of the step ran there."""
+    """Find the parts of the step that ran on the devices of `in_use` (device indices)."""
     phase = phases_of(trace)
     columns = trace.device_columns
     rows = []
     for device in sorted(in_use):
-        mine = columns.rows_of(device)
-        of_work = columns.class_[mine] <= ActivityClass.COLLECTIVE
-        of_phase = phase[mine][of_work]
-        count = np.bincount(of_phase, minlength=len(Phase))
-        total = _totals(of_phase, columns.duration_ps[mine][of_work])
+        events = columns.rows_of(device)
+        is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
+        of_kernels = phase[events][is_kernel]
+        count = np.bincount(of_kernels, minlength=len(Phase))
+        total = _totals(of_kernels, columns.duration_ps[events][is_kernel])
         rows.append(_row(trace, device, count.tolist(), total))
-    told = [row for row in rows if row.backward is not None]
-    empty = _with_empty_batches(trace, told)
-    computed = tuple(row.device for row in told if row.backward and row not in empty)
+    named = [row for row in rows if row.backward is not None]
+    empty = _with_empty_batches(trace, named)
+    computed = tuple(row.device for row in named if row.backward and row not in empty)
     counts = least_replica_counts(trace)
     single = _index_of(trace, computed[0]) if len(computed) == 1 else None
     is_single = single is not None and _is_meant_for_several(trace, single)
     return Gradients(
         computed=computed,
-        not_computed=tuple(row.device for row in told if row.device not in computed)
+        not_computed=tuple(row.device for row in named if row.device not in computed)
         if computed
         else (),
         is_single=is_single,
         reasons=tuple(reasons_for_one(trace, single, placement, outside))
         if single is not None and is_single
         else (),
-        remark=None if computed else _remark(trace, phase, rows, told),
+        remark=None if computed else _remark(trace, phase, rows),
         least_replica_counts={trace.hosts[host].name: count for host, count in counts.items()},
         statements=(
             *(
@@ -151,10 +145,10 @@ def compute(
     )
 
 
-def _with_empty_batches(trace: Trace, told: list[DevicePhases]) -> list[DevicePhases]:
-    """Devices of replicas that no example reached: their kernels compute gradients of nothing.
+def _with_empty_batches(trace: Trace, rows: list[DevicePhases]) -> list[DevicePhases]:
+    """Devices whose replicas got no example: their kernels compute gradients of empty batches.
 
-    The examples of a batch go to the first replicas of a host (TensorFlow 2.21, measured).
+    The examples of a batch go to the first replicas of a host (measured with TensorFlow 2.21).
     """
     if len(trace.hosts) > 1:
         return []
@@ -165,7 +159,7 @@ def _with_empty_batches(trace: Trace, told: list[DevicePhases]) -> list[DevicePh
     }
     return [
         row
-        for row in told
+        for row in rows
         if row.host in examples
         and (row.replicas[0] if row.replicas else row.ordinal) >= examples[row.host]
     ]
@@ -181,8 +175,8 @@ def _of_empty(empty: list[DevicePhases]) -> str:
 
 def _totals(phase: Int64Array, duration: Int64Array) -> list[int]:
     total = np.zeros(len(Phase), dtype=np.int64)
-    for one in Phase:
-        total[one] = duration[phase == one].sum()
+    for part in Phase:
+        total[part] = duration[phase == part].sum()
     return [int(value) for value in total]
 
 
@@ -203,68 +197,66 @@ def _row(trace: Trace, device: int, count: list[int], total: list[int]) -> Devic
         backward_ps=total[Phase.BACKWARD],
         optimizer_ps=total[Phase.OPTIMIZER],
         reduction_ps=total[Phase.REDUCTION],
-        backward=total[Phase.BACKWARD] >= BACKWARD_RATIO * named if named else None,
+        backward=total[Phase.BACKWARD] >= SINGLE.limits["backward_ratio"] * named
+        if named
+        else None,
     )
 
 
-def _remark(
-    trace: Trace, phase: Int64Array, rows: list[DevicePhases], told: list[DevicePhases]
-) -> str:
-    if not told:
-        return "the names of the kernels do not tell which part of a training step they are"
-    noun = "op" if _is_on_cpu(trace, rows) else "kernel"
-    asked = phases_on_host(trace)
-    # What the host asks of a collective may never run, and what it asks of an optimizer may run on the CPU.
+def _remark(trace: Trace, phase: Int64Array, rows: list[DevicePhases]) -> str:
+    """Why no device is known to have computed gradients."""
+    if all(row.backward is None for row in rows):
+        return "the names of the kernels do not show which part of a training step they are"
+    kinds = {trace.device_key(i): device.kind for i, device in enumerate(trace.device_list)}
+    noun = "op" if all(kinds[row.device] == "replica" for row in rows) else "kernel"
+    on_host = phases_on_host(trace)
+    # A collective that the host launches may never run, and an optimizer that it launches may run on the CPU.
     later = [
         word
-        for word, has in (
-            ("the optimizer", (phase == Phase.OPTIMIZER).any() or Phase.OPTIMIZER in asked),
+        for word, has_run in (
+            ("the optimizer", (phase == Phase.OPTIMIZER).any() or Phase.OPTIMIZER in on_host),
             ("the reduction of gradients", (phase == Phase.REDUCTION).any()),
         )
-        if has
+        if has_run
     ]
-    some = sum(row.backward_count for row in rows)
+    backward_count = sum(row.backward_count for row in rows)
+    devices = numbers.listed([row.device for row in rows if row.backward_count])
+    limit = numbers.share(SINGLE.limits["backward_ratio"])
     few = (
-        f"the {numbers.plural(some, noun)} of {numbers.listed([row.device for row in rows if row.backward_count])} with such "
-        f"names take less than {BACKWARD_RATIO:.0%} of the compute"
+        f"the {numbers.plural(backward_count, noun)} named after gradients on {devices} take less than {limit} of the "
+        "compute"
     )
     if later:
-        why = (
-            f"gradients are named by few: {few}" if some else f"no {noun} is named after a gradient"
-        )
-        return f"{numbers.listed(later)} ran, and {why}; {_UNTOLD}"
-    if some:
-        return f"gradients were not reached in the recording: {few}, as constants of the backward pass do"
-    if asked:
-        return f"gradients were asked for, and no {noun} of them ran in the recording"
-    return (
-        "neither gradients nor an optimizer ran in the recording: it is inference, or ends before the backward "
-        "pass"
-    )
-
-
-def _is_on_cpu(trace: Trace, rows: list[DevicePhases]) -> bool:
-    kinds = {trace.device_key(i): one.kind for i, one in enumerate(trace.device_list)}
-    return all(kinds[row.device] == "replica" for row in rows)
+        why = few if backward_count else f"no {noun} is named after a gradient"
+        return f"{numbers.listed(later)} ran, but {why}; {_UNKNOWN}"
+    if backward_count:
+        return f"the recording does not reach the backward pass: {few}, as its constants do"
+    if on_host:
+        return f"the host launched gradients, but no {noun} of them ran in the recording"
+    return "neither gradients nor an optimizer ran: the recording is of inference, or ends before the backward pass"
 
 
 def _where_replicas_ran(trace: Trace, host: int, least_count: int) -> Iterator[str]:
     """Where the GPUs of a host do not each run the replica of their own number."""
     columns = trace.device_columns
-    gpus = [i for i, one in enumerate(trace.device_list) if (one.host, one.kind) == (host, "gpu")]
+    gpus = [
+        index
+        for index, device in enumerate(trace.device_list)
+        if (device.host, device.kind) == (host, "gpu")
+    ]
     running = {
         device: replica_numbers(trace, device)
         for device in gpus
         if (columns.class_[columns.rows_of(device)] <= ActivityClass.COLLECTIVE).any()
     }
-    placed = {device: numbers for device, numbers in running.items() if numbers}
-    numbered = [one for numbers in placed.values() for one in numbers]
+    placed = {device: replicas for device, replicas in running.items() if replicas}
+    numbered = [replica for replicas in placed.values() for replica in replicas]
     if len(set(numbered)) < len(numbered):
-        # Ops of one replica on several devices were placed one by one: no device has a replica of its own.
+        # Ops of one replica ran on several devices: no device has a replica of its own.
         return
     # Ops of the first replica have no number in their names.
-    count = len({one for numbers in running.values() for one in numbers or (0,)})
-    is_usual = all(numbers == (trace.device_list[i].ordinal,) for i, numbers in placed.items())
+    count = len({replica for replicas in running.values() for replica in replicas or (0,)})
+    is_usual = all(replicas == (trace.device_list[i].ordinal,) for i, replicas in placed.items())
     if not running or (is_usual and count >= least_count):
         return
     where = numbers.listed(
@@ -297,14 +289,15 @@ def _index_of(trace: Trace, key: str) -> int:
 
 def _is_meant_for_several(trace: Trace, device: int) -> bool:
     entry = trace.device_list[device]
-    same = [one for one in trace.device_list if (one.host, one.kind) == (entry.host, entry.kind)]
+    kind = (entry.host, entry.kind)
+    alike_count = sum((other.host, other.kind) == kind for other in trace.device_list)
     sidecar = trace.hosts[entry.host].sidecar
-    planned = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
-    return len(same) >= _SEVERAL or planned >= _SEVERAL or _could_be_several(sidecar)
+    planned_count = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
+    return max(alike_count, planned_count) >= _SEVERAL or _could_be_several(sidecar)
 
 
 def _could_be_several(sidecar: Sidecar | None) -> bool:
-    """Whether a strategy that mirrors has one replica on a machine with more devices of its kind."""
+    """Whether a mirroring strategy has one replica on a machine with more devices of its kind."""
     if sidecar is None:
         return False
     environment = sidecar.environment
@@ -313,6 +306,6 @@ def _could_be_several(sidecar: Sidecar | None) -> bool:
         return False
     kind = "GPU" if any("GPU" in name for name in strategy.devices or ()) else "CPU"
     logical = [name for name in environment.devices.logical or () if kind in name]
-    physical = [one for one in environment.devices.physical or () if one.type == kind]
+    physical = [device for device in environment.devices.physical or () if device.type == kind]
     machine = environment.links.gpus or () if kind == "GPU" else ()
     return max(len(logical), len(physical), len(machine)) >= _SEVERAL

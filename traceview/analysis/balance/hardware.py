@@ -1,33 +1,32 @@
-"""Are the devices alike, and did they run alike? Models, sizes and clocks, as recorded."""
+"""Compares the hardware of the devices: models, sizes and clocks, as recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.nvml.result import OutsideView
-from traceview.record import Count, DeviceKey, PublicText, Ratio, Record
+from traceview.analysis.nvml.result import Nvml
+from traceview.record import Count, DeviceKey, ModelName, Ratio, Record
 from traceview.trace.model import Device, Trace
 
-_HZ_PER_KHZ = 1000
+_HZ_PER_KHZ: Final = 1000
 _Value = TypeVar("_Value")
 
 
 class DeviceHardware(Record, frozen=True):
-    """What a device is: from its plane, else from the sidecar; None where neither says.
+    """What a device is, by its plane, else by the sidecar.
 
     Attributes:
         model: Model; null where not recorded.
         core_count: Multiprocessors or compute units; null where not recorded.
-        clock_max_hz: The most its cores run at, hertz; null where not recorded.
+        clock_max_hz: Highest clock of its cores, hertz; null where not recorded.
         memory_bytes: Size of its memory; null where not recorded.
-        clock_hz: Median clock in the recording as its driver said, hertz; null without samples.
+        clock_hz: Median clock in the recording, sampled by NVML, hertz; null without samples.
         throttled_ratio: Share of the samples in which something held its clocks back; null without samples.
     """
 
-    model: PublicText | None
+    model: ModelName | None
     core_count: Count | None
     clock_max_hz: Count | None
     memory_bytes: Count | None
@@ -36,66 +35,63 @@ class DeviceHardware(Record, frozen=True):
 
 
 class HardwareGroup(Record, frozen=True):
-    """Devices in use that are alike in model, cores and clock.
+    """Devices in use of equal model, cores and clock.
 
     Attributes:
         model: Model; null where not recorded.
         core_count: Multiprocessors or compute units; null where not recorded.
-        clock_max_hz: The most their cores run at, hertz; null where not recorded.
+        clock_max_hz: Highest clock of their cores, hertz; null where not recorded.
         devices: Keys of the devices.
     """
 
-    model: PublicText | None
+    model: ModelName | None
     core_count: Count | None
     clock_max_hz: Count | None
     devices: tuple[DeviceKey, ...]
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """What tells devices apart."""
+class _Kind(NamedTuple):
+    """The properties that are compared."""
 
-    model: str | None
-    core_count: int | None
-    clock_max_hz: int | None
-
-
-_NOTHING: Final = _Kind(None, None, None)
+    model: str | None = None
+    core_count: int | None = None
+    clock_max_hz: int | None = None
 
 
-def hardware_of(trace: Trace, device: int, outside: OutsideView | Skipped) -> DeviceHardware:
-    """What is recorded of one device."""
+def hardware_of(trace: Trace, device: int, outside: Nvml | Skipped) -> DeviceHardware:
+    """What is recorded about one device."""
     entry = trace.device_list[device]
-    plane, noted = _on_plane(entry), _in_sidecar(trace, entry)
+    plane, sidecar = _on_plane(entry), _in_sidecar(trace, entry)
     key = trace.device_key(device)
-    seen = None
+    sampled = None
     if entry.kind == "gpu" and not isinstance(outside, Skipped):
-        seen = next((row for row in outside.devices if row.device == key), None)
+        sampled = next((row for row in outside.devices if row.device == key), None)
     memory = entry.stats.get("memory_size")
     return DeviceHardware(
-        model=plane.model or noted.model,
+        model=plane.model or sidecar.model,
         core_count=plane.core_count,
-        clock_max_hz=plane.clock_max_hz or noted.clock_max_hz,
+        clock_max_hz=plane.clock_max_hz or sidecar.clock_max_hz,
         memory_bytes=memory if isinstance(memory, int) else None,
-        clock_hz=seen.sm_clock_hz if seen else None,
-        throttled_ratio=seen.throttled_ratio if seen else None,
+        clock_hz=sampled.sm_clock_hz if sampled else None,
+        throttled_ratio=sampled.throttled_ratio if sampled else None,
     )
 
 
 def hardware_groups(trace: Trace, devices: Sequence[int]) -> tuple[HardwareGroup, ...]:
-    """The devices by what they are, the largest group first.
+    """The devices by their hardware, the largest group first.
 
-    What is not known of all of them is not compared, and each of model, cores and clock by one source only: the
-    clocks of CUDA and of NVML need not be the same.
+    A property is compared only if it is known of all devices, and from one source: the clocks of CUDA and of NVML may
+    differ for the same GPU.
     """
     planes = [_on_plane(trace.device_list[device]) for device in devices]
-    noted = [_in_sidecar(trace, trace.device_list[device]) for device in devices]
-    # CUDA, TensorFlow and NVML call a model alike.
-    either = [plane.model or note.model for plane, note in zip(planes, noted, strict=True)]
+    sidecars = [_in_sidecar(trace, trace.device_list[device]) for device in devices]
+    # CUDA, TensorFlow and NVML use the same names of models.
+    models = [plane.model or side.model for plane, side in zip(planes, sidecars, strict=True)]
+    clocks = [[kind.clock_max_hz for kind in kinds] for kinds in (planes, sidecars)]
     kinds = zip(
-        _known_of_all(either),
-        _known_of_all([one.core_count for one in planes]),
-        _known_of_all([one.clock_max_hz for one in planes], [one.clock_max_hz for one in noted]),
+        _known_of_all(models),
+        _known_of_all([kind.core_count for kind in planes]),
+        _known_of_all(*clocks),
         strict=True,
     )
     groups: dict[tuple[str | None, int | None, int | None], list[str]] = {}
@@ -120,22 +116,22 @@ def _on_plane(device: Device) -> _Kind:
     return _Kind(
         device.model,
         cores if isinstance(cores, int) else None,
-        # The planes of GPUs hold kHz (XPlane, `clock_rate`).
+        # The stat `clock_rate` of GPU planes is in kHz.
         clock * _HZ_PER_KHZ if isinstance(clock, int) else None,
     )
 
 
 def _in_sidecar(trace: Trace, device: Device) -> _Kind:
-    """What TensorFlow and NVML said; its list of physical GPUs is in the order of their planes."""
+    """What TensorFlow and NVML recorded; TensorFlow lists physical GPUs in the order of their planes."""
     sidecar = trace.hosts[device.host].sidecar
     if sidecar is None or device.kind != "gpu":
-        return _NOTHING
-    physical = [one for one in sidecar.environment.devices.physical or () if one.type == "GPU"]
+        return _Kind()
+    physical = [gpu for gpu in sidecar.environment.devices.physical or () if gpu.type == "GPU"]
     details = physical[device.ordinal].details if device.ordinal < len(physical) else None
-    seen = next(
-        (one for one in sidecar.outside_view.devices if one.ordinal == device.ordinal), None
+    of_nvml = next(
+        (gpu for gpu in sidecar.outside_view.devices if gpu.ordinal == device.ordinal), None
     )
-    told = details.device_name if details else None
-    return _Kind(
-        told or (seen.name if seen else None), None, seen.sm_clock_max_hz if seen else None
-    )
+    model = details.device_name if details else None
+    if of_nvml is None:
+        return _Kind(model)
+    return _Kind(model or of_nvml.name, None, of_nvml.sm_clock_max_hz)

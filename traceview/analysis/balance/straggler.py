@@ -1,12 +1,11 @@
-"""Which device do the others wait for, why, and what does it cost them?
+"""Finds the device that the others wait for, the cause, and what it costs them.
 
-A device that computes longer than the others is late wherever it started. One that computes no longer can only
-be late because it began late: then its batch came late, or the host got round to it late. The two are told apart
-by how long it waited for input itself.
+A device that computes longer than the others is late wherever it started. A device that computes no longer is late
+because it began late: its batch came late if it waited for input itself, otherwise the host started its kernels late.
 
-Chance makes some device the last one in every step, and with few steps the same one in most of them. So what a
-device is later by has to stand out from what that varies by from step to step. Replicas on one CPU also take its
-cores from each other, and whichever got them later is no habit of the replica.
+In every step chance makes some device the last, and with few steps the same device in most of them. So a delay has to
+stand out from its own step-to-step variation. Replicas on one CPU also take its cores from each other, so being late
+to a few steps is no property of a replica.
 """
 
 from __future__ import annotations
@@ -19,11 +18,13 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from traceview.analysis.balance.rules import STRAGGLER
+from traceview.analysis.base import FEWEST_STEPS
 from traceview.analysis.joined_steps import NEVER, JoinedSteps
 from traceview.analysis.selection import Selection
 from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int64Array
-from traceview.record import Count, DeviceKey, Hostname, Picoseconds, Ratio, Record
+from traceview.record import Activity, Count, DeviceKey, Hostname, Picoseconds, Ratio, Record
 from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
@@ -34,42 +35,19 @@ from traceview.xplane.planes import ActivityClass
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 Cause: TypeAlias = Literal["slower_device", "more_work", "input", "late_start"]
 
-LONGER_RATIO: Final = 0.05
-"""A straggler computes longer than the median of the others by this share (METRICS: balance)."""
-
-MOST_STEPS_RATIO: Final = 0.60
-"""… and longest, or is last, in this share of the steps or collectives (METRICS: balance)."""
-
-REPLICA_STEPS_RATIO: Final = 0.90
-"""… of replicas that share the cores of a machine in this share: they take them from each other by chance."""
-
-CLEAR_RATIO: Final = 2.0
-"""… and what it is longer or later by is so many times what that varies by (interquartile range over the steps)."""
-
-_CLEAR_RATIO_OF_FEW: Final = {2: 13.0, 3: 4.0}
-"""… of so few steps: chance alone makes them alike. So it names a straggler in one of twenty runs at most."""
-
-ROBUST_Z: Final = 3.5
-"""… or lies so many robust standard deviations above the median (METRICS: balance)."""
-
-WAIT_RATIO: Final = 0.05
-"""Peers wait this share of the step for a device that starts late (METRICS: balance)."""
-
-FEWEST_STEPS: Final = 2
-"""One step shows no habit: a straggler is one in most of several steps."""
-
 TOP_KERNELS: Final = 3
-"""So many kernels are named that take longer in sum than elsewhere."""
+"""Kernels named as those that take longer in sum than elsewhere."""
 
-_WORTH_NAMING: Final = 0.1
-"""… if each is this share of all that do."""
+_WORTH_NAMING_RATIO: Final = 0.1
+"""Only kernels with this share of all that take longer are named."""
 
-_FEWEST_FOR_Z: Final = 4
-"""Of fewer devices the spread is no measure of what is usual."""
+_FEWEST_FOR_DEVIATIONS: Final = 4
+"""The spread of fewer devices does not show what is usual."""
+
+_EXPLAINING_RATIO: Final = 0.5
+"""A cause explains a delay if it makes up this share of it."""
 
 _NUMBER: Final = re.compile(r"_\d+$")
-_EXPLAINING: Final = 0.5
-"""A cause explains a delay from half of it on."""
 
 
 class Straggler(Record, frozen=True):
@@ -86,7 +64,7 @@ class Straggler(Record, frozen=True):
         longer_ratio: Median over the steps of its compute over the median of the others', less 1.
         step_count: Steps in which it computed longest; for the causes input and late_start collectives (without
             any: steps) in which it was last.
-        of_count: Of so many.
+        of_count: Steps or collectives compared.
         wait_ps_per_step: What its peers wait, median over the steps, picoseconds; null for slower_device and
             more_work.
         launches_ratio: Its kernels over the mean of the others'; null for input and late_start.
@@ -109,7 +87,7 @@ class Straggler(Record, frozen=True):
     of_count: Count
     wait_ps_per_step: Picoseconds | None
     launches_ratio: Ratio | None
-    top_kernels: tuple[str, ...]
+    top_kernels: tuple[Activity, ...]
     input_ps_per_step: Picoseconds | None
     spread_ratio: Ratio
     shares_cores: bool
@@ -119,8 +97,8 @@ class Straggler(Record, frozen=True):
 class _Late:
     """A device that is last: how often, of how many, and what its peers wait for it in a step (median).
 
-    `later_ps` `[steps]`: what it is later by than its peers, below 0 where it is earlier. `begins_late_ps`: how
-    much later than theirs its compute begins; None where a collective shows it.
+    `later_ps` `[steps]`: its delay behind its peers, below 0 where it is earlier. `begins_late_ps`: how much later
+    than theirs its compute begins; None where a collective shows it.
     """
 
     row: int
@@ -140,16 +118,16 @@ def find_straggler(
     *,
     take_turns: bool,
 ) -> Straggler | None:
-    """The straggler among the devices of `steps`, which take full part in the work; None without one.
+    """The straggler among the devices of `steps`, which take full part in the work; None if there is none.
 
     `input_idle`: by device index the idle picoseconds of cause input in each step of `selection.steps`.
-    `take_turns`: the devices compute one after the other, so that one of them is last and it is not to blame.
+    `take_turns`: the devices compute in turns, so being last is not the fault of the last device.
     """
     if len(steps.devices) < 2 or steps.count < FEWEST_STEPS:
         return None
     longest = _computes_longest(trace, steps)
     if longest is not None:
-        return _slow(trace, steps, longest)
+        return _slow_straggler(trace, steps, longest)
     if take_turns:
         return None
     late = _starts_last(trace, steps, collectives) if collectives is not None else None
@@ -158,13 +136,13 @@ def find_straggler(
     if is_one_host and (collectives is None or not collectives.count):
         late = _ends_last(steps)
     step_ps = selection.median_step_ps
-    if late is None or not step_ps or late.wait_ps < WAIT_RATIO * step_ps:
+    if late is None or not step_ps or late.wait_ps < STRAGGLER.limits["wait_ratio"] * step_ps:
         return None
     if late.count < _least_often(trace, steps, late.row) * late.of_count:
         return None
     if not _is_clear(late.later_ps):
         return None
-    return _tardy(trace, selection, steps, late, input_idle, step_ps)
+    return _late_straggler(trace, selection, steps, late, input_idle, step_ps)
 
 
 def longer_ratios(steps: JoinedSteps) -> FloatArray:
@@ -174,7 +152,7 @@ def longer_ratios(steps: JoinedSteps) -> FloatArray:
 
 
 def _longer(steps: JoinedSteps, row: int) -> FloatArray:
-    """By step what a device computes over the median of the others, less 1; steps in which they compute."""
+    """By step the compute of a device over the median of the others, less 1; only steps in which they compute."""
     others = np.median(np.delete(steps.compute_ps, row, axis=0), axis=0)
     known = others > 0
     result: FloatArray = steps.compute_ps[row, known] / others[known] - 1
@@ -182,22 +160,28 @@ def _longer(steps: JoinedSteps, row: int) -> FloatArray:
 
 
 def _is_clear(excess: npt.NDArray[Any]) -> bool:
-    """Whether what a device is longer or later by stands out from what that varies by over the steps."""
-    return bool(np.median(excess) >= clear_ratio(excess.size) * quartile_range(excess))
+    """Whether a delay, by step, stands out from its variation over the steps."""
+    return bool(np.median(excess) >= required_spreads(excess.size) * quartile_range(excess))
 
 
-def clear_ratio(step_count: int) -> float:
-    """How many times what it varies by a delay has to be."""
-    return _CLEAR_RATIO_OF_FEW.get(step_count, CLEAR_RATIO)
+def required_spreads(step_count: int) -> float:
+    """How many interquartile ranges a delay has to be."""
+    limits = STRAGGLER.limits
+    return limits.get(f"spreads_of_{step_count}_steps", limits["spreads"])
 
 
 def _least_often(trace: Trace, steps: JoinedSteps, row: int) -> float:
-    """In which share of the steps a device has to be the last one."""
-    return REPLICA_STEPS_RATIO if _shares_cores(trace, steps, row) else MOST_STEPS_RATIO
+    """The share of the steps in which a device has to be last."""
+    return required_steps_ratio(shares_cores=_shares_cores(trace, steps, row))
+
+
+def required_steps_ratio(*, shares_cores: bool) -> float:
+    """The share of the steps in which a straggler is last, for a replica that shares cores or another device."""
+    return STRAGGLER.limits["replica_steps_ratio" if shares_cores else "steps_ratio"]
 
 
 def _shares_cores(trace: Trace, steps: JoinedSteps, row: int) -> bool:
-    """Whether a device is a replica beside others of `steps` on one machine."""
+    """Whether a device is a replica and others of `steps` are on its machine."""
     entries = [trace.device_list[device] for device in steps.devices]
     machines = [machine_of(trace.hosts[entry.host]) for entry in entries]
     return entries[row].kind == "replica" and machines.count(machines[row]) > 1
@@ -213,20 +197,24 @@ def longest_counts(steps: JoinedSteps) -> Int64Array:
 
 
 def _computes_longest(trace: Trace, steps: JoinedSteps) -> int | None:
-    """The device that clearly computes longer than the others; of several the one that does so most."""
+    """The device that clearly computes longer than the others; of several the slowest."""
     ratios, counts = longer_ratios(steps), longest_counts(steps)
     for row in np.argsort(-ratios, kind="stable").tolist():
-        if ratios[row] < LONGER_RATIO:
+        if ratios[row] < STRAGGLER.limits["longer_ratio"]:
             return None
         usually = counts[row] >= _least_often(trace, steps, row) * steps.count
-        far_out = not _shares_cores(trace, steps, row) and _robust_z(steps, row) >= ROBUST_Z
+        far_out = (
+            not _shares_cores(trace, steps, row)
+            and _deviations(steps, row) >= STRAGGLER.limits["deviations"]
+        )
         if (usually or far_out) and _is_clear(_longer(steps, row)):
             return int(row)
     return None
 
 
-def _robust_z(steps: JoinedSteps, row: int) -> float:
-    if len(steps.devices) < _FEWEST_FOR_Z:
+def _deviations(steps: JoinedSteps, row: int) -> float:
+    """How many robust standard deviations the compute of a device is above the median of all."""
+    if len(steps.devices) < _FEWEST_FOR_DEVIATIONS:
         return 0.0
     typical = np.median(steps.compute_ps, axis=1)
     deviation = np.abs(typical - np.median(typical))
@@ -235,7 +223,7 @@ def _robust_z(steps: JoinedSteps, row: int) -> float:
     return above / sigma if sigma else float("inf") if above > 0 else 0.0
 
 
-def _slow(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
+def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
     device = steps.devices[row]
     others = np.delete(steps.compute_ps, row, axis=0)
     longer = steps.compute_ps[row] - np.median(others, axis=0).astype(np.int64)
@@ -263,32 +251,23 @@ def _slow(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
 class _Work:
     is_more: bool
     launches_ratio: float | None
-    top_kernels: tuple[str, ...]
+    top_kernels: tuple[Activity, ...]
 
 
 def _work(trace: Trace, steps: JoinedSteps, row: int) -> _Work:
     """Whether one device computes longer because it launches more.
 
     Over the kernels by name, with counts c and mean durations m, the sums of durations differ by
-    Σ (c - c')·m, which is work, and Σ c'·(m - m'), which is speed, where c' and m' are those of the others.
+    Σ (c - c')·m, which is work, and Σ c'·(m - m'), which is speed; c' and m' are those of the others.
     """
-    key, mine, duration = _kernels(trace, steps, row)
+    key, is_own, duration = _kernels(trace, steps, row)
     if key.size == 0:
         return _Work(is_more=False, launches_ratio=None, top_kernels=())
     size = int(key.max()) + 1
     others = len(steps.devices) - 1
-    count, total = (
-        np.stack(
-            [
-                np.bincount(key[chosen], weights=weights, minlength=size)
-                for chosen, weights in (
-                    (mine, None if of is None else of[mine]),
-                    (~mine, None if of is None else of[~mine]),
-                )
-            ]
-        ).astype(np.float64)
-        for of in (None, duration)
-    )
+    masks = (is_own, ~is_own)
+    count = np.stack([np.bincount(key[mask], minlength=size).astype(np.float64) for mask in masks])
+    total = np.stack([np.bincount(key[mask], duration[mask], minlength=size) for mask in masks])
     count[1] /= others
     total[1] /= others
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
@@ -297,15 +276,15 @@ def _work(trace: Trace, steps: JoinedSteps, row: int) -> _Work:
     more = total[0] - total[1]
     is_replica = trace.device_list[steps.devices[row]].kind == "replica"
     top = [
-        _alike(trace, int(place)) if is_replica else trace.names.text(int(place)) or ""
+        _unnumbered(trace, int(place)) if is_replica else trace.names.text(int(place)) or ""
         for place in np.argsort(-more, kind="stable")[:TOP_KERNELS]
-        if more[place] >= _WORTH_NAMING * more[more > 0].sum() > 0
+        if more[place] >= _WORTH_NAMING_RATIO * more[more > 0].sum() > 0
     ]
     more_work = float(((count[0] - count[1]) * mean[0]).sum())
     slower = float((count[1] * (mean[0] - mean[1])).sum())
-    # Half of the time in kernels that are no longer than elsewhere: that is no slow device.
+    # A device that takes no longer for half of its kernels is not slow.
     is_longer = mean[0] > mean[1]
-    is_uniform = total[1][is_longer].sum() >= _EXPLAINING * total[1].sum()
+    is_uniform = total[1][is_longer].sum() >= _EXPLAINING_RATIO * total[1].sum()
     launches = float(count[0].sum() / count[1].sum()) if count[1].sum() else None
     return _Work(more_work > slower or not bool(is_uniform), launches, tuple(top))
 
@@ -313,9 +292,9 @@ def _work(trace: Trace, steps: JoinedSteps, row: int) -> _Work:
 def _kernels(
     trace: Trace, steps: JoinedSteps, row: int
 ) -> tuple[Int64Array, BoolArray, Int64Array]:
-    """The kernels of all devices in the steps: what they are alike by, whether of `row`, and their durations."""
+    """The kernels of all devices in the steps: a number per name, whether they ran on `row`, and their durations."""
     columns = trace.device_columns
-    keys, mine, durations = [], [], []
+    keys, is_own, durations = [], [], []
     for place, device in enumerate(steps.devices):
         rows = columns.rows_of(device)
         start = columns.start_ps[rows]
@@ -328,20 +307,20 @@ def _kernels(
         if trace.device_list[device].kind == "replica":
             names = _replica_free(trace, names)
         keys.append(names)
-        mine.append(np.full(chosen.size, place == row, dtype=np.bool_))
+        is_own.append(np.full(chosen.size, place == row, dtype=np.bool_))
         durations.append(columns.duration_ps[chosen])
-    return np.concatenate(keys), np.concatenate(mine), np.concatenate(durations)
+    return np.concatenate(keys), np.concatenate(is_own), np.concatenate(durations)
 
 
-def _alike(trace: Trace, name: int) -> str:
+def _unnumbered(trace: Trace, name: int) -> str:
     return _NUMBER.sub("", split_op(trace.names.text(name) or "")[0])
 
 
 def _replica_free(trace: Trace, names: Int64Array) -> Int64Array:
-    """Equal numbers for ops of replicas that differ in numbers only: the replica's, and that of a second `MatMul`."""
+    """Equal numbers for ops that differ only in the number of the replica or of a second `MatMul`."""
     values, index = unique_inverse(names)
     known: dict[str, int] = {}
-    first = [known.setdefault(_alike(trace, int(value)), int(value)) for value in values]
+    first = [known.setdefault(_unnumbered(trace, int(value)), int(value)) for value in values]
     return np.array(first, dtype=np.int64)[index] if first else names
 
 
@@ -358,7 +337,7 @@ def _starts_last(trace: Trace, steps: JoinedSteps, collectives: Collectives) -> 
     known = np.zeros(collectives.count, dtype=np.bool_)
     known[collectives.collective[counts]] = True
     of_count = int(known.sum())
-    if of_device[row] < MOST_STEPS_RATIO * of_count:
+    if of_device[row] < STRAGGLER.limits["steps_ratio"] * of_count:
         return None
     was_last = np.zeros(collectives.count, dtype=np.bool_)
     was_last[collectives.collective[last & (place == row)]] = True
@@ -371,11 +350,11 @@ def _starts_last(trace: Trace, steps: JoinedSteps, collectives: Collectives) -> 
     return _Late(row, int(of_device[row]), of_count, median_ps(peers) or 0, peers - own, None)
 
 
-def _places(known: tuple[int, ...], asked: npt.NDArray[np.integer]) -> Int64Array:
-    """The place of each number among those that are known, which are sorted; `NONE` for others."""
+def _places(known: tuple[int, ...], values: npt.NDArray[np.integer]) -> Int64Array:
+    """The place of each value among the known numbers, which are sorted; `NONE` for others."""
     numbers = np.array(known, dtype=np.int64)
-    place = np.minimum(np.searchsorted(numbers, asked), numbers.size - 1)
-    result: Int64Array = np.where(numbers[place] == asked, place, NONE)
+    place = np.minimum(np.searchsorted(numbers, values), numbers.size - 1)
+    result: Int64Array = np.where(numbers[place] == values, place, NONE)
     return result
 
 
@@ -389,7 +368,7 @@ def _ends_last(steps: JoinedSteps) -> _Late | None:
     is_last = (ends == ordered[-1]) & (ordered[-1] > ordered[-2])
     counts = is_last.sum(axis=1)
     row = int(counts.argmax())
-    if counts[row] < MOST_STEPS_RATIO * ends.shape[1]:
+    if counts[row] < STRAGGLER.limits["steps_ratio"] * ends.shape[1]:
         return None
     wait = np.where(is_last[row], ends[row] - np.delete(ends, row, axis=0), 0)
     peers = np.median(wait, axis=0).astype(np.int64)
@@ -402,7 +381,7 @@ def _ends_last(steps: JoinedSteps) -> _Late | None:
     )
 
 
-def _tardy(
+def _late_straggler(
     trace: Trace,
     selection: Selection,
     steps: JoinedSteps,
@@ -413,18 +392,20 @@ def _tardy(
     device = steps.devices[late.row]
     entry = trace.device_list[device]
     waited = np.stack(
-        [_input_of(trace, selection, steps.numbers, input_idle, one) for one in steps.devices]
+        [_input_ps(trace, selection, steps.numbers, input_idle, peer) for peer in steps.devices]
     )
     peers = np.median(np.delete(waited, late.row, axis=0), axis=0).astype(np.int64)
     longer = max(median_ps(waited[late.row] - peers) or 0, 0)
-    is_input = longer >= _EXPLAINING * late.wait_ps
-    begins_late = late.begins_late_ps is None or late.begins_late_ps >= _EXPLAINING * late.wait_ps
+    is_input = longer >= _EXPLAINING_RATIO * late.wait_ps
+    begins_late = (
+        late.begins_late_ps is None or late.begins_late_ps >= _EXPLAINING_RATIO * late.wait_ps
+    )
     if not is_input and not begins_late:
-        # It ends last because it does something after the others, which is no delay.
+        # It ends last because it still works after the others are done, which is no delay.
         return None
     shares_cores = _shares_cores(trace, steps, late.row)
     if not is_input and shares_cores:
-        # Nobody starts the kernels of a replica: it computes when it gets a core.
+        # The host does not start the kernels of a replica: it computes when it gets a core.
         return None
     return Straggler(
         host=trace.hosts[entry.host].name,
@@ -444,14 +425,14 @@ def _tardy(
     )
 
 
-def _input_of(
+def _input_ps(
     trace: Trace,
     selection: Selection,
     numbers: tuple[int, ...],
     input_idle: Mapping[int, Int64Array],
     device: int,
 ) -> Int64Array:
-    """What one device waited for input in each of the steps; none where it is not known."""
+    """How long a device waited for input in each of the steps; 0 where it is not known."""
     if device not in input_idle:
         return np.zeros(len(numbers), dtype=np.int64)
     of_number = {

@@ -1,14 +1,13 @@
-"""How many examples per second is that, and what could twice as many devices do at best?"""
+"""Computes examples per second, and what twice as many devices would do at best."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.base import Skipped
+from traceview.analysis.base import FEWEST_STEPS, Skipped
 from traceview.analysis.joined_steps import JoinedSteps
 from traceview.analysis.selection import Selection
 from traceview.intervals import IntervalSet, uncovered
@@ -17,9 +16,6 @@ from traceview.robust import median_ps
 from traceview.trace.model import Trace
 from traceview.units import PS_PER_S
 from traceview.xplane.planes import ActivityClass
-
-FEWEST_STEPS: Final = 2
-"""From one step nothing is predicted."""
 
 
 class Throughput(Record, frozen=True):
@@ -41,14 +37,14 @@ class Throughput(Record, frozen=True):
 
 
 class Prediction(Record, frozen=True):
-    """A bound on `device_count` devices, twice as many as now, each with as much work as now.
+    """A bound for twice as many devices, each with as much work as now.
 
     Attributes:
-        device_count: So many devices.
-        step_bound_ps: The step is not shorter than this, picoseconds.
-        speedup_bound: So many times the examples per second at most.
+        device_count: Twice as many devices as now.
+        step_bound_ps: Least step time, picoseconds.
+        speedup_bound: Largest ratio of examples per second to those of now.
         examples_per_second_bound: The same in examples per second; null where the batch size is not known.
-        assumptions: What has to stay as it is.
+        assumptions: Conditions of the bound.
     """
 
     device_count: Count
@@ -73,10 +69,10 @@ def _batch_size(trace: Trace) -> tuple[int | None, str | None, str | None]:
     sidecars = [host.sidecar for host in trace.hosts]
     first = sidecars[0] if sidecars else None
     if first is None or None in sidecars:
-        return None, None, "the batch size is in the sidecar of traceview capture only"
+        return None, None, "only a sidecar of traceview capture has the batch size"
     batch, strategy = first.environment.batch, first.environment.strategy
     if any(graph.training_loop for graph in first.placement.functions):
-        return None, None, "a step of this trace is several training steps in one call"
+        return None, None, "each step of this trace is a call of several training steps"
     if len(sidecars) == 1:
         reason = batch.missing.get("global", "the sidecar does not say")
         return batch.global_, batch.found_by, None if batch.global_ is not None else reason
@@ -94,16 +90,16 @@ def prediction_of(
     throughput: Throughput,
     transfers: Sequence[IntervalSet],
 ) -> Prediction | Skipped:
-    """What twice the devices of `joined` could do at best; `transfers` of collectives by device index.
+    """What twice the devices of `joined` would do at best; `transfers` of collectives by device index.
 
-    Nothing is said from fewer than two steps, and of replicas on a host.
+    Skipped for fewer than two steps, and for replicas on a CPU.
     """
     step_ps, count = selection.median_step_ps, len(joined.devices)
     is_replica = any(trace.device_list[device].kind == "replica" for device in joined.devices)
     if is_replica:
-        return Skipped("replicas share the host's cores, however many there are")
+        return Skipped("replicas share the cores of their host, however many there are")
     if not step_ps or joined.count < FEWEST_STEPS:
-        return Skipped("fewer than two steps were used")
+        return Skipped(f"fewer than {FEWEST_STEPS} used steps")
     exposed = [
         uncovered(
             transfers[device],
@@ -113,11 +109,11 @@ def prediction_of(
         )
         for row, device in enumerate(joined.devices)
     ]
-    # What one device hides was sent in time: only what none hides is sure to become longer.
-    sending = median_ps(np.min(exposed, axis=0)) or 0
+    # Transfer that one device hides was in time: only what no device hides is sure to become longer.
+    exposed_ps = median_ps(np.min(exposed, axis=0)) or 0
     # A ring sends 2(n - 1)/n of the data over every link.
-    longer = sending * (2 * count - 1) // (2 * (count - 1)) - sending if count > 1 else 0
-    bound = step_ps + longer
+    more_ps = exposed_ps * (2 * count - 1) // (2 * (count - 1)) - exposed_ps if count > 1 else 0
+    bound = step_ps + more_ps
     speedup = 2 * step_ps / bound
     rate = throughput.examples_per_second
     return Prediction(
@@ -127,9 +123,9 @@ def prediction_of(
         examples_per_second_bound=None if rate is None else rate * speedup,
         assumptions=(
             "the batch doubles",
-            "computing, input and launches take as long as now",
-            "collectives grow as in a ring on links as fast as now"
-            if sending
+            "compute, input and launches take as long as now",
+            "collectives grow as in a ring over links of the same speed"
+            if exposed_ps
             else "communication stays hidden"
             if count > 1
             else "communication costs nothing",

@@ -1,27 +1,25 @@
-"""How short could a step be if one thing about it were put right? Lower bounds, never forecasts.
+"""Computes the best case per fix: lower bounds of the step time if one thing were fixed, never forecasts.
 
-Something is on the way at every moment of a step: the chain of what waited for what runs from its start to its
-end, now over this device, now over that one, now over the host. Putting one thing right takes out of the chain no
-more than the moments in which that thing went on somewhere:
+The critical path of a step runs from its start to its end, over devices and hosts. A fix shortens that path by no
+more than the moments in which its problem occurs somewhere:
 
-    no_input_wait           some device was idle and waited for input
-    no_exposed_collectives  some device transferred, with nothing computed on it, or was held up by a collective
-                            of others; who waits *in* a collective waits for a device that is elsewhere
-    no_exposed_copies       some device copied, with neither compute nor a collective on it, or waited for a copy
+    no_input_wait           a device is idle and waits for input
+    no_exposed_collectives  a device transfers and computes nothing, or is held up by a collective of others; a device
+                            that waits *in* a collective waits for a device that does something else
+    no_exposed_copies       a device copies with neither compute nor a collective, or waits for a copy
 
-No device computes less for any of these, so that a step is never shorter than its longest compute. And if all
-devices shared the compute evenly, by their speeds, then a moment in which some of them compute shrinks to the share
-of the whole that they are:
+None of these reduces what a device computes, so a step is never shorter than its longest compute. If all devices
+shared the compute evenly, by their speeds, moments in which only some of them compute would become shorter:
 
-    balanced_devices        moments in which any device computes, less what all of them together need for the sum
+    balanced_devices        moments in which any device computes, minus what all of them together need for the sum
 
-If each kept its own compute, and none waited for another to begin, the longest compute would cover all others:
+If each device kept its own compute, and none waited for another to begin, the longest compute would cover the others:
 
-    concurrent_devices      moments in which any device computes, less the longest compute of one
+    concurrent_devices      moments in which any device computes, minus the longest compute of one device
 
-What else would take the place is not known, so the step may well stay longer; it cannot become shorter by one of
-these alone. Moments of several hosts are laid side by side where collectives show that their clocks agree; hosts
-that share none do not wait for each other, and the step of each stands alone.
+Other waiting may take the place of what a fix removes, so the step may stay longer than the bound; one fix never makes
+it shorter. Moments of several hosts are combined where collectives show that their clocks agree. Hosts that share no
+collective do not wait for each other, so the step of each is bounded by itself.
 """
 
 from __future__ import annotations
@@ -49,25 +47,26 @@ from traceview.xplane.planes import ActivityClass
 
 _COPIES: Final = (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
 _MOMENTS: Final = {
-    "no_input_wait": "the moments in which a device had nothing to do and waited for input",
+    "no_input_wait": "the moments in which a device was idle and waited for input",
     "no_exposed_collectives": (
-        "the moments in which a device transferred in a collective, or was held up by one, and computed nothing"
+        "the moments in which a device computed nothing and transferred in a collective or was held up by one"
     ),
     "no_exposed_copies": (
-        "the moments in which a device copied, or waited for a copy, and neither computed nor communicated"
+        "the moments in which a device neither computed nor communicated and copied or waited for a copy"
     ),
 }
+OTHER_CLOCKS: Final = "the clocks of the hosts cannot be compared"
+_NO_COMMON_STEP: Final = "the hosts have no step in common"
 
 
 class WhatIf(Record, frozen=True):
-    """A lower bound of the step time. `name`: no_input_wait, no_exposed_collectives, no_exposed_copies, balanced_devices,
-    concurrent_devices.
+    """A lower bound of the step time after one fix.
 
     Attributes:
         name: no_input_wait, no_exposed_collectives, no_exposed_copies, balanced_devices or concurrent_devices.
-        step_bound_ps: The step is not shorter than this, median over the used steps, picoseconds.
-        saved_ps: What that is below the median step, picoseconds.
-        reasoning: Where the bound comes from, in a sentence.
+        step_bound_ps: Least step time, median over the used steps, picoseconds.
+        saved_ps: How far that is below the median step, picoseconds.
+        reasoning: What the bound is made from, in a sentence.
     """
 
     name: str
@@ -78,7 +77,7 @@ class WhatIf(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds that can be given, and by name why another cannot."""
+    """The bounds that are known, and by name why another is not."""
 
     rows: tuple[WhatIf, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
@@ -86,7 +85,7 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What went on when, by device index: `transfers` of collectives, and `gaps` where known."""
+    """When devices communicated or waited, by device index: `transfers` of collectives, and `gaps` where known."""
 
     transfers: Sequence[IntervalSet]
     gaps: Mapping[int, Gaps]
@@ -113,7 +112,7 @@ def what_ifs(
                         activities[device].by_class[ActivityClass.COMPUTE],
                     )
                 ),
-                # Replicas have no queue: what they wait for are others that still compute.
+                # Replicas have no queue: they wait for replicas that still compute.
                 _waits(
                     None
                     if trace.device_list[device].kind == "replica"
@@ -124,7 +123,7 @@ def what_ifs(
             "no_exposed_copies": [
                 _Span.of(
                     difference(
-                        _any(activities[device].by_class[one] for one in _COPIES),
+                        _any(activities[device].by_class[copies] for copies in _COPIES),
                         activities[device].cumulative[ActivityClass.COLLECTIVE],
                     )
                 ),
@@ -143,11 +142,11 @@ def what_ifs(
         longest = np.max([compute[device].within(start, end) for device in own], axis=0)
         together = joined.devices if agree else own
         for name in _MOMENTS:
-            saved = _covered([one for d in together for one in spans[d][name]], start, end)
+            saved = _covered([span for d in together for span in spans[d][name]], start, end)
             bounds.setdefault(name, []).append(np.maximum(end - start - saved, longest))
     rows = [
-        _row(name, np.concatenate(found), whole, f"the median step without {_MOMENTS[name]}")
-        for name, found in bounds.items()
+        _row(name, np.concatenate(of_hosts), whole, f"the median step without {_MOMENTS[name]}")
+        for name, of_hosts in bounds.items()
     ]
     if len(joined.devices) < 2:
         return Bounds(tuple(rows))
@@ -156,17 +155,17 @@ def what_ifs(
     if isinstance(evened, Skipped):
         missing["balanced_devices"] = evened.reason
     else:
-        told = (
-            "the median step with the compute shared evenly, each device by its speed: moments in which only "
+        reasoning = (
+            "the median step with the compute shared by the speed of each device: moments in which only "
             f"some of {len(joined.devices)} devices compute become shorter"
         )
-        rows.append(_row("balanced_devices", evened, whole, told))
+        rows.append(_row("balanced_devices", evened, whole, reasoning))
     at_once = _at_once(joined, compute, agree=agree)
     if isinstance(at_once, Skipped):
         missing["concurrent_devices"] = at_once.reason
     else:
-        told = f"the median step with the compute of all {len(joined.devices)} devices inside that of the longest"
-        rows.append(_row("concurrent_devices", at_once, whole, told))
+        reasoning = f"the median step with the compute of all {len(joined.devices)} devices within the longest"
+        rows.append(_row("concurrent_devices", at_once, whole, reasoning))
     return Bounds(tuple(rows), missing)
 
 
@@ -175,14 +174,14 @@ def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
     clocks = [
         trace.hosts[host].clock for host in {trace.device_list[device].host for device in devices}
     ]
-    # The host by which the others are set is compared with none.
-    alone = sum(clock is None or clock.residual_ps is None for clock in clocks)
-    return len(clocks) == 1 or alone <= 1
+    # The host that the others are aligned to has no residual itself.
+    unaligned = sum(clock is None or clock.residual_ps is None for clock in clocks)
+    return len(clocks) == 1 or unaligned <= 1
 
 
 @dataclass(frozen=True, eq=False)
 class _Span:
-    """Moments of one device: all of them lie in `where`; `amount_ps` is how long they are up to each bound of it."""
+    """Moments of a device: all of them lie in `where`; `amount_ps` is their length up to each bound of it."""
 
     where: IntervalSet
     amount_ps: Int64Array
@@ -192,7 +191,7 @@ class _Span:
         return cls(exact, exact.covered)
 
     def within(self, start: Int64Array, end: Int64Array) -> Int64Array:
-        """At most how long they are in each span; exact where `where` is cut at its bounds."""
+        """Their length in each span, at most; exact where `where` is cut at its bounds."""
         first = np.searchsorted(self.where.end, start, side="right")
         last = np.searchsorted(self.where.start, end)
         known = self.amount_ps[np.maximum(last, first)] - self.amount_ps[first]
@@ -201,7 +200,7 @@ class _Span:
 
 
 def _waits(gaps: Gaps | None, cause: Cause) -> _Span:
-    """Idle time of one cause; where in a gap it lies is not known, only how long it is."""
+    """Idle time of one cause; only its length in a gap is known, not where it lies."""
     if gaps is None:
         return _Span.of(union(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)))
     caused = gaps.cause_ps[cause]
@@ -213,9 +212,9 @@ def _waits(gaps: Gaps | None, cause: Cause) -> _Span:
 
 
 def _covered(spans: Sequence[_Span], start: Int64Array, end: Int64Array) -> Int64Array:
-    """At most how much of each `[start, end)` is in any of the spans."""
-    where = _any(one.where for one in spans)
-    summed = np.sum([one.within(start, end) for one in spans], axis=0)
+    """How much of each `[start, end)` is in any of the spans, at most."""
+    where = _any(span.where for span in spans)
+    summed = np.sum([span.within(start, end) for span in spans], axis=0)
     result: Int64Array = np.minimum(where.within(start, end), summed)
     return result
 
@@ -232,54 +231,54 @@ def _evened(
 ) -> Int64Array | Skipped:
     """The bound of every step that all hosts have, on the host of each device."""
     if not joined.count:
-        return Skipped("the hosts have no step in common")
+        return Skipped(_NO_COMMON_STEP)
     if not agree:
-        return Skipped("nothing shows that the clocks of the hosts agree")
+        return Skipped(OTHER_CLOCKS)
     speeds = relative_speeds(trace, joined)
     if isinstance(speeds, Skipped):
         return speeds
-    needed = _needed(joined, speeds)
-    longer = _any(compute.values()).within(joined.start_ps, joined.end_ps) - needed
-    bounds: Int64Array = joined.end_ps - joined.start_ps - np.maximum(longer, 0)
-    return bounds.reshape(-1)
+    return _shortened(joined, compute, _needed(joined, speeds))
 
 
 def _at_once(
     joined: JoinedSteps, compute: Mapping[int, IntervalSet], *, agree: bool
 ) -> Int64Array | Skipped:
     """The bound of every step that all hosts have, on the host of each device."""
-    if len(joined.devices) < 2:
-        return Skipped("one device has none to run beside")
     if not joined.count:
-        return Skipped("the hosts have no step in common")
+        return Skipped(_NO_COMMON_STEP)
     if not agree:
-        return Skipped("nothing shows that the clocks of the hosts agree")
-    longer = _any(compute.values()).within(joined.start_ps, joined.end_ps) - joined.compute_ps.max(
-        axis=0
-    )
-    bounds: Int64Array = joined.end_ps - joined.start_ps - np.maximum(longer, 0)
+        return Skipped(OTHER_CLOCKS)
+    return _shortened(joined, compute, joined.compute_ps.max(axis=0))
+
+
+def _shortened(
+    joined: JoinedSteps, compute: Mapping[int, IntervalSet], needed: Int64Array
+) -> Int64Array:
+    """The length of every step if the moments in which any device computes took as long as needed, int64 `[steps]`."""
+    excess = _any(compute.values()).within(joined.start_ps, joined.end_ps) - needed
+    bounds: Int64Array = joined.end_ps - joined.start_ps - np.maximum(excess, 0)
     return bounds.reshape(-1)
 
 
 def _any(unions: Iterable[IntervalSet]) -> IntervalSet:
-    """The moments that any of them holds."""
-    every = list(unions)
-    return union(
-        np.concatenate([one.start for one in every]), np.concatenate([one.end for one in every])
-    )
+    """The moments that any of the sets holds."""
+    sets = list(unions)
+    starts, ends = [spans.start for spans in sets], [spans.end for spans in sets]
+    return union(np.concatenate(starts), np.concatenate(ends))
 
 
 def _needed(joined: JoinedSteps, speeds: npt.NDArray[np.float64]) -> Int64Array:
-    """What all devices together need for the compute of each step, rounded down; int64 `[steps]`."""
+    """How long all devices together need for the compute of each step, rounded down; int64 `[steps]`."""
     if np.all(speeds == speeds[0]):
-        # Exact for devices alike.
+        # Integers keep this exact for equal devices.
         mean: Int64Array = joined.compute_ps.sum(axis=0) // len(joined.devices)
         return mean
     return np.floor(speeds @ joined.compute_ps).astype(np.int64)
 
 
-def _row(name: str, bounds: Int64Array, whole: int, told: str) -> WhatIf:
+def _row(name: str, bounds: Int64Array, whole: int, reasoning: str) -> WhatIf:
     bound = min(median_ps(bounds) or 0, whole)
     if bound >= whole:
-        return WhatIf(name, bound, 0, f"nothing to save: {told} is as long")
-    return WhatIf(name, bound, whole - bound, f"{told}: at most {numbers.time(whole - bound)} less")
+        return WhatIf(name, bound, 0, f"nothing to save: {reasoning} is as long")
+    saved = whole - bound
+    return WhatIf(name, bound, saved, f"{reasoning}: at most {numbers.time(saved)} less")

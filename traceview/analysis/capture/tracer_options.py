@@ -1,24 +1,44 @@
-"""Did TensorFlow honour the profiler options that were asked for?
+"""Finds profiler options that TensorFlow ignored.
 
-TensorFlow 2.20 and 2.21 accept them and use their defaults. What was asked stands in the sidecar; what was in
-force in the sidecar or, from 2.21 on, in the trace. Where neither says, the release may be known to take none,
-or the Python tracer was asked for and left no event: names of its events start with `$`. Of a trace without a
-sidecar nobody knows what was asked.
+TensorFlow 2.20 and 2.21 accept options and use their defaults. The sidecar holds what was asked for; what was in
+force is in the sidecar or, from 2.21 on, in the trace. Where neither holds it, the release may be known to ignore all
+options, or the Python tracer was asked for and left no event: names of its events start with `$`. Without a sidecar
+it is unknown what was asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.base import Evidence, Finding, Rule
 from traceview.document import numbers
 from traceview.ids import unique_ids
 from traceview.trace.environment import TracerOptions
 from traceview.trace.model import Trace
 
 DEFAULT_LEVELS: Final = {"host_tracer_level": 2, "device_tracer_level": 1, "python_tracer_level": 0}
-"""What TensorFlow records with where nothing is asked for (measured with 2.20 and 2.21)."""
+"""The levels that TensorFlow uses by default (measured with 2.20 and 2.21)."""
+
+OPTIONS_IGNORED: Final = Rule(
+    "options-ignored",
+    starts_at="any tracer level in force that differs from the level asked for",
+    severities=("info",),
+    meaning=(
+        "TensorFlow recorded with other tracer levels than the capture asked for: 2.20 and 2.21 accept profiler "
+        "options and use their defaults."
+    ),
+    evidence=(
+        "levels asked for in the sidecar, and those in force in the sidecar or the trace; where these are not "
+        "recorded, a Python tracer that left no event"
+    ),
+    advice=(
+        "Leave the options at their defaults with TensorFlow 2.20 and 2.21, which ignore "
+        "tf.profiler.experimental.ProfilerOptions; 2.19 honours them."
+    ),
+    example="TensorFlow ignored 1 profiler option: python_tracer_level",
+)
 
 _PYTHON_LEVEL: Final = "python_tracer_level"
 _PYTHON_EVENT: Final = b"$"
@@ -39,13 +59,13 @@ class IgnoredOption:
 
 
 def ignored_options(trace: Trace, host: int) -> tuple[IgnoredOption, ...]:
-    """The options of a host that provably had no effect; none where it is not known what was asked."""
+    """The options of a host that provably had no effect; none where it is unknown what was asked for."""
     entry = trace.hosts[host]
     if entry.sidecar is None:
         return ()
     options = entry.sidecar.environment.options
     in_force = entry.tracer_levels if options.in_force is None else options.in_force
-    found = []
+    ignored = []
     for name, asked in (options.asked or {}).items():
         level = (in_force or {}).get(name)
         if level is None:
@@ -53,14 +73,14 @@ def ignored_options(trace: Trace, host: int) -> tuple[IgnoredOption, ...]:
         else:
             reason = None if level == asked else f"{level} was in force"
         if reason is not None:
-            found.append(IgnoredOption(entry.name, name, asked, level, reason))
-    return tuple(found)
+            ignored.append(IgnoredOption(entry.name, name, asked, level, reason))
+    return tuple(ignored)
 
 
 def _without_record(
     trace: Trace, host: int, options: TracerOptions, name: str, asked: int
 ) -> str | None:
-    """How an option shows to be ignored whose level in force is not recorded; None if it does not."""
+    """What shows that an option was ignored where the level in force is not recorded; None if nothing does."""
     if options.is_ignored and asked != DEFAULT_LEVELS.get(name, asked):
         return "and this TensorFlow takes none"
     if name == _PYTHON_LEVEL and asked > 0 and not _has_python_events(trace, host):
@@ -74,34 +94,34 @@ def _has_python_events(trace: Trace, host: int) -> bool:
     return any(trace.names[name].startswith(_PYTHON_EVENT) for name in names)
 
 
-def diagnose(trace: Trace) -> list[Finding]:
+def diagnose(trace: Trace) -> Iterator[Finding]:
     """One finding for all hosts and options."""
-    ignored = [one for host in range(len(trace.hosts)) for one in ignored_options(trace, host)]
-    if not ignored:
-        return []
-    names = list(dict.fromkeys(one.name for one in ignored))
-    is_recorded = all(one.in_force is not None for one in ignored)
-    return [
-        Finding(
-            code="options-ignored",
-            severity="info",
-            title=f"TensorFlow ignored {numbers.plural(len(names), 'profiler option')}: {numbers.listed(names)}",
-            explanation="The profile was recorded with other levels than were asked for, so what those "
-            "would have added is not in this trace, and what they would have left out is.",
-            advice="Leave the options at their defaults with TensorFlow 2.20 and 2.21, which ignore "
-            "tf.profiler.experimental.ProfilerOptions; 2.19 honours them.",
-            confidence="high" if is_recorded else "medium",
-            confidence_reason="the options in force are recorded"
-            if is_recorded
-            else "the options in force are not recorded; the release and the events show it",
-            evidence=tuple(
-                Evidence(
-                    one.name,
-                    "not recorded" if one.in_force is None else one.in_force,
-                    None,
-                    f"{one.host}, {one.asked} asked",
-                )
-                for one in ignored
-            ),
-        )
+    ignored = [
+        option for host in range(len(trace.hosts)) for option in ignored_options(trace, host)
     ]
+    if not ignored:
+        return
+    names = list(dict.fromkeys(option.name for option in ignored))
+    is_recorded = all(option.in_force is not None for option in ignored)
+    yield OPTIONS_IGNORED.finding(
+        f"TensorFlow ignored {numbers.plural(len(names), 'profiler option')}: {numbers.listed(names)}",
+        [
+            Evidence(
+                option.name,
+                "not recorded" if option.in_force is None else option.in_force,
+                None,
+                f"{option.host}, {option.asked} asked",
+            )
+            for option in ignored
+        ],
+        confidence=("high", "the options in force are recorded")
+        if is_recorded
+        else (
+            "medium",
+            "the options in force are not recorded; the release and the events show it",
+        ),
+        explanation=(
+            "The profile was recorded with other levels than the capture asked for: events of the levels asked for "
+            "may be missing, and events of the levels in force may be in it unasked."
+        ),
+    )

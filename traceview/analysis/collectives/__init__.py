@@ -1,4 +1,4 @@
-"""Collectives: what they cost, and who waits for whom."""
+"""Collectives: what they cost, and which devices wait for which."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from traceview.analysis import device_time, steps
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.collectives import findings
 from traceview.analysis.collectives.result import CollectiveResult, compute
+from traceview.analysis.collectives.section import collectives_section
 from traceview.analysis.context import Analysis, Context
 
 __all__ = ["ANALYSIS", "CollectiveResult"]
 
 
-def _compute(context: Context) -> CollectiveResult | Skipped:
-    return compute(context.trace, context.selection, context.activities, context.collectives)
-
-
 def _diagnose(context: Context, result: CollectiveResult | Skipped) -> list[Finding]:
     times = context.record(device_time.ANALYSIS)
-    if times is None:
+    if times is None or isinstance(result, Skipped):
         return []
     return findings.diagnose(result, times, context.result(steps.ANALYSIS), context.selection)
 
 
-ANALYSIS: Final = Analysis[CollectiveResult]("collectives", compute=_compute, diagnose=_diagnose)
+ANALYSIS: Final = Analysis[CollectiveResult](
+    "collectives",
+    compute=compute,
+    rules=(findings.EXPOSED, findings.WAIT, findings.OFF_GPU),
+    diagnose=_diagnose,
+    sections=(collectives_section,),
+)

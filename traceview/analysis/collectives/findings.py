@@ -1,11 +1,11 @@
-"""Does the training wait for collectives, for other devices in them, or for a reduction that left the GPUs?"""
+"""Concludes whether training waits for collectives, for other devices in them, or for a reduction without NCCL."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from traceview.analysis.base import Confidence, Evidence, Finding, Severity, Skipped
+from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Rule, Skipped
 from traceview.analysis.collectives.result import CollectiveResult, HostCollectives
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
@@ -13,58 +13,91 @@ from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.robust import low_median
 
-EXPOSED_RATIO: Final = 0.10
-EXPOSED_CRITICAL_RATIO: Final = 0.30
-"""Exposed transfer over the step from which it is a warning, and critical (METRICS 12: collective-exposed)."""
-
-WAIT_RATIO: Final = 0.05
-"""Waiting for other devices over the step (METRICS 12: collective-wait)."""
-
-ONE_DEVICE_GPUS: Final = 3
-"""GPUs from which on summing on one of them is a bottleneck (METRICS 12: reduction-off-gpu)."""
-
-LEAST_USED_STEPS: Final = 2
-"""With fewer used steps a finding on performance is only told (METRICS 12)."""
-
-_ALIKE: Final = 0.995
-"""Devices whose shares are at least so much of the largest are not told apart in a title."""
-
-_AT_WORK: Final = ("active", "marginal")
-_PACKING: Final = (
-    "Fewer and larger calls: tf.distribute.MirroredStrategy(cross_device_ops="
-    "tf.distribute.NcclAllReduce(num_packs=1)), or for MultiWorkerMirroredStrategy "
-    "tf.distribute.experimental.CommunicationOptions(bytes_per_pack=50 * 1024 * 1024)."
+EXPOSED: Final = Rule(
+    code="collective-exposed",
+    starts_at="exposed transfer of collectives from {warning_ratio} of the step; critical from {critical_ratio}",
+    limits={"warning_ratio": 0.10, "critical_ratio": 0.30},
+    severities=("warning", "critical"),
+    meaning=(
+        "Devices exchange gradients while they compute nothing. Only the transfer counts, which is the shortest time "
+        "that any device spends in each collective. Waiting for a late device is another finding."
+    ),
+    evidence="exposed_transfer_per_step_ps of results.collectives over the median step",
+    advice=(
+        "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
+        "CommunicationOptions(bytes_per_pack=...). Send fewer bytes: mixed precision, a larger batch per GPU."
+    ),
+    example="exposed communication takes 24.0% of the step on GPU:0",
 )
+
+WAIT: Final = Rule(
+    code="collective-wait",
+    starts_at=(
+        "exposed waiting for other devices in collectives from {warning_ratio} of the step, unless a straggler or a "
+        "late input shard explains it"
+    ),
+    limits={"warning_ratio": 0.05},
+    meaning=(
+        "A collective ends on all devices together, so devices that arrive early wait in it for the last one."
+    ),
+    evidence="exposed_wait_per_step_ps of results.collectives over the median step; last_count per device",
+    advice=(
+        "Give all replicas equal work: the same batch size on each (dataset.batch(n, drop_remainder=True)), input that "
+        "is ready for all of them (dataset.prefetch(tf.data.AUTOTUNE)), GPUs of one model. traceview collectives "
+        "LOGDIR lists the last device of each collective."
+    ),
+    example="GPU:2 waits for other devices in collectives for 12.0% of the step",
+    idle_causes=("peer",),
+)
+
+OFF_GPU: Final = Rule(
+    code="reduction-off-gpu",
+    starts_at="gradients with path cpu_bounce, or with path one_device on {least_count} GPUs or more",
+    limits={"least_count": 3},
+    meaning=(
+        "NCCL does not sum the gradients over the links between GPUs. They are copied to the CPU and back, or all to "
+        "one GPU. A scalar loss that is summed this way is normal and does not count."
+    ),
+    evidence=(
+        "path and path_ops of results.collectives: copies as large as gradients, and sums that belong to no replica"
+    ),
+    advice=(
+        "Let NCCL reduce: tf.distribute.MirroredStrategy() without cross_device_ops uses it when every replica has a "
+        "GPU of its own. Create variables under strategy.scope() and outside of tf.device('/CPU:0'); do not divide "
+        "GPUs into virtual devices."
+    ),
+    example="host0 sums the gradients of 4 GPUs on one GPU",
+)
+
+_ALIKE_RATIO: Final = 0.995
+"""A title names no single device if the shares of all are at least this much of the largest."""
+
+_IN_USE: Final = ("active", "marginal")
+_PACKING: Final = (
+    "Use fewer and larger calls: tf.distribute.MirroredStrategy(cross_device_ops="
+    "tf.distribute.NcclAllReduce(num_packs=1)), or for MultiWorkerMirroredStrategy "
+    "tf.distribute.experimental.CommunicationOptions(bytes_per_pack=50 * 1024 * 1024). "
+)
+_PACKED: Final = (
+    "Look for other calls: tensors of another type, metrics, synchronised batch normalisation, clipping by a global "
+    "norm (traceview collectives LOGDIR). "
+)
+_FEW_STEPS: Final = f"fewer than {FEWEST_STEPS} used steps"
 
 
 def diagnose(
-    result: CollectiveResult | Skipped,
-    device_time: DeviceTime,
-    steps: Steps | Skipped,
-    selection: Selection,
-    *,
-    is_wait_explained: bool = False,
+    result: CollectiveResult, times: DeviceTime, steps: Steps | Skipped, selection: Selection
 ) -> list[Finding]:
-    """What collectives cost; `is_wait_explained`: another finding says why devices come late to them."""
-    if isinstance(result, Skipped):
-        return []
-    kinds = {row.device: row.kind for row in device_time.devices if row.status in _AT_WORK}
-    judge = _Judge(result, selection, kinds)
-    found = [judge.exposed(), None if is_wait_explained else judge.wait()]
-    found += [_off_gpu(host, device_time, steps, selection) for host in result.hosts]
-    return [one for one in found if one is not None]
+    """What collectives cost."""
+    kinds = {row.device: row.kind for row in times.devices if row.status in _IN_USE}
+    costs = _Costs(result, selection, kinds)
+    findings = [costs.exposed(), costs.wait()]
+    findings += [_off_gpu(host, times, steps, selection) for host in result.hosts]
+    return [finding for finding in findings if finding is not None]
 
 
-def _whose(affected: list[str], ratios: Mapping[str, float]) -> str:
-    """The device that is affected most, or how many are about equally."""
-    first, last = ratios[affected[0]], ratios[affected[-1]]
-    if len(affected) == len(ratios) > 1 and last >= _ALIKE * first:
-        return f"each of the {len(affected)} devices"
-    return affected[0]
-
-
-class _Judge:
-    """Weighs the parts of a step in collectives; `kinds` of the devices at work by their keys."""
+class _Costs:
+    """What collectives cost the step of each device; `kinds` of the devices in use by their keys."""
 
     def __init__(
         self, result: CollectiveResult, selection: Selection, kinds: Mapping[str, str]
@@ -73,12 +106,14 @@ class _Judge:
         self._kinds = kinds
         self._used_count = len(selection.used_steps)
         self._step_ps = selection.median_step_ps
-        self._window_ps = max((one.length_ps for one in selection.windows.values()), default=0)
+        self._window_ps = max(
+            (window.length_ps for window in selection.windows.values()), default=0
+        )
         self._whole = "step" if self._step_ps else "window"
 
     @property
     def _is_alone(self) -> bool:
-        """Whether most collectives lack devices, so that transfer and waiting cannot be told apart."""
+        """Whether most collectives lack devices, so that transfer and waiting cannot be separated."""
         return 2 * self._result.incomplete_count >= max(self._result.count, 1)
 
     @property
@@ -87,234 +122,204 @@ class _Judge:
         return self._result.member_count > self._result.device_count
 
     def exposed(self) -> Finding | None:
+        """The transfer that no kernel hides."""
         result = self._result
         ratios = self._ratios(result.exposed_transfer_per_step_ps, result.exposed_transfer_ps)
-        affected = [key for key, ratio in ratios.items() if ratio >= EXPOSED_RATIO]
-        if not affected:
-            return None
-        ratio = ratios[affected[0]]
+        if self._is_alone:
+            meaning = "This may be transfer or waiting: the other devices are not recorded."
+        elif self._lacks_members:
+            meaning = "Part of this may be waiting for workers that were not recorded."
+        else:
+            meaning = "The transfer itself, without waiting for other devices, runs while no kernel hides it."
         return self._finding(
-            "collective-exposed",
-            "critical" if ratio >= EXPOSED_CRITICAL_RATIO else "warning",
-            affected,
-            ratio,
-            title=f"collectives take {numbers.share(ratio)} of the {self._whole} on {_whose(affected, ratios)} while nothing is computed",
-            explanation=(
-                (
-                    "Whether this is transfer or waiting cannot be told: the other devices are not recorded."
-                    if self._is_alone
-                    else "How much of this is waiting for workers that were not recorded cannot be told."
-                    if self._lacks_members
-                    else "The transfer itself, without waiting for other devices, runs when no kernel hides "
-                    "it."
-                )
-                + f"{self._calls()}{self._speed()}"
-            ),
+            EXPOSED,
+            ratios,
+            "exposed_transfer_ratio",
+            title=f"exposed communication takes {{share}} of the {self._whole} on {{devices}}",
+            explanation=f"{meaning}{self._calls()}{self._speed()}",
             advice=(
-                f"{self._packing()}Send less: mixed precision "
-                "(keras.mixed_precision.set_global_policy('mixed_float16')) or a larger batch per GPU makes "
-                "the same gradients serve more work."
+                f"{self._packing()}Send fewer bytes: mixed precision "
+                "(keras.mixed_precision.set_global_policy('mixed_float16')), or a larger batch per GPU, so that the "
+                "same gradients serve more examples."
             ),
-            evidence=[
-                Evidence("exposed_transfer_ratio", ratios[key], EXPOSED_RATIO, key)
-                for key in affected
-            ],
         )
 
     def wait(self) -> Finding | None:
+        """The waiting for other devices that no kernel hides."""
         result = self._result
-        per_step = result.exposed_wait_per_step_ps
         waits = {
-            key: one - result.exposed_transfer_ps[key] for key, one in result.exposed_ps.items()
+            key: exposed - result.exposed_transfer_ps[key]
+            for key, exposed in result.exposed_ps.items()
         }
-        ratios = self._ratios(per_step, waits)
-        affected = [key for key, ratio in ratios.items() if ratio >= WAIT_RATIO]
-        if not affected:
-            return None
-        worst = affected[0]
-        latest = max(result.last_count, key=lambda key: result.last_count[key])
+        last = max(result.last_count, key=lambda key: result.last_count[key], default="")
         return self._finding(
-            "collective-wait",
-            "warning",
-            affected,
-            ratios[worst],
-            title=f"{_whose(affected, ratios)} waits {numbers.share(ratios[worst])} of the {self._whole} in collectives for other "
-            "devices",
+            WAIT,
+            self._ratios(result.exposed_wait_per_step_ps, waits),
+            "exposed_wait_ratio",
+            title=f"{{devices}} waits for other devices in collectives for {{share}} of the {self._whole}",
             explanation=(
-                "A collective ends on all devices when the last one has come; until then the others wait in it. "
-                f"{self._latest(latest)} The cost is a bound: what the device that waits most would save."
+                f"{WAIT.meaning} {self._last(last)} The cost is a bound: what the device that waits longest would save."
             ),
-            advice=(
-                "Let all replicas do equal work: the same batch size on each "
-                "(dataset.batch(n, drop_remainder=True)), input that is ready for all of them "
-                "(dataset.prefetch(tf.data.AUTOTUNE)), GPUs of one model. traceview collectives LOGDIR shows "
-                "who came last to which."
-            ),
-            evidence=[
-                *(Evidence("exposed_wait_ratio", ratios[key], WAIT_RATIO, key) for key in affected),
-                Evidence("last_count", result.last_count[latest], None, latest),
-            ],
+            evidence=(Evidence("last_count", result.last_count.get(last, 0), None, last),),
         )
 
-    def _latest(self, latest: str) -> str:
-        """How often the device came last that did so most often; its name if that is most of the time."""
+    def _last(self, device: str) -> str:
+        """How often the device came last that did so most often; its name only if that is most of the time."""
         result = self._result
-        count, of_count = result.last_count[latest], result.count - result.incomplete_count
+        count, complete = result.last_count.get(device, 0), result.count - result.incomplete_count
+        collectives = numbers.plural(complete, "collective")
         if not count:
-            return "Who comes last to them cannot be told."
-        if 2 * count <= of_count:
-            return f"No device came last to more than {count} of {numbers.plural(of_count, 'collective')}."
-        return f"{latest} came last to {count} of {numbers.plural(of_count, 'collective')}."
+            return "The trace does not show which device comes last."
+        if 2 * count <= complete:
+            return f"No device came last to more than {count} of {collectives}."
+        return f"{device} came last to {count} of {collectives}."
 
     def _ratios(
         self, per_step: Mapping[str, int] | None, total: Mapping[str, int]
     ) -> dict[str, float]:
-        """The share of the step of each device at work, without steps that of the window; largest first."""
-        whole = self._step_ps if per_step is not None and self._step_ps else self._window_ps
-        parts = per_step if per_step is not None and self._step_ps else total
+        """The share of the step for each device in use, without steps that of the window; largest first."""
+        has_steps = per_step is not None and self._step_ps
+        whole = self._step_ps if has_steps else self._window_ps
+        parts = per_step if per_step is not None and has_steps else total
         ratios = {key: parts[key] / whole for key in parts if whole and key in self._kinds}
         return dict(sorted(ratios.items(), key=lambda pair: -pair[1]))
 
     def _calls(self) -> str:
-        result = self._result
-        if not result.count_per_step:
+        count, packs = self._result.count_per_step, self._result.packs
+        if not count:
             return ""
-        packs = f", packed by the strategy into {result.packs}" if result.packs else ""
-        if result.packs and result.count_per_step > result.packs:
-            packs = f", though the strategy was told to pack all gradients into {result.packs}"
-        verb = "is" if result.count_per_step == 1 else "are"
-        return f" There {verb} {numbers.plural(result.count_per_step, 'call')} per step{packs}."
+        verb = "is" if count == 1 else "are"
+        calls = f" There {verb} {numbers.plural(count, 'call')} per step"
+        if not packs:
+            return f"{calls}."
+        if count > packs:
+            return f"{calls}, though the strategy packs all gradients into {packs}."
+        return f"{calls}; the strategy packs the gradients into {packs}."
 
     def _packing(self) -> str:
         packs, count = self._result.packs, self._result.count_per_step
         if count == 1:
             return ""
-        if packs is None or packs > 1 or count is None or count <= packs:
-            return f"{_PACKING} "
-        return (
-            "Look at what is called besides: tensors of another type, metrics, synchronised batch normalisation, "
-            "clipping by a global norm (traceview collectives LOGDIR). "
-        )
+        is_packed = packs is not None and packs <= 1 and count is not None and count > packs
+        return _PACKED if is_packed else _PACKING
 
     def _speed(self) -> str:
         result = self._result
-        if result.bus_bytes_per_second is None:
+        speed, link = result.bus_bytes_per_second, result.link_bytes_per_second
+        if speed is None:
             return ""
-        told = f" Each link carries {numbers.size(result.bus_bytes_per_second)} per second"
-        if result.link_bytes_per_second:
-            if result.bus_bytes_per_second > result.link_bytes_per_second:
-                return (
-                    f"{told}, more than the {numbers.size(result.link_bytes_per_second)} of the recorded link: something else "
-                    "links these devices."
-                )
-            told += f" of the {numbers.size(result.link_bytes_per_second)} that it can"
+        if not link:
+            return f" Each link carries {numbers.rate(speed)}."
+        if speed > link:
+            return (
+                f" Each link carries {numbers.rate(speed)}, more than the recorded link can "
+                f"({numbers.rate(link)}): the devices use another link."
+            )
+        words = f" Each link carries {numbers.rate(speed)} of {numbers.rate(link)}"
         if result.expected_ps is not None:
-            told += f"; at that speed the gradients would take {numbers.time(result.expected_ps)}"
-        return told + "."
+            words += f"; at full speed the gradients would take {numbers.time(result.expected_ps)}"
+        return f"{words}."
 
     def _finding(
         self,
-        code: str,
-        severity: Severity,
-        devices: list[str],
-        ratio: float,
+        rule: Rule,
+        ratios: Mapping[str, float],
+        metric: str,
         *,
         title: str,
         explanation: str,
-        advice: str,
-        evidence: list[Evidence],
-    ) -> Finding:
+        advice: str | None = None,
+        evidence: tuple[Evidence, ...] = (),
+    ) -> Finding | None:
+        """A finding about the devices past the limit; `title` has places for `devices` and `share`."""
+        limit = rule.limits["warning_ratio"]
+        devices = [key for key, ratio in ratios.items() if ratio >= limit]
+        if not devices:
+            return None
+        ratio = ratios[devices[0]]
         on_cpu = all(self._kinds[key] == "replica" for key in devices)
-        is_enough = self._used_count >= LEAST_USED_STEPS
-        confidence: Confidence = "high"
-        reason = "every device of these collectives is recorded"
-        if on_cpu:
-            confidence, reason = "low", "replicas on the CPU share its cores"
-        elif not is_enough:
-            confidence, reason = "low", f"fewer than {LEAST_USED_STEPS} steps to judge by"
-        elif self._is_alone:
-            confidence = "low"
-            reason = "other devices are not recorded, so that this may be waiting for them"
-        elif self._lacks_members:
-            confidence = "medium"
-            reason = "not all workers are recorded, so that a part of this may be waiting for them"
-        elif self._result.matched_by != "keys":
-            confidence, reason = "medium", "matched by their order: keys are not recorded"
-        return Finding(
-            code=code,
-            severity="info" if on_cpu or not is_enough else severity,
-            title=title,
+        is_enough = self._used_count >= FEWEST_STEPS
+        are_alike = len(devices) == len(ratios) > 1 and ratios[devices[-1]] >= _ALIKE_RATIO * ratio
+        whose = f"each of the {len(devices)} devices" if are_alike else devices[0]
+        return rule.finding(
+            title.format(devices=whose, share=numbers.share(ratio)),
+            (*(Evidence(metric, ratios[key], limit, key) for key in devices), *evidence),
+            severity="info" if on_cpu or not is_enough else rule.severity_of(ratio),
+            confidence=self._confidence(on_cpu=on_cpu, is_enough=is_enough),
             explanation=explanation,
             advice=advice,
-            confidence=confidence,
-            confidence_reason=reason,
-            evidence=tuple(evidence),
-            devices=tuple(devices),
+            devices=devices,
             cost_ps_per_step=None if self._step_ps is None else int(ratio * self._step_ps),
             cost_ratio=ratio,
         )
 
+    def _confidence(self, *, on_cpu: bool, is_enough: bool) -> tuple[Confidence, str]:
+        if on_cpu:
+            return "low", "replicas on the CPU share its cores"
+        if not is_enough:
+            return "low", _FEW_STEPS
+        if self._is_alone:
+            return "low", "other devices are not recorded, so this may be waiting for them"
+        if self._lacks_members:
+            return "medium", "not all workers are recorded, so part of this may be waiting for them"
+        if self._result.matched_by != "keys":
+            return "medium", "collectives matched by their order: keys are not recorded"
+        return "high", "every device of these collectives is recorded"
+
 
 def _off_gpu(
-    host: HostCollectives, device_time: DeviceTime, steps: Steps | Skipped, selection: Selection
+    host: HostCollectives, times: DeviceTime, steps: Steps | Skipped, selection: Selection
 ) -> Finding | None:
     gpus = tuple(
         row.device
-        for row in device_time.devices
-        if row.host == host.host and row.kind == "gpu" and row.status in _AT_WORK
+        for row in times.devices
+        if row.host == host.host and row.kind == "gpu" and row.status in _IN_USE
     )
-    bounces = host.path == "cpu_bounce"
-    if not bounces and not (host.path == "one_device" and len(gpus) >= ONE_DEVICE_GPUS):
+    is_on_cpu = host.path == "cpu_bounce"
+    if not is_on_cpu and not (
+        host.path == "one_device" and len(gpus) >= OFF_GPU.limits["least_count"]
+    ):
         return None
-    cost = _copied_ps(steps, gpus, "exposed_d2h_ps" if bounces else "exposed_d2d_ps")
-    step = selection.median_step_ps
-    is_enough = len(selection.used_steps) >= LEAST_USED_STEPS
-    where = "on the CPU" if bounces else "on one GPU"
+    cost = _copied_ps(steps, gpus, "exposed_d2h_ps" if is_on_cpu else "exposed_d2d_ps")
+    step_ps = selection.median_step_ps
+    is_enough = len(selection.used_steps) >= FEWEST_STEPS
+    place = "the CPU" if is_on_cpu else "one GPU"
+    way = (
+        "The gradients are copied to the host, summed by the CPU and copied back. The links to the host and its "
+        "memory are slower than those between GPUs."
+        if is_on_cpu
+        else "All gradients go to one GPU and the sum comes back from it, so its links carry what a ring would spread "
+        "over all links."
+    )
     reason = f" The reason: {host.path_reason}." if host.path_reason else ""
-    return Finding(
-        code="reduction-off-gpu",
-        severity="warning" if is_enough else "info",
-        title=f"the gradients of {numbers.plural(len(gpus), 'GPU')} of {host.host} are summed {where}",
-        explanation=(
-            (
-                "They are copied to the host, summed by the CPU and copied back; the links to the host and "
-                "its memory are slower than those between GPUs."
-                if bounces
-                else "All of them go to one GPU and the sum back from it, so its links carry what a ring "
-                "would spread over all."
-            )
-            + f"{reason} The cost is a bound: the copies of gradients that nothing hides, on the GPU where they "
-            "take longest."
-        ),
-        advice=(
-            "Let NCCL reduce: tf.distribute.MirroredStrategy() without cross_device_ops takes it when every "
-            "replica has a GPU of its own. Create variables under strategy.scope() and outside of "
-            "tf.device('/CPU:0'); do not divide GPUs into virtual devices."
-        ),
-        confidence="medium" if is_enough else "low",
-        confidence_reason=(
-            "recognised from copies as large as gradients and from the names of sums"
-            if is_enough
-            else f"fewer than {LEAST_USED_STEPS} steps to judge by"
-        ),
-        evidence=(
+    return OFF_GPU.finding(
+        f"{host.host} sums the gradients of {numbers.plural(len(gpus), 'GPU')} on {place}",
+        (
             Evidence("path", host.path or "", None, host.host),
             *(Evidence("path_op", op, None, host.host) for op in host.path_ops),
         ),
+        severity="warning" if is_enough else "info",
+        confidence=(
+            ("medium", "recognised by copies as large as gradients and by the names of sums")
+            if is_enough
+            else ("low", _FEW_STEPS)
+        ),
+        explanation=(
+            f"{way}{reason} The cost is a bound: the exposed copies of gradients on the GPU where they take longest."
+        ),
         devices=gpus,
         cost_ps_per_step=cost,
-        cost_ratio=None if cost is None or not step else cost / step,
+        cost_ratio=None if cost is None or not step_ps else cost / step_ps,
     )
 
 
-def _copied_ps(steps: Steps | Skipped, devices: tuple[str, ...], part: str) -> int | None:
+def _copied_ps(steps: Steps | Skipped, gpus: tuple[str, ...], part: str) -> int | None:
     """The largest median over the used steps of an exposed part of these devices."""
     if isinstance(steps, Skipped):
         return None
     parts: dict[str, list[int]] = {}
-    for row in steps.steps:
-        for one in row.devices if row.used else ():
-            if one.device in devices:
-                parts.setdefault(one.device, []).append(getattr(one, part))
-    medians = [low_median(values) or 0 for values in parts.values()]
-    return max(medians, default=None)
+    for step in steps.steps:
+        for device in step.devices if step.used else ():
+            if device.device in gpus:
+                parts.setdefault(device.device, []).append(getattr(device, part))
+    return max((low_median(lengths) or 0 for lengths in parts.values()), default=None)

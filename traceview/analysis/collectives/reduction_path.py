@@ -1,23 +1,22 @@
-"""By which way are gradients summed over the devices of a host: through NCCL, or by copies?
+"""Recognises how the devices of a host sum their gradients: through NCCL or by copies.
 
-NCCL and the collective ops leave kernels and ops of their own. A reduction without them is a sum, `AddN`, and
-copies that bring the parts there. Two facts about names, seen in TensorFlow 2.21, tell that sum from others: what
-a replica k ≥ 1 computes for itself has `replica_<k>` in its name, and the sum over replicas has not.
+NCCL and the collective ops have kernels and ops of their own. A reduction without them is a sum, `AddN`, and copies
+that bring the parts there. Names distinguish that sum from others (TensorFlow 2.21): ops that a replica k ≥ 1 runs for
+itself have `replica_<k>` in their names, and the sum over replicas does not.
 
-    NCCL kernels         asked for by Collective… ops                         collective_nccl
-                         asked for by Nccl… ops, or by nobody recorded        nccl
+    NCCL kernels         launched by Collective… ops                          collective_nccl
+                         launched by Nccl… ops, or no op recorded             nccl
     no such kernels      Collective… ops: CPU devices, virtual GPUs           collective_ring
     GPU to GPU copies    such sums on several GPUs                            hierarchical_copy
                          such sums on one GPU                                 one_device
     GPUs to host         such sums on the CPU, and copies back                cpu_bounce
 
-A scalar loss is summed and copied in every healthy step: copies below the size of gradients do not count.
+Every healthy step sums and copies a scalar loss, so copies smaller than gradients do not count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -43,21 +42,21 @@ Path: TypeAlias = Literal[
 ]
 
 LEAST_BYTES_PER_STEP: Final = 1024 * 1024
-"""Copies that move less in a step carry no gradients, where their size is not in the sidecar: 256 Ki parameters; our
+"""Copies of fewer bytes in a step carry no gradients, unless the sidecar knows their size: 256 Ki parameters; our
 own choice, above the metrics and indices that real traces copy (0.07 MB in a step of BERT)."""
 
 LEAST_PS_PER_STEP: Final = 100 * PS_PER_US
 """The same for copies whose size is not recorded: 1 MiB at 10 GB/s take 105 µs; our own choice."""
 
 LEAST_GRADIENT_RATIO: Final = 0.5
-"""Copies that move less of the gradients than this carry something else; our own choice."""
+"""Copies of a smaller share of the gradients carry something else; our own choice."""
 
 SHOWN_OPS: Final = 4
-"""So many op names are given as evidence."""
+"""Op names that are given as evidence."""
 
 _COLLECTIVE_TYPE: Final = re.compile(rb"Collective(?!Init|AssignGroup)\w+")
 _NCCL_TYPE: Final = re.compile(rb"_?Nccl\w+")
-_TELLING: Final = re.compile(rb"Collective|Nccl|AddN|Apply")
+_INDICATIVE: Final = re.compile(rb"Collective|Nccl|AddN|Apply")
 _GATHER_TYPE: Final = re.compile(rb"Collective\w*Gather\w*")
 _SUM_TYPE: Final = b"AddN"
 _UPDATE_TYPE: Final = re.compile(rb"(?:Resource)?(?:Sparse)?Apply\w+")
@@ -71,7 +70,7 @@ _DATA_THREAD: Final = "tf_data"
 
 @dataclass(frozen=True)
 class ReductionPath:
-    """How the devices of a host reduce; `ops`: names of ops that show it; `reason`: why so, where it shows."""
+    """How the devices of a host reduce. `ops`: names of ops that show it. `reason`: why, where the trace shows it."""
 
     path: Path | None
     ops: tuple[str, ...] = ()
@@ -80,7 +79,10 @@ class ReductionPath:
 
 @dataclass(frozen=True, eq=False)
 class _Names:
-    """Per name of the trace, bool: is it an op of a type, and one of replica k ≥ 1? One more for no name."""
+    """Whether each name of the trace is an op of a type, bool `[names + 1]`; the last element is for no name.
+
+    `total`: sums that belong to no single replica.
+    """
 
     collective: BoolArray
     nccl: BoolArray
@@ -90,13 +92,12 @@ class _Names:
 
 
 def reduction_paths(
-    trace: Trace, found: Collectives, selection: Selection
+    trace: Trace, collectives: Collectives, selection: Selection
 ) -> dict[int, ReductionPath]:
-    """The path of each host that has a window, from what runs in it; `found`: all collectives."""
+    """The path of each host that has a window, from what runs in it."""
     names = _names(trace)
-    host_of_device = np.array([device.host for device in trace.device_list], dtype=np.int64)
     return {
-        host: _Recognition(trace, names, found, selection, host, host_of_device).path()
+        host: _Recognition(trace, names, collectives, selection, host).path()
         for host in selection.windows
     }
 
@@ -104,7 +105,7 @@ def reduction_paths(
 def _names(trace: Trace) -> _Names:
     columns = [np.zeros(len(trace.names) + 1, dtype=np.bool_) for _ in range(5)]
     for index, name in enumerate(trace.names):
-        type_ = op_type(name) if _TELLING.search(name) else None
+        type_ = op_type(name) if _INDICATIVE.search(name) else None
         if type_ is None:
             continue
         columns[0][index] = _COLLECTIVE_TYPE.fullmatch(type_) is not None
@@ -116,32 +117,35 @@ def _names(trace: Trace) -> _Names:
 
 
 class _Recognition:
-    """One host: its devices' rows and its ops in the window, asked one question after the other."""
+    """Finds the path of one host from the events of its devices and its ops in the window.
+
+    `_launching`: the op of each collective event, as an index of names. `_rows`: device events. `_ops`: host events.
+    """
 
     def __init__(
         self,
         trace: Trace,
         names: _Names,
-        found: Collectives,
+        collectives: Collectives,
         selection: Selection,
         host: int,
-        host_of_device: Int64Array,
     ) -> None:
-        self._trace, self._names, self._host = trace, names, host
+        self._trace, self._names = trace, names
         window = selection.windows[host]
         self._step_count = max(1, len(selection.steps.get(host, ())))
         columns, calls = trace.device_columns, trace.host_columns
-        self._devices = [i for i in range(len(trace.device_list)) if host_of_device[i] == host]
+        self._sidecar = trace.hosts[host].sidecar
+        host_of_device = np.array([device.host for device in trace.device_list], dtype=np.int64)
+        self._devices = np.flatnonzero(host_of_device == host).tolist()
         self._kinds = {trace.device_list[i].kind for i in self._devices}
-        mine = np.flatnonzero(host_of_device[found.device] == host)
-        mine = mine[
-            rows_in(columns.start_ps[found.row[mine]], columns.end_ps[found.row[mine]], window)
-        ]
-        self._asked = found.op[mine]
+        of_host = np.flatnonzero(collectives.host == host)
+        events = collectives.row[of_host]
+        of_host = of_host[rows_in(columns.start_ps[events], columns.end_ps[events], window)]
+        self._launching = collectives.op[of_host]
         inside = rows_in(columns.start_ps, columns.end_ps, window)
         self._rows = inside[host_of_device[columns.device[inside]] == host]
-        telling = names.collective | names.nccl | names.total | names.update
-        ops = np.flatnonzero(telling[calls.name] & (calls.host == host))
+        known = names.collective | names.nccl | names.total | names.update
+        ops = np.flatnonzero(known[calls.name] & (calls.host == host))
         ops = ops[rows_in(calls.start_ps[ops], calls.end_ps[ops], window)]
         self._ops = ops[self._is_of_step(ops)]
 
@@ -154,27 +158,24 @@ class _Recognition:
         return result
 
     def path(self) -> ReductionPath:
-        """The first of the ways in the module's table that shows."""
-        has_events = self._asked.size > 0
+        """The first path of the module's table that the trace shows."""
+        has_events = self._launching.size > 0
         if has_events and "gpu" in self._kinds:
             return self._over_nccl()
         if has_events and self._kinds == {"tpu"}:
             return ReductionPath(None, (), "collectives of XLA on TPUs")
-        asked = self._named(self._names.collective, self._asked, self._op_names())
-        if asked and self._is_ring():
-            reasons = [self._why_ring(), self._why_gathered(self._asked, self._op_names())]
-            told = "; ".join(reason for reason in reasons if reason)
-            return ReductionPath("collective_ring", asked, told or None)
-        found = self._by_copies() if "gpu" in self._kinds else self._on_replicas()
-        if asked and found.path == "none":
-            reason = (
-                "collectives were asked for; neither kernels nor copies of gradients are recorded"
-            )
-            return ReductionPath("none", asked, reason)
-        return found
+        ops = self._named(self._names.collective, self._launching, self._op_names())
+        if ops and self._is_ring():
+            reasons = [self._why_ring(), self._why_gathered(self._launching, self._op_names())]
+            return ReductionPath("collective_ring", ops, "; ".join(filter(None, reasons)) or None)
+        path = self._by_copies() if "gpu" in self._kinds else self._on_replicas()
+        if ops and path.path == "none":
+            reason = "collective ops ran; neither kernels nor copies of gradients were recorded"
+            return ReductionPath("none", ops, reason)
+        return path
 
     def _is_ring(self) -> bool:
-        """On GPUs the ring of the collective ops copies; what was only asked for shows no way."""
+        """On GPUs the ring of the collective ops copies; ops without copies show no path."""
         if "gpu" not in self._kinds:
             return True
         columns = self._trace.device_columns
@@ -186,7 +187,7 @@ class _Recognition:
         return self._trace.host_columns.name[self._ops]
 
     def _named(self, wanted: BoolArray, *names: Int32Array) -> tuple[str, ...]:
-        """The names among these that are wanted, in the order in which they were added to the trace."""
+        """The wanted ones of these names, in the order in which they were added to the trace."""
         every = np.concatenate(names)
         chosen = unique_ids(every[wanted[every]]).tolist()[:SHOWN_OPS]
         return tuple(self._trace.names.text(index) or "" for index in chosen)
@@ -194,21 +195,18 @@ class _Recognition:
     # NCCL, and the collective ops without it
 
     def _over_nccl(self) -> ReductionPath:
-        for names in (self._asked, self._op_names()):
-            for path, wanted in (
-                ("collective_nccl", self._names.collective),
-                ("nccl", self._names.nccl),
-            ):
+        paths: tuple[tuple[Path, BoolArray], ...] = (
+            ("collective_nccl", self._names.collective),
+            ("nccl", self._names.nccl),
+        )
+        for names in (self._launching, self._op_names()):
+            for path, wanted in paths:
                 ops = self._named(wanted, names)
                 if ops:
-                    return ReductionPath(
-                        "collective_nccl" if path == "collective_nccl" else "nccl",
-                        ops,
-                        self._why_gathered(self._asked, names),
-                    )
-        known = self._asked[self._asked >= 0]
+                    return ReductionPath(path, ops, self._why_gathered(self._launching, names))
+        known = self._launching[self._launching >= 0]
         ops = self._named(np.ones(len(self._trace.names) + 1, dtype=np.bool_), known)
-        return ReductionPath("nccl", ops, "which op of TensorFlow asked for it is not recorded")
+        return ReductionPath("nccl", ops, "the TensorFlow op that launched it is not recorded")
 
     def _why_gathered(self, *names: Int32Array) -> str | None:
         gathers = self._names.gather[np.concatenate(names)].any()
@@ -216,9 +214,9 @@ class _Recognition:
 
     def _why_ring(self) -> str | None:
         if self._kinds == {"replica"}:
-            return "the replicas are CPU devices, which NCCL does not serve"
+            return "NCCL does not support CPU devices"
         return self._virtual() or (
-            "no kernel of NCCL ran and the devices copied, as with virtual GPUs or where the strategy was told RING"
+            "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING implementation"
         )
 
     # Copies and sums
@@ -244,12 +242,12 @@ class _Recognition:
         both_ways = all(
             sum(
                 self._is_gradients(
-                    self._rows[(class_ == one) & (columns.device[self._rows] == device)]
+                    self._rows[(class_ == direction) & (columns.device[self._rows] == device)]
                 )
                 for device in self._devices
             )
             > 1
-            for one in (ActivityClass.D2H, ActivityClass.H2D)
+            for direction in (ActivityClass.D2H, ActivityClass.H2D)
         )
         if both_ways and 2 * sums.size >= self._step_count:
             updates = self._names.update & ~on_device
@@ -269,13 +267,13 @@ class _Recognition:
         if known.size == 0:
             lasted = int(columns.duration_ps[rows].sum())
             return lasted >= LEAST_PS_PER_STEP * self._step_count
-        sidecar = self._trace.hosts[self._host].sidecar
+        sidecar = self._sidecar
         gradients = sidecar.environment.training.gradient_bytes if sidecar else None
         least = LEAST_GRADIENT_RATIO * gradients if gradients else LEAST_BYTES_PER_STEP
         return int(known.sum()) >= least * self._step_count
 
     def _on_replicas(self) -> ReductionPath:
-        """Replicas on CPU devices share the memory: the sums alone tell, if a scope tells them from others."""
+        """Replicas on CPU devices share memory and copy nothing: sums in a scope of their own show the path."""
         columns = self._trace.device_columns
         if len(self._devices) < 2:
             return ReductionPath("none")
@@ -294,20 +292,20 @@ class _Recognition:
     # Reasons
 
     def _virtual(self) -> str | None:
-        sidecar = self._trace.hosts[self._host].sidecar
-        devices = sidecar.environment.devices.physical if sidecar else None
-        if any(one.type == "GPU" and (one.logical_devices or 1) > 1 for one in devices or ()):
-            return "GPUs are divided into virtual devices, which NCCL does not serve"
+        devices = self._sidecar.environment.devices.physical if self._sidecar else None
+        if any(
+            device.type == "GPU" and (device.logical_devices or 1) > 1 for device in devices or ()
+        ):
+            return "NCCL does not support GPUs that are divided into virtual devices"
         return None
 
     def _cpu_variables(self) -> str | None:
-        sidecar = self._trace.hosts[self._host].sidecar
-        devices: Sequence[str] = (
-            (sidecar.environment.strategy.parameter_devices or ()) if sidecar else ()
-        )
-        return "variables are on the CPU" if any("CPU" in one for one in devices) else None
+        sidecar = self._sidecar
+        devices = sidecar.environment.strategy.parameter_devices if sidecar else None
+        is_on_cpu = any("CPU" in device for device in devices or ())
+        return "variables are on the CPU" if is_on_cpu else None
 
     def _configured(self) -> str | None:
-        sidecar = self._trace.hosts[self._host].sidecar
+        sidecar = self._sidecar
         operations = sidecar.environment.strategy.cross_device_ops if sidecar else None
         return f"the strategy uses {operations}" if operations else None

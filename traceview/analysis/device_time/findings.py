@@ -1,12 +1,12 @@
-"""Which of the visible devices took part in the training, and which did nothing?"""
+"""Finds visible devices that took no proper part in the training: unused, copying only, marginal, holding memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.base import Evidence, Finding, Rule, Severity
 from traceview.analysis.device_time.result import (
     MARGINAL_RATIO,
     DeviceTime,
@@ -19,11 +19,65 @@ from traceview.trace.model import Trace
 from traceview.trace.op_phase import least_replica_counts
 from traceview.xplane.planes import ActivityClass
 
-MEMORY_HELD_BYTES: Final = 256_000_000
-"""Memory held by a device without an event that is worth a warning (METRICS: memory-held-idle-gpu)."""
+UNUSED_GPU: Final = Rule(
+    "unused-gpu",
+    starts_at="status empty or memory_only beside active devices; critical from {critical_ratio} of the visible GPUs",
+    limits={"critical_ratio": 0.5},
+    severities=("warning", "critical"),
+    meaning="A GPU that the process can see recorded neither a kernel nor a copy in the whole recording.",
+    evidence="status of the device in results.device_time",
+    advice=(
+        "Let the strategy use them: tf.distribute.MirroredStrategy() takes every visible GPU unless "
+        "devices= or CUDA_VISIBLE_DEVICES says otherwise; print strategy.num_replicas_in_sync. "
+        "To keep them free for other jobs, hide them with CUDA_VISIBLE_DEVICES."
+    ),
+    example="5 of 8 visible GPUs recorded no event",
+    explains=("single-gpu-gradients",),
+)
 
-CRITICAL_UNUSED_RATIO: Final = 0.5
-"""Unused GPUs are critical from this share of the visible ones on (METRICS: unused-gpu)."""
+COPY_ONLY_GPU: Final = Rule(
+    "copy-only-gpu",
+    starts_at="status copy_only",
+    meaning=(
+        "Only copies or fills were recorded on the GPU and no kernel: either its replica did not reach its step "
+        "within the capture, or data is placed where no replica uses it."
+    ),
+    evidence="status of the device, and the memory it holds",
+    advice=(
+        "Capture more steps. If the GPU still runs no kernel, check the devices of the strategy and of "
+        "tf.device scopes."
+    ),
+    example="GPU:1 copied data and ran no kernel",
+)
+
+MARGINAL_GPU: Final = Rule(
+    "marginal-gpu",
+    starts_at="compute below {marginal_ratio} of the busiest device of its kind",
+    limits={"marginal_ratio": MARGINAL_RATIO},
+    meaning="Replicas of a mirrored step do equal work; this device computes far less than another.",
+    evidence="compute_ps of the device over that of the busiest one, whole recording",
+    advice=(
+        "Check that the global batch divides into all replicas, that the step runs under "
+        "strategy.run, and that no tf.device pins the model to one GPU."
+    ),
+    example="GPU:1 computes 12.5% of what GPU:0 does",
+    explains=("straggler-gpu", "serial-gpus"),
+)
+
+MEMORY_HELD_IDLE_GPU: Final = Rule(
+    "memory-held-idle-gpu",
+    starts_at="status memory_only with at least {held_bytes} held",
+    limits={"held_bytes": 256_000_000},
+    meaning="TensorFlow's allocator holds memory on a GPU on which nothing ran, so no other job can use it.",
+    evidence="memory_held_bytes of the device",
+    advice=(
+        "Create the strategy over the GPUs that should train, and call "
+        "tf.config.set_visible_devices([...], 'GPU') or set CUDA_VISIBLE_DEVICES for the others."
+    ),
+    example="4.01 GB of memory held on 1 GPU that ran nothing",
+)
+
+RULES: Final = (UNUSED_GPU, COPY_ONLY_GPU, MARGINAL_GPU, MEMORY_HELD_IDLE_GPU)
 
 _WITHOUT_EVENT: Final = ("empty", "memory_only")
 
@@ -33,183 +87,148 @@ def diagnose(
     result: DeviceTime,
     selection: Selection,
     activities: Sequence[DeviceActivity],
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Devices that were visible and took no proper part in the training; `activities` by device index."""
     gpus = [row for row in result.devices if row.kind in ("gpu", "tpu")]
     # Where no device of a host recorded an event its tracer failed: that is the capture's finding.
     traced = {row.host for row in gpus if row.status not in _WITHOUT_EVENT}
     gpus = [row for row in gpus if row.host in traced]
-    found = []
     unused = [row for row in gpus if row.status in _WITHOUT_EVENT]
     if unused:
-        ran = [row for row in gpus if row.status not in (*_WITHOUT_EVENT, "copy_only")]
-        unseen = _replicas_unseen(trace, {row.host for row in unused}, len(ran))
-        found.append(_unused(unused, gpus, selection, unseen, len(ran)))
+        yield _unused(trace, unused, gpus, selection)
+    least_bytes = MEMORY_HELD_IDLE_GPU.limits["held_bytes"]
     holding = [
         row
         for row in unused
-        if row.status == "memory_only" and (row.memory_held_bytes or 0) >= MEMORY_HELD_BYTES
+        if row.status == "memory_only" and (row.memory_held_bytes or 0) >= least_bytes
     ]
     if holding:
-        found.append(_memory_held(holding))
+        yield _memory_held(holding)
     copying = [row for row in gpus if row.status == "copy_only"]
     if copying:
-        found.append(_copy_only(copying))
-    compute_ps = [activity.by_class[ActivityClass.COMPUTE].length for activity in activities]
-    busiest = busiest_peers(trace, compute_ps)
-    index_of = {trace.device_key(index): index for index in range(len(trace.device_list))}
-    for row in gpus:
-        if row.status == "marginal":
-            index = index_of[row.device]
-            most = busiest[index]
-            found.append(
-                _marginal(row.device, trace.device_key(most), compute_ps[index], compute_ps[most])
-            )
-    return found
-
-
-def _replicas_unseen(trace: Trace, hosts: set[str], ran_count: int) -> int | None:
-    """At least so many replicas the names of ops show, if more than GPUs ran kernels; None where they do not."""
-    counts = least_replica_counts(trace)
-    known = [counts.get(i, 1) for i, host in enumerate(trace.hosts) if host.name in hosts]
-    return known[0] if len(known) == 1 and known[0] > ran_count else None
+        yield _copy_only(copying)
+    yield from _marginal(trace, gpus, activities)
 
 
 def _unused(
-    unused: list[DeviceTimeRow],
-    gpus: list[DeviceTimeRow],
-    selection: Selection,
-    replica_count: int | None,
-    ran_count: int,
+    trace: Trace, unused: list[DeviceTimeRow], gpus: list[DeviceTimeRow], selection: Selection
 ) -> Finding:
-    share = len(unused) / len(gpus)
-    if replica_count is not None:
-        return _unseen(unused, share, replica_count, ran_count)
-    step = selection.median_step_ps
+    ratio = len(unused) / len(gpus)
+    is_critical = ratio >= UNUSED_GPU.limits["critical_ratio"]
+    severity: Severity = "critical" if is_critical else "warning"
+    title = f"{len(unused)} of {len(gpus)} visible GPUs recorded no event"
+    devices = [row.device for row in unused]
+    statuses = [_status_evidence(row) for row in unused]
+    computing_count = sum(row.status not in (*_WITHOUT_EVENT, "copy_only") for row in gpus)
+    replica_count = _least_replica_count(trace, {row.host for row in unused})
+    if replica_count is not None and replica_count > computing_count:
+        return UNUSED_GPU.finding(
+            title,
+            [
+                Evidence("least_replica_count", replica_count, computing_count, "names of ops"),
+                *statuses,
+            ],
+            severity=severity,
+            confidence=(
+                "medium",
+                "replicas are known by the names of ops; which GPU each has is not recorded",
+            ),
+            explanation=(
+                f"{numbers.listed(devices)} did nothing in the whole recording, but the strategy uses more GPUs than "
+                f"worked in it: names of ops show at least {replica_count} replicas, and "
+                f"{numbers.plural(computing_count, 'GPU')} ran kernels. The other replicas ran before or after the "
+                "recording, or did not start; the recording cannot show what that costs."
+            ),
+            advice=(
+                "Record several whole steps: traceview capture --steps A:B. If GPUs are still unused then, look "
+                "at what their replicas wait for (traceview gaps), and whether the global batch reaches all of them."
+            ),
+            devices=devices,
+        )
+    step_ps = selection.median_step_ps
     # Only the time in which some GPU works can be shared out.
-    saved_ratio = share * max(row.busy_ratio or 0.0 for row in gpus)
-    return Finding(
-        code="unused-gpu",
-        severity="critical" if share >= CRITICAL_UNUSED_RATIO else "warning",
-        title=f"{len(unused)} of {len(gpus)} visible GPUs recorded no event",
+    saved_ratio = ratio * max(row.busy_ratio or 0.0 for row in gpus)
+    return UNUSED_GPU.finding(
+        title,
+        statuses,
+        severity=severity,
+        confidence=("high", "the tracer recorded other GPUs of the same process"),
         explanation=(
-            f"{numbers.listed([row.device for row in unused])} did nothing in the whole recording while other GPUs "
-            "of the job worked. The cost is a bound: what would be saved if the busy time of the busiest GPU "
-            "were shared evenly with those that did nothing."
+            f"{numbers.listed(devices)} did nothing in the whole recording while other GPUs "
+            "of the job worked. The cost is an upper bound: what would be saved if the busy time of the busiest GPU "
+            "were shared evenly with the unused GPUs."
         ),
-        advice=(
-            "Let the strategy use them: tf.distribute.MirroredStrategy() takes every visible GPU unless "
-            "devices= or CUDA_VISIBLE_DEVICES says otherwise; print strategy.num_replicas_in_sync. "
-            "If they are meant to be free, hide them with CUDA_VISIBLE_DEVICES."
-        ),
-        confidence="high",
-        confidence_reason="the tracer recorded other GPUs of the same process",
-        evidence=tuple(Evidence("status", row.status, None, row.device) for row in unused),
-        devices=tuple(row.device for row in unused),
-        cost_ps_per_step=None if step is None else int(step * saved_ratio),
+        devices=devices,
+        cost_ps_per_step=None if step_ps is None else int(step_ps * saved_ratio),
         cost_ratio=saved_ratio,
     )
 
 
-def _unseen(
-    unused: list[DeviceTimeRow], share: float, replica_count: int, ran_count: int
-) -> Finding:
-    """GPUs without an event, though the job has more replicas than GPUs that ran kernels."""
-    names = numbers.listed([row.device for row in unused])
-    return Finding(
-        code="unused-gpu",
-        severity="critical" if share >= CRITICAL_UNUSED_RATIO else "warning",
-        title=f"{len(unused)} of {round(len(unused) / share)} visible GPUs recorded no event",
-        explanation=(
-            f"{names} did nothing in the whole recording. The strategy does use more GPUs than worked in it: names "
-            f"of ops show at least {replica_count} replicas, and {numbers.plural(ran_count, 'GPU')} ran kernels. So the "
-            "other replicas had their turn before or after, or did not get to it; what that costs this recording "
-            "cannot show."
-        ),
-        advice=(
-            "Record several whole steps: traceview capture --steps A:B. If GPUs still have nothing to do then, look "
-            "at what their replicas wait for (traceview gaps), and whether the global batch reaches all of them."
-        ),
-        confidence="medium",
-        confidence_reason="replicas are known by the names of ops; which GPU each has is not recorded",
-        evidence=(
-            Evidence("least_replica_count", replica_count, ran_count, "names of ops"),
-            *(Evidence("status", row.status, None, row.device) for row in unused),
-        ),
-        devices=tuple(row.device for row in unused),
-    )
+def _least_replica_count(trace: Trace, hosts: set[str]) -> int | None:
+    """How many replicas the names of ops show at least; None unless `hosts` is one host."""
+    counts = least_replica_counts(trace)
+    known = [counts.get(i, 1) for i, host in enumerate(trace.hosts) if host.name in hosts]
+    return known[0] if len(known) == 1 else None
+
+
+def _status_evidence(row: DeviceTimeRow) -> Evidence:
+    return Evidence("status", row.status, None, row.device)
+
+
+def _held_evidence(row: DeviceTimeRow) -> Evidence:
+    limit = MEMORY_HELD_IDLE_GPU.limits["held_bytes"]
+    return Evidence("memory_held_bytes", row.memory_held_bytes or 0, limit, row.device)
 
 
 def _memory_held(holding: list[DeviceTimeRow]) -> Finding:
     total = sum(row.memory_held_bytes or 0 for row in holding)
-    return Finding(
-        code="memory-held-idle-gpu",
-        severity="warning",
-        title=f"{numbers.size(total)} of memory held on {numbers.plural(len(holding), 'GPU')} that ran nothing",
+    devices = [row.device for row in holding]
+    return MEMORY_HELD_IDLE_GPU.finding(
+        f"{numbers.size(total)} of memory held on {numbers.plural(len(holding), 'GPU')} that ran nothing",
+        [_held_evidence(row) for row in holding],
+        confidence=("high", "recorded by the allocator itself"),
         explanation=(
-            f"TensorFlow's allocator holds memory on {numbers.listed([row.device for row in holding])}, "
+            f"TensorFlow's allocator holds memory on {numbers.listed(devices)}, "
             "but no kernel and no copy was recorded there."
         ),
-        advice=(
-            "Create the strategy over the GPUs that should train, and call "
-            "tf.config.set_visible_devices([...], 'GPU') or set CUDA_VISIBLE_DEVICES for the others."
-        ),
-        confidence="high",
-        confidence_reason="the allocator's own events say so",
-        evidence=tuple(
-            Evidence("memory_held_bytes", row.memory_held_bytes or 0, MEMORY_HELD_BYTES, row.device)
-            for row in holding
-        ),
-        devices=tuple(row.device for row in holding),
+        devices=devices,
     )
 
 
 def _copy_only(copying: list[DeviceTimeRow]) -> Finding:
-    held = sum(row.memory_held_bytes or 0 for row in copying)
-    memory = f" TensorFlow holds {numbers.size(held)} of memory there." if held else ""
-    evidence = [Evidence("status", row.status, None, row.device) for row in copying]
-    evidence += [
-        Evidence("memory_held_bytes", row.memory_held_bytes, MEMORY_HELD_BYTES, row.device)
-        for row in copying
-        if row.memory_held_bytes is not None and row.memory_held_bytes >= MEMORY_HELD_BYTES
-    ]
-    return Finding(
-        code="copy-only-gpu",
-        severity="warning",
-        title=f"{numbers.listed([row.device for row in copying])} copied data and ran no kernel",
-        explanation=(
-            "Nothing but copies or fills was recorded there in the whole recording." + memory
-        ),
-        advice=(
-            "Either a replica did not reach its step inside the capture (capture more steps), or data is "
-            "placed where no replica uses it: check the devices of the strategy and of tf.device scopes."
-        ),
-        confidence="medium",
-        confidence_reason="kernels may have run outside the capture",
-        evidence=tuple(evidence),
-        devices=tuple(row.device for row in copying),
+    devices = [row.device for row in copying]
+    total = sum(row.memory_held_bytes or 0 for row in copying)
+    memory = f" TensorFlow holds {numbers.size(total)} of memory there." if total else ""
+    least_bytes = MEMORY_HELD_IDLE_GPU.limits["held_bytes"]
+    holding = [row for row in copying if (row.memory_held_bytes or 0) >= least_bytes]
+    return COPY_ONLY_GPU.finding(
+        f"{numbers.listed(devices)} copied data and ran no kernel",
+        [*map(_status_evidence, copying), *map(_held_evidence, holding)],
+        confidence=("medium", "kernels may have run outside the capture"),
+        explanation=COPY_ONLY_GPU.meaning + memory,
+        devices=devices,
     )
 
 
-def _marginal(device: str, busiest: str, compute_ps: int, most_ps: int) -> Finding:
-    share = compute_ps / most_ps
-    return Finding(
-        code="marginal-gpu",
-        severity="warning",
-        title=f"{device} computes {numbers.share(share)} of what {busiest} does",
-        explanation=(
-            "All replicas of a mirrored step should compute about the same. This one runs only a small "
-            "part of it."
-        ),
-        advice=(
-            "Check that the global batch divides into all replicas, that the step runs under "
-            "strategy.run, and that no tf.device pins the model to one GPU."
-        ),
-        confidence="high",
-        confidence_reason="judged over the whole recording",
-        evidence=(
-            Evidence("compute_ps", compute_ps, None, device),
-            Evidence("compute_ratio_to_busiest", share, MARGINAL_RATIO, device),
-        ),
-        devices=(device,),
-    )
+def _marginal(
+    trace: Trace, gpus: Sequence[DeviceTimeRow], activities: Sequence[DeviceActivity]
+) -> Iterator[Finding]:
+    compute_ps = [activity.by_class[ActivityClass.COMPUTE].length for activity in activities]
+    busiest = busiest_peers(trace, compute_ps)
+    index_of = {trace.device_key(index): index for index in range(len(trace.device_list))}
+    for row in gpus:
+        if row.status != "marginal":
+            continue
+        index = index_of[row.device]
+        peer = busiest[index]
+        ratio = compute_ps[index] / compute_ps[peer]
+        limit = MARGINAL_GPU.limits["marginal_ratio"]
+        yield MARGINAL_GPU.finding(
+            f"{row.device} computes {numbers.share(ratio)} of what {trace.device_key(peer)} does",
+            [
+                Evidence("compute_ps", compute_ps[index], None, row.device),
+                Evidence("compute_ratio_to_busiest", ratio, limit, row.device),
+            ],
+            confidence=("high", "judged over the whole recording"),
+            devices=[row.device],
+        )

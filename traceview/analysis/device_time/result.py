@@ -1,4 +1,4 @@
-"""How busy was each device, and with what?"""
+"""Measures how busy each device was, and with what."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from traceview.record import (
     DeviceKey,
     Hostname,
     Integer,
+    ModelName,
     Picoseconds,
-    PublicText,
     Record,
     Share,
     one_of,
@@ -29,7 +29,7 @@ from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 
 MARGINAL_RATIO: Final = 0.20
-"""A device that computes less than this of the busiest one is marginal (METRICS: status)."""
+"""A device that computes less than this of the busiest of its kind and role is marginal."""
 
 
 class DeviceTimeRow(Record, frozen=True):
@@ -64,7 +64,7 @@ class DeviceTimeRow(Record, frozen=True):
         d2h_bytes: Bytes of the device-to-host copies that overlap the window; null where no size was recorded.
         d2d_bytes: Bytes of the device-to-device copies that overlap the window; null where no size was
             recorded.
-        unknown_direction_count: Copies taken as d2d because nothing tells their direction.
+        unknown_direction_count: Copies counted as d2d because their direction is not recorded.
         opaque_count: CUDA graphs recorded as one event, counted as compute.
         outside_window_count: Events of the device that do not overlap the window; null if unknown.
         memory_held_bytes: Bytes that the allocator of the device held last; null if not recorded.
@@ -75,7 +75,7 @@ class DeviceTimeRow(Record, frozen=True):
     device: DeviceKey
     ordinal: Integer
     kind: Annotated[str, one_of("gpu", "tpu", "replica", "other")]
-    model: PublicText | None
+    model: ModelName | None
     status: Annotated[str, one_of("active", "marginal", "copy_only", "memory_only", "empty")]
     window_ps: Picoseconds | None = None
     busy_ps: Picoseconds | None = None
@@ -104,7 +104,7 @@ class DeviceTimeRow(Record, frozen=True):
 
 
 class SharedTime(Record, frozen=True):
-    """Host ops of a CPU-only run that no replica owns: `compute_ps` is their union in the window.
+    """Host ops of a CPU-only run that belong to no replica.
 
     Attributes:
         host: Name of the host.
@@ -116,11 +116,11 @@ class SharedTime(Record, frozen=True):
 
 
 class DeviceTime(Record, frozen=True):
-    """All devices in the order of hosts and ordinals; `shared` only for runs without GPUs.
+    """All devices in the order of hosts and ordinals.
 
     Attributes:
         devices: One row per device.
-        shared: Host ops of a CPU-only run that no replica owns; empty for runs with devices.
+        shared: Host ops of a CPU-only run that belong to no replica; empty for runs with devices.
     """
 
     devices: tuple[DeviceTimeRow, ...]
@@ -151,25 +151,25 @@ def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
     """
     compute_ps = [a.by_class[ActivityClass.COMPUTE].length for a in activities]
     busiest = busiest_peers(trace, compute_ps)
-    found = []
+    result = []
     for index, device in enumerate(trace.device_list):
         rows = trace.device_columns.rows_of(index)
         classes = trace.device_columns.class_[rows]
         if classes.size == 0:
-            found.append("memory_only" if device.memory_held_bytes else "empty")
+            result.append("memory_only" if device.memory_held_bytes else "empty")
         elif (classes >= ActivityClass.H2D).all():
-            found.append("copy_only")
+            result.append("copy_only")
         elif compute_ps[index] < MARGINAL_RATIO * compute_ps[busiest[index]]:
-            found.append("marginal")
+            result.append("marginal")
         else:
-            found.append("active")
-    return found
+            result.append("active")
+    return result
 
 
 def busiest_peers(trace: Trace, compute_ps: Sequence[int]) -> list[int]:
-    """For each device the one of its kind and role that computes most.
+    """For each device the index of the device of its kind and role that computes most.
 
-    A replica on a CPU is no yardstick for a GPU, nor is a worker one for a parameter server or an evaluator.
+    GPUs are not compared with replicas on a CPU, nor workers with parameter servers or evaluators.
     """
     peers = [
         (device.kind, part_in_training(trace.hosts[device.host])) for device in trace.device_list
@@ -177,7 +177,7 @@ def busiest_peers(trace: Trace, compute_ps: Sequence[int]) -> list[int]:
     first: dict[tuple[str, str], int] = {}
     for index in sorted(range(len(peers)), key=lambda i: (-compute_ps[i], i)):
         first.setdefault(peers[index], index)
-    return [first[one] for one in peers]
+    return [first[peer] for peer in peers]
 
 
 def _without_numbers(trace: Trace, index: int, status: str, selection: Selection) -> DeviceTimeRow:
@@ -213,8 +213,10 @@ def _row(
         busy_ratio=_ratio(busy, length),
         compute_ratio=_ratio(parts.compute_ps, length),
         total_ps={
-            one.name.lower(): int(activity.by_class[one].within(window.start_ps, window.end_ps))
-            for one in ActivityClass
+            class_.name.lower(): int(
+                activity.by_class[class_].within(window.start_ps, window.end_ps)
+            )
+            for class_ in ActivityClass
         },
         compute_ps=parts.compute_ps,
         exposed_collective_ps=parts.exposed_collective_ps,
@@ -260,9 +262,9 @@ def _shared(trace: Trace, selection: Selection) -> tuple[SharedTime, ...]:
     columns, rows = trace.host_columns, trace.shared_rows
     result = []
     for host, window in selection.windows.items():
-        mine = rows[columns.host[rows] == host]
-        if mine.size:
-            covered = union(columns.start_ps[mine], columns.end_ps[mine])
+        of_host = rows[columns.host[rows] == host]
+        if of_host.size:
+            covered = union(columns.start_ps[of_host], columns.end_ps[of_host])
             inside = int(covered.within(window.start_ps, window.end_ps))
             result.append(SharedTime(trace.hosts[host].name, inside))
     return tuple(result)

@@ -1,4 +1,4 @@
-"""Every device as one row: how busy it was, with what, and how it compares. What `traceview devices` lists."""
+"""Joins the time of each device with its comparison with the others: the rows of `traceview devices`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from traceview.xplane.planes import ActivityClass
 class DeviceLine:
     """One device. Up to `memory_peak_bytes` as in `device_time`, with `total_ps` by class; then from `balance`.
 
-    `backward`: whether gradients were computed there. What is
-    not known, or means nothing for a device that did not compute, is missing.
+    `backward`: whether gradients were computed there. None where a value is not known, or has no meaning for a device
+    that did not compute.
     """
 
     host: str
@@ -85,24 +85,24 @@ def device_table(device_time: DeviceTime, balance: Balance | None) -> list[Devic
     """All devices in the order of hosts and numbers."""
     compared = {row.device: row for row in balance.devices} if balance else {}
     phases = {row.device: row for row in balance.gradients.devices} if balance else {}
-    late = balance.straggler if balance else None
+    straggler = balance.straggler if balance else None
     lines = []
     for row in device_time.devices:
         values: dict[str, Any] = {
-            one.name: getattr(row, one.name, None) for one in fields(DeviceLine)
+            field.name: getattr(row, field.name, None) for field in fields(DeviceLine)
         }
         for class_ in ActivityClass:
             name = class_.name.lower()
             values[f"{name}_total_ps"] = None if row.total_ps is None else row.total_ps[name]
-        found = compared.get(row.device)
-        if found is not None:
-            values |= {key: getattr(found, key) for key in _OF_BALANCE}
-            values |= {key: getattr(found.hardware, key) for key in _OF_HARDWARE}
-            values["matched_collective_count"] = found.collective_count
-            values["model"] = row.model or found.hardware.model
+        comparison = compared.get(row.device)
+        if comparison is not None:
+            values |= {key: getattr(comparison, key) for key in _OF_BALANCE}
+            values |= {key: getattr(comparison.hardware, key) for key in _OF_HARDWARE}
+            values["matched_collective_count"] = comparison.collective_count
+            values["model"] = row.model or comparison.hardware.model
         if row.device in phases:
             values["backward"] = phases[row.device].backward
-        if late is not None and late.device == row.device:
-            values["straggler_cause"] = late.cause
+        if straggler is not None and straggler.device == row.device:
+            values["straggler_cause"] = straggler.cause
         lines.append(DeviceLine(**values))
     return lines

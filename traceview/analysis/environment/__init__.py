@@ -1,4 +1,4 @@
-"""Environment: versions, strategy, batch size and settings of the job, as the capture found them."""
+"""Environment: versions, strategy, batch size and settings of the job, as the capture recorded them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 from traceview.analysis.context import Analysis
 from traceview.analysis.environment.result import Environment, compute
-from traceview.analysis.environment.section import section
+from traceview.analysis.environment.section import environment_section
 
 __all__ = ["ANALYSIS", "Environment"]
 
 
 ANALYSIS: Final = Analysis[Environment](
-    "environment", compute=lambda context: compute(context.trace), sections=(section,)
+    "environment", compute=lambda context: compute(context.trace), sections=(environment_section,)
 )

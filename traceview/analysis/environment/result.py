@@ -1,6 +1,6 @@
-"""What did the job run in: which command, strategy, batch, versions and devices?
+"""Collects what the processes ran in: command, strategy, batch, versions and devices.
 
-A trace does not tell; `traceview capture` writes it down beside the trace.
+A trace does not hold this; `traceview capture` writes it into a sidecar beside the trace.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class HostEnvironment(RecordedEnvironment, frozen=True):
 
 
 class Environment(Record, frozen=True):
-    """The hosts with a sidecar; `unknown`: those without one.
+    """What the processes ran in.
 
     Attributes:
-        hosts: The hosts with a sidecar.
-        unknown: Hosts without one.
+        hosts: Hosts with a sidecar.
+        unknown: Hosts without a sidecar.
     """
 
     hosts: tuple[HostEnvironment, ...]
@@ -36,7 +36,7 @@ class Environment(Record, frozen=True):
 
 
 def compute(trace: Trace) -> Environment | Skipped:
-    """The sidecars of all hosts."""
+    """The environments of all hosts with a sidecar."""
     hosts = tuple(
         HostEnvironment(**asdict(host.sidecar.environment), host=host.name)
         for host in trace.hosts

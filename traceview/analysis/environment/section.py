@@ -1,12 +1,13 @@
-"""Describes the job in a few lines from the sidecars; the JSON report has all that they hold.
+"""Describes the job in a few lines from the sidecars; the JSON report holds everything in them.
 
-What all hosts agree on stands once; what differs stands with the names of the hosts.
+What all hosts agree on is shown once; what differs is shown with the names of the hosts.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Final, TypeAlias
 
@@ -16,33 +17,35 @@ from traceview.document import numbers
 from traceview.document.model import Section, facts
 from traceview.document.sanitize import shortened
 
-WIDEST_FACT: Final = 60
+LONGEST_FACT: Final = 60
+"""Characters of a fact; the middle of a longer one is left out."""
+
 SHOWN_VARIABLES: Final = 4
 _SHOWN_VALUES: Final = 3
 _SHOWN_HOSTS: Final = 3
 _SEVERAL: Final = 2
 
 PUBLIC_NAMES: Final = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy"}
-"""Classes that scripts know by the name under which tf.distribute has them."""
+"""Classes by the name that scripts use for them."""
 
 _Fact: TypeAlias = Callable[[HostEnvironment], str | None]
 
 
-def section(view: View, result: Environment) -> Section | None:
-    """What is known of the job beyond the first lines of a document; nothing without a sidecar."""
+def environment_section(view: View, result: Environment) -> Section | None:
+    """What is known of the job beyond `job_facts`, which a document begins with."""
     del view
     details = job_details(result)
     return Section("environment", "Environment", facts(*details)) if details else None
 
 
 def job_facts(environment: Environment) -> list[str]:
-    """What a job is, in a few words each: strategy, batch, size, precision, TensorFlow."""
+    """Strategy, batch, size of the model, precision and TensorFlow, a few words each."""
     wanted = (_strategy, _batch, _parameters, _precision, _tensorflow)
     return list(_facts(environment.hosts, wanted))
 
 
 def job_details(environment: Environment) -> list[str]:
-    """Command, task, software, settings and variables, and the hosts of which nothing is known."""
+    """Command, task, software, settings and variables, and the hosts without a sidecar."""
     wanted = (_command, _task, _software, _reduction, _xla, _memory, _links)
     details = [*_facts(environment.hosts, wanted), *_variables(environment.hosts)]
     if environment.unknown:
@@ -62,10 +65,10 @@ def _facts(hosts: Sequence[HostEnvironment], wanted: Iterable[_Fact]) -> Iterato
 
 def _by_host(hosts_by_text: dict[str, list[str]], host_count: int) -> Iterator[str]:
     if len(hosts_by_text) == 1 and len(next(iter(hosts_by_text.values()))) == host_count:
-        yield shortened(next(iter(hosts_by_text)), WIDEST_FACT)
+        yield shortened(next(iter(hosts_by_text)), LONGEST_FACT)
         return
     for text, names in list(hosts_by_text.items())[:_SHOWN_VALUES]:
-        yield f"{shortened(text, WIDEST_FACT)} on {numbers.listed(names, most=_SHOWN_HOSTS)}"
+        yield f"{shortened(text, LONGEST_FACT)} on {numbers.listed(names, most=_SHOWN_HOSTS)}"
     if len(hosts_by_text) > _SHOWN_VALUES:
         yield f"{len(hosts_by_text) - _SHOWN_VALUES} other values on other hosts"
 
@@ -76,7 +79,7 @@ def _strategy(host: HostEnvironment) -> str | None:
         return strategy.missing.get("class")
     name = PUBLIC_NAMES.get(strategy.class_, strategy.class_)
     if not strategy.is_used:
-        return f"{name} in the script, not seen in the step"
+        return f"{name} in the script, not used by the step"
     if strategy.replicas is None:
         return name
     return f"{name} on {numbers.plural(strategy.replicas, 'replica')}"
@@ -98,7 +101,7 @@ def _parameters(host: HostEnvironment) -> str | None:
 def _short(count: int) -> str:
     """`641`, `12.3 k`, `1.2 M`, `175.0 G`."""
     for factor, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        # What would be rounded up to 1000 of a letter is one of the next.
+        # 999,950 would be rounded to 1000.0 k: it is 1.0 M.
         if count >= factor * 0.99995:
             return f"{count / factor:,.1f} {letter}"
     return str(count)
@@ -155,11 +158,11 @@ def _reduction(host: HostEnvironment) -> str | None:
 
 def _xla(host: HostEnvironment) -> str | None:
     level = host.xla.auto_jit
-    return None if level in (None, "off") else f"XLA compiles by itself ({level})"
+    return None if level in (None, "off") else f"XLA auto-clustering on ({level})"
 
 
 def _memory(host: HostEnvironment) -> str | None:
-    growth = {one.memory_growth for one in host.devices.physical or () if one.type == "GPU"}
+    growth = {gpu.memory_growth for gpu in host.devices.physical or () if gpu.type == "GPU"}
     return "memory growth on" if growth == {True} else None
 
 
@@ -173,16 +176,14 @@ def _links(host: HostEnvironment) -> str | None:
     return " or ".join(sorted(links)) or None
 
 
+def _variable(name: str, host: HostEnvironment) -> str | None:
+    value = (host.variables or {}).get(name)
+    return None if value is None else f"{name}={value}"
+
+
 def _variables(hosts: Sequence[HostEnvironment]) -> Iterator[str]:
     names = sorted({name for host in hosts for name in host.variables or ()})
 
-    def of(name: str) -> _Fact:
-        def setting(host: HostEnvironment) -> str | None:
-            value = (host.variables or {}).get(name)
-            return None if value is None else f"{name}={value}"
-
-        return setting
-
-    yield from _facts(hosts, map(of, names[:SHOWN_VARIABLES]))
+    yield from _facts(hosts, (partial(_variable, name) for name in names[:SHOWN_VARIABLES]))
     if len(names) > SHOWN_VARIABLES:
-        yield numbers.plural(len(names) - SHOWN_VARIABLES, "more variable")
+        yield numbers.plural(len(names) - SHOWN_VARIABLES, "more environment variable")

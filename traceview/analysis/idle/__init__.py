@@ -8,6 +8,7 @@ from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.idle import findings
 from traceview.analysis.idle.result import Idle, compute
+from traceview.analysis.idle.rules import RULES
 from traceview.analysis.idle.section import TITLE, gaps_section, idle_section
 
 __all__ = ["ANALYSIS", "Idle"]
@@ -20,6 +21,7 @@ def _diagnose(context: Context, result: Idle | Skipped) -> list[Finding]:
 ANALYSIS: Final = Analysis[Idle](
     "idle",
     compute=lambda context: compute(context.trace, context.selection, context.idle),
+    rules=RULES,
     diagnose=_diagnose,
     sections=(idle_section, gaps_section),
     title_if_absent=TITLE,

@@ -1,4 +1,4 @@
-"""Which ops on the CPU kept a device idle?"""
+"""Finds the CPU ops that keep a device idle."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import op_type
 
-MOST: Final = 3
-"""So many ops are named."""
+MOST_OPS: Final = 3
+"""Ops that are named, those with most idle time."""
 
 
 @dataclass(frozen=True)
 class BlockingOp:
-    """An op of the step that ran on the CPU while a device waited: `idle_ps` over all used steps."""
+    """An op of the step that ran on the CPU while a device waited. `idle_ps`: over all used steps."""
 
     name: str
     type: str
@@ -31,36 +31,36 @@ class BlockingOp:
 
 
 def blocking_ops(
-    trace: Trace, found: IdleAttribution, selection: Selection, device: int
+    trace: Trace, attribution: IdleAttribution, selection: Selection, device: int
 ) -> tuple[BlockingOp, ...]:
-    """The ops under which a device was idle longest, where the idle time's cause is computing on the host."""
+    """The ops during which a device was idle longest, of its idle time with cause host_compute."""
     host = trace.device_list[device].host
-    gaps, columns = found.gaps[device], trace.host_columns
+    gaps, columns = attribution.gaps[device], trace.host_columns
     steps = selection.steps[host]
     used = np.array([step.excluded is None for step in steps], dtype=np.bool_)
     waits = gaps.cause_ps[Cause.HOST_COMPUTE] > 0
     if steps:
         waits &= (gaps.step >= 0) & used[np.maximum(gaps.step, 0)]
     idle = union(gaps.start_ps[waits], gaps.end_ps[waits])
-    rows = found.states[host].computing_rows
+    rows = attribution.states[host].computing_rows
     overlap = idle.within(columns.start_ps[rows], columns.end_ps[rows])
     rows, overlap = rows[overlap > 0], overlap[overlap > 0]
-    # In a gap that had other causes too, the op is to blame for no more than what was left for it.
-    most = int(gaps.cause_ps[Cause.HOST_COMPUTE, waits].sum())
+    # In a gap with other causes too, the op takes no more than what those leave.
+    most_ps = int(gaps.cause_ps[Cause.HOST_COMPUTE, waits].sum())
     names, of_row = unique_inverse(columns.name[rows])
     total = np.bincount(of_row, weights=overlap.astype(np.float64), minlength=names.size)
     result = []
-    for index in np.argsort(-total, kind="stable")[:MOST].tolist():
-        mine = of_row == index
+    for index in np.argsort(-total, kind="stable")[:MOST_OPS].tolist():
+        is_op = of_row == index
         name = trace.names[int(names[index])]
-        longest = rows[mine][overlap[mine].argmax()]
+        longest = rows[is_op][overlap[is_op].argmax()]
         result.append(
             BlockingOp(
                 name=name.decode("utf-8", "replace"),
                 type=(op_type(name) or b"").decode("utf-8", "replace"),
                 thread=trace.lines[int(columns.line[longest])].name,
-                count=int(mine.sum()),
-                idle_ps=min(int(overlap[mine].sum()), most),
+                count=int(is_op.sum()),
+                idle_ps=min(int(overlap[is_op].sum()), most_ps),
             )
         )
     return tuple(result)

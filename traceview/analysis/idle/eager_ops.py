@@ -1,4 +1,4 @@
-"""How much of a step do ops take that run one by one on the CPU, outside of any graph?
+"""Measures the ops of a step that run one by one on the CPU, outside of any graph.
 
 Such an op is an `EagerKernelExecute` with no graph in it (TensorFlow 2.21). Neither its device nor its replica is
 recorded, so that on a host without GPUs its time looks like idle time of the replicas.
@@ -24,9 +24,9 @@ _CALL: Final = b"EagerLocalExecute: "
 
 @dataclass(frozen=True)
 class EagerOps:
-    """Medians over the used steps: ops, and the time in which at least one thread runs one, picoseconds.
+    """Medians over the used steps: the number of ops, and the time in which at least one thread runs one of them.
 
-    `types`: types of ops by how often they ran, the most frequent first.
+    `types`: the types of ops, the most frequent first.
     """
 
     count_per_step: int
@@ -58,11 +58,11 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
     is_graph = trace.names.matching(columns.name, GRAPH)
     result = np.zeros(rows.size, dtype=np.bool_)
     for line in unique_ids(columns.line[rows]).tolist():
-        mine = np.flatnonzero(columns.line[rows] == line)
+        at_line = np.flatnonzero(columns.line[rows] == line)
         whole = columns.rows_of(line)
         graphs = np.sort(columns.start_ps[whole][is_graph[whole]])
-        first = np.searchsorted(graphs, columns.start_ps[rows[mine]])
-        result[mine] = np.searchsorted(graphs, columns.end_ps[rows[mine]]) > first
+        first = np.searchsorted(graphs, columns.start_ps[rows[at_line]])
+        result[at_line] = np.searchsorted(graphs, columns.end_ps[rows[at_line]]) > first
     return result
 
 
@@ -70,6 +70,6 @@ def _types(trace: Trace, host: int) -> tuple[str, ...]:
     columns = trace.host_columns
     is_call = np.array([name.startswith(_CALL) for name in trace.names], dtype=np.bool_)
     calls = columns.name[(columns.host == host) & is_call[columns.name]]
-    name, count = np.unique(calls, return_counts=True)
-    most = name[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
-    return tuple((trace.names.text(one) or "").removeprefix(_CALL.decode()) for one in most)
+    names, count = np.unique(calls, return_counts=True)
+    frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
+    return tuple((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)

@@ -1,4 +1,4 @@
-"""Why was each device idle?"""
+"""Computes the idle time of each device by cause, and its longest gaps with what the host did in them."""
 
 from __future__ import annotations
 
@@ -50,24 +50,7 @@ class Gap(Record, frozen=True):
 
     start_ps: Integer
     duration_ps: Picoseconds
-    cause: Annotated[
-        str,
-        one_of(
-            "input",
-            "h2d",
-            "compile",
-            "sync",
-            "checkpoint",
-            "launch",
-            "callback",
-            "host_compute",
-            "peer",
-            "dependency",
-            "latency",
-            "unattributed",
-            "unused",
-        ),
-    ]
+    cause: Annotated[str, one_of(*(cause.key for cause in Cause))]
     causes: dict[str, Count]
     before: Activity | None
     after: Activity | None
@@ -78,7 +61,7 @@ class Gap(Record, frozen=True):
 
 
 class StepCauses(Record, frozen=True):
-    """Idle time of one device in what the window holds of one step; `causes` sum to `idle_ps`.
+    """Idle time of one device in what the window holds of one step.
 
     Attributes:
         number: Number of the step.
@@ -122,42 +105,35 @@ class IdleRow(Record, frozen=True):
 
 
 class Idle(Record, frozen=True):
-    """All devices of which the tracer recorded the host's device events, in the order of the device list.
+    """What each device waited for.
 
     Attributes:
-        devices: One entry per device whose host recorded device events, in the order of the roster.
+        devices: One entry per device whose host recorded device events, in the order of the device list.
     """
 
     devices: tuple[IdleRow, ...]
 
 
 def compute(
-    trace: Trace, selection: Selection, found: IdleAttribution, top: int | None = TOP_GAPS
+    trace: Trace, selection: Selection, attribution: IdleAttribution, top: int | None = TOP_GAPS
 ) -> Idle | Skipped:
-    """Say for each device what its idle time was due to, with its `top` longest gaps, None for all."""
-    if not found.gaps:
+    """The idle time of each device by cause, with its `top` longest gaps, None for all."""
+    if not attribution.gaps:
         return Skipped("no device recorded an event")
     return Idle(
-        tuple(
-            _row(trace, selection, device, gaps, found, top) for device, gaps in found.gaps.items()
-        )
+        tuple(_row(trace, selection, attribution, device, top) for device in attribution.gaps)
     )
 
 
 def _row(
-    trace: Trace,
-    selection: Selection,
-    device: int,
-    gaps: Gaps,
-    found: IdleAttribution,
-    top: int | None,
+    trace: Trace, selection: Selection, attribution: IdleAttribution, device: int, top: int | None
 ) -> IdleRow:
-    entry = trace.device_list[device]
+    entry, gaps = trace.device_list[device], attribution.gaps[device]
     start, end = gaps.spans
     length = end - start
     longest = _longest(length, top)
     steps = selection.steps[entry.host]
-    of_steps = found.causes_of_steps[device]
+    of_steps = attribution.causes_of_steps[device]
     used = np.array([step.excluded is None for step in steps], dtype=np.bool_)
     return IdleRow(
         host=trace.hosts[entry.host].name,
@@ -170,7 +146,7 @@ def _row(
         causes_per_step=_by_cause(of_steps[:, used].sum(axis=1) // int(used.sum()))
         if used.any()
         else None,
-        gaps=tuple(gap_rows(trace, selection, gaps, found.states[entry.host], longest)),
+        gaps=tuple(gap_rows(trace, selection, gaps, attribution.states[entry.host], longest)),
         left_out_gap_count=gaps.count - longest.size,
         steps=tuple(
             StepCauses(step.number, int(of_steps[:, i].sum()), _by_cause(of_steps[:, i]))
@@ -196,7 +172,7 @@ def _by_cause(picoseconds: Int64Array) -> dict[str, int]:
 def gap_rows(
     trace: Trace, selection: Selection, gaps: Gaps, states: HostStates, chosen: Int64Array
 ) -> Iterator[Gap]:
-    """The gaps of the numbers `chosen`, with their context."""
+    """The gaps with the numbers `chosen`: their causes, what was before and after, and the evidence on the host."""
     start, end = gaps.spans
     causes = gaps.causes_of(chosen)
     steps = selection.steps[trace.device_list[gaps.device].host]
@@ -229,18 +205,17 @@ def _evidence(
     start_ps: int,
     end_ps: int,
 ) -> HostEvidence | None:
+    def of_thread() -> HostEvidence | None:
+        return evidence_of(trace, states, cause, int(gaps.thread[index]), start_ps, end_ps)
+
     if cause in (Cause.UNUSED, Cause.UNATTRIBUTED):
         return None
     after = int(gaps.after[index])
     launch = int(trace.device_columns.launch[after]) if after != NONE else NONE
     if cause in (Cause.LATENCY, Cause.DEPENDENCY) or (cause is Cause.H2D and launch != NONE):
-        found = (
-            evidence_of(trace, states, cause, int(gaps.thread[index]), start_ps, end_ps)
-            if cause is Cause.H2D
-            else None
-        )
-        return found or (evidence_at(trace, states, launch) if launch != NONE else None)
-    return evidence_of(trace, states, cause, int(gaps.thread[index]), start_ps, end_ps)
+        evidence = of_thread() if cause is Cause.H2D else None
+        return evidence or (evidence_at(trace, states, launch) if launch != NONE else None)
+    return of_thread()
 
 
 def _name(trace: Trace, row: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Which `tf.function`s were traced again while training ran?"""
+"""Finds the `tf.function`s that were traced again while training ran."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
         inside |= (start >= step.start_ps) & (start < step.end_ps)
     rows = rows[inside]
     counts = columns.stat("tracing_count").dense(columns.count, -1)[rows] if rows.size else rows
-    found = []
+    retraced = []
     for name in unique_ids(columns.name[rows]).tolist():
         same = columns.name[rows] == name
         known = int(counts[same].max())
         function = trace.names.text(name) or ""
-        found.append(Retraced(function, int(same.sum()), None if known < 0 else known))
-    return tuple(sorted(found, key=lambda one: (-one.count, one.function)))
+        retraced.append(Retraced(function, int(same.sum()), None if known < 0 else known))
+    return tuple(sorted(retraced, key=lambda call: (-call.count, call.function)))

@@ -1,4 +1,4 @@
-"""Shows what the devices waited for: their idle time by cause, what ran between steps, and the longest gaps."""
+"""Shows what the devices waited for: their idle time by cause, and the longest gaps with the evidence."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from traceview.document.model import (
     links,
     looks,
     names,
+    ordinals,
     ratio,
     remarks,
     shares,
     spans,
     table,
     times,
-    words,
 )
 from traceview.document.vocabulary import CAUSES, look_of
 
@@ -53,34 +53,43 @@ class NumberedGap(Struct, frozen=True):
 
 def idle_section(view: View, result: Idle) -> Section | None:
     """The share of the window that each cause has on each device."""
+    unused = [row.device for row in result.devices if "unused" in row.causes]
+    no_kernel = f"No kernel ran on {numbers.joined_devices(unused)}." if unused else ""
     rows = [row for row in result.devices if row.idle_ps and "unused" not in row.causes]
     if not rows:
-        return Section("idle", TITLE, (), lead="No device waited.")
-    shown = [row for row in rows if row.device not in view.others][: view.most_rows]
-    others = [row for row in rows if row.device in view.others]
+        return Section("idle", TITLE, (), lead=no_kernel or "No device waited.")
     windows = _windows(view)
-    ranges = numbers.share_range(ratio(row.idle_ps, windows.get(row.device)) for row in others)
+    ranked = _ranked(rows)
+    outliers = [row for row in rows if row.device not in view.others]
+    others = [row for row in rows if row.device in view.others]
+    other_devices = (
+        f"{numbers.plural(len(others), 'other device')}: idle {_idle_range(others, windows)}. "
+        f"{view.command('gaps')} --device KEY shows why."
+    )
     return Section(
         "idle",
         TITLE,
         (
             *table(
                 "Idle time by cause",
-                _columns(shown, _ranked(rows), windows),
-                row_count=len(shown),
+                _columns(outliers[: view.most_rows], ranked, windows),
+                row_count=len(outliers),
                 rest=view.command("gaps"),
             ),
             *remarks(
-                f"{numbers.plural(len(others), 'other device')}: idle {ranges}. "
-                "`traceview gaps LOGDIR --device KEY` says why."
-                if others
-                else None
+                other_devices if others else None,
+                no_kernel,
+                "Shares are of the window; the causes of a device add up to its idle time.",
             ),
         ),
-        lead="Shares are of the window; the causes of a device add up to its idle time.",
+        lead=f"Idle {_idle_range(rows, windows)} of the window, mostly {CAUSES[ranked[0]].words}.",
         terms=("idle", "gap"),
         is_folded=False,
     )
+
+
+def _idle_range(rows: Sequence[IdleRow], windows: dict[str, int | None]) -> str:
+    return numbers.share_range(ratio(row.idle_ps, windows.get(row.device)) for row in rows)
 
 
 def _windows(view: View) -> dict[str, int | None]:
@@ -89,7 +98,7 @@ def _windows(view: View) -> dict[str, int | None]:
 
 
 def _ranked(rows: Sequence[IdleRow]) -> list[str]:
-    """The causes that occur, the one that takes most time first."""
+    """The causes that occur, the largest first."""
     totals = {cause: sum(row.causes.get(cause, 0) for row in rows) for cause in CAUSES}
     return sorted((cause for cause in totals if totals[cause]), key=lambda cause: -totals[cause])
 
@@ -153,8 +162,7 @@ def _span(device: str, gap: Gap, window_ps: int) -> Span:
 
 def gaps_section(view: View, result: Idle) -> Section | None:
     """The longest gaps of all devices, with the evidence for their cause."""
-    most = BRIEF_GAPS if view.is_brief else view.most_rows
-    numbered = numbered_gaps(view)[:most]
+    numbered = numbered_gaps(view)[: BRIEF_GAPS if view.is_brief else view.most_rows]
     if not numbered:
         return None
     used = [row for row in result.devices if "unused" not in row.causes]
@@ -165,21 +173,21 @@ def gaps_section(view: View, result: Idle) -> Section | None:
         table(
             "The longest gaps",
             (
-                words("gap", [str(row.number) for row in numbered]),
+                ordinals("gap", [row.number for row in numbered]),
                 devices("device", [row.span.device for row in numbered]),
                 spans("", [row.span for row in numbered]),
                 times(
                     "start",
                     [row.span.start_ps for row in numbered],
-                    priority=3,
+                    priority=5,
                     meaning="from the start of the window",
                 ),
                 times("length", [gap.duration_ps for gap in gaps]),
-                counts("step", [gap.step for gap in gaps], priority=2),
+                ordinals("step", [gap.step for gap in gaps], priority=3),
                 looks("mostly", [look_of(CAUSES, gap.cause) for gap in gaps]),
                 links("findings", [_findings(view, row) for row in numbered]),
-                names("evidence on the host", [_evidence(gap) for gap in gaps], priority=5),
-                names("after", [gap.before for gap in gaps], priority=1),
+                names("evidence on the host", [_evidence(gap) for gap in gaps], priority=1),
+                names("after", [gap.before for gap in gaps], priority=2),
                 names("before", [gap.after for gap in gaps], priority=4),
             ),
             row_count=sum(row.gap_count for row in used),
@@ -191,7 +199,7 @@ def gaps_section(view: View, result: Idle) -> Section | None:
 
 
 def _evidence(gap: Gap) -> str | None:
-    """The thread, and what it was in."""
+    """The thread, and the event that it was in."""
     return ": ".join(part for part in (gap.thread, gap.host_event) if part) or None
 
 

@@ -1,4 +1,4 @@
-"""What makes a stage of a tf.data pipeline faster? The call to change, by kind of stage."""
+"""Holds advice on how to speed up each kind of stage of a tf.data pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ADVICE: Final = (
     (
         r"ParallelMap.*|MapAndBatch.*",
         (
-            "The function is what takes the time: batch before mapping and write it for batches, "
+            "The mapped function takes the time: batch before mapping and write it for batches, "
             "dataset.batch(n).map(function, num_parallel_calls=tf.data.AUTOTUNE); avoid tf.py_function and "
             "tf.numpy_function, which hold Python's lock; dataset.cache() what does not change."
         ),
@@ -54,8 +54,8 @@ _ADVICE: Final = (
     (
         r"Shuffle.*",
         (
-            "Shuffle before decoding and use a smaller buffer: dataset.shuffle(buffer_size); filling it comes "
-            "before the first element of each pass."
+            "Shuffle before decoding and use a smaller buffer: dataset.shuffle(buffer_size); each pass fills the "
+            "buffer before its first element."
         ),
     ),
     (
@@ -86,7 +86,7 @@ _ADVICE: Final = (
     (
         r".*Repeat.*|Concatenate.*|Zip.*|Take.*|Skip.*|Unbatch.*",
         (
-            "The stage itself does little: look at its inputs, and add dataset.prefetch(tf.data.AUTOTUNE) at the "
+            "The stage itself does little: speed up its inputs, and add dataset.prefetch(tf.data.AUTOTUNE) at the "
             "end."
         ),
     ),
@@ -99,8 +99,8 @@ _OTHER: Final = (
 
 
 def advice_for(kind: str, parallelism: int | None) -> str:
-    """What to change at a stage of that kind; `parallelism` as recorded, None where it has none."""
-    found = next((advice for pattern, advice in _KINDS if pattern.fullmatch(kind)), _OTHER)
+    """What to change at a stage of that kind; `parallelism` as recorded, None without a record."""
+    advice = next((text for pattern, text in _KINDS if pattern.fullmatch(kind)), _OTHER)
     if parallelism == 1 and kind.startswith(("Parallel", "MapAndBatch")):
-        return f"It runs one call at a time: num_parallel_calls=tf.data.AUTOTUNE. {found}"
-    return found
+        return f"The stage runs one call at a time: num_parallel_calls=tf.data.AUTOTUNE. {advice}"
+    return advice

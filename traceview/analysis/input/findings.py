@@ -1,81 +1,56 @@
-"""What is wrong with the input pipeline?"""
+"""Concludes from the input pipeline which stage and which shard make the model wait."""
 
 from __future__ import annotations
 
-from typing import Final
-
-from traceview.analysis.base import Confidence, Evidence, Finding, Severity, Skipped
-from traceview.analysis.input.result import (
-    HIGH_RATIO,
-    MODERATE_RATIO,
-    Input,
-    InputHost,
-    InputReplica,
-)
+from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Severity, Skipped
+from traceview.analysis.idle.rules import INPUT_BOUND
+from traceview.analysis.input.result import Bottleneck, Input, InputHost, InputReplica
+from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
 
-INPUT_BOUND_RATIO: Final = MODERATE_RATIO
-"""Waiting for input is a finding from this share of the step on (METRICS: input-bound)."""
-
-INPUT_BOUND_CRITICAL_RATIO: Final = HIGH_RATIO
-"""It is critical from this share of the step on (METRICS: input-bound)."""
-
-SLOW_STAGE_RATIO: Final = 0.50
-"""A stage with this share of the pipeline's own time is named (METRICS: slow-input-stage)."""
-
-STARVED_RATIO: Final = MODERATE_RATIO
-"""A shard is late by this share of the step … (METRICS: replica-starved)."""
-
-STARVED_STEPS_RATIO: Final = 0.60
-"""… in this share of the steps (METRICS: replica-starved)."""
-
-ENOUGH_STEPS: Final = 2
-"""With fewer used steps a finding about performance is only a hint (METRICS: findings)."""
-
-_READY: Final = (
-    " An element was ready each time, so it is taking it that needs the time: too few cores for all threads, "
-    "or steps so short that the call itself counts."
-)
+_ALWAYS_READY = "an element was ready whenever the model asked"
 
 
 def diagnose(
     result: Input | Skipped, selection: Selection, *, is_bound: bool | None = None
 ) -> list[Finding]:
-    """Waits of the model, the stage and the shard behind them; none of it where the ratio is not known.
+    """Waits of the model, and the stage and the shard behind them; no wait where the ratio is not known.
 
-    `is_bound`: whether the idle time of the devices says that input costs time, which is a finding already;
-    None where no device was recorded, and the waits of the host have to tell.
+    `is_bound`: whether the idle time of the devices shows that input costs time, which is a finding already;
+    None where no device was recorded, so that the waits of the host decide.
     """
     if isinstance(result, Skipped):
         return []
-    found = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
+    findings = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
     ratio = result.input_ratio
-    if is_bound is False or ratio is None or ratio < INPUT_BOUND_RATIO:
-        return found
-    worst = max(result.hosts, key=lambda one: one.input_ratio or 0.0)
+    if is_bound is False or ratio is None or INPUT_BOUND.severity_of(ratio) is None:
+        return findings
+    worst = max(result.hosts, key=lambda host: host.input_ratio or 0.0)
     if is_bound is None:
-        found.append(_bound(result, worst, ratio, selection))
-    if result.bottleneck and result.bottleneck.share_ratio >= SLOW_STAGE_RATIO:
-        found.append(_slow_stage(result, worst, ratio, selection))
+        findings.append(_bound(result, worst, ratio, selection))
+    stage = result.bottleneck
+    if stage and stage.share_ratio >= SLOW_INPUT_STAGE.limits["share_ratio"]:
+        findings.append(_slow_stage(result, stage, worst, ratio, selection))
     if "prefetch" in result.missing:
-        found.append(_no_prefetch(worst, ratio, selection))
-    return found
+        findings.append(_no_prefetch(worst, ratio, selection))
+    return findings
 
 
-def _sure(selection: Selection, severity: Severity) -> tuple[Severity, Confidence, str]:
-    used = len(selection.used_steps)
-    if used < ENOUGH_STEPS:
-        return (
-            "info",
-            "low",
-            f"only {numbers.plural(used, 'used step')}" if used else "no used step",
-        )
-    return severity, "high", f"over {numbers.plural(used, 'used step')}"
+def _confidence(selection: Selection) -> tuple[Confidence, str]:
+    used_count = len(selection.used_steps)
+    steps = numbers.plural(used_count, "used step") if used_count else "no used step"
+    if used_count >= FEWEST_STEPS:
+        return "high", f"over {steps}"
+    return "low", f"only {steps}" if used_count else steps
 
 
-def _keeps_up(result: Input) -> bool:
-    """Whether an element was ready each time; what takes the time then is to take it."""
+def _severity(selection: Selection, severity: Severity) -> Severity:
+    return severity if len(selection.used_steps) >= FEWEST_STEPS else "info"
+
+
+def _is_always_ready(result: Input) -> bool:
+    """Whether an element was ready each time, so that taking it is what takes the time."""
     return result.empty_ratio == 0
 
 
@@ -83,128 +58,99 @@ def _where(worst: InputHost) -> str:
     return worst.device or worst.host
 
 
-def _of(selection: Selection) -> str:
-    return "the step" if selection.used_steps else "the window"
-
-
 def _bound(result: Input, worst: InputHost, ratio: float, selection: Selection) -> Finding:
-    critical = ratio >= INPUT_BOUND_CRITICAL_RATIO
-    severity, confidence, reason = _sure(selection, "critical" if critical else "warning")
-    neck = result.bottleneck
-    limit = INPUT_BOUND_CRITICAL_RATIO if critical else INPUT_BOUND_RATIO
-    if _keeps_up(result) and confidence == "high":
-        confidence, reason = "medium", "an element was ready whenever the model asked"
-    what = f"{worst.device} was idle" if worst.device else f"the step on {worst.host} waited"
-    return Finding(
-        code="input-bound",
-        severity=severity,
-        title=f"{numbers.share(ratio)} of {_of(selection)} is spent waiting for input",
-        explanation=f"For that long {what} in the iterator of the dataset."
-        + (_READY if _keeps_up(result) else _stage_words(result)),
-        advice=neck.advice
-        if neck
-        else "Let the pipeline work ahead of the model: dataset.prefetch(tf.data.AUTOTUNE) at its end.",
+    severity = INPUT_BOUND.severity_of(ratio) or "warning"
+    confidence = _confidence(selection)
+    explanation = (
+        f"{worst.device} was idle" if worst.device else f"The step on {worst.host} waited"
+    ) + " for that long while the host was in the iterator of the dataset."
+    if _is_always_ready(result):
+        explanation += (
+            " An element was ready each time, so taking it is what takes the time: too few cores for all threads, or "
+            "very short steps."
+        )
+        if confidence[0] == "high":
+            confidence = "medium", _ALWAYS_READY
+    elif result.bottleneck:
+        explanation += (
+            f" Most of the pipeline's own time is spent in stage {result.bottleneck.name}."
+        )
+    step = "step" if selection.used_steps else "window"
+    return INPUT_BOUND.finding(
+        f"{numbers.share(ratio)} of the {step} is spent waiting for input",
+        (Evidence("input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], _where(worst)),),
+        severity=_severity(selection, severity),
         confidence=confidence,
-        confidence_reason=reason,
-        evidence=(Evidence("input_ratio", ratio, limit, _where(worst)),),
+        explanation=explanation,
+        advice=result.bottleneck.advice if result.bottleneck else None,
         devices=(worst.device,) if worst.device else (),
         cost_ps_per_step=worst.wait_per_step_ps,
         cost_ratio=ratio,
     )
 
 
-def _stage_words(result: Input) -> str:
-    neck = result.bottleneck
-    return f" Most of the pipeline's own time is spent in {neck.name}." if neck else ""
+def _input_evidence(worst: InputHost, ratio: float) -> Evidence:
+    """That input costs time at all; the rules on stages share the limit."""
+    return Evidence("input_ratio", ratio, NO_PREFETCH.limits["input_ratio"], _where(worst))
 
 
-def _slow_stage(result: Input, worst: InputHost, ratio: float, selection: Selection) -> Finding:
-    neck = result.bottleneck
-    assert neck is not None
-    _, confidence, reason = _sure(selection, "info")
-    if _keeps_up(result):
-        confidence, reason = "low", "an element was ready whenever the model asked"
-    return Finding(
-        code="slow-input-stage",
-        severity="info",
-        title=f"{neck.kind} takes {numbers.share(neck.share_ratio)} of the input pipeline's own time",
+def _slow_stage(
+    result: Input, stage: Bottleneck, worst: InputHost, ratio: float, selection: Selection
+) -> Finding:
+    limit = SLOW_INPUT_STAGE.limits["share_ratio"]
+    return SLOW_INPUT_STAGE.finding(
+        f"input stage {stage.kind} takes {numbers.share(stage.share_ratio)} of the pipeline's own time",
+        (
+            Evidence("share_ratio", stage.share_ratio, limit, f"{stage.host}, {stage.name}"),
+            _input_evidence(worst, ratio),
+        ),
+        confidence=("low", _ALWAYS_READY) if _is_always_ready(result) else _confidence(selection),
         explanation=(
-            f"{neck.name} is the stage that the others wait for; its time is counted without that of its "
-            "inputs and without waiting for them."
+            f"{stage.name} takes most of the time that a batch needs. Its own time is its self time without waiting for its inputs."
         ),
-        advice=neck.advice,
-        confidence=confidence,
-        confidence_reason=reason,
-        evidence=(
-            Evidence(
-                "share_ratio", neck.share_ratio, SLOW_STAGE_RATIO, f"{neck.host}, {neck.name}"
-            ),
-            Evidence("input_ratio", ratio, INPUT_BOUND_RATIO, _where(worst)),
-        ),
+        advice=stage.advice,
     )
 
 
 def _no_prefetch(worst: InputHost, ratio: float, selection: Selection) -> Finding:
-    _, confidence, reason = _sure(selection, "info")
-    return Finding(
-        code="no-prefetch",
-        severity="info",
-        title="the root of the input pipeline does not work ahead of the model",
-        explanation=(
-            "The stage there runs in the thread that waits for it, so its part of each batch is made only when "
-            "the model asks."
-        ),
-        advice="End the pipeline with dataset.prefetch(tf.data.AUTOTUNE).",
-        confidence=confidence,
-        confidence_reason=reason,
-        evidence=(
-            Evidence("missing", "prefetch", None, worst.host),
-            Evidence("input_ratio", ratio, INPUT_BOUND_RATIO, _where(worst)),
-        ),
+    return NO_PREFETCH.finding(
+        NO_PREFETCH.example,
+        (Evidence("missing", "prefetch", None, worst.host), _input_evidence(worst, ratio)),
+        confidence=_confidence(selection),
     )
 
 
 def _is_starved(row: InputReplica) -> bool:
-    return row.late_step_count > 0 and row.late_step_count >= STARVED_STEPS_RATIO * row.step_count
+    limit = REPLICA_STARVED.limits["late_step_ratio"]
+    return row.late_step_count > 0 and row.late_step_count >= limit * row.step_count
 
 
 def _starved(row: InputReplica, selection: Selection) -> Finding:
-    severity, confidence, reason = _sure(selection, "warning")
-    median = selection.median_step_ps or 0
+    step_ps = selection.median_step_ps or 0
+    limits = REPLICA_STARVED.limits
     name = row.device or f"replica {row.shard}"
-    return Finding(
-        code="replica-starved",
-        severity=severity,
-        title=(
-            f"shard {row.shard} of the distributed dataset is late in {row.late_step_count} of "
-            f"{numbers.plural(row.step_count, 'step')}"
-        ),
-        explanation=(
-            f"{name} waits for its shard when the earliest shard is there already, and the other replicas "
-            "then wait for it."
-        ),
-        advice=(
-            "Give every replica an equal share: batches that divide by the number of replicas, files of equal "
-            "size, and tf.data.Options().experimental_distribute.auto_shard_policy = "
-            "tf.data.experimental.AutoShardPolicy.DATA."
-        ),
-        confidence=confidence,
-        confidence_reason=reason,
-        evidence=(
+    where = f"{row.host}, shard {row.shard}"
+    return REPLICA_STARVED.finding(
+        f"{name} gets its shard of the batch {numbers.time(row.late_per_step_ps)} late in {row.late_step_count} of "
+        f"{numbers.plural(row.step_count, 'step')}",
+        (
             Evidence(
                 "late_step_ratio",
                 row.late_step_count / row.step_count,
-                STARVED_STEPS_RATIO,
-                f"{row.host}, shard {row.shard}",
+                limits["late_step_ratio"],
+                where,
             ),
             Evidence(
-                "late_per_step_ps",
-                row.late_per_step_ps,
-                int(STARVED_RATIO * median),
-                f"{row.host}, shard {row.shard}",
+                "late_per_step_ps", row.late_per_step_ps, int(limits["late_ratio"] * step_ps), where
             ),
+        ),
+        severity=_severity(selection, "warning"),
+        confidence=_confidence(selection),
+        explanation=(
+            f"Shard {row.shard} is ready later than the earliest shard; the other replicas then wait for {name} in the "
+            "next collective."
         ),
         devices=(row.device,) if row.device else (),
         cost_ps_per_step=row.late_per_step_ps,
-        cost_ratio=row.late_per_step_ps / median if median else None,
+        cost_ratio=row.late_per_step_ps / step_ps if step_ps else None,
     )

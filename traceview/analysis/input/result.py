@@ -1,9 +1,9 @@
-"""Does the model wait for its input, for whose, and which stage of the pipeline is to blame?
+"""Measures how long the model waits for input, for which shard, and which stage of the pipeline is slowest.
 
-The wait of a step is, on a host with device planes, the idle time with cause `input` of the device that waits
-most; without one, the union of the `IteratorGetNext…` calls that hold up the step. The bottleneck is the stage
-with the most time of its own, among those that the model waits for; stages that only hand over what others
-made (the root, `Prefetch`, the generator of a replica's shard) cannot be it.
+On a host with device planes the wait of a step is the idle time with cause `input` of the device that waits most;
+on others it is the union of the `IteratorGetNext…` calls that hold up the step. The bottleneck is the stage with the
+longest own time among those that the model waits for. Stages that only pass on what others made (the root,
+`Prefetch`, the generator of a replica's shard) cannot be the bottleneck.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from traceview.analysis.base import Skipped
+from traceview.analysis.base import Skipped, Verdict
+from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input.advice import advice_for
+from traceview.analysis.input.rules import REPLICA_STARVED
 from traceview.analysis.selection import Selection, rows_in
 from traceview.intervals import Int64Array, union
 from traceview.record import (
@@ -42,17 +44,11 @@ from traceview.trace.pipeline import (
     stages_of,
 )
 
-HIGH_RATIO: Final = 0.20
-"""The verdict is high from this share of the step on (METRICS: input pipeline; XProf has the same)."""
-
-MODERATE_RATIO: Final = 0.05
-"""The verdict is moderate from this share of the step on (METRICS: input pipeline; XProf has the same)."""
-
 TOP_STAGES: Final = 10
 """Rows of the stage table in a report, unless asked otherwise."""
 
-NOT_ATTRIBUTED: Final = "which idle time of the devices is a wait for input is not known"
-NO_WAIT_RECORDED: Final = "no IteratorGetNext of the model was recorded"
+NOT_ATTRIBUTED: Final = "the causes of idle time are not known"
+NO_WAIT_RECORDED: Final = "no IteratorGetNext call of the model was recorded"
 NO_STEPS: Final = "no used step"
 
 _WORKS_AHEAD = re.compile(r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService")
@@ -86,7 +82,7 @@ class InputHost(Record, frozen=True):
 
 
 class InputStep(Record, frozen=True):
-    """The input wait of one step; `used`: takes part in the medians.
+    """The input wait of one step.
 
     Attributes:
         host: Name of the host.
@@ -104,7 +100,7 @@ class InputStep(Record, frozen=True):
 
 
 class InputReplica(Record, frozen=True):
-    """One shard of a distributed dataset. `device`: key of the replica's device, None if it is not known.
+    """One shard of a distributed dataset.
 
     Attributes:
         host: Name of the host.
@@ -114,7 +110,7 @@ class InputReplica(Record, frozen=True):
         wait_per_step_ps: The same, median over the used steps, picoseconds.
         late_per_step_ps: How much later than the earliest shard its element arrived, at most what it waited
             longer, median over the used steps, picoseconds.
-        late_step_count: Used steps in which that is 5 % of the step or more.
+        late_step_count: Used steps in which the shard is late by 5 % of the step or more.
         step_count: Used steps.
     """
 
@@ -129,14 +125,14 @@ class InputReplica(Record, frozen=True):
 
 
 class Bottleneck(Record, frozen=True):
-    """The stage to change first. `own_ps`: its self time without waiting; `share_ratio`: of all stages'.
+    """The stage to change first.
 
     Attributes:
         host: Name of the host.
         name: Path of the stage from the root.
         kind: Last component of the path.
         own_ps: Self time without waiting for inputs, picoseconds.
-        share_ratio: The same over that of all stages.
+        share_ratio: Its share of the own time of all stages that the model waits for.
         advice: What to change.
     """
 
@@ -149,7 +145,7 @@ class Bottleneck(Record, frozen=True):
 
 
 class Input(Record, frozen=True):
-    """The input pipeline. `input_ratio`, `verdict`: of the host that waits most; None with a `reason`.
+    """The input pipeline, and how long the model waits for it.
 
     Attributes:
         input_ratio: Share of the step spent waiting for input, median over the used steps of the host that
@@ -162,14 +158,14 @@ class Input(Record, frozen=True):
             are.
         empty_ratio: How often the buffer that the model takes from was found empty; null where not recorded.
         bottleneck: The stage to change first; null where no stage was recorded.
-        missing: What the names of the stages prove to be missing.
-        stages: The first stages by falling self time.
+        missing: What the pipeline lacks, by the names of its stages.
+        stages: Stages with the longest self time, the longest first.
         stage_count: Stages in all.
-        left_out_count: Stages that are not here.
+        left_out_count: Stages that are not listed.
     """
 
     input_ratio: Ratio | None
-    verdict: Annotated[str, one_of("high", "moderate", "none")] | None
+    verdict: Verdict | None
     reason: str | None
     hosts: tuple[InputHost, ...]
     steps: tuple[InputStep, ...]
@@ -186,10 +182,10 @@ class Input(Record, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class _HostInput:
-    """What is known of one host before it is put together.
+    """The iterators of one host.
 
-    `whole`: the stages over the whole recording. `shards`: of each pipeline that a replica waits in;
-    `is_distributed`: there are any, even if it is not known whose.
+    `stages`: over the window. `whole`: the stages over the whole recording. `shards`: the shard of each pipeline that
+    a replica waits in. `is_distributed`: the dataset has shards, even if it is not known for which replica.
     """
 
     host: int
@@ -212,50 +208,43 @@ def compute(
     `input_idle`: for each device of the device list the idle picoseconds of cause input in each step of its host,
     in the order of `selection.steps`; None where that is not known. `top`: rows of stages, None for all.
     """
-    known = [
-        one
+    inputs = [
+        host_input
         for host in selection.windows
-        if (one := _host_input(trace, selection, host)).calls.row.size or one.waits.row.size
+        if (host_input := _host_input(trace, selection, host)).calls.row.size
+        or host_input.waits.row.size
     ]
-    if not known:
+    if not inputs:
         return Skipped("no tf.data iterator was recorded")
-    steps_of = {one.host: _steps(trace, selection, one, input_idle) for one in known}
-    hosts = [_host(trace, selection, one, steps_of[one.host], input_idle) for one in known]
-    worst = max(range(len(known)), key=lambda place: hosts[place].input_ratio or 0.0)
+    steps_of = {each.host: _steps(trace, selection, each, input_idle) for each in inputs}
+    hosts = [_host(trace, selection, each, steps_of[each.host], input_idle) for each in inputs]
+    worst = max(range(len(inputs)), key=lambda place: hosts[place].input_ratio or 0.0)
     ratio = hosts[worst].input_ratio
     stages = sorted(
-        (stage for one in known for stage in one.stages),
-        key=lambda stage: -stage.self_ps,
+        (stage for each in inputs for stage in each.stages), key=lambda stage: -stage.self_ps
     )
-    shown = stages[:top]
+    listed = stages[:top]
     return Input(
         input_ratio=ratio,
-        verdict=None if ratio is None else verdict_of(ratio),
+        verdict=None if ratio is None else INPUT_BOUND.verdict_of(ratio),
         reason=hosts[worst].reason if ratio is None else None,
         hosts=tuple(hosts),
-        steps=tuple(step for one in known for step in steps_of[one.host]),
-        replicas=tuple(row for one in known for row in _replicas(trace, selection, one)),
-        empty_ratio=_emptiness(known[worst]),
-        bottleneck=_bottleneck(trace, known[worst]),
-        missing=_missing(known[worst]),
-        stages=tuple(shown),
+        steps=tuple(step for each in inputs for step in steps_of[each.host]),
+        replicas=tuple(row for each in inputs for row in _replicas(trace, selection, each)),
+        empty_ratio=_empty_ratio(inputs[worst]),
+        bottleneck=_bottleneck(trace, inputs[worst]),
+        missing=_missing(inputs[worst]),
+        stages=tuple(listed),
         stage_count=len(stages),
-        left_out_count=len(stages) - len(shown),
+        left_out_count=len(stages) - len(listed),
     )
-
-
-def verdict_of(ratio: float) -> str:
-    """`high`, `moderate` or `none`, by the share of the step that is spent waiting for input."""
-    if ratio >= HIGH_RATIO:
-        return "high"
-    return "moderate" if ratio >= MODERATE_RATIO else "none"
 
 
 def _host_input(trace: Trace, selection: Selection, host: int) -> _HostInput:
     columns = trace.host_columns
     calls = iterator_calls(trace, host)
-    waits = find_input_waits(trace, host, calls)
-    inside = rows_in(
+    waits = input_waits(trace, host, calls)
+    in_window = rows_in(
         columns.start_ps[calls.row], columns.end_ps[calls.row], selection.windows[host]
     )
     asked = waits.pipeline[waits.pipeline != NONE]
@@ -264,7 +253,7 @@ def _host_input(trace: Trace, selection: Selection, host: int) -> _HostInput:
         host,
         calls,
         waits,
-        stages_of(trace, host, calls, inside, asked),
+        stages_of(trace, host, calls, in_window, asked),
         stages_of(trace, host, calls, everything, asked),
         shards(trace, host, calls, waits),
         bool(shard_rows(trace, host).size),
@@ -281,23 +270,23 @@ def _has_plane(trace: Trace, host: int) -> bool:
 def _steps(
     trace: Trace,
     selection: Selection,
-    one: _HostInput,
+    host_input: _HostInput,
     input_idle: Mapping[int, Int64Array] | None,
 ) -> list[InputStep]:
-    """The wait of each step, nothing where it is not known."""
-    steps = selection.steps[one.host]
-    if _has_plane(trace, one.host):
-        idle = _idle_of_host(trace, one.host, input_idle)
+    """The wait of each step; empty where it is not known."""
+    steps = selection.steps[host_input.host]
+    if _has_plane(trace, host_input.host):
+        idle = _idle_of_host(trace, host_input.host, input_idle)
         if not idle or not steps:
             return []
         wait = np.max(list(idle.values()), axis=0)
-    elif one.waits.row.size:
-        wait = union(one.waits.start_ps, one.waits.end_ps).within(*_bounds(steps))
+    elif host_input.waits.row.size:
+        wait = union(host_input.waits.start_ps, host_input.waits.end_ps).within(*_bounds(steps))
     else:
         return []
     return [
         InputStep(
-            host=trace.hosts[one.host].name,
+            host=trace.hosts[host_input.host].name,
             number=step.number,
             wait_ps=wait_ps,
             input_ratio=wait_ps / step.duration_ps if step.duration_ps else 0.0,
@@ -325,16 +314,16 @@ def _bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
 def _host(
     trace: Trace,
     selection: Selection,
-    one: _HostInput,
+    host_input: _HostInput,
     steps: list[InputStep],
     input_idle: Mapping[int, Int64Array] | None,
 ) -> InputHost:
-    name = trace.hosts[one.host].name
+    name = trace.hosts[host_input.host].name
     used = [step for step in steps if step.used]
     per_step = median_ps([step.wait_ps for step in used])
     ratio = float(np.median([step.input_ratio for step in used])) if used else None
-    if _has_plane(trace, one.host):
-        idle = _idle_of_host(trace, one.host, input_idle)
+    if _has_plane(trace, host_input.host):
+        idle = _idle_of_host(trace, host_input.host, input_idle)
         device = max(idle, key=lambda key: int(idle[key].sum())) if idle else None
         return InputHost(
             host=name,
@@ -345,11 +334,11 @@ def _host(
             input_ratio=ratio,
             reason=None if used else NO_STEPS if idle else NOT_ATTRIBUTED,
         )
-    waited, window = None, selection.windows[one.host]
-    if one.waits.row.size:
-        waits = union(one.waits.start_ps, one.waits.end_ps)
+    waited, window = None, selection.windows[host_input.host]
+    if host_input.waits.row.size:
+        waits = union(host_input.waits.start_ps, host_input.waits.end_ps)
         waited = int(waits.within(window.start_ps, window.end_ps))
-        if not selection.steps[one.host] and window.length_ps:
+        if not selection.steps[host_input.host] and window.length_ps:
             ratio = waited / window.length_ps
     absent = NO_WAIT_RECORDED if waited is None else NO_STEPS
     return InputHost(
@@ -366,36 +355,36 @@ def _host(
 # Shards
 
 
-def _replicas(trace: Trace, selection: Selection, one: _HostInput) -> list[InputReplica]:
+def _replicas(trace: Trace, selection: Selection, host_input: _HostInput) -> list[InputReplica]:
     """The shards of a distributed dataset, in their order, over the used steps."""
-    steps = [step for step in selection.steps[one.host] if step.excluded is None]
-    if not steps or not one.shards:
+    steps = [step for step in selection.steps[host_input.host] if step.excluded is None]
+    if not steps or not host_input.shards:
         return []
-    waits, window = one.waits, selection.windows[one.host]
+    waits, window = host_input.waits, selection.windows[host_input.host]
     start, end = _bounds(steps)
-    arrived = arrivals(trace, one.calls, waits)
-    of_shard = sorted(one.shards, key=lambda pipeline: one.shards[pipeline])
+    arrived = arrivals(trace, host_input.calls, waits)
+    of_shard = sorted(host_input.shards, key=lambda pipeline: host_input.shards[pipeline])
     unions = [
         union(waits.start_ps[waits.pipeline == p], waits.end_ps[waits.pipeline == p])
         for p in of_shard
     ]
-    wait = np.stack([each.within(start, end) for each in unions])
+    wait = np.stack([waited.within(start, end) for waited in unions])
     late = _lateness(waits, arrived, of_shard, wait, start, end)
-    enough = MODERATE_RATIO * (end - start)
+    limit_ps = REPLICA_STARVED.limits["late_ratio"] * (end - start)
     keys = {
         device.ordinal: trace.device_key(index)
         for index, device in enumerate(trace.device_list)
-        if device.host == one.host
+        if device.host == host_input.host
     }
     return [
         InputReplica(
-            host=trace.hosts[one.host].name,
+            host=trace.hosts[host_input.host].name,
             shard=shard,
             device=keys.get(shard),
             wait_ps=int(unions[shard].within(window.start_ps, window.end_ps)),
             wait_per_step_ps=median_ps(wait[shard]) or 0,
             late_per_step_ps=median_ps(late[shard]) or 0,
-            late_step_count=int((late[shard] >= enough).sum()),
+            late_step_count=int((late[shard] >= limit_ps).sum()),
             step_count=len(steps),
         )
         for shard in range(len(of_shard))
@@ -410,15 +399,15 @@ def _lateness(
     start: Int64Array,
     end: Int64Array,
 ) -> Int64Array:
-    """How much later than the earliest each shard arrived in each step, at most what it waited longer."""
+    """How much later than the earliest each shard arrived in each step, at most by what it waited longer."""
     arrival = np.empty_like(wait)
     for place, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         inside = (waits.start_ps >= begin) & (waits.start_ps < finish)
         asked = int(waits.start_ps[inside].min(initial=finish))
         for shard, pipeline in enumerate(of_shard):
-            mine = arrived[inside & (waits.pipeline == pipeline)]
-            # What was there before it was first asked for was not late at all.
-            arrival[shard, place] = max(int(mine.max(initial=asked)), asked)
+            elements = arrived[inside & (waits.pipeline == pipeline)]
+            # An element that was ready before the first request is not late at all.
+            arrival[shard, place] = max(int(elements.max(initial=asked)), asked)
     late: Int64Array = np.minimum(wait - wait.min(axis=0), arrival - arrival.min(axis=0))
     return late
 
@@ -427,30 +416,30 @@ def _lateness(
 
 
 def kind_of(name: str) -> str:
-    """The last component of a stage's path: what the stage is."""
+    """The last component of the path of a stage."""
     return name.rpartition("::")[2]
 
 
-def _waited_for(one: _HostInput, stages: Sequence[InputStage]) -> list[InputStage]:
-    """The stages that may hold up the model, without those that only hand over."""
-    asked = [stage for stage in stages if stage.blocking or one.is_distributed]
+def _waited_for(host_input: _HostInput, stages: Sequence[InputStage]) -> list[InputStage]:
+    """The stages that may hold up the model, without those that only pass on elements."""
+    asked = [stage for stage in stages if stage.blocking or host_input.is_distributed]
     return [
         stage
         for stage in asked or stages
         if kind_of(stage.name) not in _RELAYS
-        and not (one.is_distributed and stage.blocking and stage.name.endswith(GENERATOR))
+        and not (host_input.is_distributed and stage.blocking and stage.name.endswith(GENERATOR))
     ]
 
 
-def _bottleneck(trace: Trace, one: _HostInput) -> Bottleneck | None:
-    candidates = _waited_for(one, one.stages)
+def _bottleneck(trace: Trace, host_input: _HostInput) -> Bottleneck | None:
+    candidates = _waited_for(host_input, host_input.stages)
     whole = sum(stage.own_ps for stage in candidates)
     if whole <= 0:
         return None
     most = max(candidates, key=lambda stage: stage.own_ps)
     kind = kind_of(most.name)
     return Bottleneck(
-        host=trace.hosts[one.host].name,
+        host=trace.hosts[host_input.host].name,
         name=most.name,
         kind=kind,
         own_ps=most.own_ps,
@@ -459,28 +448,36 @@ def _bottleneck(trace: Trace, one: _HostInput) -> Bottleneck | None:
     )
 
 
-def _emptiness(one: _HostInput) -> float | None:
-    """How often the buffer of the stage below the root was empty, where the model asks it."""
-    found = [s.empty_ratio for s in one.stages if s.blocking and len(_path(s.name)) == 1]
-    return max((ratio for ratio in found if ratio is not None), default=None)
+def _empty_ratio(host_input: _HostInput) -> float | None:
+    """How often the model found the buffer of the stage below the root empty."""
+    ratios = [
+        stage.empty_ratio
+        for stage in host_input.stages
+        if stage.blocking and len(_path(stage.name)) == 1 and stage.empty_ratio is not None
+    ]
+    return max(ratios, default=None)
 
 
-def _missing(one: _HostInput) -> tuple[str, ...]:
-    """What the names of the stages prove to be missing; nothing is said of a pipeline without names."""
-    names = [stage.name for stage in _waited_for(one, one.whole)]
+def _missing(host_input: _HostInput) -> tuple[str, ...]:
+    """What the pipeline lacks, by the names of its stages; nothing without names."""
+    names = [stage.name for stage in _waited_for(host_input, host_input.whole)]
     paths = [_path(name) for name in names]
-    reading = [name for name in names if _READS.fullmatch(kind_of(name))]
-    found = []
+    readers = [name for name in names if _READS.fullmatch(kind_of(name))]
+    missing = []
     # A distributed dataset works ahead by itself, on the threads that fill the shards.
-    if not one.is_distributed and any(not _WORKS_AHEAD.match(path[0]) for path in paths if path):
-        found.append("prefetch")
+    if not host_input.is_distributed and any(
+        not _WORKS_AHEAD.match(path[0]) for path in paths if path
+    ):
+        missing.append("prefetch")
     if any("Map" in path for path in paths):
-        found.append("parallel_map")
-    if any("Interleave" in path for path in paths) or any("Interleave" not in n for n in reading):
-        found.append("parallel_interleave")
-    if reading and not any(_KEEPS.search(name) for name in names):
-        found.append("cache")
-    return tuple(found)
+        missing.append("parallel_map")
+    if any("Interleave" in path for path in paths) or any(
+        "Interleave" not in name for name in readers
+    ):
+        missing.append("parallel_interleave")
+    if readers and not any(_KEEPS.search(name) for name in names):
+        missing.append("cache")
+    return tuple(missing)
 
 
 def _path(name: str) -> list[str]:

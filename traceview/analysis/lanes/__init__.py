@@ -1,4 +1,4 @@
-"""Lanes: what the timeline of a document draws."""
+"""Lanes: what the timeline of a document draws; made only where it is asked for."""
 
 from __future__ import annotations
 

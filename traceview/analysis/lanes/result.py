@@ -1,7 +1,7 @@
-"""What does a timeline draw? For each device and the host threads that matter, a bounded number of slices.
+"""Makes the lanes of a timeline: a bounded number of slices for each device and the host threads that matter.
 
-Made for documents, which hold no events: everything is cut to the window, and where a lane has more slices than
-there is room for, its short ones are merged (`slices`). What a lane covers stays exact.
+Documents hold no events, so everything is cut to the window, and where a lane has more slices than there is room
+for, its short slices are merged (`slices`). What a lane covers stays exact.
 """
 
 from __future__ import annotations
@@ -65,27 +65,29 @@ class _Draft:
 
 
 def compute(
-    trace: Trace, selection: Selection, found: IdleAttribution, of_idle: Idle | Skipped
+    trace: Trace, selection: Selection, attribution: IdleAttribution, idle: Idle | Skipped
 ) -> Lanes | Skipped:
-    """Draw the window of every device that could be recorded; `found`, `of_idle`: its idle time."""
-    if isinstance(of_idle, Skipped):
-        return Skipped(of_idle.reason)
-    devices = list(found.gaps)[:MOST_DEVICES]
-    of_device = {device: list(_of_device(trace, selection, found, device)) for device in devices}
+    """The lanes of every device that could be recorded, and of its host; `attribution`, `idle`: its idle time."""
+    if isinstance(idle, Skipped):
+        return Skipped(idle.reason)
+    devices = list(attribution.gaps)[:MOST_DEVICES]
+    of_device = {
+        device: list(_of_device(trace, selection, attribution, device)) for device in devices
+    }
     hosts = sorted({trace.device_list[device].host for device in devices})
-    of_host = {host: list(_of_host(trace, selection, found, of_idle, host)) for host in hosts}
-    drafts = [one for part in (*of_host.values(), *of_device.values()) for one in part]
-    shares = fair_shares([one.slices.size for one in drafts], MOST_SLICES)
+    of_host = {host: list(_of_host(trace, selection, attribution, idle, host)) for host in hosts}
+    drafts = [draft for part in (*of_host.values(), *of_device.values()) for draft in part]
+    shares = fair_shares([draft.slices.size for draft in drafts], MOST_SLICES)
     names = _Names()
-    made = iter(
-        [_lane(trace, names, one, share) for one, share in zip(drafts, shares, strict=True)]
+    lanes = iter(
+        [_lane(trace, names, draft, share) for draft, share in zip(drafts, shares, strict=True)]
     )
     host_lanes = [
         HostLanes(
             trace.hosts[host].name,
             selection.windows[host].start_ps,
             selection.windows[host].end_ps,
-            tuple(next(made) for _ in part),
+            tuple(next(lanes) for _ in part),
         )
         for host, part in of_host.items()
     ]
@@ -93,40 +95,40 @@ def compute(
         DeviceLanes(
             trace.device_key(device),
             trace.hosts[trace.device_list[device].host].name,
-            tuple(next(made) for _ in part),
+            tuple(next(lanes) for _ in part),
         )
         for device, part in of_device.items()
     ]
     length, texts = names.cut(trace)
     return Lanes(
-        tuple(host_lanes), tuple(device_lanes), len(found.gaps) - len(devices), length, texts
+        tuple(host_lanes), tuple(device_lanes), len(attribution.gaps) - len(devices), length, texts
     )
 
 
-# What the lanes hold
+# The events of a lane
 
 
 def _of_device(
-    trace: Trace, selection: Selection, found: IdleAttribution, device: int
+    trace: Trace, selection: Selection, attribution: IdleAttribution, device: int
 ) -> Iterator[_Draft]:
     window = selection.windows[trace.device_list[device].host]
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
     class_ = columns.class_[inside]
     for kind, classes in _ACTIVITIES:
-        mine = inside[(class_ >= classes[0]) & (class_ <= classes[-1])]
-        op = columns.op[mine]
+        rows_of_kind = inside[(class_ >= classes[0]) & (class_ <= classes[-1])]
+        op = columns.op[rows_of_kind]
         slices = slices_of(
-            np.maximum(columns.start_ps[mine], window.start_ps),
-            np.minimum(columns.end_ps[mine], window.end_ps),
-            columns.class_[mine].astype(np.int64) - classes[0],
-            np.where(op == NONE, columns.name[mine], op),
+            np.maximum(columns.start_ps[rows_of_kind], window.start_ps),
+            np.minimum(columns.end_ps[rows_of_kind], window.end_ps),
+            columns.class_[rows_of_kind].astype(np.int64) - classes[0],
+            np.where(op == NONE, columns.name[rows_of_kind], op),
             len(classes),
         )
         if slices.size:
-            keys = tuple(one.name.lower() for one in classes)
-            yield _Draft(kind, NONE, mine.size, keys, slices, window)
-    gaps = found.gaps[device]
+            keys = tuple(class_.name.lower() for class_ in classes)
+            yield _Draft(kind, NONE, rows_of_kind.size, keys, slices, window)
+    gaps = attribution.gaps[device]
     if gaps.count:
         yield _Draft("idle", NONE, gaps.count, _CAUSE_CLASSES, _idle(trace, gaps), window)
 
@@ -145,14 +147,14 @@ def _idle(trace: Trace, gaps: Gaps) -> Slices:
 
 
 def _of_host(
-    trace: Trace, selection: Selection, found: IdleAttribution, of_idle: Idle, host: int
+    trace: Trace, selection: Selection, attribution: IdleAttribution, idle: Idle, host: int
 ) -> Iterator[_Draft]:
-    window, states = selection.windows[host], found.states[host]
+    window, states = selection.windows[host], attribution.states[host]
     steps = _steps(selection.steps[host], window)
     if steps.size:
         count = len(selection.steps[host])
         yield _Draft("steps", NONE, count, _STEP_CLASSES, steps, window)
-    for thread in _telling_threads(trace, states, of_idle, host):
+    for thread in _chosen_threads(trace, states, idle, host):
         timeline = (
             states.timeline(thread) if thread == states.caller else states.own_timeline(thread)
         )
@@ -181,21 +183,21 @@ def _steps(steps: Sequence[Step], window: Window) -> Slices:
         dtype=np.int64,
     )
     number = np.array([step.number for step in steps], dtype=np.int64)
-    # A number that no column of names can hold is not told.
+    # A number that no column of names can hold is left out.
     fits = (number >= 0) & (number < np.iinfo(np.int32).max)
     return slices_of(
         start, end, class_, np.where(fits, number, NONE).astype(np.int32), len(_STEP_CLASSES)
     )
 
 
-def _telling_threads(trace: Trace, states: HostStates, of_idle: Idle, host: int) -> list[int]:
+def _chosen_threads(trace: Trace, states: HostStates, idle: Idle, host: int) -> list[int]:
     """The thread that runs the steps, those that launch most, and those that the longest gaps name."""
     launch = trace.device_columns.launch[trace.device_columns.launch != NONE]
     launch = launch[trace.host_columns.host[launch] == host]
     count = np.bincount(states.thread[trace.host_columns.line[launch]], minlength=1)
     launching = np.argsort(-count, kind="stable")[:_LAUNCHING_THREADS]
     named: dict[str, int] = {}
-    for row in of_idle.devices:
+    for row in idle.devices:
         if row.host == trace.hosts[host].name:
             for gap in row.gaps:
                 if gap.thread is not None:
@@ -206,23 +208,23 @@ def _telling_threads(trace: Trace, states: HostStates, of_idle: Idle, host: int)
             thread_of_name.setdefault(info.name, int(states.thread[line]))
     chosen = [
         *([states.caller] if states.caller != NONE else []),
-        *(int(one) for one in launching if count[one]),
+        *(int(thread) for thread in launching if count[thread]),
         *(thread_of_name[name] for name in sorted(named, key=lambda name: -named[name])),
     ]
     return list(dict.fromkeys(chosen))[:MOST_THREADS]
 
 
-# What is left of them
+# The columns of a lane
 
 
 class _Names:
-    """The names that slices have, once each, in the order in which they are met."""
+    """The names of slices, once each, in the order in which they first occur."""
 
     def __init__(self) -> None:
         self._index: dict[int, int] = {}
 
     def indices(self, names: Int32Array) -> tuple[int, ...]:
-        """Where names of the trace stand in the list."""
+        """The places of names of the trace in the list."""
         known, place = np.unique(names, return_inverse=True)
         index = [
             NONE if name == NONE else self._index.setdefault(name, len(self._index))
@@ -231,7 +233,7 @@ class _Names:
         return tuple(np.array(index, dtype=np.int64)[place].tolist())
 
     def cut(self, trace: Trace) -> tuple[int, tuple[str, ...]]:
-        """The longest length of a name with which all fit, and the names."""
+        """The longest length with which all names fit, and the names cut to it."""
         texts = [trace.names.text(name) or "" for name in self._index]
         for length in _NAME_LENGTHS[:-1]:
             cut = tuple(_without_middle(text, length) for text in texts)
@@ -242,7 +244,7 @@ class _Names:
 
 
 def _without_middle(text: str, length: int) -> str:
-    """The end of a name tells most: it is kept longer than its beginning."""
+    """The end of a name says most: it is kept longer than its beginning."""
     if len(text) <= length:
         return text
     head = length // 3
@@ -274,7 +276,7 @@ def _lane(trace: Trace, names: _Names, draft: _Draft, most: int) -> Lane:
         event_count=draft.event_count,
         covered_ps=int(covered.sum()),
         resolution_ps=resolution,
-        classes=tuple(draft.classes[one] for one in used.tolist()),
+        classes=tuple(draft.classes[class_] for class_ in used.tolist()),
         before_ps=_plain(before),
         length_ps=_plain(length),
         class_=_plain(place[main]),
@@ -292,7 +294,7 @@ def _running(trace: Trace, states: HostStates, thread: int, moment: Int64Array) 
     """The name of the innermost event of a thread at each moment; these ascend."""
     columns, rows = trace.host_columns, states.rows_of_thread(thread)
     start, end = columns.start_ps[rows], columns.end_ps[rows]
-    # Only what is open at one of them is worth nesting.
+    # Only events that are open at one of the moments have to be nested.
     around = rows[np.searchsorted(moment, start) < np.searchsorted(moment, end)]
     inner = nesting(columns.start_ps[around], columns.end_ps[around]).innermost(moment)
     return np.append(columns.name[around], np.int32(NONE))[inner].astype(np.int32)

@@ -1,7 +1,7 @@
-"""How do many events become few slices of a picture, without a picosecond lost?
+"""Merges many events into few slices of a picture without losing a picosecond.
 
-Slices shorter than the resolution that begin in the same stretch of that length become one. It says how many
-events it stands for and how much of it they cover, by class, so that sums over a lane stay exact.
+Slices shorter than the resolution that begin in the same stretch of that length are merged. A merged slice holds how
+many events it stands for and how much of it they cover, by class, so that sums over a lane stay exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Slices:
     """Sorted, disjoint, non-empty spans, all arrays `[n]`.
 
     int64 `start_ps`, `end_ps`; `class_ps`, int64 `[classes, n]`, what each class covers, at most the length of
-    the span in all; int64 `count`, the events that it stands for; int32 `name`, of the longest of them.
+    the span in all; int64 `count`, the events that it stands for; int32 `name`, of the longest event.
     """
 
     start_ps: Int64Array
@@ -31,7 +31,7 @@ class Slices:
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of slices."""
         return int(self.start_ps.size)
 
     def merged(self, resolution_ps: int, origin_ps: int) -> Slices:
@@ -50,10 +50,10 @@ class Slices:
         )
 
     def resolution_for(self, most: int, window_ps: int, origin_ps: int) -> int:
-        """The finest resolution, a fifth finer than the one before, at which at most `most` slices are left; 0 if all fit."""
+        """The finest resolution, in steps of a fifth, at which at most `most` slices are left; 0 if all fit."""
         if self.size <= most:
             return 0
-        # At this one, long slices and stretches with short ones each take half of the room at most.
+        # At this resolution long slices take half of the room at most, and so do stretches with short slices.
         resolution = 2 * window_ps // max(most, 1) + 1
         while resolution > 1:
             finer = resolution * 4 // 5
@@ -67,38 +67,38 @@ class Slices:
 def slices_of(
     start: Int64Array, end: Int64Array, class_: Int64Array, name: Int32Array, class_count: int
 ) -> Slices:
-    """Events in the order of their starts, each where no earlier one still runs.
+    """Events in the order of their starts, each cut to where no earlier event still runs.
 
-    What is hidden as a whole counts with the slice before it. Together they cover what the events cover.
+    An event that is hidden as a whole counts with the slice before it. The slices cover what the events cover.
     """
     if start.size == 0:
         return _nothing(class_count)
     reach = np.maximum.accumulate(end)
     begin = start.copy()
     np.maximum(begin[1:], reach[:-1], out=begin[1:])
-    seen = np.flatnonzero(end > begin)
-    if seen.size == 0:
+    kept = np.flatnonzero(end > begin)
+    if kept.size == 0:
         return _nothing(class_count)
     # Empty events before the first slice count with it.
-    edges = np.concatenate(([0], seen[1:]))
-    class_ps = np.zeros((class_count, seen.size), dtype=np.int64)
-    class_ps[class_[seen], np.arange(seen.size)] = end[seen] - begin[seen]
+    edges = np.concatenate(([0], kept[1:]))
+    class_ps = np.zeros((class_count, kept.size), dtype=np.int64)
+    class_ps[class_[kept], np.arange(kept.size)] = end[kept] - begin[kept]
     count = np.diff(np.append(edges, start.size))
-    return Slices(begin[seen], end[seen], class_ps, count, name[seen])
+    return Slices(begin[kept], end[kept], class_ps, count, name[kept])
 
 
 def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
-    """Room for each lane: what a lane leaves of its equal share is for those that want more."""
+    """Room for each lane: what a lane leaves of its equal share goes to lanes that want more."""
     shares = [0] * len(wanted)
     left = most
-    for rank, lane in enumerate(sorted(range(len(wanted)), key=lambda one: wanted[one])):
+    for rank, lane in enumerate(sorted(range(len(wanted)), key=lambda place: wanted[place])):
         shares[lane] = min(wanted[lane], left // (len(wanted) - rank))
         left -= shares[lane]
     return shares
 
 
 def _begins(start: Int64Array, end: Int64Array, resolution_ps: int, origin_ps: int) -> BoolArray:
-    """Which slices do not join the one before them."""
+    """Which slices are not merged with the slice before them."""
     is_short = end - start < resolution_ps
     begins = np.ones(start.size, dtype=np.bool_)
     if resolution_ps:
@@ -108,7 +108,7 @@ def _begins(start: Int64Array, end: Int64Array, resolution_ps: int, origin_ps: i
 
 
 def _longest(length: Int64Array, first: Int64Array) -> Int64Array:
-    """The longest of each group, of equal ones the earliest; `first`: where the groups begin."""
+    """The longest slice of each group, the earliest of equals; `first`: where the groups begin."""
     size = np.diff(np.append(first, length.size))
     is_longest = length == np.repeat(np.maximum.reduceat(length, first), size)
     candidates = np.flatnonzero(is_longest)

@@ -1,11 +1,13 @@
-"""Launches: how the host starts the kernels of each GPU."""
+"""Launches: how the host launches the kernels of each GPU."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from traceview.analysis.context import Analysis
-from traceview.analysis.launches.result import Launches, compute, diagnose
+from traceview.analysis.launches.findings import OPAQUE_CUDA_GRAPH, diagnose
+from traceview.analysis.launches.result import Launches, compute
+from traceview.analysis.launches.section import section
 
 __all__ = ["ANALYSIS", "Launches"]
 
@@ -13,5 +15,7 @@ __all__ = ["ANALYSIS", "Launches"]
 ANALYSIS: Final = Analysis[Launches](
     "launches",
     compute=lambda context: compute(context.trace, context.selection, context.activities),
+    rules=(OPAQUE_CUDA_GRAPH,),
     diagnose=lambda _, result: diagnose(result),
+    sections=(section,),
 )

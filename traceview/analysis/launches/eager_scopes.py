@@ -1,8 +1,8 @@
-"""Which launches were made by ops that ran one by one, outside of any graph?
+"""Counts launches that eager ops made, outside of any graph.
 
-TensorFlow marks the run of an eagerly executed op with `EagerKernelExecute`. A call of a `tf.function` is such an op,
-too, so that what lies inside must not be a graph: `FunctionRun` and `ExecutorState::Process` are. The innermost of
-them around a launch tells. `KernelAndDeviceFunc::Run` is in every eager op, graph or not (TensorFlow 2.21, measured).
+TensorFlow marks the run of an eager op with `EagerKernelExecute`. A call of a `tf.function` is such an op, too; the
+graph inside is marked with `FunctionRun` and `ExecutorState::Process`. The innermost of these marks around a launch
+decides. `KernelAndDeviceFunc::Run` is in every eager op, graph or not (TensorFlow 2.21, measured).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class EagerScopes:
 
     def count(self, calls: Int64Array) -> int | None:
         """How many of these host rows ran in an eager op; None where none of them lies in a recorded scope."""
-        host, told, eager = self._host, 0, 0
-        thread = self._thread[host.line[calls]]
-        for one in unique_ids(thread).tolist():
-            mine = np.flatnonzero(self._thread_of_row == one)
-            spans = self._rows[mine]
-            nest = nesting(host.start_ps[spans], host.end_ps[spans])
-            inner = nest.innermost(host.start_ps[calls[thread == one]])
+        host, in_scope, eager = self._host, 0, 0
+        thread_of_call = self._thread[host.line[calls]]
+        for thread in unique_ids(thread_of_call).tolist():
+            scopes = np.flatnonzero(self._thread_of_row == thread)
+            rows = self._rows[scopes]
+            nest = nesting(host.start_ps[rows], host.end_ps[rows])
+            inner = nest.innermost(host.start_ps[calls[thread_of_call == thread]])
             inner = inner[inner != NONE]
-            told += inner.size
-            eager += int(self._is_eager[mine[inner]].sum())
-        return eager if told else None
+            in_scope += inner.size
+            eager += int(self._is_eager[scopes[inner]].sum())
+        return eager if in_scope else None

@@ -1,24 +1,23 @@
-"""How does the host start the kernels of each GPU: how many, how late, from which threads?
+"""Measures how the host launches the kernels of each GPU: how many, how late, and from which threads.
 
-A launch is a call of the driver with the correlation id of a kernel. Its delay ends where its first kernel
-starts, so it holds the wait in the queue of the stream, too: it is long where the host runs ahead, and that is
-well. Kernels here are those of class compute; a CUDA graph that the tracer recorded as one event is no kernel.
+A launch is a call of the driver with the correlation id of a kernel. Its delay lasts until its first kernel starts
+and includes the wait in the queue of the stream; a long delay therefore means that the host runs ahead, which is
+good. Kernels here are those of class compute; a CUDA graph that the tracer recorded as one event is no kernel.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.base import Evidence, Finding, Skipped
+from traceview.analysis.base import Skipped
 from traceview.analysis.launches.eager_scopes import EagerScopes
 from traceview.analysis.selection import Selection, rows_in
-from traceview.document import numbers
 from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array, IntervalSet, union
 from traceview.record import (
@@ -42,10 +41,10 @@ from traceview.xplane.host_names import is_graph_launch
 from traceview.xplane.planes import ActivityClass
 
 BLOCKED_CALL_PS: Final = 100 * PS_PER_US
-"""A launch call longer than this was held up: ordinary ones take 5 to 40 µs (TensorFlow's GPU guide)."""
+"""A longer launch call was blocked: ordinary calls take 5 to 40 µs (TensorFlow's GPU guide)."""
 
 TOP_NAMES: Final = 5
-"""Threads and XLA programs that a report names per device."""
+"""Threads and XLA programs per device in a report."""
 
 _MODES: Final = (
     (re.compile(r"tf_gpu_private_\d+(?:/|$)"), "gpu_private"),
@@ -55,7 +54,7 @@ _MODES: Final = (
 
 
 class LaunchThread(Record, frozen=True):
-    """A thread that launches kernels of a device, and how many calls it made.
+    """A thread that launches kernels of a device.
 
     Attributes:
         thread: Name of the thread.
@@ -67,13 +66,13 @@ class LaunchThread(Record, frozen=True):
 
 
 class Contention(Record, frozen=True):
-    """Whether threads that launch get into each other's way.
+    """Whether launching threads compete.
 
     Attributes:
         thread_count: Threads that launch kernels of the device.
         overlap_ratio: Of the time in which any of them is in a launch call, the share in which two or more are;
             null without calls.
-        shared_with: Keys of other devices for which one of them launches as well.
+        shared_with: Keys of other devices for which one of these threads launches as well.
     """
 
     thread_count: Count
@@ -82,11 +81,11 @@ class Contention(Record, frozen=True):
 
 
 class GraphLaunches(Record, frozen=True):
-    """CUDA graphs. `launch_count`: graphs started, `kernel_count`: kernels recorded of them one by one.
+    """The CUDA graphs of a device.
 
     Attributes:
         launch_count: Graphs started.
-        kernel_count: Kernels of graphs that are recorded one by one.
+        kernel_count: Kernels of graphs whose kernels are recorded one by one.
         kernels_per_launch: Median of these per graph; null without any.
         opaque_count: Graphs recorded as one event.
         opaque_ps: Union of these in the window, picoseconds.
@@ -100,7 +99,7 @@ class GraphLaunches(Record, frozen=True):
 
 
 class XlaKernels(Record, frozen=True):
-    """Kernels of programs that XLA compiled, by share of kernels and of compute time; the longest programs.
+    """Kernels of programs that XLA compiled.
 
     Attributes:
         kernel_count: Such kernels.
@@ -138,11 +137,11 @@ class DeviceLaunches(Record, frozen=True):
         short_kernel_ratio: Share of the calls whose kernels together ran shorter than the call; null without
             any.
         blocked_call_count: Calls that took more than 100 µs.
-        thread_mode: TF_GPU_THREAD_MODE as the names of the launching threads tell it; null where they do not.
+        thread_mode: TF_GPU_THREAD_MODE by the names of the launching threads; null where they do not show it.
         threads: The launching threads, most calls first; no more than five.
-        contention: Whether threads that launch get into each other's way.
-        eager_call_count: Calls made by ops that ran one by one, outside of any graph; null where the trace does
-            not tell.
+        contention: Whether launching threads compete.
+        eager_call_count: Calls made by ops that ran one by one, outside of any graph; null where this is not
+            recorded.
         graphs: CUDA graphs.
         xla: Kernels of programs that XLA compiled.
     """
@@ -170,7 +169,7 @@ class DeviceLaunches(Record, frozen=True):
 
 
 class Launches(Record, frozen=True):
-    """Every GPU with compute in its window.
+    """The launches of every GPU with compute in its window.
 
     Attributes:
         devices: GPUs in the order of hosts and ordinals.
@@ -181,7 +180,7 @@ class Launches(Record, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class _Calls:
-    """Launch calls of one device: their host rows and, of each, its kernels' number, first start and total."""
+    """Launch calls of one device: host row of each, and number, first start and total duration of its kernels."""
 
     row: Int64Array
     kernel_count: Int64Array
@@ -192,34 +191,40 @@ class _Calls:
 def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Launches | Skipped:
-    """Ask of each GPU who launched its kernels; `activities` by device index."""
+    """The launches of each GPU in its window; `activities` by device index."""
     gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     if not gpus:
         return Skipped("not applicable: there is no GPU")
-    found = {}
+    computing = {}
     for index in gpus:
         window = selection.window_of_device(trace, index)
         rows = computing_rows(trace, index, window)
         if window is not None and rows.size:
-            found[index] = (window, rows)
-    if not found:
+            computing[index] = (window, rows)
+    if not computing:
         return Skipped("no GPU ran a kernel in the window")
-    whole = _Whole(trace, {index: rows for index, (_, rows) in found.items()})
-    order = sorted(found, key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal))
+    run = _Run(trace, {index: rows for index, (_, rows) in computing.items()})
     return Launches(
         tuple(
-            whole.device(index, *found[index], _used(selection, trace, index), activities[index])
-            for index in order
+            run.device(index, *computing[index], _used(selection, trace, index), activities[index])
+            for index in _in_order(trace, computing)
         )
+    )
+
+
+def _in_order(trace: Trace, devices: Iterable[int]) -> list[int]:
+    return sorted(
+        devices, key=lambda index: (trace.device_list[index].host, trace.device_list[index].ordinal)
     )
 
 
 def computing_rows(trace: Trace, device: int, window: Window | None) -> Int64Array:
     """The events of class compute of a device that overlap a window, as device rows in order of start."""
-    columns, mine = trace.device_columns, trace.device_columns.rows_of(device)
+    columns, of_device = trace.device_columns, trace.device_columns.rows_of(device)
     if window is None:
         return np.empty(0, dtype=np.int64)
-    inside = rows_in(columns.start_ps[mine], columns.end_ps[mine], window) + mine.start
+    start_ps, end_ps = columns.start_ps[of_device], columns.end_ps[of_device]
+    inside = rows_in(start_ps, end_ps, window) + of_device.start
     result: Int64Array = inside[columns.class_[inside] == ActivityClass.COMPUTE]
     return result
 
@@ -229,15 +234,15 @@ def _used(selection: Selection, trace: Trace, device: int) -> tuple[Step, ...]:
     return tuple(step for step in steps if step.excluded is None)
 
 
-class _Whole:
-    """What is known of all devices together: which threads launch for which."""
+class _Run:
+    """All devices of a run, for threads may launch kernels of several of them."""
 
     def __init__(self, trace: Trace, rows: dict[int, Int64Array]) -> None:
         columns = trace.device_columns
         self._trace = trace
         self._thread = threads(trace.lines)
-        self._kernels = {i: found[~columns.opaque[found]] for i, found in rows.items()}
-        self._opaque = {i: found[columns.opaque[found]] for i, found in rows.items()}
+        self._kernels = {i: own[~columns.opaque[own]] for i, own in rows.items()}
+        self._opaque = {i: own[columns.opaque[own]] for i, own in rows.items()}
         self._calls = {i: _calls(trace, kernels) for i, kernels in self._kernels.items()}
         self._threads_of = {i: self._by_thread(calls) for i, calls in self._calls.items()}
         self._eager = EagerScopes(trace.host_columns, trace.names, self._thread)
@@ -288,13 +293,13 @@ class _Whole:
 
     def _call_counts(self, index: int) -> list[tuple[int, int]]:
         """Threads and their calls, most calls first."""
-        found, place = self._threads_of[index]
-        counts = np.bincount(place, minlength=found.size).tolist()
-        pairs = zip(found.tolist(), counts, strict=True)
+        threads_of_device, place = self._threads_of[index]
+        counts = np.bincount(place, minlength=threads_of_device.size).tolist()
+        pairs = zip(threads_of_device.tolist(), counts, strict=True)
         return sorted(pairs, key=lambda pair: (-pair[1], self._name(pair[0])))
 
     def _name(self, thread: int) -> str:
-        """The name that TensorFlow gave a thread, where its calls are recorded on a line of their own, too."""
+        """The name that TensorFlow gave a thread, which may have a line of calls besides its own."""
         names = [self._trace.lines[line].name for line in np.flatnonzero(self._thread == thread)]
         own = [name for name in names if not name.startswith("Host Threads/")]
         return (own or names)[0]
@@ -312,23 +317,20 @@ class _Whole:
 
     def _contention(self, index: int) -> Contention:
         host, rows = self._trace.host_columns, self._calls[index].row
-        found, place = self._threads_of[index]
-        others = [
+        own, place = self._threads_of[index]
+        sharing = [
             other
-            for other, (theirs, _) in self._threads_of.items()
-            if other != index and np.isin(theirs, found).any()
+            for other, (of_other, _) in self._threads_of.items()
+            if other != index and np.isin(of_other, own).any()
         ]
-        others.sort(
-            key=lambda i: (self._trace.device_list[i].host, self._trace.device_list[i].ordinal)
-        )
         by_thread = [
-            union(host.start_ps[mine], host.end_ps[mine])
-            for mine in (rows[place == one] for one in range(found.size))
+            union(host.start_ps[calls], host.end_ps[calls])
+            for calls in (rows[place == thread] for thread in range(own.size))
         ]
         return Contention(
-            int(found.size),
+            int(own.size),
             _overlap_ratio(by_thread),
-            tuple(self._trace.device_key(other) for other in others),
+            tuple(self._trace.device_key(other) for other in _in_order(self._trace, sharing)),
         )
 
     # Graphs and programs
@@ -349,18 +351,17 @@ class _Whole:
 
     def _xla(self, kernels: Int64Array, window: Window, activity: DeviceActivity) -> XlaKernels:
         columns = self._trace.device_columns
-        mine = kernels[columns.module[kernels] != NONE]
-        covered = union(columns.start_ps[mine], columns.end_ps[mine])
-        inside = int(covered.within(window.start_ps, window.end_ps))
-        whole = activity.by_class[ActivityClass.COMPUTE]
-        computed = int(whole.within(window.start_ps, window.end_ps))
-        modules = _longest(columns.module[mine], columns.duration_ps[mine])
-        named = [self._trace.names.text(module) or "" for module in modules]
-        named = [name for name in named if name]
+        compiled = kernels[columns.module[kernels] != NONE]
+        covered = union(columns.start_ps[compiled], columns.end_ps[compiled])
+        covered_ps = int(covered.within(window.start_ps, window.end_ps))
+        compute = activity.by_class[ActivityClass.COMPUTE]
+        compute_ps = int(compute.within(window.start_ps, window.end_ps))
+        modules = _longest(columns.module[compiled], columns.duration_ps[compiled])
+        named = [name for module in modules if (name := self._trace.names.text(module))]
         return XlaKernels(
-            kernel_count=int(mine.size),
-            kernel_ratio=mine.size / kernels.size if kernels.size else 0.0,
-            compute_ratio=inside / computed if computed else 0.0,
+            kernel_count=int(compiled.size),
+            kernel_ratio=compiled.size / kernels.size if kernels.size else 0.0,
+            compute_ratio=covered_ps / compute_ps if compute_ps else 0.0,
             modules=tuple(named[:TOP_NAMES]),
             module_count=len(named),
         )
@@ -370,12 +371,12 @@ def _calls(trace: Trace, kernels: Int64Array) -> _Calls:
     columns = trace.device_columns
     linked = kernels[columns.launch[kernels] != NONE]
     launch = columns.launch[linked]
-    # The calls for one device stand close together: counted from the first, they are small numbers.
+    # The calls for a device are close together: counted from the first, their rows are small numbers.
     lowest = launch.min() if launch.size else 0
     row, place = unique_inverse(launch - lowest)
     row = row + lowest
     first = np.zeros(row.size, dtype=np.int64)
-    # In order of start: written last to first, the first kernel of a call is the one that stays.
+    # In order of start: written from last to first, the start of the first kernel of a call remains.
     first[place[::-1]] = columns.start_ps[linked][::-1]
     total = np.zeros(row.size, dtype=np.int64)
     np.add.at(total, place, columns.duration_ps[linked])
@@ -384,10 +385,10 @@ def _calls(trace: Trace, kernels: Int64Array) -> _Calls:
 
 def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
     """The distinct ids, the one with the longest sum of durations first."""
-    found, place = unique_inverse(ids)
-    total = np.zeros(found.size, dtype=np.int64)
+    distinct, place = unique_inverse(ids)
+    total = np.zeros(distinct.size, dtype=np.int64)
     np.add.at(total, place, duration_ps)
-    return [int(found[i]) for i in np.argsort(-total, kind="stable")]
+    return [int(distinct[i]) for i in np.argsort(-total, kind="stable")]
 
 
 def _per_step(start_ps: Int64Array, steps: tuple[Step, ...]) -> int | None:
@@ -401,49 +402,13 @@ def _share(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float | None:
 
 
 def _overlap_ratio(unions: Sequence[IntervalSet]) -> float | None:
-    """Of the time that any of the unions covers, the share that two or more do; None if none covers any."""
-    covered = sum(one.length for one in unions)
+    """Of the time that any of the unions covers, the share that two or more cover; None where none covers any."""
+    covered = sum(spans.length for spans in unions)
     if len(unions) < 2 or not covered:
         return 0.0 if covered else None
-    start = np.concatenate([one.start for one in unions])
-    moments = np.concatenate((start, *(one.end for one in unions)))
+    start = np.concatenate([spans.start for spans in unions])
+    moments = np.concatenate((start, *(spans.end for spans in unions)))
     order = np.argsort(moments, kind="stable")
     open_ = np.cumsum(np.where(order < start.size, 1, -1))[:-1]
     lasted = np.diff(moments[order])
     return int(lasted[open_ >= 2].sum()) / int(lasted[open_ >= 1].sum())
-
-
-# Findings
-
-
-def diagnose(result: Launches | Skipped) -> list[Finding]:
-    """CUDA graphs of which only the whole is recorded."""
-    if isinstance(result, Skipped):
-        return []
-    rows = [row for row in result.devices if row.graphs.opaque_count]
-    if not rows:
-        return []
-    count = sum(row.graphs.opaque_count for row in rows)
-    most = max(rows, key=lambda row: row.graphs.opaque_ps)
-    return [
-        Finding(
-            code="opaque-cuda-graph",
-            severity="info",
-            title=f"{numbers.plural(count, 'CUDA graph')} recorded as one event each",
-            explanation=(
-                f"On {numbers.listed([row.device for row in rows])} the tracer recorded graphs as a whole: "
-                f"{numbers.time(most.graphs.opaque_ps)} of the time of {most.device}. They count as compute; which "
-                "kernels, ops and collectives ran in them, with which precision, is not in the trace."
-            ),
-            advice=(
-                "To look inside, capture once without graphs: XLA_FLAGS=--xla_gpu_enable_command_buffer= "
-                "switches those of XLA off."
-            ),
-            confidence="high",
-            confidence_reason="recorded in the trace",
-            evidence=tuple(
-                Evidence("opaque_count", row.graphs.opaque_count, 0, row.device) for row in rows
-            ),
-            devices=tuple(row.device for row in rows),
-        )
-    ]

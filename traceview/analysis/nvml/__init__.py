@@ -1,4 +1,4 @@
-"""NVML: what the driver says of the GPUs while the trace was recorded."""
+"""NVML: what the driver measured of the GPUs while the trace was recorded."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Final
 
 from traceview.analysis.context import Analysis
 from traceview.analysis.nvml import findings
-from traceview.analysis.nvml.result import OutsideView, compute
+from traceview.analysis.nvml.result import Nvml, compute
+from traceview.analysis.nvml.section import nvml_section
 
-__all__ = ["ANALYSIS", "OutsideView"]
+__all__ = ["ANALYSIS", "Nvml"]
 
 
-ANALYSIS: Final = Analysis[OutsideView](
+ANALYSIS: Final = Analysis[Nvml](
     "outside_view",
     compute=lambda context: compute(context.trace, context.activities),
+    rules=findings.RULES,
     diagnose=lambda _, result: findings.diagnose(result),
+    sections=(nvml_section,),
 )

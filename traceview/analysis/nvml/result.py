@@ -1,4 +1,4 @@
-"""Does the driver agree with the trace, and what does it know that a trace does not?
+"""Compares what NVML measured of each GPU with the trace, and adds what a trace does not hold.
 
 `traceview capture` samples NVML while the profile runs: how busy each GPU was, its clocks and what held them
 back, its power, and other processes on it. All of it is about the whole recording, not a part of it.
@@ -29,17 +29,20 @@ PERIODS_NS: Final = (1_000_000_000 // 6, 1_000_000_000)
 """NVML's utilisation is of the last period, between these two by product (nvml.h, nvmlUtilization_t)."""
 
 LONGEST_NS: Final = 10**15
-"""Eleven days: a recording that claims to be longer has no times to rely on."""
+"""Eleven days: the times of a longer recording are wrong."""
 
 FEWEST_COMPARED: Final = 5
-"""Samples whose period lies in the recording; of fewer the mean says little."""
+"""Samples whose period lies in the recording; the mean of fewer says little."""
 
 MOST_DEVICES: Final = 64
-"""Of one host; a sidecar that names more is not one of ours."""
+"""Of one host; traceview capture writes no more."""
+
+
+NOT_SAMPLED: Final = "not recorded: only traceview capture samples NVML"
 
 
 class OtherProcess(Record, frozen=True):
-    """A process that is not of this job's, on one of its GPUs.
+    """A process of another job on a GPU of this job.
 
     Attributes:
         pid: Its process id.
@@ -54,7 +57,7 @@ class OtherProcess(Record, frozen=True):
     utilization_ratio: Share | None
 
 
-class OutsideViewRow(Record, frozen=True):
+class NvmlRow(Record, frozen=True):
     """One GPU, in the whole recording.
 
     Attributes:
@@ -62,7 +65,7 @@ class OutsideViewRow(Record, frozen=True):
         device: Key of the device, as in device_time: GPU:3, or host/GPU:3 in a run of several hosts.
         ordinal: CUDA's number of the GPU in the process.
         sample_count: Number of samples.
-        nvml_busy_ratio: Mean of NVML's utilisation, the share of time with a kernel of whichever process.
+        nvml_busy_ratio: Mean of NVML's utilisation, the share of time with a kernel of any process.
         trace_busy_ratio: The same mean by the trace, over the periods before the samples, of all activity.
         trace_kernel_ratio: The same of kernels and collectives alone, since NVML counts no copies.
         difference_ratio: How far nvml_busy_ratio is from the nearer of the two; null where they are not
@@ -78,11 +81,11 @@ class OutsideViewRow(Record, frozen=True):
         power_limit_watts: The limit that is enforced.
         pcie_rx_bytes_per_second: Mean of what the GPU received over PCIe.
         pcie_tx_bytes_per_second: Mean of what it sent.
-        throttled_ratio: Share of the samples in which something held the clocks back; idling and clocks that
-            were set do not.
+        throttled_ratio: Share of the samples in which something held the clocks back; an idle GPU and clocks that
+            somebody set do not count.
         throttle_reasons: What held them back, to the share of the samples in which it did.
-        other_processes: Processes that are not of this job; null where they cannot be told.
-        others_unknown: Why they cannot be told; null if they can.
+        other_processes: Processes of other jobs; null if unknown.
+        others_unknown: Why they are unknown; null if they are known.
     """
 
     host: Hostname
@@ -110,27 +113,27 @@ class OutsideViewRow(Record, frozen=True):
     others_unknown: str | None
 
 
-class OutsideView(Record, frozen=True):
-    """GPUs in the order of hosts and numbers. `absent`: hosts that were not seen from outside, and why.
+class Nvml(Record, frozen=True):
+    """What NVML measured of the GPUs.
 
     Attributes:
         devices: GPUs in the order of hosts and numbers.
-        absent: Host to the reason why its GPUs were not seen from outside.
+        absent: Host to the reason why NVML was not sampled there.
     """
 
-    devices: tuple[OutsideViewRow, ...]
+    devices: tuple[NvmlRow, ...]
     absent: dict[Hostname, str]
 
 
-def compute(trace: Trace, activities: Sequence[DeviceActivity]) -> OutsideView | Skipped:
-    """Set the samples of each GPU beside what the trace holds of it; `activities` by device index."""
-    rows: list[OutsideViewRow] = []
+def compute(trace: Trace, activities: Sequence[DeviceActivity]) -> Nvml | Skipped:
+    """Compare the samples of each GPU with the trace; `activities` by device index."""
+    rows: list[NvmlRow] = []
     absent: dict[str, str] = {}
     traced = {trace.device_list[device].host for device in unique_ids(trace.device_columns.device)}
     for index, host in enumerate(trace.hosts):
         view = host.sidecar.outside_view if host.sidecar is not None else None
         if view is None or not view.devices:
-            absent[host.name] = (view.reason if view else None) or "the capture did not look"
+            absent[host.name] = (view.reason if view else None) or NOT_SAMPLED
             continue
         planes = {
             device.ordinal: activities[place]
@@ -143,11 +146,11 @@ def compute(trace: Trace, activities: Sequence[DeviceActivity]) -> OutsideView |
             rows.append(_row(host, name, gpu, planes.get(gpu.ordinal or 0)))
     if not rows:
         return Skipped("; ".join(dict.fromkeys(absent.values())) or "no host")
-    return OutsideView(tuple(rows), absent)
+    return Nvml(tuple(rows), absent)
 
 
 def _numbered(gpus: Sequence[NvmlGpu]) -> list[NvmlGpu]:
-    """Those with a number of their own, in its order."""
+    """The GPUs with a number of their own, in its order."""
     by_number: dict[int, NvmlGpu] = {}
     for gpu in gpus[:MOST_DEVICES]:
         if gpu.ordinal is not None and gpu.ordinal >= 0:
@@ -155,13 +158,13 @@ def _numbered(gpus: Sequence[NvmlGpu]) -> list[NvmlGpu]:
     return [by_number[number] for number in sorted(by_number)]
 
 
-def _row(host: Host, name: str, gpu: NvmlGpu, activity: DeviceActivity | None) -> OutsideViewRow:
+def _row(host: Host, name: str, gpu: NvmlGpu, activity: DeviceActivity | None) -> NvmlRow:
     samples = gpu.samples
     reasons = samples.integers(samples.throttle_reasons)
     held_back = [throttle_names(bits) for bits in reasons]
-    counts = Counter(one for names in held_back for one in names)
+    counts = Counter(name for names in held_back for name in names)
     busy = _compared(host, gpu, activity)
-    return OutsideViewRow(
+    return NvmlRow(
         host=host.name,
         device=name,
         ordinal=gpu.ordinal or 0,
@@ -196,7 +199,7 @@ def _row(host: Host, name: str, gpu: NvmlGpu, activity: DeviceActivity | None) -
 
 @dataclass(frozen=True)
 class _Busy:
-    """How busy by NVML, by the trace, and how far apart; or the reason why that is not said."""
+    """How busy by NVML and by the trace, and how far apart; or the reason why they are not compared."""
 
     nvml: float | None = None
     trace: float | None = None
@@ -206,7 +209,7 @@ class _Busy:
 
 
 def _compared(host: Host, gpu: NvmlGpu, activity: DeviceActivity | None) -> _Busy:
-    """The trace is asked what NVML was: how busy, in the period before each sample."""
+    """How busy the GPU was in the period before each sample, by NVML and by the trace."""
     samples = gpu.samples
     known = samples.shares(samples.gpu_utilization_ratio)
     if not known:
@@ -225,15 +228,15 @@ def _compared(host: Host, gpu: NvmlGpu, activity: DeviceActivity | None) -> _Bus
     if activity is None:
         return _Busy(nvml, reason="the trace holds no GPU event of this host")
     at_ps = np.array([t - start_ns for t, _ in inside], dtype=np.int64) * 1000 + host.start_ps
-    all_of_it = [_share_before(activity.cumulative[-1], at_ps, period) for period in PERIODS_NS]
+    activities = [_share_before(activity.cumulative[-1], at_ps, period) for period in PERIODS_NS]
     kernels = [
         _share_before(activity.cumulative[ActivityClass.COLLECTIVE], at_ps, period)
         for period in PERIODS_NS
     ]
-    # Which period this product has is not known: the nearer one has the benefit of the doubt.
-    nearest = min(range(len(PERIODS_NS)), key=lambda i: _outside(nvml, kernels[i], all_of_it[i]))
-    apart = _outside(nvml, kernels[nearest], all_of_it[nearest])
-    return _Busy(nvml, all_of_it[nearest], kernels[nearest], apart)
+    # The period of this product is not known: the nearer value gives the benefit of the doubt.
+    nearest = min(range(len(PERIODS_NS)), key=lambda i: _outside(nvml, kernels[i], activities[i]))
+    difference = _outside(nvml, kernels[nearest], activities[nearest])
+    return _Busy(nvml, activities[nearest], kernels[nearest], difference)
 
 
 def _share_before(
@@ -245,6 +248,7 @@ def _share_before(
 
 
 def _outside(value: float, low: float, high: float) -> float:
+    """How far a value is outside a range."""
     return max(low - value, value - high, 0.0)
 
 

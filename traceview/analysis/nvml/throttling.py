@@ -1,4 +1,4 @@
-"""Why were the clocks of a GPU lower than they could be? The driver says so in bits; here are their names."""
+"""Names the reasons why the driver lowered the clocks of a GPU, which NVML gives as bits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 IDLE_BIT: Final = 0x1
 SETTING_BITS: Final = 0x2 | 0x100
-"""Clocks as somebody set them, for applications or for the display: chosen, not suffered."""
+"""Clocks that somebody set, for applications or for the display."""
 
 REASONS: Final = {
     0x4: "software power cap",
@@ -22,12 +22,12 @@ REASONS: Final = {
 
 _NAMED_BITS: Final = sum(REASONS)
 _EXPLAINED: Final = 0x8
-"""The hardware slowdown is set beside the reason for it, if that is heat or power."""
+"""NVML sets the bit of a hardware slowdown together with that of its reason, heat or power."""
 _EXPLAINING: Final = 0x40 | 0x80
 
 
 def throttle_names(bits: int) -> tuple[str, ...]:
-    """Names of the reasons in `bits` that hold a GPU back; none if it idles or runs as it was set to."""
+    """Names of the reasons in `bits` that hold a GPU back; none if it is idle or runs at the clocks that were set."""
     if bits & _EXPLAINING:
         bits &= ~_EXPLAINED
     names = [name for bit, name in REASONS.items() if bits & bit]

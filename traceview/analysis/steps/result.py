@@ -1,4 +1,4 @@
-"""How long was each step, and how was its time spent on each device?"""
+"""Measures how long each step took, and what each device did in it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from traceview.analysis.activity import DeviceActivity, Parts, one_span
-from traceview.analysis.base import Evidence, Finding, Skipped
+from traceview.analysis.base import Skipped
 from traceview.analysis.selection import Selection
-from traceview.document import numbers
 from traceview.record import (
     LARGEST,
     Count,
@@ -23,33 +22,8 @@ from traceview.record import (
     Record,
     one_of,
 )
-from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
+from traceview.robust import median_ps, quartile_range
 from traceview.trace.model import Step, Trace
-
-UNSTEADY_SPREAD: Final = 0.10
-UNSTEADY_OUTLIER: Final = 2.0
-UNSTEADY_COST: Final = 0.05
-"""Robust spread, longest step over the median, and mean loss from which a warning is due (METRICS: unsteady-steps)."""
-
-"""The standard deviation over the median absolute deviation of a normal distribution."""
-
-FEW_STEPS: Final = 3
-"""Fewer used steps than this say little about the typical one (METRICS: few-steps)."""
-
-_EXPLICIT_METHODS: Final = ("marker", "keras")
-EXPLAINING: Final = frozenset(
-    (
-        "input-bound",
-        "replica-starved",
-        "d2h-sync",
-        "retracing",
-        "compile-in-window",
-        "callback-stall",
-        "checkpoint-stall",
-        "gpu-throttled",
-    )
-)
-"""Findings that make some steps longer than others."""
 
 _RELIABILITIES: Final = ("high", "medium", "low")
 _RELIABILITY: Final = {
@@ -60,17 +34,10 @@ _RELIABILITY: Final = {
     "iterator": "low",
     "period": "low",
 }
-_INFERRED_FROM: Final = {
-    "group": "from stored group ids, without an explicit marker",
-    "function": "from repeated function calls, without an explicit marker",
-    "iterator": "from repeated calls for input, without an explicit marker",
-    "period": "from a repeating sequence of kernels, without an explicit marker",
-    "mixed": "in different ways on different hosts",
-}
 
 
 class StepDevice(Parts, frozen=True):
-    """The parts of one step on one device; with `idle_ps` they sum to the step's duration.
+    """The exclusive parts of one step on one device; they sum to the length of the step.
 
     Attributes:
         device: Key of the device.
@@ -80,7 +47,7 @@ class StepDevice(Parts, frozen=True):
 
 
 class StepRow(Record, frozen=True):
-    """One step of one host. `number` is the one that `--steps` takes, `recorded_number` the marker's own.
+    """One step of one host.
 
     Attributes:
         host: Name of the host.
@@ -90,7 +57,7 @@ class StepRow(Record, frozen=True):
         start_ps: Start, picoseconds since the origin of the run.
         duration_ps: Length, picoseconds.
         used: Whether it takes part in medians and verdicts.
-        excluded: Why it does not; null if it does.
+        excluded: Why it takes no part in them; null if it does.
         devices: The parts of the step on every device of the host.
     """
 
@@ -110,8 +77,8 @@ class Steps(Record, frozen=True):
 
     Attributes:
         method: How the steps were found; mixed where hosts differ.
-        reliability: How sure the bounds of steps are: high (markers), medium (stored groups, function calls),
-            low (what else repeats).
+        reliability: How sure the bounds of steps are: high (markers), medium (stored groups, function calls), low
+            (input calls or kernels that repeat).
         basis: marker: cut at the recorded bounds; device: at the first device event of each, because the host
             runs ahead; mixed where hosts differ.
         loop_iterations: How often a loop in the graph ran per step (median); if that is the training loop, one
@@ -145,9 +112,9 @@ class Steps(Record, frozen=True):
 def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Steps | Skipped:
-    """Cut the time of every device at the bounds of the steps of its host."""
-    found = [trace.steps_by_host[host] for host, steps in selection.steps.items() if steps]
-    if not found:
+    """The steps of every host, with the time of its devices cut at their bounds."""
+    methods = [trace.steps_by_host[host] for host, steps in selection.steps.items() if steps]
+    if not methods:
         return Skipped("no steps: nothing marks them, and nothing repeats")
     rows = [
         row
@@ -157,11 +124,13 @@ def compute(
     ]
     used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
     return Steps(
-        method=_common([one.method for one in found]),
-        reliability=max((_RELIABILITY[one.method] for one in found), key=_RELIABILITIES.index),
+        method=_common([steps.method for steps in methods]),
+        reliability=max(
+            (_RELIABILITY[steps.method] for steps in methods), key=_RELIABILITIES.index
+        ),
         loop_iterations=_loop_iterations(trace, selection),
         steps_per_call=_steps_per_call(trace, selection),
-        basis=_common([one.basis for one in found]),
+        basis=_common([steps.basis for steps in methods]),
         count=len(rows),
         used_count=int(used.size),
         median_ps=selection.median_step_ps,
@@ -192,8 +161,8 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
 
 
 def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
-    """The most that a host's sidecar says of steps that the capture marked."""
-    found = [
+    """The most training steps per call in the sidecars of hosts whose steps the capture marked."""
+    counts = [
         count
         for host, steps in selection.steps.items()
         if steps and trace.steps_by_host[host].method == "marker"
@@ -201,7 +170,7 @@ def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
         if sidecar is not None
         for count in sidecar.steps_per_call
     ]
-    most = max(found, default=0)
+    most = max(counts, default=0)
     return most if most > 0 else None
 
 
@@ -241,128 +210,3 @@ def _rows(
         )
         for place, step in enumerate(steps)
     ]
-
-
-def diagnose(result: Steps | Skipped, selection: Selection) -> list[Finding]:
-    """Captures that hold too few steps, or none that was marked."""
-    del selection
-    if isinstance(result, Skipped):
-        return [_no_marker("none", 0)]
-    found = []
-    if result.used_count < FEW_STEPS:
-        found.append(_few(result))
-    if result.method not in _EXPLICIT_METHODS:
-        found.append(_no_marker(result.method, result.count))
-    return found
-
-
-def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> list[Finding]:
-    """Steps that differ more than they should, unless one of the findings explains it."""
-    codes = {finding.code for finding in findings}
-    if isinstance(result, Skipped) or result.median_ps is None or EXPLAINING & codes:
-        return []
-    if result.reliability == "low":
-        # What merely repeats need not be a step, and may come at any distance.
-        return []
-    used = [row for row in result.steps if row.used]
-    if len(used) < FEW_STEPS or result.median_ps == 0:
-        return []
-    durations = np.array([row.duration_ps for row in used], dtype=np.int64)
-    deviation = float(np.median(np.abs(durations - result.median_ps)))
-    spread = MAD_TO_SIGMA * deviation / result.median_ps
-    longest = used[int(durations.argmax())]
-    times = longest.duration_ps / result.median_ps
-    if spread < UNSTEADY_SPREAD and times < UNSTEADY_OUTLIER:
-        return []
-    cost = max(int(durations.mean()) - result.median_ps, 0)
-    ratio = cost / result.median_ps
-    slow = tuple(
-        row.number for row in used if row.duration_ps >= UNSTEADY_OUTLIER * result.median_ps
-    )
-    return [
-        Finding(
-            code="unsteady-steps",
-            severity="warning" if ratio >= UNSTEADY_COST else "info",
-            title=(
-                f"step {longest.number} took {times:.1f} times the median step"
-                if times >= UNSTEADY_OUTLIER
-                else f"step times spread by {spread:.0%} around their median"
-            ),
-            explanation=(
-                "Steps of one training loop should take equally long. The cost is what the mean step takes "
-                "more than the median one; no other finding explains it."
-            ),
-            advice=(
-                "Compare a slow step with a usual one: traceview gaps LOGDIR --steps A:B. Capture more steps, "
-                "and look for other jobs on the host, for garbage collection and for clock changes."
-            ),
-            confidence="medium",
-            confidence_reason=f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
-            evidence=(
-                Evidence(
-                    "robust_spread_ratio",
-                    spread,
-                    UNSTEADY_SPREAD if spread >= UNSTEADY_SPREAD else None,
-                    "steps",
-                ),
-                Evidence(
-                    "longest_step_ps",
-                    longest.duration_ps,
-                    int(UNSTEADY_OUTLIER * result.median_ps) if times >= UNSTEADY_OUTLIER else None,
-                    f"step {longest.number}",
-                ),
-                Evidence("median_ps", result.median_ps, None, "steps"),
-            ),
-            steps=slow,
-            cost_ps_per_step=cost or None,
-            cost_ratio=ratio or None,
-        )
-    ]
-
-
-def _few(result: Steps) -> Finding:
-    left_out = result.count - result.used_count
-    return Finding(
-        code="few-steps",
-        severity="info",
-        title=(
-            f"only {numbers.plural(result.used_count, 'step')} to judge by"
-            if result.used_count
-            else "no step to judge by"
-        ),
-        explanation=(
-            f"{numbers.plural(result.count, 'step')} in the window, {left_out} left out of the statistics. "
-            "A typical step cannot be told from so few."
-        ),
-        advice="Capture at least five steps after the warm-up.",
-        confidence="high",
-        confidence_reason="counted",
-        evidence=(Evidence("used_count", result.used_count, FEW_STEPS, "steps"),),
-    )
-
-
-def _no_marker(method: str, count: int) -> Finding:
-    if method == "none":
-        title = "no steps could be found"
-        explanation = (
-            "There is no step marker and nothing that repeats once per step; no number is per step."
-        )
-    else:
-        title = f"{numbers.plural(count, 'step')} found {_INFERRED_FROM[method]}"
-        explanation = (
-            "Step bounds were inferred, so step times may include or miss work at their edges."
-        )
-    return Finding(
-        code="no-step-marker",
-        severity="info",
-        title=title,
-        explanation=explanation,
-        advice=(
-            "Mark the steps: with tf.profiler.experimental.Trace('train', step_num=step, _r=1): "
-            "around next(iterator) and the call of the training step; in JAX with "
-            "jax.profiler.StepTraceAnnotation('train', step_num=step): around the step."
-        ),
-        confidence="high",
-        confidence_reason="no such event is recorded",
-        evidence=(Evidence("method", method, None, "steps"),),
-    )

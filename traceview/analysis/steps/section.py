@@ -3,10 +3,74 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
 
-from traceview.analysis.steps.result import Steps
+from traceview.analysis import device_time
+from traceview.analysis.context import View
+from traceview.analysis.steps.findings import FEW_STEPS
+from traceview.analysis.steps.result import StepRow, Steps
 from traceview.document import numbers
-from traceview.document.vocabulary import STEP_METHODS, look_of
+from traceview.document.model import (
+    Block,
+    Column,
+    Section,
+    Span,
+    counts,
+    facts,
+    names,
+    notes,
+    ordinals,
+    remarks,
+    shares,
+    spans,
+    table,
+    times,
+    words,
+)
+from traceview.document.vocabulary import STEP_KINDS, STEP_METHODS, look_of
+
+TITLE: Final = "Steps"
+
+BRIEF_STEPS: Final = 12
+"""Rows in a terminal: of more steps the first and the last."""
+
+MOST_DEVICES: Final = 8
+"""Devices with a column each; of more, the least busy one and the mean have a column."""
+
+JOINED_FROM: Final = 3
+"""From so many hosts on, all hosts of a step share a row."""
+
+UNSURE: Final = (
+    "Nothing marks these steps: their bounds come from what repeats and may be off. Times over the whole window are "
+    "not affected."
+)
+
+_BASES: Final = {
+    "device": "Each step starts at its first device event, because the host runs ahead of the devices.",
+    "mixed": "The bounds of steps are cut differently on different hosts.",
+}
+
+_Hosts: TypeAlias = tuple[StepRow, ...]
+"""The same step on one host or several, the shortest first: a row of the table."""
+
+
+def steps_section(view: View, result: Steps) -> Section | None:
+    """The statistics of the steps, and a row for each with the busy share of the devices."""
+    used = ""
+    if result.used_count < result.count:
+        used = f", {numbers.count(result.used_count)} of them in the statistics"
+    return Section(
+        "steps",
+        TITLE,
+        (
+            *facts(f"median {numbers.time(result.median_ps)}", *_spread(result)),
+            *notes(*_bound_notes(result)),
+            *_table(view, result),
+        ),
+        lead=f"{found_steps(result)}{used}.",
+        terms=("step", "busy"),
+    )
 
 
 def found_steps(steps: Steps) -> str:
@@ -18,3 +82,158 @@ def found_steps(steps: Steps) -> str:
     elif len(by_host) > 1:
         count += f" on {len(by_host)} hosts"
     return f"{count} found {look_of(STEP_METHODS, steps.method).words}"
+
+
+def _spread(result: Steps) -> Iterator[str]:
+    least_count = int(FEW_STEPS.limits["used_step_count"])
+    if result.used_count < least_count:
+        yield f"a spread needs {least_count} steps"
+        return
+    yield f"spread (IQR) {numbers.time(result.iqr_ps)}"
+    if result.cv_ratio is not None:
+        yield f"standard deviation over mean {numbers.share(result.cv_ratio)}"
+
+
+def _bound_notes(result: Steps) -> Iterator[str]:
+    """What a reader has to know of the bounds to read the numbers per step."""
+    if result.reliability == "low":
+        yield UNSURE
+    if result.basis in _BASES and result.method != "period":
+        yield _BASES[result.basis]
+    # A call of several steps is itself a loop in the graph.
+    if result.steps_per_call is not None and result.steps_per_call > 1:
+        yield (
+            f"One step here is one call that runs up to {result.steps_per_call} training steps "
+            "(steps_per_execution); numbers per step are of the whole call."
+        )
+    elif result.loop_iterations is not None:
+        yield (
+            f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
+            "step here is that many training steps, and numbers per step are of all of them."
+        )
+
+
+def _table(view: View, result: Steps) -> Iterator[Block]:
+    every = sorted(result.steps, key=lambda row: row.number)
+    is_joined = len({row.host for row in every}) >= JOINED_FROM and all(
+        row.recorded_number == row.number for row in every
+    )
+    steps = _joined(every) if is_joined else [(row,) for row in every]
+    most = BRIEF_STEPS if view.is_brief else view.most_rows
+    shown = steps if len(steps) <= most else [*steps[: most - most // 2], *steps[-(most // 2) :]]
+    columns = _columns_of_hosts(view, shown, every) if is_joined else _columns(view, shown)
+    yield from table("Steps", columns, row_count=len(steps), rest=view.command("steps"))
+    if len(shown) < len(steps):
+        yield from remarks("The first and the last steps are shown.")
+
+
+def _joined(rows: Sequence[StepRow]) -> list[_Hosts]:
+    by_number: dict[int, list[StepRow]] = {}
+    for row in rows:
+        by_number.setdefault(row.number, []).append(row)
+    return [tuple(sorted(hosts, key=lambda row: row.duration_ps)) for hosts in by_number.values()]
+
+
+def _columns(view: View, steps: Sequence[_Hosts]) -> Iterator[Column]:
+    rows = [row for hosts in steps for row in hosts]
+    has_hosts = len({row.host for row in rows}) > 1
+    yield ordinals("step", [row.number for row in rows])
+    yield ordinals(
+        "recorded as",
+        [None if row.recorded_number == row.number else row.recorded_number for row in rows],
+        priority=1,
+        meaning="the number in the marker",
+    )
+    yield names("host", [row.host if has_hosts else None for row in rows])
+    yield spans("", [_span(view, row) for row in rows])
+    yield times("time", [row.duration_ps for row in rows])
+    yield from _busy(view, steps)
+    yield words("remark", [_remark(row) for row in rows], priority=1)
+
+
+def _columns_of_hosts(
+    view: View, steps: Sequence[_Hosts], every: Sequence[StepRow]
+) -> Iterator[Column]:
+    """How long each step took on the fastest and on the slowest host."""
+    host_count = len({row.host for row in every})
+    unused_counts = [sum(not row.used for row in hosts) for hosts in steps]
+    yield ordinals("step", [hosts[0].number for hosts in steps])
+    yield words(
+        "hosts",
+        [
+            f"{len(hosts)} of {host_count}" if len(hosts) < host_count else str(host_count)
+            for hosts in steps
+        ],
+        priority=2,
+    )
+    yield spans("", [_span(view, hosts[-1]) for hosts in steps])
+    yield times("shortest", [hosts[0].duration_ps for hosts in steps], priority=1)
+    yield times("longest", [hosts[-1].duration_ps for hosts in steps])
+    yield names("slowest host", [_slowest(hosts) for hosts in steps])
+    yield from _busy(view, steps)
+    yield words(
+        "remark",
+        [
+            f"left out on {numbers.plural(count, 'host')}" if count else ""
+            for count in unused_counts
+        ],
+        priority=1,
+    )
+
+
+def _slowest(hosts: _Hosts) -> str | None:
+    """The host on which the step took longest; None of a tie."""
+    is_tie = len(hosts) > 1 and hosts[-1].duration_ps == hosts[-2].duration_ps
+    return None if is_tie else hosts[-1].host
+
+
+def _busy(view: View, steps: Sequence[_Hosts]) -> Iterator[Column]:
+    """The busy share of each device in use; of many devices, of the least busy one and on average."""
+    device_times = view.result(device_time.ANALYSIS)
+    in_use = {
+        row.device
+        for row in (device_times.devices if device_times else ())
+        if row.status in ("active", "marginal")
+    }
+    ratios = [
+        {
+            part.device: (row.duration_ps - part.idle_ps) / row.duration_ps
+            for row in hosts
+            if row.duration_ps
+            for part in row.devices
+            if part.device in in_use or not in_use
+        }
+        for hosts in steps
+    ]
+    # Rows of one host each share the columns of devices with the same name.
+    devices = list(dict.fromkeys(numbers.without_host(key) for row in ratios for key in row))
+    is_one_host = all(len(hosts) == 1 for hosts in steps)
+    if is_one_host and len(devices) <= MOST_DEVICES:
+        by_name = [{numbers.without_host(key): row[key] for key in row} for row in ratios]
+        for place, device in enumerate(devices):
+            yield shares(
+                f"busy, {device}", [row.get(device) for row in by_name], priority=2 + place
+            )
+        return
+    yield shares(
+        "busy, least busy device", [min(row.values(), default=None) for row in ratios], priority=3
+    )
+    yield shares(
+        "busy, mean", [sum(row.values()) / len(row) if row else None for row in ratios], priority=4
+    )
+    yield counts("devices", [len(row) for row in ratios], priority=5)
+
+
+def _remark(row: StepRow) -> str:
+    """What is special about a step; mostly nothing."""
+    kind = "" if row.kind == "train" else look_of(STEP_KINDS, row.kind).words
+    reason = f"left out: {row.excluded}" if row.excluded else ""
+    return "; ".join(part for part in (kind, reason) if part)
+
+
+def _span(view: View, row: StepRow) -> Span | None:
+    """The step on the first device of its host."""
+    if not row.devices or row.host not in view.window_start_ps:
+        return None
+    begin_ps = row.start_ps - view.window_start_ps[row.host]
+    return Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps)

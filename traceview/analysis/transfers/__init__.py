@@ -9,6 +9,13 @@ from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.transfers import findings
 from traceview.analysis.transfers.result import Transfers, compute
+from traceview.analysis.transfers.rules import (
+    H2D_EXPOSED,
+    H2D_PAGEABLE,
+    H2D_SLOW_LINK,
+    H2D_SMALL_COPIES,
+)
+from traceview.analysis.transfers.section import section
 
 __all__ = ["ANALYSIS", "Transfers"]
 
@@ -21,5 +28,7 @@ def _diagnose(context: Context, result: Transfers | Skipped) -> list[Finding]:
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=lambda context: compute(context.trace, context.selection, context.activities),
+    rules=(H2D_EXPOSED, H2D_PAGEABLE, H2D_SMALL_COPIES, H2D_SLOW_LINK),
     diagnose=_diagnose,
+    sections=(section,),
 )

@@ -1,8 +1,7 @@
-"""Which copies from a device did the host wait for, doing nothing else?
+"""Finds the copies from a device that a thread of the host waited for, as for `.numpy()` or a metric.
 
-A tracer need not record that a thread waits. A thread whose call lasts until the copy has ended, or that
-begins and ends no event between the two, waited for it: `.numpy()`, a metric that is read back. A thread that
-leaves the op which issued the copy has gone on.
+A tracer need not record that a thread waits. A thread waited for a copy if its call lasts until the end of the copy,
+or if it begins and ends no event between the two. A thread that leaves the op which issued the copy went on.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from traceview.units import PS_PER_US
 from traceview.xplane.planes import ActivityClass
 
 SHORTEST_WAIT_PS: Final = 20 * PS_PER_US
-"""A copy that ends sooner after its call is over before a thread gets to anything else (METRICS: latency)."""
+"""A copy that ends sooner after its call is over before a thread can do anything else."""
 
 
 class BlockingReads(Record, frozen=True):
-    """Copies from one device that a thread waited for, and the time in which one did, as a union.
+    """Copies from one device that a thread waited for.
 
     Attributes:
         count: Such copies.
-        wait_ps: Time in which a thread waited, picoseconds.
+        wait_ps: Time in which a thread waited, as a union, picoseconds.
     """
 
     count: Count
@@ -47,18 +46,16 @@ def blocking_reads(trace: Trace, copies: Copies) -> dict[int, BlockingReads]:
     rows, thread, call = rows[long], thread[long], call[long]
     waited = np.zeros(rows.size, dtype=np.bool_)
     thread_of_line = threads(trace.lines) if rows.size else np.empty(0, dtype=np.int32)
-    for one in unique_ids(thread):
-        mine = np.flatnonzero(thread == one)
-        lines = np.flatnonzero(thread_of_line == one)
-        waited[mine] = _did_nothing(
-            trace, lines, host.end_ps[call[mine]], device.end_ps[rows[mine]]
-        )
+    for waiting in unique_ids(thread):
+        own = np.flatnonzero(thread == waiting)
+        lines = np.flatnonzero(thread_of_line == waiting)
+        waited[own] = _did_nothing(trace, lines, host.end_ps[call[own]], device.end_ps[rows[own]])
     rows, call = rows[waited], call[waited]
     result = {}
     for index in unique_ids(device.device[rows]).tolist():
-        mine = np.flatnonzero(device.device[rows] == index)
-        waits = union(host.start_ps[call[mine]], device.end_ps[rows[mine]])
-        result[index] = BlockingReads(int(mine.size), waits.length)
+        own = np.flatnonzero(device.device[rows] == index)
+        waits = union(host.start_ps[call[own]], device.end_ps[rows[own]])
+        result[index] = BlockingReads(int(own.size), waits.length)
     return result
 
 
@@ -72,7 +69,7 @@ def _did_nothing(
     idle: BoolArray = np.searchsorted(start, since) >= np.searchsorted(start, until)
     open_ = np.flatnonzero(idle)
     if open_.size:
-        # Nothing begins in these spans, so they are disjoint but for calls that one event holds together.
+        # Nothing begins in these spans, so they overlap only where one event contains several calls.
         end = np.sort(np.concatenate([host.end_ps[rows] for rows in slices]))
         left = np.searchsorted(end, since[open_], side="right")
         idle[open_] = left >= np.searchsorted(end, until[open_])

@@ -1,36 +1,22 @@
-"""Which copies to a GPU hold up the training, and why are they slow?"""
+"""Concludes which copies to GPUs hold up the training, and why they are slow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from traceview.analysis.base import Confidence, Evidence, Finding, Severity, Skipped
+from traceview.analysis.base import FEWEST_STEPS, Evidence, Finding, Rule, Severity, Skipped
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
-from traceview.analysis.transfers.result import (
-    HIGH_RATIO,
-    MODERATE_RATIO,
-    CopySource,
-    DeviceTransfers,
-    Transfers,
+from traceview.analysis.transfers.result import DeviceTransfers, Transfers
+from traceview.analysis.transfers.rules import (
+    H2D_EXPOSED,
+    H2D_PAGEABLE,
+    H2D_SLOW_LINK,
+    H2D_SMALL_COPIES,
+    SMALL_SIZE,
 )
 from traceview.document import numbers
-
-PAGEABLE_RATIO: Final = 0.10
-"""Share of the bytes from pageable memory from which it matters (METRICS 12: h2d-pageable)."""
-
-HELD_UP_RATIO: Final = 0.02
-"""Exposed share of the step from which the manner of copying matters (METRICS 12: h2d-pageable)."""
-
-SMALL_COPIES_PER_STEP: Final = 100
-"""Copies below 64 KiB in one step that are a storm (METRICS 12: h2d-small-copies)."""
-
-SLOW_LINK_RATIO: Final = 0.5
-"""Share of what the link carries below which it is badly used (METRICS 12: h2d-slow-link)."""
-
-LEAST_USED_STEPS: Final = 2
-"""With fewer used steps a finding on performance is only told (METRICS 12)."""
 
 _AT_WORK: Final = ("active", "marginal")
 
@@ -38,7 +24,7 @@ _AT_WORK: Final = ("active", "marginal")
 def diagnose(
     result: Transfers | Skipped, device_time: DeviceTime, selection: Selection
 ) -> list[Finding]:
-    """Copies to GPUs that compute, which nothing hid; what only copies is no part of the training's pace."""
+    """Exposed copies to GPUs that compute; a GPU that only copies does not slow the training down."""
     if isinstance(result, Skipped):
         return []
     at_work = {row.device for row in device_time.devices if row.status in _AT_WORK}
@@ -46,19 +32,68 @@ def diagnose(
     rows = sorted(
         (row for row in result.devices if row.device in at_work), key=lambda row: -_exposed(row)
     )
-    judge = _Judge(len(selection.used_steps))
-    checks: tuple[tuple[Callable[[DeviceTransfers], bool], _Describe], ...] = (
-        (lambda row: _exposed(row) >= MODERATE_RATIO, judge.exposed),
-        (_is_pageable, judge.pageable),
-        (_is_storm, judge.small_copies),
-        (_is_slow, judge.slow_link),
-    )
-    found = []
-    for holds, describe in checks:
-        affected = [row for row in rows if holds(row)]
-        if affected:
-            found.append(describe(affected))
-    return found
+    return list(_findings(rows, len(selection.used_steps)))
+
+
+def _findings(rows: Sequence[DeviceTransfers], used_count: int) -> Iterator[Finding]:
+    step = "step" if used_count else "window"
+    affected = [row for row in rows if H2D_EXPOSED.severity_of(_exposed(row))]
+    if affected:
+        worst = affected[0]
+        names = numbers.listed([row.device for row in affected])
+        yield _finding(
+            H2D_EXPOSED,
+            affected,
+            used_count,
+            title=f"copies to {worst.device} are exposed for {numbers.share(_exposed(worst))} of the {step}",
+            severity=H2D_EXPOSED.severity_of(_exposed(worst)),
+            explanation=(
+                f"No kernel and no collective runs during these copies on {names}: the GPU waits for data from the "
+                f"host.{_issued(worst)}{_round_trip(worst)}"
+            ),
+        )
+    affected = [row for row in rows if _holds(H2D_PAGEABLE, row, "pageable_ratio", _pageable_ratio)]
+    if affected:
+        worst = affected[0]
+        share = _pageable_ratio(worst)
+        yield _finding(
+            H2D_PAGEABLE,
+            affected,
+            used_count,
+            title=f"{numbers.share(share)} of the bytes copied to {worst.device} come from pageable memory",
+            evidence=("pageable_ratio", _pageable_ratio),
+            cost_share=min(share, 1.0),
+        )
+    affected = [
+        row for row in rows if _holds(H2D_SMALL_COPIES, row, "small_count_per_step", _small_count)
+    ]
+    if affected:
+        worst = affected[0]
+        yield _finding(
+            H2D_SMALL_COPIES,
+            affected,
+            used_count,
+            title=f"{_small_count(worst)} copies below {SMALL_SIZE} to {worst.device} per step",
+            evidence=("small_count_per_step", _small_count),
+        )
+    affected = [row for row in rows if _is_slow(row)]
+    if affected:
+        worst = affected[0]
+        rate = numbers.rate(worst.directions.h2d.bytes_per_second)
+        share = _link_ratio(worst) or 0.0
+        yield _finding(
+            H2D_SLOW_LINK,
+            affected,
+            used_count,
+            title=(
+                f"copies to {worst.device} run at {rate}, {numbers.share(share)} of the rate of its link"
+            ),
+            evidence=("link_use_ratio", lambda row: _link_ratio(row) or 0.0),
+            cost_share=1 - share,
+        )
+
+
+_Measure = Callable[[DeviceTransfers], float]
 
 
 def _exposed(row: DeviceTransfers) -> float:
@@ -70,203 +105,83 @@ def _pageable_ratio(row: DeviceTransfers) -> float:
     return (h2d.pageable_bytes or 0) / h2d.bytes if h2d.bytes else 0.0
 
 
-def _is_pageable(row: DeviceTransfers) -> bool:
-    return _pageable_ratio(row) >= PAGEABLE_RATIO and _exposed(row) >= HELD_UP_RATIO
-
-
-def _is_storm(row: DeviceTransfers) -> bool:
-    count = row.directions.h2d.small_count_per_step or 0
-    return count >= SMALL_COPIES_PER_STEP and _exposed(row) >= HELD_UP_RATIO
+def _small_count(row: DeviceTransfers) -> int:
+    return row.directions.h2d.small_count_per_step or 0
 
 
 def _link_ratio(row: DeviceTransfers) -> float | None:
-    speed, link = row.directions.h2d.bytes_per_second, row.link_bytes_per_second
-    return None if speed is None or not link else speed / link
+    rate, link = row.directions.h2d.bytes_per_second, row.link_bytes_per_second
+    return None if rate is None or not link else rate / link
+
+
+def _is_exposed(rule: Rule, row: DeviceTransfers) -> bool:
+    return _exposed(row) >= rule.limits["exposed_ratio"]
+
+
+def _holds(rule: Rule, row: DeviceTransfers, limit: str, measure: _Measure) -> bool:
+    return measure(row) >= rule.limits[limit] and _is_exposed(rule, row)
 
 
 def _is_slow(row: DeviceTransfers) -> bool:
     ratio = _link_ratio(row)
-    return ratio is not None and ratio < SLOW_LINK_RATIO and _exposed(row) >= MODERATE_RATIO
+    is_below = ratio is not None and ratio < H2D_SLOW_LINK.limits["link_use_ratio"]
+    return is_below and _is_exposed(H2D_SLOW_LINK, row)
 
 
-_Describe = Callable[[Sequence[DeviceTransfers]], Finding]
+def _finding(
+    rule: Rule,
+    rows: Sequence[DeviceTransfers],
+    used_count: int,
+    *,
+    title: str,
+    severity: Severity | None = None,
+    explanation: str | None = None,
+    evidence: tuple[str, _Measure] | None = None,
+    cost_share: float = 1.0,
+) -> Finding:
+    """A finding on all `rows`; the first loses most, and `cost_share` of its exposed time is the cost.
 
-
-class _Judge:
-    """Writes the findings; how much they weigh depends on the number of steps that they rest on."""
-
-    def __init__(self, used_count: int) -> None:
-        self._is_enough = used_count >= LEAST_USED_STEPS
-        self._whole = "step" if used_count else "window"
-
-    def exposed(self, rows: Sequence[DeviceTransfers]) -> Finding:
-        worst = rows[0]
-        ratio = _exposed(worst)
-        return self._finding(
-            "h2d-exposed",
-            "critical" if ratio >= HIGH_RATIO else "warning",
-            rows,
-            title=f"copies to {worst.device} take {numbers.share(ratio)} of the {self._whole} while nothing else "
-            "runs on it",
-            explanation=(
-                "The GPU waits for data that is on its way from the host: no kernel and no collective runs "
-                f"during these copies on {_names(rows)}.{_issued(worst)}{_detour(worst)}"
-            ),
-            advice=(
-                "Let the next batch travel while this one is computed: end the pipeline with "
-                "dataset.prefetch(tf.data.AUTOTUNE) and distribute it with "
-                "strategy.experimental_distribute_dataset(dataset), or on one GPU use "
-                "dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')). Send less: uint8 images "
-                "that are cast on the GPU are a quarter of float32."
-            ),
-            evidence=[],
-        )
-
-    def pageable(self, rows: Sequence[DeviceTransfers]) -> Finding:
-        worst = rows[0]
-        share = _pageable_ratio(worst)
-        return self._finding(
-            "h2d-pageable",
-            "warning",
-            rows,
-            title=f"{numbers.share(share)} of the bytes copied to {worst.device} come from pageable memory",
-            explanation=(
-                "The driver copies pageable memory to a buffer of its own first and makes the host wait "
-                "meanwhile; pinned memory the GPU reads by itself. The cost is a bound: the part of the "
-                f"exposed time that these bytes stand for.{_issued(worst)}"
-            ),
-            advice=(
-                "Do not hand NumPy arrays to the step; take the batches from a tf.data pipeline, and let it "
-                "stage them in pinned memory: strategy.experimental_distribute_dataset(dataset, "
-                "tf.distribute.InputOptions(experimental_fetch_to_device=True))."
-            ),
-            evidence=[
-                Evidence("pageable_ratio", _pageable_ratio(row), PAGEABLE_RATIO, row.device)
-                for row in rows
-            ],
-            least_ratio=HELD_UP_RATIO,
-            share=min(share, 1.0),
-        )
-
-    def small_copies(self, rows: Sequence[DeviceTransfers]) -> Finding:
-        worst = rows[0]
-        count = worst.directions.h2d.small_count_per_step or 0
-        return self._finding(
-            "h2d-small-copies",
-            "warning",
-            rows,
-            title=f"{count} copies below 64 KiB to {worst.device} per step",
-            explanation=(
-                "A small copy takes as long as its launch, however few bytes it holds: many of them cost "
-                f"more than one large one. The cost is a bound, the whole exposed time.{_issued(worst)}"
-            ),
-            advice=(
-                "Send one tensor instead of many: tf.concat or tf.stack features in the pipeline, "
-                "dataset.batch(...) before map, and make constants once outside the step, as "
-                "x = tf.constant(0.5), not Python numbers in every call."
-            ),
-            evidence=[
-                Evidence(
-                    "small_count_per_step",
-                    row.directions.h2d.small_count_per_step or 0,
-                    SMALL_COPIES_PER_STEP,
-                    row.device,
-                )
-                for row in rows
-            ],
-            least_ratio=HELD_UP_RATIO,
-        )
-
-    def slow_link(self, rows: Sequence[DeviceTransfers]) -> Finding:
-        worst = rows[0]
-        share = _link_ratio(worst) or 0.0
-        speed = worst.directions.h2d.bytes_per_second or 0
-        return self._finding(
-            "h2d-slow-link",
-            "warning",
-            rows,
-            title=(
-                f"copies to {worst.device} run at {numbers.size(speed)} per second, {numbers.share(share)} of what its "
-                "link carries"
-            ),
-            explanation=(
-                "Large copies from pinned memory come near to what the link carries. The cost is a bound: "
-                f"what would be saved at that speed.{_issued(worst)}"
-            ),
-            advice=(
-                "Look at the link under load with nvidia-smi -q -d PCIE (generation and width), bind the "
-                "process to the NUMA node of its GPU (numactl --cpunodebind), and copy large batches from "
-                "pinned memory: dataset.prefetch(tf.data.AUTOTUNE)."
-            ),
-            evidence=[
-                Evidence("link_use_ratio", _link_ratio(row) or 0.0, SLOW_LINK_RATIO, row.device)
-                for row in rows
-            ],
-            share=1 - share,
-        )
-
-    def _finding(
-        self,
-        code: str,
-        severity: Severity,
-        rows: Sequence[DeviceTransfers],
-        *,
-        title: str,
-        explanation: str,
-        advice: str,
-        evidence: list[Evidence],
-        least_ratio: float = MODERATE_RATIO,
-        share: float = 1.0,
-    ) -> Finding:
-        """One finding on all `rows`; `share` of the exposed time of the first is what it costs."""
-        worst = rows[0]
-        exposed_ps = worst.directions.h2d.exposed_ps_per_step
-        confidence: Confidence = "high" if self._is_enough else "low"
-        return Finding(
-            code=code,
-            severity=severity if self._is_enough else "info",
-            title=title,
-            explanation=explanation,
-            advice=advice,
-            confidence=confidence,
-            confidence_reason=(
-                "the copies are recorded with their times"
-                if self._is_enough
-                else f"fewer than {LEAST_USED_STEPS} steps to judge by"
-            ),
-            evidence=(
-                *evidence,
-                *(Evidence("exposed_ratio", _exposed(r), least_ratio, r.device) for r in rows),
-            ),
-            devices=tuple(row.device for row in rows),
-            cost_ps_per_step=None if exposed_ps is None else int(exposed_ps * share),
-            cost_ratio=_exposed(worst) * share,
-        )
-
-
-def _names(rows: Sequence[DeviceTransfers]) -> str:
-    return numbers.listed([row.device for row in rows])
+    `evidence`: the limit that was passed besides the exposed time, and its measure.
+    """
+    worst = rows[0]
+    exposed_ps = worst.directions.h2d.exposed_ps_per_step
+    least = rule.limits.get("exposed_ratio", rule.limits.get("warning_ratio"))
+    is_enough = used_count >= FEWEST_STEPS
+    passed = []
+    if evidence is not None:
+        metric, measure = evidence
+        passed = [Evidence(metric, measure(row), rule.limits[metric], row.device) for row in rows]
+    return rule.finding(
+        title,
+        (*passed, *(Evidence("exposed_ratio", _exposed(row), least, row.device) for row in rows)),
+        severity=severity if is_enough else "info",
+        confidence=(
+            ("high", "the copies are recorded with their times")
+            if is_enough
+            else ("low", f"fewer than {FEWEST_STEPS} used steps")
+        ),
+        explanation=explanation or f"{rule.meaning}{_issued(worst)}",
+        devices=[row.device for row in rows],
+        cost_ps_per_step=None if exposed_ps is None else int(exposed_ps * cost_share),
+        cost_ratio=_exposed(worst) * cost_share,
+    )
 
 
 def _issued(row: DeviceTransfers) -> str:
-    """Who issued most of it, as a sentence of its own; nothing where that is not recorded."""
-    source = next((one for one in row.top_sources if one.direction == "h2d"), None)
+    """The op and thread whose copies are exposed longest, as a sentence; empty where not recorded."""
+    source = next((source for source in row.top_sources if source.direction == "h2d"), None)
     if source is None or (source.op is None and source.thread is None):
         return ""
-    return f" On {row.device} most of them are issued {_by(source)}."
+    thread = None if source.thread is None else f"thread {source.thread}"
+    issuer = " on ".join(part for part in (source.op, thread) if part)
+    return f" On {row.device}, {issuer} issues the copies that are exposed longest."
 
 
-def _by(source: CopySource) -> str:
-    op = "" if source.op is None else f"for {source.op}"
-    thread = "" if source.thread is None else f"by thread {source.thread}"
-    return " ".join(part for part in (op, thread) if part)
-
-
-def _detour(row: DeviceTransfers) -> str:
+def _round_trip(row: DeviceTransfers) -> str:
     if not row.round_trips:
         return ""
     trip = row.round_trips[0]
     return (
-        f" {trip.op} runs on the CPU between two ops on {row.device}, so its data goes to the host and "
-        "back in every step."
+        f" {trip.op} runs on the CPU between two ops on {row.device}, so its data is copied to the host and back in "
+        "every step."
     )

@@ -1,24 +1,25 @@
-"""What do copies between host and GPUs cost, how fast are they, and who issues them?
+"""Measures what copies between host and GPUs cost, how fast they are, and which ops issue them.
 
-Time counts as exposed as in `device_time`: a copy under compute or a collective costs nothing, and of copies
-that overlap each other every instant belongs to the direction that stands first, in it to the copy that began
-first. So the exposed times of single copies sum to those of their direction, exactly.
+Time is exposed as in `device_time`: a copy under compute or a collective costs nothing. Where copies overlap each
+other, each instant belongs to the first direction, and within a direction to the copy that began first. The exposed
+times of single copies therefore add up exactly to that of their direction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.base import Skipped
+from traceview.analysis.base import Skipped, Verdict
 from traceview.analysis.selection import Selection, rows_in
 from traceview.analysis.transfers.blocking_reads import BlockingReads, blocking_reads
 from traceview.analysis.transfers.round_trips import RoundTrip, round_trips
+from traceview.analysis.transfers.rules import H2D_EXPOSED, SMALL_BYTES
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array
 from traceview.record import (
@@ -43,25 +44,14 @@ from traceview.trace.windows import Window
 from traceview.units import PS_PER_S, PS_PER_US
 from traceview.xplane.planes import ActivityClass, HostMemory
 
-Verdict: TypeAlias = Literal["high", "moderate", "none"]
-
-HIGH_RATIO: Final = 0.20
-"""Exposed share of the step from which it is high (METRICS 7; XProf's threshold for input)."""
-
-MODERATE_RATIO: Final = 0.05
-"""Exposed share of the step from which it is moderate (METRICS 7; XProf's threshold for input)."""
-
-SMALL_BYTES: Final = 64 * 1024
-"""Copies below this are small: their time is latency rather than transfer (METRICS 7)."""
-
 BLOCKING_PS: Final = 20 * PS_PER_US
-"""A kernel that starts sooner than this after a copy's end waited for it (METRICS 7: launch latency)."""
+"""A kernel that starts sooner than this after the end of a copy waited for the copy."""
 
 SIZE_BOUNDS_BYTES: Final = tuple(4**exponent for exponent in range(5, 16))
-"""1 KiB, 4 KiB, 16 KiB, 64 KiB … 1 GiB: powers of 4, of which one is `SMALL_BYTES`."""
+"""1 KiB, 4 KiB, 16 KiB, 64 KiB … 1 GiB: powers of 4, one of them is `SMALL_BYTES`."""
 
 TOP_SOURCES: Final = 10
-"""Sources of copies that a report holds per device."""
+"""Sources of copies per device in a report."""
 
 
 class Direction(Record, frozen=True):
@@ -70,8 +60,8 @@ class Direction(Record, frozen=True):
     Attributes:
         bytes: Bytes of the copies whose size is recorded; null where there are copies and none is.
         count: Copies.
-        busy_ps: Time with such a copy, picoseconds.
-        exposed_ps: Time with such a copy and nothing before it in the order of device_time, picoseconds.
+        busy_ps: Time in which such a copy ran, picoseconds.
+        exposed_ps: Time in which such a copy ran and nothing before it in the order of device_time, picoseconds.
         exposed_ps_per_step: The same per step, median over the used steps, picoseconds; null without any.
         exposed_ratio: Exposed share of the step, median over the used steps; without steps, of the window.
         verdict: high: exposed_ratio of at least 0.20; moderate: of at least 0.05; none.
@@ -103,7 +93,7 @@ class Direction(Record, frozen=True):
 
 
 class Directions(Record, frozen=True):
-    """Host to device, device to host, device to device; the last holds copies to another GPU, too.
+    """The copies of one device by direction.
 
     Attributes:
         h2d: Host to device.
@@ -117,7 +107,7 @@ class Directions(Record, frozen=True):
 
 
 class CopySource(Record, frozen=True):
-    """What issued copies: `op` without its replica part, and `thread`; None where not recorded.
+    """An op or a thread that issued copies.
 
     Attributes:
         device: Key of the device.
@@ -150,8 +140,8 @@ class DeviceTransfers(Record, frozen=True):
         device: Key of the device.
         ordinal: Number in the name of the device.
         directions: Numbers by direction.
-        link_bytes_per_second: What the PCIe link of the GPU carries in one direction, from the sidecar; null
-            without one, and where the GPUs of the host are linked in different ways.
+        link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
+            a sidecar, and where the links of the GPUs of the host differ.
         blocking_reads: Copies to the host that a thread waited for.
         top_sources: What issued the copies, the longest exposed first.
         source_count: Sources in all, of which top_sources holds the first.
@@ -170,7 +160,7 @@ class DeviceTransfers(Record, frozen=True):
 
 
 class Transfers(Record, frozen=True):
-    """All GPUs of hosts on which the tracer recorded any; `size_bounds_bytes` as in `Direction`.
+    """The copies of all GPUs.
 
     Attributes:
         size_bounds_bytes: Bounds of size_counts, bytes, ascending.
@@ -183,7 +173,7 @@ class Transfers(Record, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class _Span:
-    """What of one device is looked at: its window, and start and end of the used steps of its host."""
+    """The window of a device, and start and end of the used steps of its host."""
 
     window: Window
     start: Int64Array
@@ -196,7 +186,7 @@ def compute(
     activities: Sequence[DeviceActivity],
     top: int | None = TOP_SOURCES,
 ) -> Transfers | Skipped:
-    """Ask of each GPU what it copied in its window; `activities` by device index, `top` sources of each."""
+    """The copies of each GPU in its window; `activities` by device index, `top` sources of each device."""
     gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     if not gpus:
         return Skipped("not applicable: there is no GPU")
@@ -216,15 +206,15 @@ def compute(
     for index in sorted(
         spans, key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal)
     ):
-        mine = _chosen(copies, np.flatnonzero(device_of_copy == index))
+        own = _subset(copies, np.flatnonzero(device_of_copy == index))
         entry = trace.device_list[index]
-        sources = _sources(trace, index, activities[index], spans[index].window, mine)
+        sources = _sources(trace, index, activities[index], spans[index].window, own)
         rows.append(
             DeviceTransfers(
                 host=trace.hosts[entry.host].name,
                 device=trace.device_key(index),
                 ordinal=entry.ordinal,
-                directions=_directions(trace, index, activities[index], spans[index], mine.row),
+                directions=_directions(trace, index, activities[index], spans[index], own.row),
                 link_bytes_per_second=_link(trace, entry.host),
                 blocking_reads=reads.get(index, BlockingReads(0, 0)),
                 top_sources=tuple(sources[:top]),
@@ -250,12 +240,12 @@ def _inside(trace: Trace, copies: Copies, spans: dict[int, _Span]) -> Copies:
     start, end = columns.start_ps[copies.row], columns.end_ps[copies.row]
     kept = [np.empty(0, dtype=np.int64)]
     for index, span in spans.items():
-        mine = np.flatnonzero(columns.device[copies.row] == index)
-        kept.append(mine[rows_in(start[mine], end[mine], span.window)])
-    return _chosen(copies, np.sort(np.concatenate(kept)))
+        own = np.flatnonzero(columns.device[copies.row] == index)
+        kept.append(own[rows_in(start[own], end[own], span.window)])
+    return _subset(copies, np.sort(np.concatenate(kept)))
 
 
-def _chosen(copies: Copies, index: Int64Array) -> Copies:
+def _subset(copies: Copies, index: Int64Array) -> Copies:
     return Copies(copies.row[index], copies.op[index], copies.thread[index])
 
 
@@ -268,8 +258,8 @@ def _directions(
     class_ = trace.device_columns.class_[rows]
     return Directions(
         *(
-            _direction(trace, device, activity, span, rows[class_ == one], one)
-            for one in (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
+            _direction(trace, device, activity, span, rows[class_ == way], way)
+            for way in (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
         )
     )
 
@@ -300,7 +290,7 @@ def _direction(
         exposed_ps=exposed,
         exposed_ps_per_step=median_ps(per_step),
         exposed_ratio=ratio,
-        verdict=verdict_of(ratio),
+        verdict=H2D_EXPOSED.verdict_of(ratio or 0.0),
         bytes_per_second=(
             total * PS_PER_S // busy if busy and total and known.size == rows.size else None
         ),
@@ -310,13 +300,6 @@ def _direction(
         size_counts=_histogram(known) if is_recorded else None,
         blocking_kernel_count=_blocking_kernel_count(trace, device, window, rows),
     )
-
-
-def verdict_of(ratio: float | None) -> Verdict:
-    """Whether an exposed share of the step is high, moderate or none to speak of."""
-    if ratio is None or ratio < MODERATE_RATIO:
-        return "none"
-    return "high" if ratio >= HIGH_RATIO else "moderate"
 
 
 def _exposed_ratio(per_step: Int64Array, span: _Span, exposed_ps: int) -> float | None:
@@ -350,7 +333,7 @@ def _blocking_kernel_count(trace: Trace, device: int, window: Window, rows: Int6
     end, of_copy = columns.end_ps[by_end], stream[columns.line[by_end]]
     start, of_kernel = columns.start_ps[kernels], stream[columns.line[kernels]]
     last = np.searchsorted(end, start, side="right") - 1
-    # The last copy on another stream: where that of the last copy is the kernel's own, the one before its run.
+    # The last copy on another stream. Where the last copies are on the stream of the kernel: the copy before those.
     begins = np.concatenate(([True], of_copy[1:] != of_copy[:-1]))
     before_run = np.maximum.accumulate(np.where(begins, np.arange(end.size), 0)) - 1
     last = np.where((last >= 0) & (of_copy[last] == of_kernel), before_run[last], last)
@@ -363,27 +346,27 @@ def _blocking_kernel_count(trace: Trace, device: int, window: Window, rows: Int6
 def _sources(
     trace: Trace, device: int, activity: DeviceActivity, window: Window, copies: Copies
 ) -> list[CopySource]:
-    """Every source of the copies of one device, the longest exposed first."""
+    """The sources of the copies of one device, those with the longest exposed time first."""
     columns = trace.device_columns
     exposed = np.zeros(copies.row.size, dtype=np.int64)
     class_ = columns.class_[copies.row]
-    for one in unique_ids(class_).tolist():
-        mine = np.flatnonzero(class_ == one)
-        exposed[mine] = _exposed(trace, activity, window, copies.row[mine], one)
+    for way in unique_ids(class_).tolist():
+        of_way = np.flatnonzero(class_ == way)
+        exposed[of_way] = _exposed(trace, activity, window, copies.row[of_way], way)
     groups: dict[tuple[int, str | None, str | None, int], list[Int64Array]] = {}
     keys = np.stack((class_.astype(np.int64), copies.op, copies.thread), axis=1)
-    found, group = np.unique(keys, axis=0, return_inverse=True)
+    distinct, group = np.unique(keys, axis=0, return_inverse=True)
     by_group = np.argsort(group.reshape(-1), kind="stable")
     parts_of = np.split(by_group, np.cumsum(np.bincount(group.reshape(-1)))[:-1])
-    # Of no copies at all the split is one empty part.
-    for (of_class, op, thread), mine in zip(found.tolist(), parts_of, strict=False):
+    # Without any copy the split is a single empty part.
+    for (of_class, op, thread), part in zip(distinct.tolist(), parts_of, strict=False):
         text = trace.names.text(op)
         name, type_ = (None, None) if text is None else split_op(text)
-        groups.setdefault((of_class, name, type_, thread), []).append(mine)
+        groups.setdefault((of_class, name, type_, thread), []).append(part)
     sources = []
     for (of_class, name, type_, thread), parts in groups.items():
-        mine = np.concatenate(parts)
-        size = columns.bytes[copies.row[mine]]
+        members = np.concatenate(parts)
+        size = columns.bytes[copies.row[members]]
         known = size[size != UNKNOWN_BYTES]
         sources.append(
             CopySource(
@@ -392,10 +375,10 @@ def _sources(
                 op=name,
                 op_type=type_,
                 thread=None if thread == NONE else trace.lines[thread].name,
-                count=int(mine.size),
+                count=int(members.size),
                 bytes=int(known.sum()) if known.size else None,
-                total_ps=int(columns.duration_ps[copies.row[mine]].sum()),
-                exposed_ps=int(exposed[mine].sum()),
+                total_ps=int(columns.duration_ps[copies.row[members]].sum()),
+                exposed_ps=int(exposed[members].sum()),
             )
         )
     return sorted(sources, key=lambda s: (-s.exposed_ps, -s.total_ps, s.op or "", s.thread or ""))
@@ -404,7 +387,7 @@ def _sources(
 def _exposed(
     trace: Trace, activity: DeviceActivity, window: Window, rows: Int64Array, class_: int
 ) -> Int64Array:
-    """What each copy of one direction adds to those that began before it; `rows` in order of start."""
+    """The exposed time of each copy without that of earlier copies of its direction; `rows` in order of start."""
     columns = trace.device_columns
     start = np.maximum(columns.start_ps[rows], window.start_ps)
     end = np.maximum(np.minimum(columns.end_ps[rows], window.end_ps), start)
@@ -415,10 +398,10 @@ def _exposed(
 
 
 def _link(trace: Trace, host: int) -> int | None:
-    """What the PCIe link of each GPU of a host carries, if all are alike.
+    """The rate of the PCIe link of each GPU of a host, if all are alike.
 
-    The sidecar lists the GPUs of the machine in the order of NVML, which need not be that of the process. The
-    generation is the largest possible one: a GPU that does nothing saves power on a slower one.
+    The sidecar lists the GPUs of the machine in the order of NVML, which may differ from that of the process. The
+    generation is the largest possible one, because an idle GPU saves power on a slower one.
     """
     sidecar = trace.hosts[host].sidecar
     gpus = sidecar.environment.links.gpus if sidecar is not None else None

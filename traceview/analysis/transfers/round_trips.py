@@ -1,8 +1,8 @@
-"""Which ops on the CPU stand between two ops on a GPU, so that their data goes to the host and back?
+"""Finds ops on the CPU between two ops on a GPU, whose data is copied to the host and back.
 
-TensorFlow does not record what an op waited for. The evidence is three things in a row: a copy from the GPU
-ends, an op runs on the host, and a copy to the same GPU brings the result of that very op, whose name the
-transfer carries: `X/_12:_Recv`, or `edge_12_X`.
+TensorFlow does not record what an op waited for. The evidence is a sequence of three events: a copy from the GPU
+ends, an op runs on the host, and a copy to the same GPU brings the result of this op. The transfer carries the name
+of the op: `X/_12:_Recv`, or `edge_12_X`.
 
       copy from the GPU   ▕ A/_5 ▏
       op on the host               ▕ X:Where ▏
@@ -29,7 +29,7 @@ from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
 HANDOVER_PS: Final = PS_PER_MS
-"""What begins later than this after the one before may have waited for something else; our own choice."""
+"""An event that begins later than this after the one before may have waited for something else; our own choice."""
 
 _TRANSFER: Final = re.compile(
     rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
@@ -37,7 +37,7 @@ _TRANSFER: Final = re.compile(
 _WITHOUT_INPUT: Final = re.compile(
     rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|\w*Iterator\w*|Optional\w*"
 )
-"""Types of ops that take no tensor from a GPU: transfers themselves, constants, and what reads a dataset."""
+"""Types of ops that take no tensor from a GPU: transfers themselves, constants, and ops that read a dataset."""
 
 
 class RoundTrip(Record, frozen=True):
@@ -76,8 +76,8 @@ class _Trips:
 
 
 def round_trips(trace: Trace, copies: Copies) -> dict[int, tuple[RoundTrip, ...]]:
-    """The round trips among `copies` by device index, those of each device that took longest first."""
-    trips = _found(trace, copies)
+    """The round trips among `copies` by device index, the longest of each device first."""
+    trips = _trips(trace, copies)
     if trips is None:
         return {}
     device, host = trace.device_columns, trace.host_columns
@@ -88,34 +88,34 @@ def round_trips(trace: Trace, copies: Copies) -> dict[int, tuple[RoundTrip, ...]
     by_group = np.argsort(group.reshape(-1), kind="stable")
     bounds = np.cumsum(np.bincount(group.reshape(-1)))[:-1]
     result: dict[int, list[RoundTrip]] = {}
-    for mine, first in zip(np.split(by_group, bounds), leader.tolist(), strict=True):
+    for members, first in zip(np.split(by_group, bounds), leader.tolist(), strict=True):
         of_device = int(device.device[trips.to_device[first]])
-        result.setdefault(of_device, []).append(_round_trip(trace, trips, mine, first))
+        result.setdefault(of_device, []).append(_round_trip(trace, trips, members, first))
     return {
-        index: tuple(sorted(found, key=lambda trip: (-trip.total_ps, trip.op)))
-        for index, found in result.items()
+        index: tuple(sorted(of_device, key=lambda trip: (-trip.total_ps, trip.op)))
+        for index, of_device in result.items()
     }
 
 
-def _round_trip(trace: Trace, trips: _Trips, mine: Int64Array, first: int) -> RoundTrip:
+def _round_trip(trace: Trace, trips: _Trips, members: Int64Array, first: int) -> RoundTrip:
     device, host = trace.device_columns, trace.host_columns
     op = int(trips.op[first])
     name, type_ = split_op(trace.names.text(int(host.name[op])) or "")
-    sizes = device.bytes[np.concatenate((trips.to_host[mine], trips.to_device[mine]))]
-    lasted = device.end_ps[trips.to_device[mine]] - device.start_ps[trips.to_host[mine]]
+    sizes = device.bytes[np.concatenate((trips.to_host[members], trips.to_device[members]))]
+    lasted = device.end_ps[trips.to_device[members]] - device.start_ps[trips.to_host[members]]
     return RoundTrip(
         op=name,
         op_type=type_,
         thread=trace.lines[int(host.line[op])].name,
         d2h_op=trace.names.text(int(trips.d2h_op[first])),
         h2d_op=trace.names.text(int(trips.h2d_op[first])) or "",
-        count=int(mine.size),
+        count=int(members.size),
         bytes=None if (sizes == UNKNOWN_BYTES).any() else int(sizes.sum()),
         total_ps=int(lasted.sum()),
     )
 
 
-def _found(trace: Trace, copies: Copies) -> _Trips | None:
+def _trips(trace: Trace, copies: Copies) -> _Trips | None:
     device, host = trace.device_columns, trace.host_columns
     class_ = device.class_[copies.row]
     down, up = class_ == ActivityClass.D2H, class_ == ActivityClass.H2D
@@ -125,13 +125,13 @@ def _found(trace: Trace, copies: Copies) -> _Trips | None:
     source = np.append(number_of_name, NONE)[copies.op]
     up &= source != NONE
     ops, op_number = _runs(trace, numbers)
-    roster_host = np.array([one.host for one in trace.device_list], dtype=np.int64)
+    host_of_device = np.array([entry.host for entry in trace.device_list], dtype=np.int64)
     to_device = copies.row[up]
     launch = device.launch[to_device]
     issued = np.where(
         launch == NONE, device.start_ps[to_device], np.append(host.start_ps, 0)[launch]
     )
-    of_host = roster_host[device.device[to_device]]
+    of_host = host_of_device[device.device[to_device]]
     at = _latest(
         op_number * len(trace.hosts) + host.host[ops],
         host.end_ps[ops],
@@ -194,8 +194,8 @@ def _latest(key: Int64Array, time: Int64Array, of_key: Int64Array, until: Int64A
     order = np.lexsort((is_query, times, keys))
     place = np.where(is_query[order], -1, np.arange(order.size))
     last = np.maximum.accumulate(place) if order.size else place
-    found = np.append(order, NONE)[last]
-    same = (found != NONE) & (np.append(keys, NONE)[found] == keys[order])
+    latest = np.append(order, NONE)[last]
+    same = (latest != NONE) & (np.append(keys, NONE)[latest] == keys[order])
     result = np.empty(order.size, dtype=np.int64)
-    result[order] = np.where(same, found, NONE)
+    result[order] = np.where(same, latest, NONE)
     return result[key.size :]

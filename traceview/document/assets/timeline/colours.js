@@ -1,8 +1,6 @@
 // The colours of the style sheet in the theme of the page, for a canvas, which takes none from CSS.
 // Gives readColours(figure, data, context) and inkOn(colour).
 
-const HATCHED = ["idle-unattributed", "idle-unused", "idle-latency", "step-excluded"];
-
 function readColours(figure, { activities, causes }, context) {
   const sheet = getComputedStyle(figure);
   const styles = [...Object.values(activities), ...Object.values(causes)].map(([style]) => style);

@@ -45,12 +45,12 @@ function drawCell(pen, lane, cell, y, height) {
   let top = y;
   for (const [class_, ps] of drawn) {
     const partHeight = (height * ps) / drawnPs;
-    const [style, letter, words] = lane.looks[class_];
+    const [style, letter, words, isHatched] = lane.looks[class_];
     context.globalAlpha = filledShare >= 2 / 3 ? 1 : filledShare >= 1 / 3 ? 0.7 : 0.4;
     context.fillStyle = colours[style];
     context.fillRect(left + space, top, width - 2 * space, partHeight);
     context.globalAlpha = 1;
-    if (HATCHED.includes(style)) {
+    if (isHatched) {
       context.fillStyle = colours.hatch;
       context.fillRect(left + space, top, width - 2 * space, partHeight);
     }

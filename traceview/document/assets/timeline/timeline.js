@@ -22,7 +22,9 @@ function createTimeline(figure, data, { canvas, axis, range, deviceCount }) {
   function draw() {
     drawPicture({ context, viewport, colours }, axis, { ...layout, width, place, selected });
     const [fromPs, toPs] = viewport.range();
-    range.textContent = `${timeText(Math.max(fromPs, 0))} – ${timeText(toPs)}, ${timeText(toPs - fromPs)} wide`;
+    const spanPs = toPs - fromPs;
+    const [from, to] = [Math.max(fromPs, 0), toPs].map((ps) => momentText(ps, spanPs));
+    range.textContent = `${from} – ${to}, ${timeText(spanPs)} wide`;
   }
 
   function redraw() {

@@ -1,0 +1,235 @@
+"""The sections on devices and the timeline hold a row per device that matters, and say what the others have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.analysis.sections import (
+    headings_of,
+    lines_of,
+    markdown_of,
+    sentences_of,
+    tables_of,
+    values_of,
+    view_of,
+)
+from tests.reports import MS, device, empty_device, lanes_of, timeline_of
+from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow, SharedTime
+from traceview.analysis.device_time.section import FOLD_FROM, device_list, devices_section
+from traceview.analysis.utilization import timeline_section
+from traceview.document.chart import UtilizationStrips
+from traceview.document.model import Bar, Section, Strips, Table, Timeline, device_anchor
+from traceview.document.vocabulary import PARTS, STATUSES
+from traceview.report.document import view_of as view_of_report
+
+
+def section(*rows: DeviceTimeRow, shared: Sequence[SharedTime] = (), **changes: Any) -> Section:
+    made = devices_section(view_of(**changes), DeviceTime(rows, tuple(shared)))
+    assert made is not None
+    return made
+
+
+def table(made: Section) -> Table:
+    (rows,) = tables_of(made)
+    return rows
+
+
+# Devices
+
+
+def test_a_row_holds_the_parts_of_the_window() -> None:
+    rows = table(section(device(0, exposed_memset_ps=MS)))
+    values = {heading: values_of(rows, heading)[0] for heading in headings_of(rows)}
+    bar = values.pop("window")
+    assert values.pop("") is not None
+    assert values == {
+        "device": "GPU:0",
+        "status": STATUSES["active"],
+        "busy": 0.75,
+        "busy time": 75 * MS,
+        "compute": 0.6,
+        "communication": 0.1,
+        "copies": 0.06,
+        "copies to the device": 0.03,
+        "copies from the device": 0.01,
+        "copies between devices": 0.01,
+        "fills": 0.01,
+        "idle": 0.25,
+        "kernels": 1234,
+        "peak memory": 6_208_853_760,
+    }
+    assert isinstance(bar, Bar)
+    assert [(part.look, part.ratio) for part in bar.parts] == [
+        (PARTS["compute"], 0.6),
+        (PARTS["collective"], 0.1),
+        (PARTS["copies"], 0.06),
+        (PARTS["idle"], 0.25),
+    ]
+    assert rows.anchors == (device_anchor("GPU:0"),)
+
+
+def test_a_terminal_gets_no_bars_and_no_column_per_kind_of_copy() -> None:
+    headings = headings_of(table(section(device(0), is_brief=True)))
+    assert "copies" in headings
+    assert not {"window", "copies to the device"} & set(headings)
+
+
+def test_models_have_a_column_only_where_they_differ() -> None:
+    assert "model" not in headings_of(table(section(device(0), device(1))))
+    mixed = table(section(device(0), device(1, model="Tesla T4")))
+    assert values_of(mixed, "model") == ("Tesla V100", "Tesla T4")
+
+
+def test_what_was_not_measured_is_no_zero() -> None:
+    unknown = dict.fromkeys(("busy_ps", "busy_ratio", "compute_ps", "idle_ps", "exposed_h2d_ps"))
+    rows = table(section(device(0, **unknown), device(1)))
+    for heading in ("busy", "busy time", "compute", "copies", "idle"):
+        assert values_of(rows, heading)[0] is None
+        assert values_of(rows, heading)[1]
+
+
+@pytest.mark.parametrize("count", [FOLD_FROM - 1, FOLD_FROM])
+def test_many_empty_devices_are_named_in_a_remark(count: int) -> None:
+    made = section(device(0), *(empty_device(1 + n) for n in range(count)))
+    is_folded = count == FOLD_FROM
+    assert table(made).shown_count == (1 if is_folded else 1 + count)
+    assert (f"GPU:1–{count} recorded no event." in sentences_of(made)) == is_folded
+
+
+def test_an_empty_device_that_holds_memory_keeps_its_row() -> None:
+    holding = empty_device(9, memory_held_bytes=5)
+    made = section(device(0), holding, *(empty_device(1 + n) for n in range(FOLD_FROM)))
+    assert values_of(table(made), "device") == ("GPU:0", "GPU:9")
+
+
+def test_a_host_without_any_record_is_no_idle_host() -> None:
+    unknown = {"busy_ps": None, "host": "b"}
+    rows = [empty_device(n, device=f"b/GPU:{n}", **unknown) for n in range(FOLD_FROM)]
+    sentence = "b/GPU:0–3: no device of this host was recorded, so nothing is known of them."
+    assert sentence in sentences_of(section(device(0), *rows))
+
+
+def test_other_devices_are_a_range() -> None:
+    others = [device(n, busy_ratio=0.7 + n / 100) for n in (1, 2)]
+    made = section(device(0), *others, others=("GPU:1", "GPU:2"))
+    assert values_of(table(made), "device") == ("GPU:0",)
+    assert table(made).hidden_count == 0
+    assert sentences_of(made)[0] == (
+        "2 other devices: busy 71.0–72.0%, compute 60.0%, communication 10.0%, copies 5.0%. "
+        "All devices: traceview devices logs -o FILE.csv"
+    )
+
+
+def test_rows_beyond_the_room_are_counted() -> None:
+    rows = table(section(*map(device, range(5)), most_rows=3))
+    assert (rows.shown_count, rows.hidden_count, rows.rest) == (3, 2, "traceview devices logs")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"unknown_direction_count": 3},
+            "3 of 10 copies: direction not recorded, counted as copies between devices.",
+        ),
+        (
+            {"outside_window_count": 1},
+            "Outside the window: 1 event of GPU:0; use --window devices to include them.",
+        ),
+    ],
+)
+def test_remarks(changes: dict[str, int], sentence: str) -> None:
+    assert sentence in sentences_of(section(device(0, **changes)))
+    assert sentence not in sentences_of(section(device(0)))
+
+
+def test_host_ops_of_no_replica_are_named_with_their_host_where_there_are_several() -> None:
+    shared = [SharedTime("a", MS), SharedTime("b", 2 * MS)]
+    (alone,) = [s for s in sentences_of(section(device(0), shared=shared[:1])) if "ops" in s]
+    assert alone == "Host ops that belong to no replica: 1.00 ms."
+    both = sentences_of(section(device(0), shared=shared))
+    assert "Host ops that belong to no replica on b: 2.00 ms." in both
+
+
+def test_without_devices_the_section_says_so() -> None:
+    made = section()
+    assert (made.blocks, made.lead) == ((), "No device was recorded.")
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([device(0), device(1)], "2 GPUs, Tesla V100"),
+        ([device(0), device(1, model="T4")], "2 GPUs, Tesla V100 and T4"),
+        ([device(0, kind="replica", device="replica:0", model=None)], "The CPU, as replica:0"),
+        (
+            [device(n, kind="replica", model=None) for n in range(2)],
+            "2 replicas on the host",
+        ),
+        ([device(0), device(1, kind="tpu", model=None)], "1 GPU, Tesla V100; 1 TPU"),
+    ],
+)
+def test_devices_in_a_few_words(rows: list[DeviceTimeRow], text: str) -> None:
+    assert device_list(rows) == text
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_section_prints(width: int) -> None:
+    made = section(*(device(n, device=f"host{n}/GPU:{n}") for n in range(3)), is_brief=True)
+    lines = lines_of(made, width)
+    assert lines[0].startswith("Devices  3 GPUs, Tesla V100.")
+    assert any(line.startswith("host1/GPU:1") and "75.0%" in line for line in lines)
+    assert "| `host2/GPU:2` | active | 75.0%" in markdown_of(made)
+
+
+def test_of_128_gpus_the_outliers_have_rows(tmp_path: Path) -> None:
+    """GPU 3 of host5 is slower than all others, and GPU 7 of host9 was not used."""
+    SCENARIOS["sixteen_hosts_of_eight"]().write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    view, result = view_of_report(report), report.results.device_time
+    assert result is not None
+    made = devices_section(view, result)
+    assert made is not None
+    assert values_of(table(made), "device") == ("host0/GPU:0", "host5/GPU:3", "host9/GPU:7")
+    assert sentences_of(made)[0].startswith(
+        "125 other devices: busy 91.8%, compute 79.8%, communication 12.0%, copies 0%."
+    )
+
+
+# Timeline
+
+
+def timeline(results: dict[str, Any], **changes: Any) -> Section | None:
+    strips = UtilizationStrips(240, tuple(timeline_of(f"GPU:{n}") for n in range(4)))
+    return timeline_section(view_of(results=results, **changes), strips)
+
+
+def test_devices_that_did_anything_have_a_strip() -> None:
+    times = DeviceTime((device(0), device(1), empty_device(2), device(3)), ())
+    made = timeline({"device_time": times}, others=("GPU:1",))
+    assert made is not None
+    (block,) = made.blocks
+    assert isinstance(block, Strips)
+    assert block.devices == ("GPU:0", "GPU:3")
+
+
+def test_lanes_come_with_the_strips_that_stand_in_their_place() -> None:
+    results: dict[str, Any] = {
+        "device_time": DeviceTime((device(0),), ()),
+        "lanes": lanes_of("GPU:0"),
+    }
+    made = timeline(results)
+    assert made is not None
+    assert [type(block) for block in made.blocks] == [Timeline, Strips]
+    assert any("▒" in line for line in lines_of(made))
+    assert "▒" in markdown_of(made)
+
+
+def test_without_anything_to_draw_there_is_no_timeline() -> None:
+    assert timeline({"device_time": DeviceTime((empty_device(0),), ())}) is None

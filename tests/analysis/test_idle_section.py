@@ -1,0 +1,198 @@
+"""The section on idle time shows the causes of each device that was used, and the longest gaps with their evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as changed
+
+from tests.sections import (
+    HOST,
+    check_printed,
+    column,
+    headings,
+    sentences,
+    tables,
+    view,
+    view_of_scenario,
+)
+from traceview.analysis.context import View
+from traceview.analysis.idle.result import Gap, Idle, IdleRow
+from traceview.analysis.idle.section import BRIEF_GAPS, gaps_section, idle_section, numbered_gaps
+from traceview.document.model import Bar
+from traceview.document.vocabulary import CAUSES
+from traceview.trace.cause import Cause
+
+MS = 10**9
+GAP = Gap(
+    start_ps=30 * MS,
+    duration_ps=9 * MS,
+    cause="input",
+    causes={"input": 8 * MS, "launch": MS},
+    before="model/dense/MatMul:MatMul",
+    after=None,
+    step=1,
+    thread="python",
+    host_event="IteratorGetNextOp::DoCompute",
+    host_stack=("train", "IteratorGetNextOp::DoCompute"),
+)
+
+
+class DeviceTimes:
+    """What the section needs of the times of devices: windows of 100 ms."""
+
+    class Row:
+        def __init__(self, device: str) -> None:
+            self.device, self.host, self.window_ps = device, HOST, 100 * MS
+
+    def __init__(self, *devices: str) -> None:
+        self.devices = tuple(map(self.Row, devices))
+
+
+def row(device: str, causes: dict[str, int], *gaps: Gap) -> IdleRow:
+    return IdleRow(
+        host=HOST,
+        device=device,
+        ordinal=0,
+        idle_ps=sum(causes.values()),
+        gap_count=17,
+        longest_gap_ps=9 * MS,
+        causes=causes,
+        causes_per_step=None,
+        gaps=gaps,
+        left_out_gap_count=17 - len(gaps),
+        steps=(),
+    )
+
+
+def view_and_result(*rows: IdleRow, **changes: Any) -> tuple[View, Idle]:
+    result = Idle(rows)
+    times = DeviceTimes(*(row.device for row in rows))
+    return view({"idle": result, "device_time": times}, **changes), result
+
+
+def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
+    causes = {"launch": 7 * MS, "input": 13 * MS}
+    section = idle_section(*view_and_result(row("GPU:0", causes)))
+    (table,) = tables(section)
+    assert headings(table) == [
+        "device",
+        "idle",
+        "by cause",
+        "input",
+        "kernel launches",
+        "gaps",
+        "longest gap",
+    ]
+    assert [column(table, heading) for heading in ("idle", "input", "kernel launches")] == [
+        ["20.0%"],
+        ["13.0%"],
+        ["7.0%"],
+    ]
+    assert "Idle 20.0% of the window, mostly input." in sentences(section)
+    check_printed(section, "GPU:0", "kernel launches", "9.00 ms")
+
+
+def test_the_bar_of_a_device_is_all_of_its_idle_time() -> None:
+    section = idle_section(*view_and_result(row("GPU:0", {"input": 3, "launch": 1})))
+    (bar,) = next(column for column in tables(section)[0].columns if column.kind == "bar").values
+    assert isinstance(bar, Bar)
+    assert [(part.look.key, part.ratio) for part in bar.parts] == [
+        ("input", 0.75),
+        ("launch", 0.25),
+    ]
+
+
+def test_letters_tell_the_causes_apart() -> None:
+    assert list(CAUSES) == [cause.key for cause in Cause]
+    letters = [look.letter for look in CAUSES.values()]
+    assert len(set(letters)) == len(letters)
+    assert all(len(letter) == 1 and letter.isascii() for letter in letters)
+
+
+def test_devices_without_a_kernel_are_named_and_have_no_row() -> None:
+    unused = row("GPU:1", {"unused": 100 * MS}, GAP)
+    section = idle_section(*view_and_result(row("GPU:0", {"input": MS}), unused))
+    assert column(tables(section)[0], "device") == ["GPU:0"]
+    assert "No kernel ran on GPU:1." in sentences(section)
+    assert numbered_gaps(view_and_result(unused)[0]) == ()
+    assert sentences(idle_section(*view_and_result(unused))) == ["No kernel ran on GPU:1."]
+
+
+def test_no_device_waited() -> None:
+    assert sentences(idle_section(*view_and_result(row("GPU:0", {})))) == ["No device waited."]
+
+
+def test_of_many_devices_the_outliers_have_a_row_each() -> None:
+    rows = [row(f"GPU:{n}", {"input": (10 + n) * MS}) for n in range(4)]
+    section = idle_section(*view_and_result(*rows, others=("GPU:1", "GPU:2", "GPU:3")))
+    assert column(tables(section)[0], "device") == ["GPU:0"]
+    sentence = "3 other devices: idle 11.0–13.0%. traceview gaps logs --device KEY shows why."
+    assert sentence in sentences(section)
+
+
+def test_rows_beyond_the_limit_are_counted() -> None:
+    rows = [row(f"GPU:{n}", {"input": MS}) for n in range(5)]
+    (table,) = tables(idle_section(*view_and_result(*rows, most_rows=2)))
+    assert (table.shown_count, table.hidden_count) == (2, 3)
+
+
+# Gaps
+
+
+def test_a_gap_has_its_place_its_cause_and_the_evidence() -> None:
+    section = gaps_section(*view_and_result(row("GPU:0", {"input": 20 * MS}, GAP)))
+    (table,) = tables(section)
+    cells = {heading: column(table, heading)[0] for heading in headings(table)}
+    assert cells == {
+        "gap": "1",
+        "device": "GPU:0",
+        "": "",
+        "start": "30.0 ms",
+        "length": "9.00 ms",
+        "step": "1",
+        "mostly": "input",
+        "evidence on the host": "python: IteratorGetNextOp::DoCompute",
+        "after": "model/dense/MatMul:MatMul",
+    }
+    assert (table.row_count, table.rest) == (17, "traceview gaps logs")
+    assert table.anchors == ("gap 1",)
+    check_printed(section, "9.00 ms", "IteratorGetNextOp::DoCompute")
+
+
+def test_gaps_are_numbered_by_length_over_all_devices() -> None:
+    gaps = [changed(GAP, duration_ps=length * MS) for length in (3, 1, 2)]
+    numbered = numbered_gaps(
+        view_and_result(
+            row("GPU:0", {"input": MS}, gaps[0], gaps[1]), row("GPU:1", {"input": MS}, gaps[2])
+        )[0]
+    )
+    assert [(gap.number, gap.gap.duration_ps // MS, gap.span.device) for gap in numbered] == [
+        (1, 3, "GPU:0"),
+        (2, 2, "GPU:1"),
+        (3, 1, "GPU:0"),
+    ]
+
+
+def test_a_brief_document_has_few_gaps() -> None:
+    waiting = row("GPU:0", {"input": MS}, *[GAP] * 10)
+    (table,) = tables(gaps_section(*view_and_result(waiting, is_brief=True)))
+    assert table.shown_count == BRIEF_GAPS
+    assert gaps_section(*view_and_result(row("GPU:0", {"input": MS}))) is None
+
+
+def test_the_findings_about_a_gap_are_linked() -> None:
+    shown, result = view_and_result(row("GPU:0", {"input": MS}, GAP))
+    section = gaps_section(replace(shown, findings_of_gaps={1: (2, 5)}), result)
+    assert column(tables(section)[0], "findings") == ["finding 2, finding 5"]
+
+
+@pytest.mark.parametrize("name", ["plain", "hostile_names", "sixteen_hosts_of_eight"])
+def test_scenarios_are_printed(name: str, tmp_path: Path) -> None:
+    shown = view_of_scenario(name, tmp_path)
+    idle = shown.results["idle"]
+    check_printed(idle_section(shown, idle), "Shares are of the window")
+    check_printed(gaps_section(shown, idle))

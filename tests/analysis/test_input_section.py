@@ -1,0 +1,210 @@
+"""Tests that the section on input gives the wait, what the pipeline lacks, and hosts, shards and stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from scripts.scenarios import SCENARIOS
+from tests.analysis.sections import (
+    headings_of,
+    lines_of,
+    markdown_of,
+    sentences_of,
+    tables_of,
+    values_of,
+    view_of,
+)
+from traceview.analysis.input.result import (
+    Bottleneck,
+    Input,
+    InputHost,
+    InputReplica,
+    InputStep,
+    compute,
+)
+from traceview.analysis.input.section import BRIEF_ROWS, BRIEF_STAGES, section
+from traceview.analysis.selection import select
+from traceview.api import load
+from traceview.trace.pipeline import InputStage
+
+MS = 10**9
+
+
+def host(name: str = "worker0", **changes: Any) -> InputHost:
+    parts: dict[str, Any] = {
+        "host": name,
+        "measured_by": "idle",
+        "device": "GPU:0",
+        "wait_ps": 80 * MS,
+        "wait_per_step_ps": 20 * MS,
+        "input_ratio": 0.616,
+        "reason": None,
+    }
+    return InputHost(**parts | changes)
+
+
+def stage(name: str = "Iterator::Root::Map", **changes: Any) -> InputStage:
+    parts: dict[str, Any] = {
+        "host": "worker0",
+        "name": name,
+        "blocking": True,
+        "calls": 4,
+        "total_ps": 100 * MS,
+        "self_ps": 80 * MS,
+        "waiting_ps": 20 * MS,
+        "slow_count": 3,
+        "parallelism": None,
+        "buffer_limit": None,
+        "buffered_median": None,
+        "empty_ratio": None,
+        "threads": "python3",
+        "injected": False,
+    }
+    return InputStage(**parts | changes)
+
+
+def replica(shard: int) -> InputReplica:
+    return InputReplica("worker0", shard, f"GPU:{shard}", 80 * MS, 20 * MS, shard * MS, shard, 4)
+
+
+def input_of(**changes: Any) -> Input:
+    stages = (stage(),)
+    parts: dict[str, Any] = {
+        "input_ratio": 0.616,
+        "verdict": "high",
+        "reason": None,
+        "hosts": (host(),),
+        "steps": (InputStep("worker0", 0, 20 * MS, 0.616, True),),
+        "replicas": (),
+        "empty_ratio": None,
+        "bottleneck": None,
+        "missing": (),
+        "stages": stages,
+        "stage_count": len(stages),
+        "left_out_count": 0,
+    }
+    return Input(**parts | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lead"),
+    [
+        ({}, "Input wait: 61.6% of the step (high)."),
+        ({"input_ratio": 0.051, "verdict": "moderate"}, "Input wait: 5.1% of the step (moderate)."),
+        ({"input_ratio": 0.0, "verdict": "none"}, "Input wait: 0% of the step (low)."),
+        ({"steps": ()}, "Input wait: 61.6% of the window (high)."),
+        (
+            {"input_ratio": None, "verdict": None, "reason": "no used step"},
+            "Input wait: unknown; no used step.",
+        ),
+    ],
+)
+def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
+    assert section(view_of(), input_of(**changes)).lead == lead
+
+
+def test_notes_on_the_slowest_stage_and_on_what_is_missing() -> None:
+    result = input_of(
+        bottleneck=Bottleneck(
+            "worker0", "Iterator::Root::Map", "Map", 60 * MS, 0.933, "Map in parallel."
+        ),
+        missing=("prefetch", "cache"),
+        empty_ratio=0.5,
+    )
+    notes = [
+        "Slowest stage: Root::Map, 93.3% of the pipeline's own time. Map in parallel.",
+        "Missing: prefetch at the end of the pipeline, a cache.",
+        "The model found its input buffer empty in 50.0% of its requests.",
+    ]
+    assert sentences_of(section(view_of(), result)) == notes
+    # The finding gives the advice already.
+    brief = sentences_of(section(view_of(is_brief=True), result))
+    assert brief == [notes[0].removesuffix(" Map in parallel."), *notes[1:]]
+
+
+def test_hosts_have_rows_where_there_are_several() -> None:
+    assert len(tables_of(section(view_of(), input_of()))) == 1
+    unknown = host(
+        "worker1",
+        measured_by="iterator",
+        device=None,
+        wait_ps=None,
+        wait_per_step_ps=None,
+        input_ratio=None,
+        reason="no used step",
+    )
+    hosts, _ = tables_of(section(view_of(), input_of(hosts=(host(), unknown))))
+    assert values_of(hosts, "host") == ("worker0", "worker1")
+    assert values_of(hosts, "share of the step") == (0.616, None)
+    assert values_of(hosts, "device") == ("GPU:0", None)
+    assert values_of(hosts, "measured by") == ("idle time of the device", "iterator calls")
+    assert values_of(hosts, "unknown because") == (None, "no used step")
+
+
+def test_shards_of_a_distributed_dataset() -> None:
+    result = input_of(replicas=tuple(map(replica, range(BRIEF_ROWS + 2))))
+    shards, _ = tables_of(section(view_of(is_brief=True), result))
+    assert (shards.shown_count, shards.hidden_count) == (BRIEF_ROWS, 2)
+    assert shards.rest == "traceview analyze logs --format json"
+    assert values_of(shards, "device")[:2] == ("GPU:0", "GPU:1")
+    assert values_of(shards, "late per step")[:2] == (0, MS)
+    assert values_of(shards, "late steps")[:2] == (0, 1)
+    shards, _ = tables_of(section(view_of(), result))
+    assert shards.hidden_count == 0
+
+
+def test_stages() -> None:
+    stages = (
+        stage(parallelism=2, buffer_limit=8, buffered_median=1, empty_ratio=0.25),
+        stage("Iterator::Root", blocking=False, injected=True, buffered_median=3),
+        stage("Iterator::Root::TFRecord", host="worker1"),
+    )
+    (table,) = tables_of(section(view_of(), input_of(stages=stages, stage_count=3)))
+    assert values_of(table, "stage") == ("Root::Map", "Root", "Root::TFRecord")
+    assert values_of(table, "host") == ("worker0", "worker0", "worker1")
+    assert values_of(table, "thereof waiting") == (0.25, 0.25, 0.25)
+    assert values_of(table, "over 50.0 µs") == (3, 3, 3)
+    assert values_of(table, "parallel calls") == (2, None, None)
+    assert values_of(table, "buffer") == ("1 of 8", "3", None)
+    assert values_of(table, "buffer empty") == (0.25, None, None)
+    assert values_of(table, "role") == ("", "background, added by TensorFlow", "")
+    (table,) = tables_of(section(view_of(), input_of()))
+    assert headings_of(table) == ["stage", "self", "thereof waiting", "calls", "over 50.0 µs"]
+
+
+def test_a_brief_document_has_the_first_stages() -> None:
+    result = input_of(stages=(stage(),) * 10, stage_count=12)
+    (brief,) = tables_of(section(view_of(is_brief=True), result))
+    assert (brief.shown_count, brief.hidden_count) == (BRIEF_STAGES, 12 - BRIEF_STAGES)
+    assert brief.rest == "traceview input logs"
+
+
+def test_it_prints(tmp_path: Path) -> None:
+    SCENARIOS["slow_map"]().write(tmp_path)
+    trace = load(tmp_path)
+    result = compute(trace, select(trace), None)
+    assert isinstance(result, Input)
+    lines = lines_of(section(view_of(is_brief=True), result))
+    assert lines[0] == "Input  Input wait: 60.0% of the step (high)."
+    (row,) = [line for line in lines if line.startswith("Root::Prefetch::Map ")]
+    assert row.split()[:4] == ["Root::Prefetch::Map", "112", "ms", "0%"]
+    text = markdown_of(section(view_of(), result))
+    assert "Input wait: 60.0% of the step (high)." in text
+    assert "| `Root::Prefetch::Map` | 112 ms | 0% |" in text
+
+
+def test_recorded_names_are_sanitized() -> None:
+    name = "Iterator::Root::[red]\x1b[31mMap"
+    shown = "\n".join(lines_of(section(view_of(), input_of(stages=(stage(name),))), 40))
+    assert "\x1b" not in shown
+    assert "[red]" in shown
+
+
+def test_a_result_that_was_stored_is_shown_alike() -> None:
+    result = input_of(replicas=(replica(1),))
+    stored = msgspec.json.decode(msgspec.json.encode(result), type=Input)
+    assert section(view_of(), stored) == section(view_of(), result)

@@ -1,0 +1,390 @@
+"""NVML's samples are compared with the right part of the trace, and findings begin at their thresholds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict
+
+import traceview
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
+from scripts.scenarios.model import Step, marked_steps, new_trace
+from tests.analysis.test_findings import check_finding
+from traceview.analysis.activity import activities
+from traceview.analysis.base import Finding
+from traceview.analysis.nvml.findings import (
+    GPU_SHARED,
+    GPU_THROTTLED,
+    NVML_DISAGREES,
+    RULES,
+    diagnose,
+)
+from traceview.analysis.nvml.result import NOT_SAMPLED, Nvml, NvmlRow, compute
+from traceview.analysis.nvml.throttling import throttle_names
+from traceview.document import numbers, terminal
+from traceview.report.document import document_of
+from traceview.report.saved import to_json
+
+LENGTH_MS = 3000
+OTHER = 4242
+TOTAL_BYTES = 100 * 10**9
+
+
+def busy_trace(*kernel_shares: float, host: str = "host0", length_ms: int = LENGTH_MS) -> CudaTrace:
+    """GPUs that run kernels in a part of every 10 ms, short beside NVML's periods."""
+    trace = new_trace(host, length_ms=length_ms)
+    for ordinal in range(len(kernel_shares)):
+        trace.gpu(ordinal)
+    for start_ms in range(0, length_ms, 10):
+        step = Step(trace, start_ms)
+        for ordinal, share in enumerate(kernel_shares):
+            if share:
+                step.kernel(ordinal, 1, 1 + 10 * share)
+    return trace
+
+
+def gpu(ordinal: int = 0, utilization: float | None = 0.5, **changes: Any) -> dict[str, Any]:
+    """A GPU in the group `outside_view`, sampled every 100 ms. None leaves a field out."""
+    count = LENGTH_MS // 100
+    samples: dict[str, Any] = {
+        "t_ns": [PROFILE_START_NS + 100_000_000 * i for i in range(count)],
+        "gpu_utilization_ratio": None if utilization is None else [utilization] * count,
+        **changes.pop("samples", {}),
+    }
+    device = {
+        "ordinal": ordinal,
+        "name": "H200",
+        "memory_total_bytes": TOTAL_BYTES,
+        "other_processes": [],
+        "samples": {key: value for key, value in samples.items() if value is not None},
+        **changes,
+    }
+    return {key: value for key, value in device.items() if value is not None}
+
+
+def written(logdir: Path, *devices: Any, trace: CudaTrace | None = None, **group: Any) -> Path:
+    path = (trace or busy_trace(0.5)).write(logdir)
+    view = {"source": "nvml", "reason": None, "devices": list(devices), **group}
+    side = path.with_name(path.name.replace(".xplane.pb", ".traceview.json"))
+    side.write_text(json.dumps({"schema_version": 1, "outside_view": view}), "utf-8")
+    return logdir
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The result, and findings by code."""
+
+    result: Nvml
+    findings: dict[str, Finding]
+
+    @property
+    def row(self) -> NvmlRow:
+        (row,) = self.result.devices
+        return row
+
+
+def analyzed(logdir: Path, *devices: Any, trace: CudaTrace | None = None) -> Compared:
+    loaded = traceview.load(written(logdir, *devices, trace=trace))
+    result = compute(loaded, tuple(activities(loaded)))
+    assert isinstance(result, Nvml)
+    findings = diagnose(result)
+    for finding in findings:
+        check_finding(finding)
+        assert finding.severity == "warning"
+    assert len({finding.code for finding in findings}) == len(findings)
+    return Compared(result, {finding.code: finding for finding in findings})
+
+
+# Busy by the trace and by NVML
+
+
+def test_trace_and_nvml_are_compared_over_the_same_periods(tmp_path: Path) -> None:
+    row = analyzed(tmp_path, gpu(utilization=0.55)).row
+    assert (row.device, row.sample_count, row.not_compared) == ("GPU:0", 30, None)
+    assert row.nvml_busy_ratio == pytest.approx(0.55)
+    assert row.trace_busy_ratio == row.trace_kernel_ratio == pytest.approx(0.5, abs=0.02)
+    assert row.difference_ratio == pytest.approx(0.05, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("utilization", "differs"),
+    [(0.5, False), (0.68, False), (0.72, True), (0.32, False), (0.28, True)],
+)
+def test_nvml_disagrees(tmp_path: Path, utilization: float, differs: bool) -> None:
+    outcome = analyzed(tmp_path, gpu(utilization=utilization))
+    assert list(outcome.findings) == (["nvml-disagrees"] if differs else [])
+    if differs:
+        finding = outcome.findings["nvml-disagrees"]
+        busy, traced = numbers.share(utilization), numbers.share(outcome.row.trace_busy_ratio)
+        assert finding.title == f"GPU:0 is {busy} busy by NVML and {traced} by the trace"
+        assert finding.evidence[0].threshold == NVML_DISAGREES.limits["difference_ratio"]
+        assert finding.devices == ("GPU:0",)
+        assert ("does not hold" in finding.explanation) == (utilization > 0.5)
+
+
+def test_several_gpus_are_one_finding(tmp_path: Path) -> None:
+    trace = busy_trace(0.5, 0.5, 0.5)
+    devices = [gpu(0, 0.9), gpu(1, 0.95), gpu(2, 0.5)]
+    finding = analyzed(tmp_path, *devices, trace=trace).findings["nvml-disagrees"]
+    assert finding.devices == ("GPU:0", "GPU:1")
+    assert finding.title.endswith("by the trace; 1 more GPU likewise")
+
+
+def test_copies_may_or_may_not_count(tmp_path: Path) -> None:
+    """NVML counts kernels: between these and all activity it agrees with the trace."""
+    for place, utilization in enumerate((0.2, 0.5, 0.8)):
+        trace = new_trace(length_ms=LENGTH_MS)
+        for start_ms in range(0, LENGTH_MS, 10):
+            step = Step(trace, start_ms)
+            step.kernel(0, 1, 3)
+            step.copy(0, "H2D", 3, 9, size=10)
+        outcome = analyzed(tmp_path / str(place), gpu(utilization=utilization), trace=trace)
+        row = outcome.row
+        assert row.trace_kernel_ratio == pytest.approx(0.2, abs=0.02)
+        assert row.trace_busy_ratio == pytest.approx(0.8, abs=0.02)
+        assert row.difference_ratio == pytest.approx(0, abs=0.02)
+        assert outcome.findings == {}
+
+
+def test_each_sample_is_about_the_period_before_it(tmp_path: Path) -> None:
+    """A GPU busy in the first half alone: right sample by sample, though no constant would be."""
+    trace = new_trace(length_ms=LENGTH_MS)
+    Step(trace, 0).kernel(0, 1, LENGTH_MS / 2)
+    times = range(0, LENGTH_MS, 100)
+    shares = [min(1.0, max(0.0, (1500 - max(0, t - 1000)) / 1000)) for t in times]
+    row = analyzed(tmp_path, gpu(samples={"gpu_utilization_ratio": shares}), trace=trace).row
+    assert row.difference_ratio == pytest.approx(0, abs=0.01)
+    # Of the samples from the first second on, not of all.
+    assert row.nvml_busy_ratio == pytest.approx(sum(shares[10:]) / 20)
+
+
+@pytest.mark.parametrize(("length_ms", "is_compared"), [(1390, False), (1400, True)])
+def test_a_short_window_is_not_compared(tmp_path: Path, length_ms: int, is_compared: bool) -> None:
+    trace = busy_trace(0.5, length_ms=length_ms)
+    outcome = analyzed(tmp_path, gpu(utilization=1.0), trace=trace)
+    row = outcome.row
+    assert (row.not_compared is None) == is_compared
+    assert ("nvml-disagrees" in outcome.findings) == is_compared
+    if not is_compared:
+        assert row.not_compared == (
+            "the window of 1.4 s is too short: NVML's values are of up to 1 s each"
+        )
+        assert row.nvml_busy_ratio is row.trace_busy_ratio is row.difference_ratio is None
+
+
+def test_a_gpu_that_recorded_nothing_was_not_busy(tmp_path: Path) -> None:
+    outcome = analyzed(tmp_path, gpu(0, 0.5), gpu(1, 0.9), trace=busy_trace(0.5, 0))
+    assert [row.trace_busy_ratio for row in outcome.result.devices][1] == 0
+    assert outcome.findings["nvml-disagrees"].devices == ("GPU:1",)
+
+
+def test_a_tracer_that_failed_is_no_disagreement(tmp_path: Path) -> None:
+    outcome = analyzed(tmp_path, gpu(0, 0.9), trace=busy_trace(0))
+    row = outcome.row
+    assert row.nvml_busy_ratio == pytest.approx(0.9)
+    assert row.trace_busy_ratio is None
+    assert row.not_compared == "the trace holds no GPU event of this host"
+    assert outcome.findings == {}
+
+
+def test_a_trace_without_times_is_not_compared(tmp_path: Path) -> None:
+    trace = CudaTrace("host0", start_ns=PROFILE_START_NS, stop_ns=None)
+    Step(trace, 0).kernel(0, 1, 40)
+    row = analyzed(tmp_path, gpu(), trace=trace).row
+    assert row.not_compared == "the trace does not say when it was recorded"
+    assert row.nvml_busy_ratio == pytest.approx(0.5)
+
+
+def test_hosts_keep_their_own_view(tmp_path: Path) -> None:
+    busy_trace(0.5, host="host1").write(tmp_path)
+    outcome = analyzed(tmp_path, gpu(0, 0.5))
+    assert outcome.row.device == "host0/GPU:0"
+    assert outcome.result.absent == {"host1": NOT_SAMPLED}
+
+
+# Other processes
+
+
+def process(**fields: Any) -> dict[str, Any]:
+    return {"pid": OTHER, "memory_bytes": None, "utilization_ratio": None, **fields}
+
+
+@pytest.mark.parametrize(
+    ("fields", "shared"),
+    [
+        ({}, False),
+        ({"memory_bytes": TOTAL_BYTES // 20 - 1}, False),
+        ({"memory_bytes": TOTAL_BYTES // 20}, True),
+        ({"utilization_ratio": 0.0499}, False),
+        ({"utilization_ratio": 0.05}, True),
+    ],
+)
+def test_gpu_shared(tmp_path: Path, fields: dict[str, Any], shared: bool) -> None:
+    findings = analyzed(tmp_path, gpu(other_processes=[process(**fields)])).findings
+    assert list(findings) == (["gpu-shared"] if shared else [])
+    if shared:
+        (evidence,) = findings["gpu-shared"].evidence
+        limit = GPU_SHARED.limits["shared_ratio"]
+        assert (evidence.threshold, evidence.where) == (limit, "GPU:0, process 4242")
+        used = "utilization_ratio" in fields
+        assert findings["gpu-shared"].confidence == ("high" if used else "medium")
+
+
+def test_what_a_neighbour_explains_is_no_second_finding(tmp_path: Path) -> None:
+    other = process(memory_bytes=20 * 10**9, utilization_ratio=0.4)
+    findings = analyzed(tmp_path, gpu(utilization=0.9, other_processes=[other])).findings
+    assert list(findings) == ["gpu-shared"]
+    assert findings["gpu-shared"].title == "GPU:0 is shared with another process holding 20.0 GB"
+    metrics = [evidence.metric for evidence in findings["gpu-shared"].evidence]
+    assert metrics == ["memory_ratio", "utilization_ratio", "difference_ratio"]
+
+
+def test_a_neighbour_does_not_explain_that_nvml_measured_less(tmp_path: Path) -> None:
+    other = process(memory_bytes=20 * 10**9)
+    outcome = analyzed(tmp_path, gpu(utilization=0.1, other_processes=[other]))
+    assert set(outcome.findings) == {"gpu-shared", "nvml-disagrees"}
+
+
+def test_one_process_on_two_gpus_is_one(tmp_path: Path) -> None:
+    other = process(memory_bytes=20 * 10**9)
+    devices = [gpu(n, other_processes=[other]) for n in (0, 1)]
+    finding = analyzed(tmp_path, *devices, trace=busy_trace(0.5, 0.5)).findings["gpu-shared"]
+    assert finding.title == "GPU:0 and GPU:1 are shared with another process holding 40.0 GB"
+
+
+def test_unknown_processes_are_not_none(tmp_path: Path) -> None:
+    missing = {"other_processes": "in this container NVML does not list this process"}
+    row = analyzed(tmp_path, gpu(other_processes=None, missing=missing)).row
+    assert (row.other_processes, row.others_unknown) == (None, missing["other_processes"])
+    row = analyzed(tmp_path, gpu()).row
+    assert (row.other_processes, row.others_unknown) == ((), None)
+
+
+# Throttling
+
+
+@pytest.mark.parametrize(
+    ("bits", "names"),
+    [
+        (0, ()),
+        (0x1, ()),
+        (0x2 | 0x100, ()),
+        (0x4 | 0x1, ("software power cap",)),
+        (0x8, ("hardware slowdown",)),
+        (0x8 | 0x40, ("hardware thermal slowdown",)),
+        (0x8 | 0x80, ("power brake from outside",)),
+        (0x20 | 0x10, ("sync boost with a slower GPU", "software thermal slowdown")),
+        (0x200 | 0x400, ("board limit", "reliability limit")),
+        (0x1000, ("reason 0x1000",)),
+    ],
+)
+def test_reasons_in_words(bits: int, names: tuple[str, ...]) -> None:
+    assert throttle_names(bits) == names
+
+
+@pytest.mark.parametrize(
+    ("bits", "count", "throttled"),
+    [(0x4, 2, False), (0x4, 3, True), (0x1, 30, False), (0x2, 30, False), (0x40 | 0x8, 30, True)],
+)
+def test_gpu_throttled(tmp_path: Path, bits: int, count: int, throttled: bool) -> None:
+    reasons = [bits] * count + [0] * (30 - count)
+    outcome = analyzed(tmp_path, gpu(samples={"throttle_reasons": reasons}))
+    findings = outcome.findings
+    assert list(findings) == (["gpu-throttled"] if throttled else [])
+    if throttled:
+        finding = findings["gpu-throttled"]
+        (name,) = throttle_names(bits)
+        assert finding.evidence[0].threshold == GPU_THROTTLED.limits["throttled_ratio"]
+        share = numbers.share(count / 30)
+        assert finding.title == f"GPU:0 is throttled {share} of the time: {name}"
+        assert outcome.row.throttle_reasons == {name: count / 30}
+        assert finding.confidence == "high"
+
+
+def test_few_samples_are_little_to_go_by(tmp_path: Path) -> None:
+    samples = {"t_ns": [PROFILE_START_NS], "throttle_reasons": [0x20], "sm_clock_hz": [900_000_000]}
+    device = gpu(utilization=None, samples=samples, sm_clock_max_hz=1_980_000_000)
+    finding = analyzed(tmp_path, device).findings["gpu-throttled"]
+    assert (finding.confidence, finding.confidence_reason) == ("low", "only 1 sample of NVML")
+    assert "GPU:0 ran at 900 MHz (median) of at most 1980 MHz." in finding.explanation
+
+
+# What is not there, and what should not be
+
+
+def test_without_samples_the_result_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 42)
+    trace.write(tmp_path / "none")
+    report = traceview.analyze(tmp_path / "none")
+    assert report.results.outside_view is None
+    assert report.skipped["outside_view"] == NOT_SAMPLED
+    reason = "nvidia-ml-py is not installed"
+    report = traceview.analyze(written(tmp_path / "absent", source=None, reason=reason))
+    assert report.results.outside_view is None
+    assert report.skipped["outside_view"] == reason
+
+
+def test_numbers_of_the_row(tmp_path: Path) -> None:
+    samples = {
+        "memory_utilization_ratio": [0.25] * 30,
+        "memory_used_bytes": [*range(29), None],
+        "sm_clock_hz": [3, 1, 2] * 10,
+        "memory_clock_hz": [5] * 30,
+        "power_watts": [100.0, 200.0] * 15,
+        "pcie_rx_bytes_per_second": [10, None] * 15,
+        "pcie_tx_bytes_per_second": [None] * 30,
+    }
+    row = analyzed(tmp_path, gpu(samples=samples, power_limit_watts=700)).row
+    assert row.memory_utilization_ratio == 0.25
+    assert (row.memory_used_bytes, row.memory_total_bytes) == (28, TOTAL_BYTES)
+    assert (row.sm_clock_hz, row.memory_clock_hz, row.sm_clock_max_hz) == (2, 5, None)
+    assert (row.power_watts, row.power_limit_watts) == (150.0, 700.0)
+    assert (row.pcie_rx_bytes_per_second, row.pcie_tx_bytes_per_second) == (10, None)
+
+
+CODES = {rule.code for rule in RULES}
+HOSTILE = [
+    [],
+    "devices",
+    [gpu(0), 3],
+    [gpu(-1)],
+    [gpu(2**70)],
+    [gpu(0), gpu(0, utilization=0.0)],
+    [gpu(n) for n in range(500)],
+    [gpu(samples={"t_ns": [0] * 30})],
+    [gpu(samples={"t_ns": [2**62, -(2**62)] * 15})],
+    [gpu(samples={"t_ns": "now"})],
+    [gpu(samples={"gpu_utilization_ratio": [0.5]})],
+    [gpu(samples={"gpu_utilization_ratio": [1e300, -1, None] * 10})],
+    [gpu(samples={"gpu_utilization_ratio": [float("nan"), float("inf")] * 15})],
+    [gpu(samples={"throttle_reasons": [-1, True, 2**62] * 10, "power_watts": [-5] * 30})],
+    [gpu(memory_total_bytes=0, other_processes=[process(memory_bytes=5)])],
+    [gpu(memory_total_bytes=-1, power_limit_watts=-1, sm_clock_max_hz=-1)],
+    [gpu(other_processes=[process(memory_bytes=2**63, utilization_ratio=17.0)])],
+    [gpu(other_processes=[process(pid=None, memory_bytes=-1), 3])],
+    [gpu(other_processes=[process(memory_bytes=2 * TOTAL_BYTES)])],
+    [gpu(missing={"other_processes": "\x1b[31m\u202e" * 2000})],
+    [{"ordinal": 0, "samples": [], "missing": 7}],
+]
+
+
+@pytest.mark.parametrize("devices", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_values_end_nothing_and_make_no_finding(devices: Any, tmp_path: Path) -> None:
+    report = traceview.analyze(written(tmp_path, devices=devices))
+    text = terminal.render(document_of(report), width=80, color=False)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert max(map(len, text.splitlines())) <= 110
+    json.loads(to_json(report))
+    assert not {finding.code for finding in report.findings} & CODES
+    result = report.results.outside_view
+    for row in result.devices if result else ():
+        for key, value in asdict(row).items():
+            if key.endswith("_ratio"):
+                assert value is None or 0 <= value <= 1, key

@@ -1,0 +1,70 @@
+"""Of many devices those are chosen that a finding names and those that differ, with one typical device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.reports import MS, device, empty_device, finding
+from traceview.analysis.outlier_devices import (
+    FEW_DEVICES,
+    MOST_ROWS,
+    OUTLIER_RATIO,
+    named_devices,
+    outlier_devices,
+)
+
+SLOW: dict[str, Any] = {"compute_ps": 65 * MS, "compute_ratio": 0.65, "idle_ps": 20 * MS}
+
+
+def test_few_devices_are_all_shown() -> None:
+    chosen = outlier_devices([device(n) for n in range(MOST_ROWS)])
+    assert chosen.shown == tuple(f"GPU:{n}" for n in range(MOST_ROWS))
+    assert chosen.others == ()
+
+
+def test_outliers_are_shown_with_one_typical_device() -> None:
+    chosen = outlier_devices([device(n, **SLOW if n in (9, 30) else {}) for n in range(40)])
+    assert chosen.shown == ("GPU:0", "GPU:9", "GPU:30")
+    assert len(chosen.others) == 37
+    assert "GPU:10" in chosen.others
+
+
+@pytest.mark.parametrize(("difference_ps", "is_outlier"), [(0, True), (-1, False)])
+def test_an_outlier_differs_by_the_limit(difference_ps: int, is_outlier: bool) -> None:
+    compute_ps = 60 * MS + round(OUTLIER_RATIO * 100 * MS) + difference_ps
+    rows = [device(n, **{"compute_ps": compute_ps} if n == 30 else {}) for n in range(40)]
+    assert ("GPU:30" in outlier_devices(rows).shown) == is_outlier
+
+
+def test_a_device_of_another_status_is_an_outlier() -> None:
+    rows = [device(n, **{"status": "marginal"} if n == 17 else {}) for n in range(40)]
+    assert outlier_devices(rows).shown == ("GPU:0", "GPU:17")
+
+
+def test_a_finding_about_few_devices_shows_them() -> None:
+    about_two = finding(devices=("GPU:20", "GPU:21"))
+    about_many = finding(devices=tuple(f"GPU:{n}" for n in range(5, 6 + FEW_DEVICES)))
+    named = named_devices((about_many, about_two))
+    assert named == ["GPU:20", "GPU:21"]
+    chosen = outlier_devices([device(n) for n in range(40)], named)
+    assert chosen.shown == ("GPU:0", "GPU:20", "GPU:21")
+
+
+def test_there_are_never_more_rows_than_asked_for() -> None:
+    rows = [device(n, **SLOW if n % 2 else {}) for n in range(200)]
+    chosen = outlier_devices(rows, most=8)
+    assert len(chosen.shown) == 8
+    assert len(chosen.others) == 192
+
+
+def test_devices_that_recorded_nothing_are_neither_shown_nor_counted() -> None:
+    chosen = outlier_devices([*map(device, range(16)), *map(empty_device, range(16, 64))])
+    assert chosen.others == ()
+    assert chosen.shown == tuple(f"GPU:{n}" for n in range(16))
+
+
+def test_devices_without_known_times_are_alike() -> None:
+    unknown = dict.fromkeys(("window_ps", "compute_ps", "idle_ps"))
+    assert outlier_devices([device(n, **unknown) for n in range(20)]).shown == ("GPU:0",)

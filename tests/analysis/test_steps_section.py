@@ -1,0 +1,219 @@
+"""The section on steps shows how long each took, where it was cut, and how busy the devices were in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.sections import (
+    HOST,
+    check_printed,
+    column,
+    headings,
+    sentences,
+    tables,
+    view,
+    view_of_scenario,
+)
+from traceview.analysis.steps.result import StepDevice, StepRow, Steps
+from traceview.analysis.steps.section import BRIEF_STEPS, UNSURE, steps_section
+from traceview.document.model import Section
+
+MS = 10**9
+
+
+def step(number: int, devices: tuple[str, ...] = ("GPU:0",), **changes: Any) -> StepRow:
+    """A step of 24 ms, a quarter of it idle."""
+    fields: dict[str, Any] = {
+        "host": HOST,
+        "number": number,
+        "recorded_number": number,
+        "kind": "train",
+        "start_ps": number * 24 * MS,
+        "duration_ps": 24 * MS,
+        "used": True,
+        "excluded": None,
+        "devices": tuple(
+            StepDevice(
+                device=device,
+                compute_ps=18 * MS,
+                exposed_collective_ps=0,
+                exposed_h2d_ps=0,
+                exposed_d2h_ps=0,
+                exposed_d2d_ps=0,
+                exposed_memset_ps=0,
+                idle_ps=6 * MS,
+            )
+            for device in devices
+        ),
+    }
+    return StepRow(**fields | changes)
+
+
+def steps(*rows: StepRow, **changes: Any) -> Steps:
+    fields: dict[str, Any] = {
+        "method": "marker",
+        "reliability": "high",
+        "basis": "marker",
+        "loop_iterations": None,
+        "steps_per_call": None,
+        "count": len(rows),
+        "used_count": sum(row.used for row in rows),
+        "median_ps": 24 * MS,
+        "iqr_ps": MS,
+        "cv_ratio": 0.05,
+        "steps": rows,
+    }
+    return Steps(**fields | changes)
+
+
+def section_of(*rows: StepRow, is_brief: bool = False, **changes: Any) -> Section | None:
+    return steps_section(view(is_brief=is_brief), steps(*rows, **changes))
+
+
+def test_the_statistics_and_a_row_per_step() -> None:
+    section = section_of(
+        step(0, used=False, excluded="the first step holds tracing or compilation"),
+        *map(step, (1, 2, 3)),
+    )
+    assert sentences(section) == [
+        "4 steps found by explicit markers, 3 of them in the statistics.",
+        "median 24.0 ms",
+        "spread (IQR) 1.00 ms",
+        "standard deviation over mean 5.0%",
+    ]
+    (table,) = tables(section)
+    assert headings(table) == ["step", "", "time", "busy, GPU:0", "remark"]
+    assert column(table, "step") == ["0", "1", "2", "3"]
+    assert column(table, "busy, GPU:0") == ["75.0%"] * 4
+    assert column(table, "remark")[0] == "left out: the first step holds tracing or compilation"
+    check_printed(section, "24.0 ms", "left out: the first step")
+
+
+def test_a_spread_needs_three_steps() -> None:
+    assert "a spread needs 3 steps" in sentences(section_of(step(0), step(1)))
+
+
+def test_numbers_of_markers_and_kinds_are_shown_where_they_differ() -> None:
+    section = section_of(step(1000, recorded_number=7, kind="eval"), step(1001))
+    (table,) = tables(section)
+    assert column(table, "step") == ["1000", "1001"]
+    assert column(table, "recorded as") == ["7", "–"]
+    assert column(table, "remark") == ["evaluation step", ""]
+
+
+def test_the_middle_of_many_steps_is_left_out() -> None:
+    section = section_of(*map(step, range(100)), is_brief=True)
+    (table,) = tables(section)
+    assert column(table, "step") == [str(n) for n in (*range(6), *range(94, 100))]
+    assert (table.shown_count, table.row_count, table.rest) == (
+        BRIEF_STEPS,
+        100,
+        "traceview steps logs",
+    )
+    assert "The first and the last steps are shown." in sentences(section)
+    check_printed(section, "traceview steps")
+
+
+# Devices
+
+
+def test_the_same_step_of_two_hosts_stands_together() -> None:
+    section = section_of(
+        *(step(n, (f"{host}/GPU:0",), host=host) for host in ("a", "b") for n in (0, 1))
+    )
+    (table,) = tables(section)
+    assert column(table, "step") == ["0", "0", "1", "1"]
+    assert column(table, "host") == ["a", "b", "a", "b"]
+    assert column(table, "busy, GPU:0") == ["75.0%"] * 4
+
+
+@pytest.mark.parametrize("count", [8, 9])
+def test_many_devices_have_a_least_and_a_mean(count: int) -> None:
+    devices = tuple(f"GPU:{n}" for n in range(count))
+    row = step(0, devices)
+    idle = replace(row.devices[0], idle_ps=24 * MS, compute_ps=0)
+    section = section_of(replace(row, devices=(idle, *row.devices[1:])))
+    (table,) = tables(section)
+    if count == 8:
+        assert [column(table, f"busy, {device}") for device in devices[:2]] == [["0%"], ["75.0%"]]
+    else:
+        assert column(table, "busy, least busy device") == ["0%"]
+        assert column(table, "busy, mean") == ["66.7%"]
+        assert column(table, "devices") == ["9"]
+    check_printed(section)
+
+
+def test_steps_of_three_hosts_share_a_row() -> None:
+    lengths = {"a": 20, "b": 22, "c": 30}
+    rows = [
+        step(n, (f"{host}/GPU:0",), host=host, duration_ps=length * MS, used=(host, n) != ("a", 1))
+        for host, length in lengths.items()
+        for n in (0, 1)
+    ]
+    section = section_of(*rows, step(2, ("a/GPU:0",), host="a"))
+    (table,) = tables(section)
+    assert column(table, "step") == ["0", "1", "2"]
+    assert column(table, "hosts") == ["3", "3", "1 of 3"]
+    assert column(table, "shortest") == ["20.0 ms", "20.0 ms", "24.0 ms"]
+    assert column(table, "longest") == ["30.0 ms", "30.0 ms", "24.0 ms"]
+    assert column(table, "slowest host") == ["c", "c", "a"]
+    assert column(table, "remark") == ["", "left out on 1 host", ""]
+    check_printed(section, "1 of 3", "left out on 1 host")
+
+
+def test_no_host_is_the_slowest_of_equal_ones() -> None:
+    section = section_of(*(step(0, (f"{host}/GPU:0",), host=host) for host in "abc"))
+    assert "slowest host" not in headings(tables(section)[0])
+
+
+def test_numbers_that_are_not_recorded_do_not_join_hosts() -> None:
+    rows = [step(0, (f"{host}/GPU:0",), host=host, recorded_number=None) for host in "abc"]
+    assert column(tables(section_of(*rows))[0], "host") == ["a", "b", "c"]
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"method": "period", "reliability": "low", "basis": "device"}, [UNSURE]),
+        (
+            {"basis": "device"},
+            [
+                "Each step starts at its first device event, because the host runs ahead of the devices."
+            ],
+        ),
+        ({}, []),
+    ],
+)
+def test_bounds_that_are_not_markers_are_said(changes: dict[str, Any], said: list[str]) -> None:
+    section = section_of(*map(step, range(3)), **changes)
+    assert sentences(section)[4:] == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "start"),
+    [
+        (
+            {"steps_per_call": 4, "loop_iterations": 4},
+            "One step here is one call that runs up to 4",
+        ),
+        ({"steps_per_call": 1, "loop_iterations": 8}, "A loop in the graph runs 8 times in each"),
+        ({"steps_per_call": 1}, ""),
+    ],
+)
+def test_a_step_of_several_training_steps_is_said_once(changes: dict[str, Any], start: str) -> None:
+    notes = sentences(section_of(*map(step, range(3)), **changes))[4:]
+    assert len(notes) == bool(start)
+    assert all(note.startswith(start) for note in notes)
+
+
+@pytest.mark.parametrize("name", ["plain", "two_hosts", "sixteen_hosts_of_eight", "hostile_names"])
+def test_scenarios_are_printed(name: str, tmp_path: Path) -> None:
+    shown = view_of_scenario(name, tmp_path)
+    check_printed(steps_section(shown, shown.results["steps"]), "busy")

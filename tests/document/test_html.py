@@ -1,0 +1,402 @@
+"""Tests that the page for a browser is one valid file that says what its document says, whatever the names in it are."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from scripts.scenarios import SCENARIOS
+from tests.documents import COMMAND, DEFINITIONS, bare_document, finding, full_document
+from tests.hostile import HOSTILE
+from tests.html_page import Element, parsed
+from traceview.document.html import MOST_BYTES, render
+from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, name, prose, unbroken
+from traceview.document.model import (
+    Document,
+    Findings,
+    Link,
+    Section,
+    Span,
+    Timeline,
+    counts,
+    device_anchor,
+    devices,
+    links,
+    spans,
+    table,
+    times,
+)
+from traceview.report.build import analyze
+from traceview.report.formats import html
+
+MS = 10**9
+
+
+def page_of(document: Document) -> Element:
+    return parsed(render(lambda _: document))
+
+
+def full_page(device_count: int = 2) -> str:
+    return render(lambda most: full_document(device_count=device_count, most_rows=most))
+
+
+def with_sections(*sections: Section) -> Document:
+    return structs.replace(full_document(), sections=sections)
+
+
+def table_of(section: Element, label: str) -> list[list[str]]:
+    """The texts of a table, its headings first."""
+    box = section.one("div", role="region", **{"aria-label": label})
+    return [[cell.text for cell in row.children] for row in box.all("tr")]
+
+
+def targets(element: Element) -> list[str]:
+    return [link.attributes["href"] for link in element.all("a")]
+
+
+@pytest.mark.parametrize("document", [full_document, bare_document])
+def test_whole_output(document: Callable[[], Document], golden: Callable[[str, str], None]) -> None:
+    page = render(lambda _: document())
+    body = page[page.index("<body>") :]
+    golden(
+        f"{document.__name__}.html",
+        re.sub(r"(<script[^>]*>).*?</script>\n", "", body, flags=re.DOTALL),
+    )
+
+
+@pytest.mark.parametrize("document", [full_document(), bare_document()], ids=["full", "bare"])
+def test_the_page_is_valid_and_complete_in_itself(document: Document) -> None:
+    root = page_of(document)
+    ids = {element.attributes["id"] for element in root.all("*") if "id" in element.attributes}
+    for element in root.all("*"):
+        for attribute, value in element.attributes.items():
+            assert not attribute.startswith("on")
+            if attribute in ("src", "href", "action"):
+                assert value.startswith("#")
+                assert value[1:] in ids, f"{value} leads nowhere"
+            if attribute in ("aria-labelledby", "for"):
+                assert set(value.split(" ")) <= ids
+        assert element.tag not in ("base", "iframe", "img", "link", "object")
+    for style in root.all("style"):
+        assert not re.search(r"url\(|@import", style.text)
+    levels = [
+        int(element.tag[1]) for element in root.all("*") if re.fullmatch("h[1-6]", element.tag)
+    ]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("document", [full_document(), bare_document()], ids=["full", "bare"])
+def test_only_the_scripts_of_the_page_may_run(document: Document) -> None:
+    root = page_of(document)
+    (policy,) = (
+        meta.attributes["content"]
+        for meta in root.all("meta")
+        if meta.attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    scripts = [
+        "".join(script.texts) for script in root.all("script") if "type" not in script.attributes
+    ]
+    digests = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    ]
+    assert digests == rules["script-src"].split(" ")
+    assert len(scripts) == (4 if document.sections[2].id == "devices" else 2)
+
+
+def test_the_first_screen_says_what_matters() -> None:
+    summary = full_document().summary
+    screen = page_of(full_document()).one("section", id="summary")
+    assert screen.one("h1").text == summary.answer
+    assert screen.one("p", class_="verdict").text == summary.headline
+    assert screen.one("p", class_="quality").text == (
+        "The capture is degraded: some numbers are incomplete. What limits it"
+    )
+    tiles = [tile.text for tile in screen.one("dl", class_="tiles").children]
+    assert tiles[0] == "Step time 24.0 ms median of 4 steps"
+    assert tiles[2].endswith("by one change: unused-gpu")
+    first, second = (item.text for item in screen.one("ol").children)
+    for part in (
+        summary.findings[0].title,
+        "critical",
+        "costs 16.0 ms per step, 66.7% of the median step",
+        "confidence high",
+        summary.findings[0].advice,
+    ):
+        assert part in first
+    assert "costs" not in second  # its title says what it costs
+    assert "1 more finding" in screen.text
+    job = screen.one("p", class_="job")
+    assert "MirroredStrategy on 2 replicas" in job.text
+    assert not job.all("code")  # neither the time of day nor a share is code
+    assert screen.one("code", id="command").text == COMMAND
+
+
+def test_sections_come_in_their_order() -> None:
+    root = page_of(full_document())
+    ids = [
+        element.attributes["id"]
+        for element in root.one("main").children
+        if element.tag == "section"
+    ]
+    assert ids == [
+        "summary",
+        "timeline-section",
+        *(section.id for section in full_document().sections[1:]),
+        "definitions",
+    ]
+    assert [target[1:] for target in targets(root.one("nav"))] == ids
+
+
+def test_every_finding_is_whole() -> None:
+    root = page_of(full_document())
+    for shown in full_document().block(Findings).findings:  # type: ignore[union-attr]
+        article = root.one("article", id=f"finding-{shown.number}")
+        for part in (
+            shown.title,
+            shown.severity.words,
+            shown.code,
+            shown.explanation,
+            shown.advice,
+        ):
+            assert part in article.text
+        assert f"{shown.confidence}: {shown.confidence_reason}" in article.text
+        assert shown.severity.style in article.attributes["class"].split()
+
+
+def test_findings_gaps_and_devices_lead_to_each_other() -> None:
+    root = page_of(full_document())
+    assert targets(root.one("article", id="finding-1"))[1:] == ["#device-2", "#gap-2"]
+    assert "#finding-1" in targets(root.one("tr", id="gap-2"))
+    assert "#finding-1" not in targets(root.one("tr", id="gap-1"))
+    assert root.one("tr", id="device-2").children[0].text == "GPU:1"
+    assert "#finding-1" in targets(root.one("dl", class_="tiles"))
+
+
+def test_a_number_stays_with_its_word() -> None:
+    assert str(unbroken("finding 12")) == "finding&nbsp;12"
+    assert str(unbroken("gap 2 (9.00 ms) <b>")) == "gap&nbsp;2 (9.00 ms) &lt;b&gt;"
+    page = full_page()
+    assert '<a href="#finding-1">finding&nbsp;1</a>' in page
+    assert r"\xa0" not in page
+
+
+def test_a_link_to_what_is_not_there_is_text() -> None:
+    keys = ["GPU:0"]
+    (block,) = table(
+        "label",
+        (
+            devices("device", keys),
+            links("see", [(Link("finding 9", "finding 9"), Link("steps", "steps"))]),
+        ),
+    )
+    root = page_of(with_sections(Section("a", "A", (block,))))
+    assert targets(root.one("table")) == []
+    assert root.one("tbody").text.endswith("finding 9, steps")
+
+
+def test_a_row_has_its_id_once() -> None:
+    columns, anchors = (devices("device", ["GPU:0"]),), [device_anchor("GPU:0")]
+    blocks = (*table("first", columns, anchors=anchors), *table("second", columns, anchors=anchors))
+    root = page_of(with_sections(Section("a", "A", blocks)))
+    assert [row.attributes.get("id") for row in root.all("tr")] == [None, "device-1", None, None]
+
+
+def test_spans_need_a_timeline() -> None:
+    (block,) = table("label", (devices("device", ["GPU:0"]), spans("", [Span("GPU:0", 0, MS)])))
+    section = Section("a", "A", (block,))
+    assert not page_of(with_sections(section)).all("a", class_="show")
+    drawn = full_document().sections[0]
+    (link,) = page_of(with_sections(drawn, section)).one("table").all("a", class_="show")
+    assert link.attributes["data-device"] == "GPU:0"
+    assert (link.attributes["data-start"], link.attributes["data-end"]) == ("0", str(MS))
+
+
+def test_strips_stand_in_the_place_of_a_timeline() -> None:
+    drawn = full_document().sections[0]
+    assert not page_of(with_sections(drawn)).all("pre", class_="strips")
+    without = structs.replace(drawn, blocks=(Timeline(None), drawn.blocks[1]))
+    root = page_of(with_sections(without))
+    assert "█" in root.one("pre", class_="strips").text
+    assert root.one("p", id="timeline").text == (
+        "No timeline: the report was saved without it; traceview report LOGDIR -o DIR draws it."
+    )
+
+
+def data_of(root: Element) -> dict[str, object]:
+    found: dict[str, object] = json.loads("".join(root.one("script", id="timeline-data").texts))
+    return found
+
+
+def test_the_figure_holds_its_data() -> None:
+    data = data_of(page_of(full_document()))
+    assert data["span"] == 100 * MS
+    # Gap 7 has no row to lead to.
+    assert data["gaps"] == [[0, 90 * MS, 100 * MS, 1]]
+    assert data["folded"] == []
+    assert data["causes"]["latency"] == ["idle-latency", "l", "launch latency", True]  # type: ignore[index]
+    assert data["activities"]["compute"] == ["compute", "", "compute", False]  # type: ignore[index]
+
+
+def test_devices_that_are_no_outliers_are_listed_on_request() -> None:
+    drawn = full_document().sections[0]
+    (block, _) = drawn.blocks
+    chosen = structs.replace(block, outliers=("GPU:1",))
+    section = structs.replace(drawn, blocks=(chosen,))
+    assert data_of(page_of(with_sections(section)))["folded"] == [0]
+
+
+def test_calls_and_commands_are_set_as_code() -> None:
+    root = page_of(full_document())
+    for place in (root.one("section", id="summary"), root.one("section", id="findings")):
+        codes = [element.text for element in place.all("code")]
+        assert "dataset.map(f, num_parallel_calls=4).prefetch(2)" in codes
+        assert "traceview input" in codes
+    assert str(prose("<b>.c(d)")) == "<code>&lt;b&gt;.c(d)</code>"
+
+
+def test_numbers_sort_by_what_they_are() -> None:
+    (block,) = table("label", (counts("step", [1, 2, 3]), times("time", [28 * MS, None, 9_999])))
+    rows = page_of(with_sections(Section("a", "A", (block,)))).one("tbody").children
+    assert [row.children[1].attributes.get("data-value") for row in rows] == [
+        str(28 * MS),
+        None,
+        "9999",
+    ]
+    assert [row.children[1].text for row in rows] == ["28.0 ms", "–", "<0.001 ms"]
+
+
+def test_a_bar_says_in_words_what_it_shows() -> None:
+    section = page_of(full_document()).one("section", id="devices")
+    bar = section.one("tr", id="device-1").one("span", class_="bar")
+    assert bar.attributes["title"] == (
+        "compute 60.0%, communication 10.0%, copies and fills 5.0%, idle 25.0%"
+    )
+    assert widths(bar.all("i")) == [60, 10, 5, 25]
+    idle = page_of(full_document()).one("section", id="idle").all("span", class_="bar")[0]
+    assert sum(widths(idle.all("i"))) == pytest.approx(50, abs=0.1)  # as long as the bar itself
+    assert section.one("p", class_="legend").text == "compute idle communication copies and fills"
+
+
+def widths(pieces: Iterable[Element]) -> list[float]:
+    return [float(piece.attributes["style"].split(":")[1].rstrip("%")) for piece in pieces]
+
+
+def test_a_heading_has_its_meaning_and_a_status_its_colour() -> None:
+    root = parsed(full_page(device_count=4))
+    (heading,) = (
+        cell for cell in root.one("section", id="idle").all("th") if cell.text == "launch latency"
+    )
+    assert heading.attributes["title"].startswith("work was queued")
+    empty = root.one("tr", id="device-4").children[1]
+    assert (empty.text, empty.attributes["class"]) == ("empty", "critical")
+
+
+def test_words_are_defined_where_they_are_used() -> None:
+    root = page_of(full_document())
+    definitions = root.one("section", id="definitions").text
+    assert all(meaning in definitions for _, terms in DEFINITIONS for _, meaning in terms)
+    help_ = root.one("section", id="devices").one("details").text
+    assert "the union over its streams, never a sum" in help_
+    assert "confidence" not in help_
+
+
+def test_a_remark_is_printed_once() -> None:
+    assert full_page().count("Shares are of the window.") == 1
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_text(text: str) -> None:
+    page = render(lambda _: full_document(lambda recorded: f"{text}{recorded}"))
+    assert page.encode().decode() == page
+    assert len(page.encode()) <= MOST_BYTES
+    shapes = [
+        [
+            (element.tag, sorted(element.attributes))
+            for element in parsed(written).all("*")
+            if element.tag not in ("wbr", "code")
+        ]
+        for written in (page, full_page())
+    ]
+    assert shapes[0] == shapes[1]
+    body = page[page.index("<body") : page.rindex("</main>")]
+    assert all(character.isprintable() or character == "\n" for character in body)
+
+
+def test_a_long_name_is_cut_and_its_length_stated() -> None:
+    root = page_of(full_document(lambda _: "x" * 100_000))
+    texts = [element.text for tag in ("td", "p", "dd") for element in root.all(tag)]
+    assert max(map(len, texts)) < 3 * LONGEST_TEXT
+    assert any("(100,000 characters)" in text for text in texts)
+
+
+def test_cut() -> None:
+    assert cut("a" * 10, 10) == "a" * 10
+    assert cut("a" * 20 + "b" * 80, 30) == "a" * 20 + "…" + "b" * 10 + " (100 characters)"
+    assert cut("\u202e\n", 10) == r"\u202e\n"
+    assert str(name("a/<b")) == "a/<wbr>&lt;b"
+
+
+@pytest.mark.parametrize("device_count", [1, 8, 64, 512])
+def test_many_devices_fit(device_count: int) -> None:
+    page = full_page(device_count=device_count)
+    assert len(page.encode()) <= MOST_BYTES
+    section = parsed(page).one("section", id="devices")
+    rows = section.one("tbody").children
+    cut_notes = [note.text for note in section.all("p", class_="cut")]
+    command = "traceview devices logs --run 2026_01_02"
+    hidden = [f"{len(rows)} of {device_count} rows; all of them: {command}"]
+    assert cut_notes == (hidden if len(rows) < device_count else [])
+    assert bool(section.all("input")) == (device_count >= 10)
+    assert section.one("div", role="region").attributes["class"] == (
+        "scroll long" if device_count >= 25 else "scroll"
+    )
+
+
+def test_a_page_that_is_too_long_has_fewer_rows() -> None:
+    def document(most_rows: int) -> Document:
+        return full_document(
+            lambda recorded: f"{'x' * LONGEST_NAME}{recorded}",
+            device_count=512,
+            most_rows=most_rows,
+        )
+
+    whole, small = render(document), render(document, most_bytes=600_000)
+    assert len(small.encode()) <= 600_000 < len(whole.encode())
+    root = parsed(small)
+    ids = {element.attributes.get("id") for element in root.all("*")}
+    assert all(target[1:] in ids for target in targets(root))
+    (note,) = root.one("section", id="devices").all("p", class_="cut")
+    assert re.fullmatch(r"\d+ of 512 rows; all of them: traceview devices .*", note.text)
+
+
+def test_findings_without_a_cost_or_advice() -> None:
+    block = Findings((finding(cost="", advice=""),))
+    article = page_of(with_sections(Section("findings", "Findings", (block,)))).one("article")
+    assert "costs" not in article.text
+    assert "Advice" not in article.text
+
+
+@pytest.mark.parametrize("scenario", ["two_hosts", "hostile_names", "slower_gpu", "no_steps"])
+def test_scenarios_are_pages(scenario: str, tmp_path: Path) -> None:
+    SCENARIOS[scenario]().write(tmp_path)
+    report = analyze(tmp_path, lanes=True)
+    page = html(report)
+    root = parsed(page)
+    assert page == html(report)
+    assert len(page.encode()) <= MOST_BYTES
+    for element in root.all("table"):
+        assert len({len(row.children) for row in element.all("tr")}) == 1
+    for number, found in enumerate(report.findings, start=1):
+        assert found.code in root.one("article", id=f"finding-{number}").text

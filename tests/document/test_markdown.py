@@ -1,0 +1,185 @@
+"""Tests that Markdown is one page that reads the same everywhere, whatever the names in it are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from scripts.scenarios import SCENARIOS
+from tests.documents import COMMAND, bare_document, full_document
+from tests.hostile import HOSTILE
+from traceview.document.markdown import MOST_BYTES, code, fenced, plain, prose, render
+from traceview.document.model import Document
+from traceview.report.build import analyze
+from traceview.report.document import document_of
+
+PARSER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
+OWN_TAGS = re.compile(r"</?details>|<summary><b>[\w ,:.]+</b></summary>|</?code>")
+FIRST_SCREEN = re.compile(r"\A.*?(?=\n## )", re.DOTALL)
+
+
+def tokens(text: str) -> Iterator[Token]:
+    for token in PARSER.parse(text):
+        yield token
+        yield from token.children or ()
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of every table, as a reader sees their text."""
+    found: list[list[list[str]]] = []
+    for token in PARSER.parse(text):
+        if token.type == "table_open":
+            found.append([])
+        elif token.type == "tr_open":
+            found[-1].append([])
+        elif token.type == "inline" and found and token.level >= 4:
+            found[-1][-1].append("".join(child.content for child in token.children or ()))
+    return found
+
+
+@pytest.mark.parametrize("document", [full_document, bare_document])
+def test_whole_output(document: Callable[[], Document], golden: Callable[[str, str], None]) -> None:
+    golden(f"{document.__name__}.md", render(document()))
+
+
+def test_the_first_screen_says_what_matters() -> None:
+    (screen,) = FIRST_SCREEN.findall(render(full_document()))
+    summary = full_document().summary
+    for part in (
+        "run `2026_01_02`",
+        "6 × Tesla V100",
+        "07:57:18 UTC",
+        "busy &gt;99.9%",
+        f"**{summary.answer}**",
+        summary.headline,
+        "24.0 ms",
+        "16.0 ms (unused-gpu)",
+        prose(summary.findings[0].advice),
+        "costs 16.0 ms per step, 66.7% of the median step, confidence high.",
+        COMMAND,
+        "1 more finding below.",
+    ):
+        assert part in screen
+    # What the title says is not repeated.
+    assert "costs 9.00 ms" not in screen
+    assert "`07:57:18`" not in screen
+    assert len(screen.splitlines()) < 30
+
+
+def test_what_is_folded_can_be_opened() -> None:
+    page = render(full_document())
+    assert "## Devices" in page
+    assert "<summary><b>Longest gaps</b></summary>" in page
+    assert "1 more finding: the JSON report." in page
+    assert page.count("Shares are of the window.") == 1
+    assert "2 of 34 rows; all of them: `traceview gaps logs --run 2026_01_02`" in page
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_text(text: str) -> None:
+    page = render(full_document(lambda name: f"{text}{name}"))
+    assert page.encode().decode() == page
+    assert len(page.encode()) <= MOST_BYTES
+    assert all(character.isprintable() or character == "\n" for character in page)
+    for token in tokens(page):
+        assert token.type not in ("link_open", "image", "s_open", "code_block"), token.content
+        if token.type in ("html_inline", "html_block"):
+            assert OWN_TAGS.sub("", token.content).strip() == "", token.content
+        if token.type == "text" and not text.startswith("&lt;"):
+            assert not re.search(r"@\w|(?<!\w)#\d|https?:|www\.|:[a-z]\w*:", token.content)
+    opened = sum(
+        token.type == "html_block" and "<details>" in token.content for token in tokens(page)
+    )
+    assert page.count("\n<details>\n") == page.count("\n</details>\n") == opened
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_move_no_cell(text: str) -> None:
+    page = render(full_document(lambda name: f"{text}{name}"), most_bytes=10**6)
+    shapes = [
+        [[len(row) for row in table] for table in tables(written)]
+        for written in (page, render(full_document(), most_bytes=10**6))
+    ]
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize(
+    "text", [text for text in HOSTILE if len(text) < 100 and text.isprintable()]
+)
+def test_a_name_is_shown_as_it_is(text: str) -> None:
+    for shown in (code(text), prose(text)):
+        (block,) = (token for token in PARSER.parse(f"x {shown}") if token.type == "inline")
+        content = "".join(
+            child.content for child in block.children or () if child.type != "html_inline"
+        )
+        assert content == f"x {text}".replace("  ", " ") or content == f"x {text}"
+    cells = tables(f"| a | b |\n| --- | --- |\n| {code(text)} | c |")[0][1]
+    assert re.sub("</?code>", "", cells[0]).strip() == text.strip()
+    assert cells[1] == "c"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "written"),
+    [
+        ("GPU:0 waits 7.1 ms (12%) of 'a' step.", "GPU:0 waits 7.1 ms (12%) of 'a' step."),
+        ("see traceview gaps and tf.device", "see `traceview gaps` and `tf.device`"),
+        ("busy >99.9% since 07:57:18", "busy &gt;99.9% since 07:57:18"),
+        ("1. first", "1\\. first"),
+        ("- item", "\\- item"),
+    ],
+)
+def test_a_sentence_is_no_markup(sentence: str, written: str) -> None:
+    assert prose(sentence) == written
+
+
+def test_words_of_our_own_are_no_markup() -> None:
+    assert plain("a_b | <c>") == "a\\_b \\| &lt;c&gt;"
+
+
+@pytest.mark.parametrize("text", ["f(x", "a#f(x)", "f(x)_b", "x.f(y)`", "the function(s) here"])
+def test_what_is_no_whole_call_is_shown_as_it_is(text: str) -> None:
+    (block,) = (token for token in PARSER.parse(f"x {prose(text)}") if token.type == "inline")
+    shown = "".join(child.content for child in block.children or () if child.type != "html_inline")
+    assert shown == f"x {text}"
+
+
+def test_a_fence_is_longer_than_those_inside() -> None:
+    assert fenced(["a", "````"]) == "`````text\na\n````\n`````"
+
+
+@pytest.mark.parametrize("device_count", [1, 8, 64, 512])
+def test_many_devices_fit(device_count: int) -> None:
+    page = render(full_document(device_count=device_count, most_rows=64))
+    assert len(page.encode()) <= MOST_BYTES
+    assert "Cut at" not in page
+    rows = next(table for table in tables(page) if "kernels" in table[0])[1:]
+    assert len(rows) == min(device_count, 64)
+    assert (f"64 of {device_count} rows" in page) == (device_count > 64)
+
+
+def test_a_page_that_is_too_long_names_what_it_left_out() -> None:
+    page = render(full_document(), most_bytes=5000)
+    assert len(page.encode()) <= 5000
+    last = page.splitlines()[-1]
+    assert last.startswith("**Cut at 5 kB**, left out: ")
+    titles = last.partition("left out: ")[2].partition(". The")[0].split(", ")
+    assert titles
+    assert not any(f"<b>{title}</b>" in page or f"## {title}" in page for title in titles)
+    assert full_document().summary.answer in page
+    assert "Cut at" not in render(full_document())
+
+
+@pytest.mark.parametrize("name", ["two_hosts", "hostile_names", "slower_gpu", "no_steps"])
+def test_scenarios_are_pages(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    page = render(document_of(analyze(tmp_path)))
+    assert len(page.encode()) <= MOST_BYTES
+    assert "\n\n\n" not in page
+    for table in tables(page):
+        assert len({len(row) for row in table}) == 1
+    assert all(token.type not in ("link_open", "image") for token in tokens(page))

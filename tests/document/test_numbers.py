@@ -1,0 +1,140 @@
+"""Tests how numbers and names of devices are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceview.document import numbers
+
+
+@pytest.mark.parametrize(
+    ("ps", "text"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (999, "999 ps"),
+        (1000, "1.00 ns"),
+        (9_994, "9.99 ns"),
+        (9_996, "10.0 ns"),
+        (99_960, "100 ns"),
+        (999_499, "999 ns"),
+        (999_500, "1.00 µs"),
+        (668_866_125_000, "669 ms"),
+        (10**12, "1.00 s"),
+        (1234 * 10**12, "1,234 s"),
+        (-1000, "-1.00 ns"),
+    ],
+)
+def test_a_time_has_three_significant_digits(ps: int | None, text: str) -> None:
+    assert numbers.time(ps) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0"), (36, "36 B"), (1_960, "1.96 kB"), (6_208_853_760, "6.21 GB")]
+)
+def test_sizes_are_decimal(count: int, text: str) -> None:
+    assert numbers.size(count) == text
+    assert numbers.rate(count) == f"{text}/s"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (None, "–"),
+        (0.0, "0%"),
+        (0.0004, "<0.1%"),
+        (0.0005, "0.1%"),
+        (0.125, "12.5%"),
+        (0.9994, "99.9%"),
+        (0.9996, ">99.9%"),
+        (1.0, "100%"),
+        (1.5, "150%"),
+    ],
+)
+def test_only_nothing_is_0_percent_and_only_all_is_100(ratio: float | None, text: str) -> None:
+    assert numbers.share(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [(None, "–"), (0.0004, "0%"), (0.2, "+20.0%"), (-0.031, "-3.1%"), (1.5, "+150%")],
+)
+def test_a_signed_share_says_more_or_less(ratio: float | None, text: str) -> None:
+    assert numbers.signed_share(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("window_ps", 10**9, "1.00 ms"),
+        ("profile_ns", 10**6, "1.00 ms"),
+        ("memory_held_bytes", 256_000_000, "256 MB"),
+        ("h2d_bytes", 36, "36 B"),
+        ("busy_ratio", 0.5, "50.0%"),
+        ("compute_ratio_to_busiest", 0.125, "12.5%"),
+        ("used_count", 1367, "1,367"),
+        ("status", "empty", "empty"),
+        ("input_ps_per_step", 11_800_000_000, "11.8 ms"),
+        ("h2d_bytes_per_step", 1_000_000, "1.00 MB"),
+        ("bus_bytes_per_second", 22_200_000_000, "22.2 GB/s"),
+        ("score", 3.14159, "3.14"),
+        ("median_step_ps", None, "–"),
+    ],
+)
+def test_a_measured_value_has_the_unit_of_its_key(
+    key: str, value: float | str | None, text: str
+) -> None:
+    assert numbers.measured(key, value) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([], "–"),
+        ([None, 6_000_000_000], "6.00 ms"),
+        ([6_000_000_000, 6_000_000_001], "6.00 ms"),
+        ([6_000_000_000, 0], "0 to 6.00 ms"),
+    ],
+)
+def test_a_range_of_times(values: list[int | None], text: str) -> None:
+    assert numbers.time_range(values) == text
+
+
+def test_a_range_of_shares() -> None:
+    assert numbers.share_range([0.577, None, 0.579]) == "57.7–57.9%"
+    assert numbers.share_range([0.5, 0.5]) == "50.0%"
+    assert numbers.share_range([]) == "–"
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (None, None),
+        (0, "1970-01-01 00:00:00 UTC"),
+        (1_767_312_000_000_000_000, "2026-01-02 00:00:00 UTC"),
+        (2**63, "2262-04-11 23:47:16 UTC"),
+        (10**21, None),
+    ],
+)
+def test_a_date(ns: int | None, text: str | None) -> None:
+    assert numbers.date(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (["GPU:0"], "GPU:0"),
+        (["GPU:0", "GPU:2", "GPU:3", "GPU:5", "GPU:6", "GPU:7"], "GPU:0, 2, 3, 5–7"),
+        (["a/GPU:0", "a/GPU:1", "b/GPU:0"], "a/GPU:0, 1; b/GPU:0"),
+        (["replica:9", "replica:10", "replica:11"], "replica:9–11"),
+    ],
+)
+def test_devices_are_joined_by_their_numbers(keys: list[str], text: str) -> None:
+    assert numbers.joined_devices(keys) == text
+
+
+def test_a_long_list_is_cut() -> None:
+    assert numbers.listed(["a", "b", "c"]) == "a, b and c"
+    assert numbers.listed(list("abcde"), most=3) == "a, b, c and 2 more"
+    assert numbers.listed([f"GPU:{n}" for n in range(12)]) == "GPU:0–11"
+    assert numbers.listed([]) == ""

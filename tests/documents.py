@@ -1,0 +1,330 @@
+"""Hand-made documents for the tests of the printers: round numbers, every kind of block, column and value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
+from traceview.document.chart import UtilizationStrips
+from traceview.document.model import (
+    Bar,
+    Document,
+    Finding,
+    Findings,
+    Link,
+    Part,
+    Remark,
+    Section,
+    Span,
+    Strips,
+    Subheading,
+    Summary,
+    Tile,
+    Timeline,
+    bars,
+    counts,
+    device_anchor,
+    devices,
+    facts,
+    finding_anchor,
+    gap_anchor,
+    links,
+    looks,
+    names,
+    notes,
+    rates,
+    remarks,
+    shares,
+    signed_shares,
+    sizes,
+    spans,
+    table,
+    times,
+    words,
+)
+from traceview.document.vocabulary import CAUSES, PARTS, QUALITIES, SEVERITIES, STATUSES, TERMS
+
+Rename = Callable[[str], str]
+"""What a recorded text is called instead."""
+
+WORKING = ("GPU:0", "GPU:1")
+SHARES_REMARK = "Shares are of the window."
+COMMAND = "traceview report logs --run 2026_01_02 -o report"
+DEFINITIONS = (
+    ("", TERMS),
+    ("What a device waited for", tuple((look.words, look.meaning) for look in CAUSES.values())),
+)
+
+
+def finding(number: int = 1, severity: str = "critical", **changes: object) -> Finding:
+    """A finding about two devices and a gap."""
+    parts = {
+        "number": number,
+        "code": "unused-gpu",
+        "severity": SEVERITIES[severity],
+        "title": "4 of 6 visible GPUs recorded no event",
+        "cost": "16.0 ms per step, 66.7% of the median step",
+        "is_cost_in_title": False,
+        "explanation": "GPU:2 to GPU:5 did nothing in the whole recording while other GPUs worked.",
+        "evidence": "GPU:2 and GPU:3: status = empty",
+        "confidence": "high",
+        "confidence_reason": "the tracer recorded other GPUs of the same process",
+        "advice": "Let the strategy use them: tf.distribute.MirroredStrategy() takes every GPU.",
+    }
+    return Finding(**parts | changes)  # type: ignore[arg-type]
+
+
+def findings(rename: Rename = str) -> tuple[Finding, ...]:
+    """One of each severity."""
+    second = rename("GPU:1")
+    return (
+        finding(
+            links=(Link(second, device_anchor(second)), Link("gap 2 (9.00 ms)", gap_anchor(2))),
+            span=Span(second, 30 * MS, 39 * MS),
+        ),
+        finding(
+            2,
+            "warning",
+            code="input-bound",
+            title=f"{second} waits 9.00 ms of each 24.0 ms step for input (38%)",
+            cost="9.00 ms per step, 37.5% of the median step",
+            is_cost_in_title=True,
+            explanation="The thread that runs the step asked for the next batch and got it late.",
+            evidence=f"{second}: idle_input_ratio = 37.5% (threshold 5.0%); op {rename('IteratorGetNext')}",
+            confidence="medium",
+            advice="Prefetch: dataset.map(f, num_parallel_calls=4).prefetch(2); traceview input says more.",
+        ),
+        finding(3, "info", code="few-steps", title="only 2 steps to judge by", cost="", advice=""),
+    )
+
+
+def summary(rename: Rename = str) -> Summary:
+    """The first screen of a capture that is degraded."""
+    of_document = findings(rename)
+    return Summary(
+        run=rename("2026_01_02"),
+        captured=(
+            f"host {rename(HOST)}",
+            "6 × Tesla V100",
+            "1 file, 3.04 MB, 23,128 events",
+            "profiled 2026-01-02 07:57:18 UTC",
+        ),
+        job=("MirroredStrategy on 2 replicas", "busy >99.9%"),
+        answer=of_document[1].title,
+        headline="2 of 6 GPUs ran kernels (GPU:0 and GPU:1); 4 recorded nothing.",
+        quality=QUALITIES["degraded"],
+        tiles=(
+            Tile("Step time", "24.0 ms", "median of 4 steps"),
+            Tile("Busy", "75.0%", "least busy device in use"),
+            Tile(
+                "Recoverable",
+                "16.0 ms",
+                "per step at most, 66.7% of the step, by one change",
+                Link("unused-gpu", finding_anchor(1)),
+            ),
+        ),
+        findings=of_document[:2],
+        hidden_count=1,
+        command=COMMAND,
+        remarks=(f"One of 2 runs; --run NAME chooses another: {rename('2026_01_01')}",),
+    )
+
+
+def timeline_section(keys: Sequence[str], rename: Rename = str) -> Section:
+    """The picture, and the strips for documents without it."""
+    return Section(
+        "timeline",
+        "Timeline",
+        (
+            Timeline(
+                lanes_of(*keys, rename=rename),
+                gaps=((1, Span(keys[0], 90 * MS, 100 * MS)), (7, Span(keys[0], 0, MS))),
+            ),
+            Strips(UtilizationStrips(SLICE_COUNT, tuple(map(strip, keys))), tuple(keys)),
+        ),
+        is_folded=False,
+    )
+
+
+def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -> Section:
+    """A row per device, with all that a row can hold."""
+    places = range(len(keys))
+    parts = Bar(
+        tuple(
+            Part(PARTS[part], ratio)
+            for part, ratio in (
+                ("compute", 0.6),
+                ("collective", 0.1),
+                ("copies", 0.05),
+                ("idle", 0.25),
+            )
+        )
+    )
+    statuses = [STATUSES["empty" if place % 4 == 3 else "active"] for place in places]
+    return Section(
+        "devices",
+        "Devices",
+        (
+            *table(
+                "Time of each device",
+                (
+                    devices("device", keys),
+                    looks("status", statuses),
+                    spans("", [Span(key, 0, WINDOW_PS) for key in keys]),
+                    shares("busy", [0.75 - place / 1000 for place in places]),
+                    bars("window", [parts for _ in places], priority=2),
+                    times("compute", [60 * MS + place for place in places], priority=1),
+                    signed_shares("vs. median", [0.125, *(None for _ in places[1:])], priority=3),
+                    counts("kernels", [1234 + place for place in places], priority=4),
+                    sizes("peak memory", [6_208_853_760 for _ in places], priority=5),
+                    rates("link", [12_500_000_000 for _ in places], priority=6),
+                    names("model", [rename("Tesla V100") for _ in places], priority=7),
+                ),
+                row_count=row_count,
+                rest="traceview devices logs --run 2026_01_02",
+                anchors=[device_anchor(key) for key in keys],
+            ),
+            *remarks(SHARES_REMARK),
+        ),
+        lead="Communication and copies count only while nothing computes.",
+        terms=("window", "busy", "idle"),
+        is_folded=False,
+    )
+
+
+def idle_section(keys: Sequence[str]) -> Section:
+    """The causes of idle time in parts that no bar divides evenly."""
+    causes = {"input": 0.13, "launch": 0.07, "latency": 0.04, "unattributed": 0.01}
+    parts = tuple(Part(CAUSES[cause], ratio / 0.25) for cause, ratio in causes.items())
+    return Section(
+        "idle",
+        "Why the devices waited",
+        (
+            *table(
+                "Idle time by cause",
+                (
+                    devices("device", keys),
+                    shares("idle", [0.25 for _ in keys]),
+                    bars("by cause", [Bar(parts, 0.5) for _ in keys]),
+                    *(
+                        shares(
+                            CAUSES[cause].words,
+                            [ratio for _ in keys],
+                            priority=place,
+                            meaning=CAUSES[cause].meaning,
+                        )
+                        for place, (cause, ratio) in enumerate(causes.items())
+                    ),
+                ),
+            ),
+            *remarks(SHARES_REMARK),
+        ),
+        terms=("idle", "gap"),
+    )
+
+
+def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
+    """A gap of each of the first two devices; the second one is what finding 1 is about."""
+    shown = keys[:2]
+    numbers = range(1, len(shown) + 1)
+    about = (Link("finding 1", finding_anchor(1)),)
+    return Section(
+        "gaps",
+        "Longest gaps",
+        table(
+            "The longest gaps",
+            (
+                words("gap", map(str, numbers)),
+                devices("device", shown),
+                spans("", [Span(key, 30 * MS, 39 * MS) for key in shown]),
+                times("length", [(11 - number) * MS for number in numbers]),
+                looks("mostly", [CAUSES["input"] for _ in shown]),
+                links("findings", [about if number == 2 else () for number in numbers]),
+                names(
+                    "after",
+                    [rename("model/dense/MatMul:MatMul"), *(None for _ in shown[1:])],
+                    priority=1,
+                ),
+                names(
+                    "evidence on the host",
+                    [rename("python3: IteratorGetNextOp::DoCompute") for _ in shown],
+                    priority=2,
+                ),
+            ),
+            row_count=34,
+            rest="traceview gaps logs --run 2026_01_02",
+            anchors=[gap_anchor(number) for number in numbers],
+        ),
+    )
+
+
+def input_section(rename: Rename = str) -> Section:
+    """Blocks that are no tables."""
+    return Section(
+        "input",
+        "Input",
+        (
+            *facts("2 pipelines", "4.20 GB/s", "started at 07:57:18"),
+            Subheading("Stages", "slowest first"),
+            *notes(
+                f"Slowest stage: {rename('ParallelMapV2')}, 9.10 ms per batch.",
+                "Missing: prefetch at the end, as in dataset.prefetch(tf.data.AUTOTUNE).",
+            ),
+            Remark(SHARES_REMARK),
+        ),
+        lead="Input wait: 37.5% of the step (high).",
+    )
+
+
+def full_document(
+    rename: Rename = str, *, device_count: int = len(WORKING), most_rows: int = 300
+) -> Document:
+    """Devices that work all alike; `rename` stands in every place that a recorded text can have."""
+    keys = [rename(f"GPU:{number}") for number in range(device_count)]
+    shown = keys[:most_rows]
+    return Document(
+        traceview_version="0.1.0",
+        summary=summary(rename),
+        sections=(
+            timeline_section(keys[:16], rename),
+            Section(
+                "findings",
+                "Findings",
+                (
+                    Findings(findings(rename), hidden_count=1),
+                    *facts("left out on request: retracing"),
+                ),
+                lead="1 critical, 1 warning, 1 info; the largest cost first.",
+            ),
+            devices_section(shown, device_count, rename),
+            idle_section(shown),
+            gaps_section(keys, rename),
+            input_section(rename),
+            Section("capture", "Capture", notes("the tracer dropped 15 events"), is_folded=False),
+        ),
+        definitions=DEFINITIONS,
+    )
+
+
+def bare_document() -> Document:
+    """Nothing could be measured."""
+    return Document(
+        traceview_version="0.1.0",
+        summary=Summary(
+            run="run1",
+            captured=("1 file, 887 B, 0 events", "no steps found"),
+            job=(),
+            answer="1 device is visible and recorded no event.",
+            headline="",
+            quality=QUALITIES["unusable"],
+            tiles=(Tile("Step time", "–", "nothing repeats"),),
+            findings=(),
+            hidden_count=0,
+            command="",
+        ),
+        sections=(
+            Section("timeline", "Timeline", (Timeline(None),)),
+            Section("findings", "Findings", (), lead="No problem found."),
+            Section("steps", "Steps", (), lead="No steps: nothing repeats."),
+        ),
+    )

@@ -1,0 +1,245 @@
+"""Tests what the document of a report says first: the answer, its numbers, and where findings lead."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.reports import (
+    HOST,
+    MS,
+    bare_report,
+    device,
+    finding,
+    full_report,
+    idle_of,
+    step,
+)
+from traceview.analysis.balance.what_if import WhatIf
+from traceview.analysis.base import Evidence
+from traceview.analysis.device_time.result import DeviceTime
+from traceview.analysis.idle.result import Idle
+from traceview.document.model import Document, Findings, Link, Span, Table, Tile, Value
+from traceview.document.model import Finding as ShownFinding
+from traceview.report.document import FIRST_FINDINGS, document_of, evidence_words
+from traceview.report.model import Report, ReportWindow, VerdictNumber
+from traceview.report.recoverable import Recoverable, recoverable
+
+
+def shown_findings(report: Report) -> tuple[ShownFinding, ...]:
+    block = document_of(report).block(Findings)
+    return block.findings if block else ()
+
+
+def with_bounds(report: Report, *bounds: WhatIf) -> Report:
+    assert report.results.balance is not None
+    balance = replace(report.results.balance, what_if=bounds)
+    return replace(report, results=replace(report.results, balance=balance))
+
+
+def with_input_finding(start_ps: int = 0) -> Report:
+    """The window starts at `start_ps`; finding 1 is about the gaps of GPU:1 that are due to input."""
+    bound = finding(code="input-bound", devices=("GPU:1",), steps=())
+    window = ReportWindow(HOST, "steps", start_ps, start_ps + 100 * MS)
+    return replace(full_report(), findings=(bound,), windows=(window,))
+
+
+# The answer
+
+
+def test_without_a_known_cost_the_headline_is_the_answer() -> None:
+    for report in (full_report(), bare_report()):
+        summary = document_of(report).summary
+        assert (summary.answer, summary.headline) == (report.verdict.headline, "")
+
+
+def test_the_answer_is_what_costs_most() -> None:
+    report = full_report()
+    title = "GPU:1 waits 16.0 ms of each 24.0 ms step for input (67%)"
+    report = replace(
+        report,
+        verdict=replace(report.verdict, largest_cost=title),
+        findings=(finding(code="input-bound", title=title),),
+    )
+    summary = document_of(report).summary
+    assert (summary.answer, summary.headline) == (title, report.verdict.headline)
+    assert summary.findings[0].is_cost_in_title
+    assert not document_of(full_report()).summary.findings[0].is_cost_in_title
+
+
+@pytest.mark.parametrize(
+    ("title", "answer"),
+    [
+        ("collectives take 8.0% of the step", "Collectives take 8.0% of the step"),
+        ("host-a waits", "host-a waits"),
+        ("replica:1 waits", "replica:1 waits"),
+    ],
+)
+def test_the_answer_begins_like_a_heading(title: str, answer: str) -> None:
+    report = full_report()
+    report = replace(report, verdict=replace(report.verdict, largest_cost=title))
+    assert document_of(report).summary.answer == answer
+
+
+MOSTLY_IDLE = "The 2 devices are busy 49.9% of the time on average; most of the rest: input."
+
+
+@pytest.mark.parametrize(
+    ("mean", "status", "answer"),
+    [
+        (0.499, "active", MOSTLY_IDLE),
+        (0.95, "active", ""),
+        (0.499, "copy_only", ""),
+        (None, "active", ""),
+    ],
+)
+def test_devices_that_are_mostly_idle_are_the_answer(
+    mean: float | None, status: str, answer: str
+) -> None:
+    report = full_report()
+    verdict = replace(
+        report.verdict, numbers=(VerdictNumber("mean_busy_ratio", "busy, mean of all 2", mean),)
+    )
+    results = replace(
+        report.results,
+        device_time=DeviceTime((device(0), device(1, status=status)), ()),
+        idle=Idle(tuple(map(idle_of, ("GPU:0", "GPU:1")))),
+    )
+    report = replace(report, verdict=verdict, results=results, findings=())
+    assert document_of(report).summary.answer == (answer or report.verdict.headline)
+
+
+def test_only_the_first_findings_are_on_the_first_screen() -> None:
+    report = replace(full_report(), findings=(finding(),) * 8)
+    summary = document_of(report).summary
+    assert len(summary.findings) == FIRST_FINDINGS
+    assert summary.hidden_count == 8 - FIRST_FINDINGS
+    assert [shown.number for shown in shown_findings(report)] == list(range(1, 9))
+
+
+def test_findings_that_were_left_out_are_named() -> None:
+    report = replace(full_report(), left_out_findings=("few-steps", "unused-gpu", "few-steps"))
+    (section,) = (part for part in document_of(report).sections if part.id == "findings")
+    assert section.lead == "1 critical, 1 warning, 1 info; the largest cost first."
+    assert "left out on request: few-steps, unused-gpu" in str(section.blocks)
+
+
+# The numbers
+
+
+def test_what_is_recoverable_names_its_source() -> None:
+    report = with_bounds(full_report(), WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
+    for findings, source in (
+        ((), Link("no waiting for input", "balance")),
+        ((finding(),), Link("unused-gpu", "finding 1")),
+    ):
+        *_, tile = document_of(replace(report, findings=findings)).summary.tiles
+        assert tile.source == source
+        assert tile.note.startswith("per step at most, ")
+
+
+def test_recoverable_is_the_largest_cost_that_is_more_than_information() -> None:
+    report = full_report()
+    assert recoverable(report) == Recoverable(16 * MS, 2 / 3, "unused-gpu")
+    dear = finding(severity="info", cost_ps_per_step=20 * MS, cost_ratio=0.9)
+    assert recoverable(replace(report, findings=(dear, *report.findings))) == recoverable(report)
+    bounded = replace(report, findings=(dear,))
+    assert recoverable(bounded) == Recoverable(MS, MS / (24 * MS), "balanced_devices")
+    nothing = replace(bounded, results=replace(bounded.results, balance=None))
+    assert recoverable(nothing) is None
+    assert document_of(nothing).summary.tiles[-1] == Tile(
+        "Recoverable", "–", "no finding has a cost"
+    )
+
+
+def test_recoverable_is_no_looser_bound_where_a_finding_has_a_cost() -> None:
+    wide = with_bounds(full_report(), WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
+    assert recoverable(wide) == Recoverable(16 * MS, 2 / 3, "unused-gpu")
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 × CPU"), (2, "2 × replica on the host")])
+def test_replicas_on_the_host_are_counted_in_words(count: int, words: str) -> None:
+    report = full_report()
+    rows = tuple(device(number, kind="replica", model=None) for number in range(count))
+    results = replace(report.results, device_time=DeviceTime(rows, ()))
+    assert words in document_of(replace(report, results=results)).summary.captured
+
+
+def test_hosts_with_different_windows_are_told_apart() -> None:
+    windows = (
+        ReportWindow("a", "steps", 0, 90 * MS),
+        ReportWindow("b", "trace", 0, 1000 * MS),
+    )
+    captured = document_of(replace(full_report(), windows=windows)).summary.captured
+    assert "windows: a 90.0 ms (steps), b 1.00 s (trace)" in captured
+
+
+# Evidence and links
+
+
+def test_equal_evidence_stands_together() -> None:
+    evidence = (
+        *(Evidence("status", "empty", None, f"GPU:{n}") for n in (2, 3)),
+        Evidence("memory_held_bytes", 536_870_912, 256_000_000, "GPU:2"),
+    )
+    assert evidence_words(evidence) == (
+        "GPU:2 and GPU:3: status = empty; GPU:2: memory_held_bytes = 537 MB (threshold 256 MB)"
+    )
+    many = tuple(Evidence("count", n, None, "") for n in range(8))
+    assert evidence_words(many).endswith("count = 5; and 2 more")
+
+
+def gap_links(document: Document) -> dict[Value, Value]:
+    """By device the links of its longest gap."""
+    (section,) = (part for part in document.sections if part.id == "gaps")
+    (block,) = (block for block in section.blocks if isinstance(block, Table))
+    columns = {column.heading: column.values for column in block.columns}
+    findings = columns.get("findings", ((), ()))
+    return dict(zip(columns["device"], findings, strict=True))
+
+
+def test_findings_and_gaps_lead_to_each_other() -> None:
+    report = with_input_finding(start_ps=10 * MS)
+    (shown,) = shown_findings(report)
+    assert shown.links == (Link("GPU:1", "device GPU:1"), Link("gap 2 (9.00 ms)", "gap 2"))
+    assert shown.span == Span("GPU:1", 20 * MS, 29 * MS)
+    assert gap_links(document_of(report)) == {
+        "GPU:0": (),
+        "GPU:1": (Link("finding 1", "finding 1"),),
+    }
+
+
+def test_the_first_device_of_a_finding_is_shown_first() -> None:
+    report = with_input_finding()
+    both = replace(report.findings[0], devices=("GPU:1", "GPU:0"))
+    (shown,) = shown_findings(replace(report, findings=(both,)))
+    assert shown.span == Span("GPU:1", 30 * MS, 39 * MS)
+
+
+@pytest.mark.parametrize(
+    ("devices", "steps", "span"),
+    [
+        ((), (2,), Span("GPU:0", 52 * MS, 75 * MS)),
+        (("GPU:4",), (), Span("GPU:4", 0, 100 * MS)),
+        ((), (), None),
+        (("GPU:9",), (), None),
+    ],
+)
+def test_a_finding_without_gaps_leads_to_its_step_or_device(
+    devices: tuple[str, ...], steps: tuple[int, ...], span: Span | None
+) -> None:
+    report = full_report()
+    assert report.results.steps is not None
+    second = replace(step(2, 23 * MS, ("GPU:0",), None), start_ps=52 * MS)
+    rows = (report.results.steps.steps[0], second)
+    results = replace(report.results, steps=replace(report.results.steps, steps=rows))
+    unsteady = finding(code="unsteady-steps", devices=devices, steps=steps)
+    (shown,) = shown_findings(replace(report, results=results, findings=(unsteady,)))
+    assert shown.span == span
+
+
+def test_of_many_devices_some_have_a_link() -> None:
+    many = finding(devices=tuple(f"GPU:{number}" for number in range(20)))
+    (shown,) = shown_findings(replace(full_report(), findings=(many,)))
+    assert len(shown.links) == 9
+    assert shown.links[-1] == Link("12 more devices", "devices")

@@ -1,0 +1,47 @@
+"""The list of findings and the entry of each leave nothing out, at any width."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceview.analysis.base import Rule
+from traceview.document.terminal import render_section
+from traceview.report.explain import explain_list, explain_section
+
+RULE = Rule(
+    "slow-input",
+    starts_at="input waits of {warning_ratio} of the step, and of {least_ps} at least",
+    limits={"warning_ratio": 0.05, "least_ps": 20_000_000},
+    meaning="The model waits for the next batch.",
+    evidence="wait_ps of the step",
+    advice="End the pipeline with prefetch: dataset.prefetch(tf.data.AUTOTUNE).",
+    example="GPU:0 waits 8.00 ms of each step for input",
+    severities=("warning", "critical"),
+    explains=("few-workers", "small-batch"),
+)
+PLAIN = Rule("plain", starts_at="any", meaning="M.", evidence="E", advice="A.", example="X")
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_list_has_every_code_with_its_limits(width: int) -> None:
+    text = render_section(explain_list([RULE, PLAIN]), width=width, color=False)
+    words = " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= width
+    assert "slow-input (warning or critical): input waits of 5.0% of the step" in words
+    assert "and of 20.0 µs at least" in words
+    assert "plain (warning): any" in words
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_an_entry_says_everything_of_a_rule(width: int) -> None:
+    text = render_section(explain_section(RULE), width=width, color=False)
+    words = " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= width
+    for part in (RULE.code, RULE.start, RULE.meaning, RULE.evidence, RULE.advice, RULE.example):
+        assert part in words
+    assert "warning or critical" in words
+    assert "few-workers, small-batch" in words
+
+
+def test_a_rule_that_explains_no_other_does_not_say_so() -> None:
+    assert "Explains" not in render_section(explain_section(PLAIN), width=80, color=False)

@@ -1,0 +1,123 @@
+"""The JSON is what its schema says, and the schema says everything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from msgspec.structs import replace
+
+from scripts.scenarios import SCENARIOS
+from tests.reports import bare_report, full_report, op
+from traceview.analysis.base import SEVERITIES
+from traceview.analysis.ops import Ops
+from traceview.record import Record, fields_of, meanings, records_of
+from traceview.report.build import analyze
+from traceview.report.model import SCHEMA_VERSION, Report
+from traceview.report.saved import schema_text, to_json
+from traceview.xplane.planes import ActivityClass
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCHEMA = json.loads(schema_text())
+VALIDATOR = Draft202012Validator(SCHEMA)
+FIXTURES = sorted(path.name for path in (ROOT / "fixtures").iterdir() if path.is_dir())
+RECORDS = records_of(Report)
+
+
+def problems(report: Report) -> list[str]:
+    errors = VALIDATOR.iter_errors(json.loads(to_json(report)))
+    return [f"{error.json_path}: {error.message}" for error in errors]
+
+
+def test_whole_output(golden: Any) -> None:
+    golden("full_report.json", to_json(full_report()))
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$defs"]["Report"]["properties"]["schema_version"]["enum"] == [SCHEMA_VERSION]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_the_schema_describes_every_key(record: type[Record]) -> None:
+    schema = SCHEMA["$defs"][record.__name__]
+    assert schema["description"]
+    assert list(schema["properties"]) == [field.encode_name for field in fields_of(record)]
+    assert schema.get("required", []) == [
+        field.encode_name for field in fields_of(record) if field.required
+    ]
+    for key, described in schema["properties"].items():
+        assert described["description"], key
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_a_record_explains_its_fields_and_no_others(record: type[Record]) -> None:
+    assert set(meanings(record)) == set(record.__struct_fields__)
+
+
+def test_no_two_records_have_one_name() -> None:
+    assert len({record.__name__ for record in RECORDS}) == len(RECORDS) == len(SCHEMA["$defs"])
+
+
+def test_units_are_in_the_descriptions() -> None:
+    for name, schema in SCHEMA["$defs"].items():
+        for key, described in schema["properties"].items():
+            if key.endswith("_ps") and key not in ("total_ps", "cost_ps_per_step"):
+                assert "icoseconds" in described["description"], f"{name}.{key}"
+
+
+def test_choices_are_those_of_the_code() -> None:
+    severity = SCHEMA["$defs"]["Finding"]["properties"]["severity"]["enum"]
+    assert sorted(severity) == sorted(SEVERITIES)
+    classes = SCHEMA["$defs"]["OpRow"]["properties"]["class"]["enum"]
+    assert classes == [class_.name.lower() for class_ in ActivityClass]
+
+
+@pytest.mark.parametrize("report", [full_report(), bare_report()], ids=["full", "bare"])
+def test_hand_made_reports_are_valid(report: Report) -> None:
+    assert problems(report) == []
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_reports_of_scenarios_are_valid(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    assert problems(analyze(tmp_path)) == []
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_reports_of_fixtures_are_valid(name: str, fixtures: Path) -> None:
+    assert problems(analyze(fixtures / name)) == []
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_reports_of_real_traces_are_valid(name: str, shared_traces: Path) -> None:
+    assert problems(analyze(shared_traces / name)) == []
+
+
+def test_a_wrong_report_is_not_valid() -> None:
+    broken = json.loads(to_json(full_report()))
+    broken["capture"]["quality"] = "fine"
+    broken["findings"][0]["cost_ps_per_step"] = 1.5
+    paths = {error.json_path for error in VALIDATOR.iter_errors(broken)}
+    assert paths == {"$.capture.quality", "$.findings[0].cost_ps_per_step"}
+
+
+def test_text_stays_text_and_numbers_stay_numbers() -> None:
+    report = full_report()
+    rows = (op("é\u202e\ud800", "表", 2**62, share_ratio=float("nan")),)
+    report = replace(report, results=replace(report.results, ops=Ops(rows, 1, 0)))
+    text = to_json(report)
+    assert text.encode("utf-8").decode() == text
+    assert text.endswith("}\n")
+    assert '"表"' in text
+    row = json.loads(text)["results"]["ops"]["rows"][0]
+    assert row["op"] == "é\u202e\ufffd"
+    assert (row["class"], row["total_ps"], row["share_ratio"]) == ("compute", 2**62, None)
+
+
+def test_the_same_report_gives_the_same_text() -> None:
+    assert to_json(full_report()) == to_json(full_report())

@@ -1,0 +1,399 @@
+"""Shows how evenly the devices work, which one is late, and the best case per fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Final
+
+from traceview.analysis.balance.findings import device_noun
+from traceview.analysis.balance.gradients import DevicePhases, Gradients
+from traceview.analysis.balance.result import Balance, DeviceBalance
+from traceview.analysis.balance.rules import MIXED, SERIAL, SINGLE, STRAGGLER
+from traceview.analysis.balance.straggler import Straggler
+from traceview.analysis.balance.throughput import Throughput
+from traceview.analysis.balance.uneven_steps import UnevenStep
+from traceview.analysis.balance.what_if import WhatIf
+from traceview.analysis.base import FEWEST_STEPS
+from traceview.analysis.collectives.section import unclear_words
+from traceview.analysis.context import View
+from traceview.document import numbers
+from traceview.document.model import (
+    Block,
+    Column,
+    Section,
+    Subheading,
+    counts,
+    devices,
+    facts,
+    notes,
+    ratio,
+    remarks,
+    shares,
+    signed_shares,
+    table,
+    times,
+    words,
+)
+from traceview.document.vocabulary import BOUNDS, DEVICE_KINDS, look_of
+
+TITLE: Final = "Balance"
+SHOWN_UNEVEN: Final = 3
+WORTH_RATIO: Final = 0.01
+"""A brief document leaves out costs and savings below this share of the step."""
+
+VARY_RATIO: Final = 0.05
+"""A median over the steps this far from the ratio of the median times is explained."""
+
+_CODES: Final = {rule.code for rule in (STRAGGLER, MIXED, SERIAL, SINGLE)} | {"poor-scaling"}
+_CAUSES: Final = {
+    "slower_device": "{device} is slower at the same kernels: it computes {cost} longer per step",
+    "more_work": "{device} has more to do: it computes {cost} longer per step",
+    "input": "{device} gets its part of the batch late: the others wait {cost} of each step",
+    "late_start": "{device} starts its kernels late: the others wait {cost} of each step",
+}
+
+
+def balance_section(view: View, result: Balance) -> Section | None:
+    """Efficiency, what stands out, the devices, and the bounds of the step time."""
+    is_single = result.gradients.is_single
+    has_finding = any(finding.code in _CODES for finding in view.findings)
+    if view.is_brief and result.in_use_count < 2 and not has_finding and not is_single:
+        return None
+    least_ratio = WORTH_RATIO if view.is_brief else 0.0
+    return Section(
+        "balance",
+        TITLE,
+        (
+            *facts(*_facts(result)),
+            *_by_device(view, result),
+            *notes(*map(numbers.sentence, _statements(result, least_ratio))),
+            *_bounds(view, result, least_ratio),
+            *(() if view.is_brief else remarks(*map(numbers.sentence, _limits(result)))),
+        ),
+        lead=_summary(result),
+    )
+
+
+def _summary(result: Balance) -> str:
+    """The share of the time in which the devices compute."""
+    count, of_all = result.in_use_count, numbers.share(result.efficiency_ratio)
+    if result.kind == "replica" and result.visible_count == 1:
+        return f"The CPU computes {of_all} of the time."
+    verb = "computes" if count == 1 else "compute"
+    if result.visible_count == count:
+        return f"{count} {device_noun(result.kind, count)} {verb} {of_all} of the time."
+    return (
+        f"{count} of {result.visible_count} {device_noun(result.kind)} {verb}, "
+        f"{numbers.share(result.in_use_efficiency_ratio)} of the time ({of_all} over all "
+        f"{result.visible_count})."
+    )
+
+
+def _facts(result: Balance) -> Iterator[str]:
+    """The numbers on balance, a few words each."""
+    noun = device_noun(result.kind)
+    if result.concurrency_ratio == 0:
+        yield f"{noun} never compute at the same time"
+    elif result.concurrency_ratio is not None:
+        yield (
+            f"compute overlap {numbers.share(result.concurrency_ratio)} of the maximum "
+            f"({numbers.share(result.chance_ratio)} expected by chance)"
+        )
+    phases = _common_phases(result)
+    if phases and result.in_use_count > 1:
+        yield f"each ran {phases}"
+    if result.stagger_ps:
+        yield f"first kernels start {numbers.time(result.stagger_ps)} apart"
+    elif result.stagger_ps is not None:
+        yield "first kernels start at the same time"
+    if result.throughput.examples_per_second is not None:
+        yield _speed(result.throughput, result.kind)
+
+
+def _speed(throughput: Throughput, kind: str) -> str:
+    """`1,487 examples per second, 743 per GPU, 128 per step`."""
+    return (
+        f"{numbers.number(throughput.examples_per_second)} examples per second, "
+        f"{numbers.number(throughput.per_gpu_per_second)} per {look_of(DEVICE_KINDS, kind).words}, "
+        f"{numbers.count(throughput.batch_size)} per step"
+    )
+
+
+# The devices
+
+
+def _by_device(view: View, result: Balance) -> Iterator[Block]:
+    if result.in_use_count < 2:
+        return
+    others = [row for row in result.devices if row.device in view.others]
+    rows = [row for row in result.devices if row.device not in view.others]
+    yield from table(
+        "Balance by device",
+        _columns(result, rows[: view.most_rows]),
+        row_count=len(rows),
+        rest=view.command("balance"),
+    )
+    if others:
+        yield from remarks(f"{_range(others)} `{view.command('balance')} -o FILE.csv` lists all.")
+    if not view.is_brief:
+        yield from remarks(_unclear(result))
+
+
+def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[Column]:
+    yield devices("device", [row.device for row in rows])
+    yield times("compute per step", [row.compute_ps_per_step for row in rows])
+    yield signed_shares(
+        "vs. median",
+        [row.longer_ratio for row in rows],
+        priority=1,
+        meaning="compute beyond the median of the other devices, median over the steps",
+    )
+    yield counts(
+        "slowest in",
+        [_of(row.longest_count, row.step_count) for row in rows],
+        priority=3,
+        meaning="steps in which it computed longer than every other device",
+    )
+    if result.clock_reason is None:
+        yield times("starts later by", [row.start_lag_ps for row in rows], priority=4)
+        yield times("ends earlier by", [row.end_lead_ps for row in rows], priority=5)
+    if any(row.collective_count for row in rows):
+        yield counts(
+            "last in",
+            [_of(row.last_count, row.collective_count) for row in rows],
+            priority=1,
+            meaning="collectives that it started after all other devices",
+        )
+    phases = {row.device: row for row in result.gradients.devices}
+    if _common_phases(result) is None:
+        yield words("ran", [_phases(phases.get(row.device)) for row in rows], priority=2)
+
+
+def _range(rows: Sequence[DeviceBalance]) -> str:
+    """The range of the devices without a row."""
+    compute = numbers.time_range(row.compute_ps_per_step for row in rows)
+    ratios = sorted(row.longer_ratio for row in rows if row.longer_ratio is not None)
+    ends = dict.fromkeys(map(numbers.signed_share, (ratios[:1] + ratios[-1:])))
+    versus = f", {' to '.join(ends)} vs. median" if ends else ""
+    return f"{numbers.plural(len(rows), 'other device')}: compute {compute} per step{versus}."
+
+
+def _unclear(result: Balance) -> str | None:
+    """In how many collectives no device was clearly the last."""
+    last_count = sum(row.last_count or 0 for row in result.devices)
+    count = max((row.collective_count or 0 for row in result.devices), default=0)
+    return unclear_words(last_count, count)
+
+
+def _of(count: int | None, whole: int | None) -> str | None:
+    """`3 of 8`."""
+    return None if count is None or whole is None else f"{count:,} of {whole:,}"
+
+
+def _common_phases(result: Balance) -> str | None:
+    """The parts of the step that all devices ran; None if they differ or are not known."""
+    phases = {_phases(row) for row in result.gradients.devices}
+    return phases.pop() if len(phases) == 1 else None
+
+
+def _phases(row: DevicePhases | None) -> str | None:
+    """The parts of the step that a device ran: `forward, backward`; None where no name shows them."""
+    if row is None or row.backward is None:
+        return None
+    parts = (
+        ("forward", row.forward_count > 0),
+        ("backward", row.backward),
+        ("optimizer", row.optimizer_count > 0),
+        ("reduction", row.reduction_count > 0),
+    )
+    return ", ".join(name for name, has_run in parts if has_run) or None
+
+
+# What stands out
+
+
+def _statements(result: Balance, least_ratio: float) -> Iterator[str]:
+    """What stands out; the straggler only if it costs the least share of the step."""
+    late = result.straggler
+    saved = {bound.name: bound.saved_ps for bound in result.what_if}
+    step_ps = max((bound.step_bound_ps + bound.saved_ps for bound in result.what_if), default=0)
+    if result.is_serial:
+        yield _of_turns(result, saved.get("concurrent_devices"))
+    if late is not None and late.cost_ps_per_step >= least_ratio * step_ps:
+        yield _of_straggler(late, saved.get("balanced_devices"))
+    if late is None:
+        yield from _of_unsteady(result)
+    if result.clock_reason is not None:
+        yield f"compute overlap and start times are not compared: {result.clock_reason}"
+    if _vary(result):
+        yield (
+            "vs. median is the median over the steps; steps vary here, so it differs from the ratio of the median "
+            "times"
+        )
+    if len(result.hardware) > 1:
+        groups = [
+            f"{group.model or 'model not recorded'} ({numbers.joined_devices(group.devices)})"
+            for group in result.hardware
+        ]
+        yield f"the {device_noun(result.kind)} differ: {numbers.listed(groups)}"
+    yield from _of_gradients(result.gradients)
+    yield from _of_uneven_steps(result)
+    if result.short_steps:
+        steps = "steps" if len(result.short_steps) > 1 else "step"
+        listed = numbers.listed(list(map(str, result.short_steps)), most=SHOWN_UNEVEN)
+        yield f"every device computed less than usual in {steps} {listed}, as on a short batch"
+
+
+def _of_turns(result: Balance, saved_ps: int | None) -> str:
+    turns = f"{result.in_use_count} {device_noun(result.kind)} run serially: while one computes, the others wait"
+    if not saved_ps:
+        return turns
+    return f"{turns}; computing all at once saves at most {numbers.time(saved_ps)} per step"
+
+
+def _of_straggler(late: Straggler, saved_ps: int | None) -> str:
+    cost = numbers.time(late.cost_ps_per_step)
+    cause = _CAUSES[late.cause].format(device=late.device, cost=cost)
+    if late.wait_ps_per_step is not None:
+        return cause
+    if not saved_ps or saved_ps >= late.cost_ps_per_step:
+        return f"{cause}, and the others wait"
+    return (
+        f"{cause}, and the others wait; sharing its work evenly saves at most {numbers.time(saved_ps)}, because they "
+        "would compute longer"
+    )
+
+
+def _of_unsteady(result: Balance) -> Iterator[str]:
+    limit = STRAGGLER.limits["longer_ratio"]
+    longer = [row for row in result.devices if (row.longer_ratio or 0) >= limit]
+    row = max(longer, key=lambda row: row.longer_ratio or 0, default=None)
+    if row is not None and row.step_count >= FEWEST_STEPS:
+        yield (
+            f"{row.device} computed {numbers.share(row.longer_ratio)} longer than the others (median), but too "
+            "unsteadily to be a straggler"
+        )
+
+
+def _vary(result: Balance) -> bool:
+    """Whether the median ratio of a device is far from the ratio of the medians beside it."""
+    known = [
+        (row.compute_ps_per_step, row.longer_ratio)
+        for row in result.devices
+        if row.compute_ps_per_step is not None and row.longer_ratio is not None
+    ]
+    for place, (length, longer) in enumerate(known):
+        others = [other for row, (other, _) in enumerate(known) if row != place]
+        usual = median(others) if others else 0
+        if usual and abs(length / usual - 1 - longer) >= VARY_RATIO:
+            return True
+    return False
+
+
+def _of_gradients(gradients: Gradients) -> Iterator[str]:
+    yield from gradients.statements
+    if gradients.is_single:
+        reasons = "; ".join(reason.text for reason in gradients.reasons)
+        why = f": {reasons}" if reasons else "; no recorded evidence shows why"
+        yield f"only {gradients.computed[0]} computes gradients{why}"
+    elif gradients.computed and gradients.not_computed:
+        yield f"{numbers.joined_devices(gradients.not_computed)} computed no gradients"
+    elif gradients.remark is not None and any(
+        row.forward_count + row.backward_count for row in gradients.devices
+    ):
+        yield gradients.remark
+
+
+def _of_uneven_steps(result: Balance) -> Iterator[str]:
+    by_number: dict[int, list[UnevenStep]] = {}
+    for step in result.uneven_steps:
+        by_number.setdefault(step.number, []).append(step)
+    for number, steps in list(by_number.items())[:SHOWN_UNEVEN]:
+        least = min(steps, key=lambda step: step.compute_ps / step.usual_ps)
+        where = f"step {number}" + (" (the last)" if least.is_last else "")
+        keys = numbers.joined_devices([step.device for step in steps])
+        if not any(step.compute_ps for step in steps):
+            yield f"{keys} computed nothing in {where}, the others as usual"
+            continue
+        whose = f"{least.device} " if len(steps) > 1 else ""
+        yield (
+            f"{keys} computed less than usual in {where}: {whose}{numbers.time(least.compute_ps)} instead of "
+            f"{numbers.time(least.usual_ps)}, the others as usual"
+        )
+    if len(by_number) > SHOWN_UNEVEN or result.uneven_step_count > len(result.uneven_steps):
+        yield f"{result.uneven_step_count} uneven steps in all: results.balance.uneven_steps of the JSON report"
+
+
+# Bounds
+
+
+def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[Block, ...]:
+    rows = _worth_showing(result, least_ratio)
+    if not rows:
+        return ()
+    return (
+        Subheading("Best case per fix"),
+        *table(
+            "Best case per fix",
+            (
+                words("fix", [look_of(BOUNDS, row.name).words for row in rows]),
+                times("step at least", [row.step_bound_ps for row in rows]),
+                times("saves at most", [row.saved_ps for row in rows], priority=2),
+                shares(
+                    "of the step",
+                    [ratio(row.saved_ps, row.saved_ps + row.step_bound_ps) for row in rows],
+                    priority=1,
+                ),
+                None
+                if view.is_brief
+                else words("because", [row.reasoning for row in rows], priority=3),
+            ),
+        ),
+    )
+
+
+def _worth_showing(result: Balance, least_ratio: float) -> list[WhatIf]:
+    """The bounds that save something, and the least share of the step; an even share only if it saves more.
+
+    Devices that compute equally long still save by computing at once: their work is shared evenly already.
+    """
+    saved = {bound.name: bound.saved_ps for bound in result.what_if}
+    at_once = saved.get("concurrent_devices", 0)
+    rows = [
+        bound
+        for bound in result.what_if
+        if bound.saved_ps
+        and bound.saved_ps >= least_ratio * (bound.saved_ps + bound.step_bound_ps)
+        and not (bound.name == "balanced_devices" and bound.saved_ps <= at_once)
+    ]
+    order = list(BOUNDS)
+    return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
+
+
+def _limits(result: Balance) -> Iterator[str]:
+    """Which bounds and numbers are missing, and why; and the bound for twice as many devices."""
+    if result.in_use_count > 1:
+        for reason in dict.fromkeys(result.what_if_missing.values()):
+            bounds = [
+                look_of(BOUNDS, name).words
+                for name, why in result.what_if_missing.items()
+                if why == reason
+            ]
+            yield f"no bound for {numbers.listed(bounds)}: {reason}"
+    yield _prediction(result)
+    if result.throughput.reason is not None:
+        yield f"examples per second are not known: {result.throughput.reason}"
+
+
+def _prediction(result: Balance) -> str:
+    """What twice as many devices would do at best, and under which assumptions; or why that is not known."""
+    prediction = result.prediction
+    if prediction is None:
+        return f"no prediction for more {device_noun(result.kind)}: {result.prediction_reason}"
+    rate = prediction.examples_per_second_bound
+    speed = "" if rate is None else f" ({numbers.number(rate)} examples per second)"
+    return (
+        f"{prediction.device_count} {device_noun(result.kind, prediction.device_count)} would train at most "
+        f"{prediction.speedup_bound:.2f}× as fast{speed}, if {numbers.listed(prediction.assumptions)}"
+    )

@@ -1,0 +1,191 @@
+"""Computes how many bytes collectives move per second, and how many the recorded link carries.
+
+The bytes are those that the events record. Where they record none, it is the size of the gradients, which the sidecar
+knows, over the transfer of all-reduces in a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.intervals import BoolArray
+from traceview.trace.collectives import CollectiveKind, Collectives
+from traceview.trace.links import nvlink_bytes_per_second, pcie_bytes_per_second
+from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.roles import missing_tasks, step_groups
+from traceview.trace.sidecar import Sidecar
+from traceview.units import PS_PER_S
+
+BytesSource: TypeAlias = Literal["recorded", "sidecar"]
+Link: TypeAlias = Literal["nvlink", "pcie"]
+
+_SCATTERED: Final = (
+    CollectiveKind.ALL_GATHER,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.ALL_TO_ALL,
+)
+_REDUCING: Final = (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
+
+
+class Bandwidth(Struct, frozen=True):
+    """The fields of `CollectiveTimes` about bytes and links."""
+
+    bytes: int | None
+    bytes_source: BytesSource | None
+    algorithm_bytes_per_second: int | None
+    bus_bytes_per_second: int | None
+    link: Link | None
+    link_bytes_per_second: int | None
+    expected_ps: int | None
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many workers train together, and how many of them were not recorded."""
+
+    recorded_count: int
+    missing_count: int
+
+    @classmethod
+    def of(cls, trace: Trace) -> Workers:
+        """The workers of a run."""
+        together = max(step_groups(trace.hosts), key=len, default=())
+        return cls(len(together), len(missing_tasks(trace.hosts)))
+
+    def member_count(self, recorded_devices: int) -> int:
+        """How many devices take part where so many were recorded: all workers have equally many."""
+        if not self.missing_count:
+            return recorded_devices
+        workers = self.recorded_count + self.missing_count
+        return recorded_devices * workers // self.recorded_count
+
+
+def bandwidth_of(
+    trace: Trace,
+    collectives: Collectives,
+    hosts: Sequence[int],
+    chosen: BoolArray,
+    workers: Workers,
+    reduce_ps_per_step: int | None,
+) -> Bandwidth:
+    """The bandwidth of the chosen collectives, bool `[collectives]`, of these hosts.
+
+    `reduce_ps_per_step`: transfer of their complete all-reduces in a step.
+    """
+    complete = chosen & collectives.is_complete
+    members = workers.member_count(int(collectives.device_count[complete].max(initial=0)))
+    gradient_bytes = _gradient_bytes(sidecars(trace, hosts))
+    link, link_speed = (
+        _link(trace, hosts) if _is_within_hosts(collectives, chosen) else (None, None)
+    )
+    expected_ps = None
+    if gradient_bytes is not None and link_speed and members > 1:
+        sent = _bus_factor(CollectiveKind.ALL_REDUCE, members) * gradient_bytes
+        expected_ps = int(sent * PS_PER_S / link_speed)
+
+    source: BytesSource | None = None
+    size = on_bus = Fraction(0)
+    length_ps = 0
+    if complete.any() and not (collectives.bytes_moved[complete] == UNKNOWN_BYTES).any():
+        source, length_ps = "recorded", int(collectives.transfer_ps[complete].sum())
+        for kind, devices, moved in _sizes(collectives, complete):
+            whole = _whole_size(kind, devices, moved, workers)
+            size += whole
+            on_bus += whole * _bus_factor(kind, workers.member_count(devices))
+    elif gradient_bytes is not None and reduce_ps_per_step:
+        source, length_ps, size = "sidecar", reduce_ps_per_step, Fraction(gradient_bytes)
+        on_bus = size * _bus_factor(CollectiveKind.ALL_REDUCE, members)
+    return Bandwidth(
+        bytes=int(size) if source else None,
+        bytes_source=source,
+        algorithm_bytes_per_second=_per_second(size, length_ps),
+        bus_bytes_per_second=_per_second(on_bus, length_ps),
+        link=link,
+        link_bytes_per_second=link_speed,
+        expected_ps=expected_ps,
+    )
+
+
+def is_reducing(collectives: Collectives) -> BoolArray:
+    """Whether each collective may reduce gradients, bool `[collectives]`."""
+    result: BoolArray = np.isin(collectives.kind[collectives.first], _REDUCING)
+    return result
+
+
+def sidecars(trace: Trace, hosts: Sequence[int]) -> list[Sidecar]:
+    """The sidecars of those of these hosts that have one."""
+    return [sidecar for host in hosts if (sidecar := trace.hosts[host].sidecar) is not None]
+
+
+def _gradient_bytes(known: Sequence[Sidecar]) -> int | None:
+    """All workers train the same model: what one sidecar says about it holds for all."""
+    sizes = {sidecar.environment.training.gradient_bytes for sidecar in known} - {None, 0}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _is_within_hosts(collectives: Collectives, chosen: BoolArray) -> bool:
+    """Whether none of the chosen collectives goes over a network."""
+    rows = chosen[collectives.collective]
+    pairs = np.stack((collectives.collective[rows], collectives.host[rows]), axis=1)
+    return bool(np.unique(pairs, axis=0).shape[0] == chosen.sum())
+
+
+def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
+    """What links the GPUs of these hosts, if all are alike: NVLink, else PCIe; with bytes per second."""
+    links: set[tuple[Link | None, int | None]] = set()
+    capabilities = {
+        (device.stats.get("compute_cap_major"), device.stats.get("compute_cap_minor"))
+        for device in trace.device_list
+        if device.host in hosts and device.kind == "gpu"
+    }
+    for sidecar in sidecars(trace, hosts):
+        for gpu in sidecar.environment.links.gpus or ():
+            nvlinks = gpu.nvlinks.active if gpu.nvlinks else None
+            if nvlinks:
+                speeds = {nvlink_bytes_per_second(version, nvlinks) for version in capabilities}
+                links.add(("nvlink", speeds.pop() if len(speeds) == 1 else None))
+                continue
+            generation = gpu.pcie_generation_max or gpu.pcie_generation
+            speed = pcie_bytes_per_second(generation, gpu.pcie_width or gpu.pcie_width_max)
+            links.add(("pcie" if speed else None, speed))
+    return links.pop() if len(links) == 1 else (None, None)
+
+
+def _sizes(collectives: Collectives, complete: BoolArray) -> list[tuple[CollectiveKind, int, int]]:
+    """Kind, device count and bytes of the complete collectives; those of equal kind and count are summed."""
+    keys = np.stack((collectives.kind[collectives.first], collectives.device_count), axis=1)
+    kinds, index = np.unique(keys[complete], axis=0, return_inverse=True)
+    total = np.zeros(kinds.shape[0], dtype=np.int64)
+    np.add.at(total, index.reshape(-1), collectives.bytes_moved[complete])
+    return [
+        (CollectiveKind(kind), int(count), size)
+        for (kind, count), size in zip(kinds.tolist(), total.tolist(), strict=True)
+    ]
+
+
+def _whole_size(kind: CollectiveKind, devices: int, size: int, workers: Workers) -> int:
+    """An all-gather also holds the parts of devices that were not recorded."""
+    if kind == CollectiveKind.ALL_GATHER and devices:
+        return size * workers.member_count(devices) // devices
+    return size
+
+
+def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
+    """What each link carries per byte reduced (NCCL tests, PERFORMANCE.md); 1 for what goes one way."""
+    if devices < 1:
+        return Fraction(0)
+    if kind in _SCATTERED:
+        return Fraction(devices - 1, devices)
+    if kind in _REDUCING:
+        return Fraction(2 * (devices - 1), devices)
+    return Fraction(1)
+
+
+def _per_second(size: Fraction, length_ps: int) -> int | None:
+    return None if length_ps <= 0 else int(size * PS_PER_S / length_ps)

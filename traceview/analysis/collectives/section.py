@@ -1,0 +1,195 @@
+"""Shows how the devices sum their gradients, what it costs, and which devices wait for which."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from traceview.analysis.collectives.result import CollectiveResult, CollectiveTimes
+from traceview.analysis.context import View
+from traceview.document import numbers
+from traceview.document.model import (
+    Block,
+    Section,
+    Table,
+    counts,
+    devices,
+    facts,
+    names,
+    rates,
+    remarks,
+    shares,
+    table,
+    times,
+    words,
+)
+
+TITLE: Final = "Collectives"
+HIDDEN_REMARK: Final = "Waiting that compute hides is not exposed."
+SUM_REMARK: Final = f"Medians over the steps need not add up. {HIDDEN_REMARK}"
+
+_PATHS: Final = {
+    "collective_nccl": "collective ops sum the gradients through {library}",
+    "collective_ring": "collective ops sum the gradients without {library}",
+    "nccl": "{library} sums the gradients",
+    "hierarchical_copy": "gradients are copied between devices and summed on several of them",
+    "one_device": "gradients are copied to one device and summed there",
+    "cpu_bounce": "gradients are copied to the host and summed on the CPU",
+}
+_LINKS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
+_ROUNDING_RATIO: Final = 0.02
+
+
+def collectives_section(view: View, result: CollectiveResult) -> Section | None:
+    """The path of the gradients and the times; nothing for a run that reduces nothing."""
+    if not result.count and result.path in (None, "none"):
+        return None
+    blocks: tuple[Block, ...] = ()
+    if result.count:
+        blocks = (*facts(*_facts(result)), *_by_device(view, result), *_by_host(view, result))
+    return Section(
+        "collectives",
+        TITLE,
+        blocks,
+        lead=numbers.sentence(path_words(result)),
+        terms=("exposed",),
+    )
+
+
+def path_words(collectives: CollectiveTimes) -> str:
+    """How the devices reduce gradients, and why."""
+    library = (collectives.library or "nccl").upper()
+    path = _PATHS.get(collectives.path or "", "").format(library=library)
+    if path or collectives.path_reason:
+        return ": ".join(part for part in (path, collectives.path_reason) if part)
+    if collectives.count:
+        return "the trace does not show which op launches the collectives"
+    return "no collective and no copy of gradients was recorded"
+
+
+def unclear_words(last_count: int, collective_count: int) -> str | None:
+    """In how many collectives no device was clearly the last; None if there are none."""
+    if last_count >= collective_count:
+        return None
+    of_all = f"{collective_count - last_count:,} of {collective_count:,} collectives"
+    return f"In {of_all} no device was clearly the last."
+
+
+def _facts(result: CollectiveResult) -> Iterator[str]:
+    is_per_step = result.transfer_per_step_ps is not None
+    per_step = f", {result.count_per_step:,} per step" if result.count_per_step else ""
+    yield f"{numbers.plural(result.count, 'collective')}{per_step}"
+    if is_per_step:
+        yield f"transfer {numbers.time(result.transfer_per_step_ps)} per step"
+    else:
+        yield f"transfer {numbers.time(result.transfer_ps)} in the window"
+    yield f"{numbers.share(result.overlap_ratio)} hidden by compute"
+    if result.expected_ps is not None and not _is_beyond_link(result):
+        yield f"{numbers.time(result.expected_ps)} expected at the speed of the link"
+    if result.bus_bytes_per_second is not None:
+        yield _speed(result)
+    if result.incomplete_count:
+        on_all = f"on all {numbers.plural(result.device_count, 'device')}"
+        yield f"{numbers.count(result.incomplete_count)} not recorded {on_all}"
+    if result.member_count > result.device_count:
+        members = numbers.plural(result.member_count, "device")
+        yield f"only {result.device_count:,} of {members} recorded: transfer may include waiting"
+
+
+def _is_beyond_link(result: CollectiveResult) -> bool:
+    """Whether something faster than the recorded link connects the devices."""
+    return (result.bus_bytes_per_second or 0) > (result.link_bytes_per_second or math.inf)
+
+
+def _speed(result: CollectiveResult) -> str:
+    speed = f"{numbers.rate(result.bus_bytes_per_second)} over each link"
+    if result.link_bytes_per_second is None:
+        return speed
+    limit = f"{_LINKS.get(result.link or '', 'the link')} carries {numbers.rate(result.link_bytes_per_second)}"
+    return f"{speed}; {limit}" + (
+        ", so the devices use another link" if _is_beyond_link(result) else ""
+    )
+
+
+def _by_device(view: View, result: CollectiveResult) -> Iterator[Block]:
+    """What each device spends in collectives; devices that took no part are left out."""
+    is_per_step = result.transfer_per_step_ps is not None
+    exposed, transfer, wait = (
+        ((per_step or {}) if is_per_step else total)
+        for per_step, total in (
+            (result.exposed_per_step_ps, result.exposed_ps),
+            (result.exposed_transfer_per_step_ps, result.exposed_transfer_ps),
+            (result.wait_per_step_ps, result.wait_ps),
+        )
+    )
+    keys = [
+        key
+        for key in result.exposed_ps
+        if result.exposed_ps[key] or result.wait_ps[key] or result.last_count[key]
+    ]
+    others = [key for key in keys if key in view.others]
+    shown = [key for key in keys if key not in view.others]
+    costly = set(sorted(shown, key=lambda key: -exposed.get(key, 0))[: view.most_rows])
+    shown = [key for key in shown if key in costly]
+    each = "/step" if is_per_step else ""
+    yield from table(
+        "Collectives by device",
+        (
+            devices("device", shown),
+            times(f"exposed{each}", map(exposed.get, shown)),
+            times("of that transfer", map(transfer.get, shown), priority=2),
+            times(
+                f"waited{each}",
+                map(wait.get, shown),
+                meaning="in collectives for other devices, whether or not compute hides it",
+            ),
+            counts(
+                "came last",
+                map(result.last_count.get, shown),
+                priority=1,
+                meaning="collectives that it started after all other devices",
+            ),
+        ),
+        row_count=len(keys) - len(others),
+        rest=view.command("collectives"),
+    )
+    if any(not _is_sum(exposed.get(key), transfer.get(key), wait.get(key)) for key in shown):
+        yield from remarks(SUM_REMARK if is_per_step else HIDDEN_REMARK)
+    complete_count = result.count - result.incomplete_count
+    yield from remarks(unclear_words(sum(result.last_count.values()), complete_count))
+    if others:
+        yield from remarks(
+            f"{numbers.plural(len(others), 'other device')}: "
+            f"exposed {numbers.time_range(map(exposed.get, others))}, "
+            f"waited {numbers.time_range(map(wait.get, others))}. "
+            f"`{view.command('collectives')} -o FILE.csv` lists all."
+        )
+
+
+def _is_sum(exposed: int | None, transfer: int | None, wait: int | None) -> bool:
+    """Whether a reader who adds transfer and waiting gets about what is exposed."""
+    if exposed is None or transfer is None or wait is None:
+        return True
+    return abs(exposed - transfer - wait) <= _ROUNDING_RATIO * max(exposed, transfer + wait)
+
+
+def _by_host(view: View, result: CollectiveResult) -> tuple[Table, ...]:
+    """The collectives of each host, where there are several."""
+    if view.is_brief or len(result.hosts) < 2:
+        return ()
+    hosts = result.hosts[: view.most_rows]
+    return table(
+        "Collectives by host",
+        (
+            names("host", [host.host for host in hosts]),
+            counts("devices", [host.device_count for host in hosts], priority=3),
+            counts("collectives", [host.count for host in hosts], priority=2),
+            times("transfer per step", [host.transfer_per_step_ps for host in hosts]),
+            shares("hidden by compute", [host.overlap_ratio for host in hosts], priority=1),
+            rates("over each link", [host.bus_bytes_per_second for host in hosts], priority=4),
+            words("path", [path_words(host) for host in hosts], priority=5),
+        ),
+        row_count=len(result.hosts),
+        rest=view.command("collectives"),
+    )

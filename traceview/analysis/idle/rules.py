@@ -1,0 +1,223 @@
+"""Defines when idle time becomes a finding: a rule per cause that a change to the program can remove.
+
+A rule is applied to the device of each host that is idle least, because its waiting makes steps longer. Ratios are
+idle time per used step over the median step, or without steps idle time over the window.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from traceview.analysis.base import Rule
+from traceview.document import numbers
+from traceview.trace.cause import Cause
+from traceview.trace.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
+
+
+class IdleRule(Rule, frozen=True, kw_only=True):
+    """A rule about idle time with the one cause in `idle_causes`.
+
+    `title`: with `{device}`, `{span}` (how much of what) and `{share}`. `is_typical`: the idle time per step is the
+    median over the steps; else their mean, because what costs time in a few steps only does not show in the median.
+    """
+
+    title: str
+    is_typical: bool = False
+
+    @property
+    def cause(self) -> Cause:
+        """The cause of the idle time."""
+        return Cause[self.idle_causes[0].upper()]
+
+
+INPUT_BOUND: Final = IdleRule(
+    code="input-bound",
+    starts_at="{warning_ratio} of the median step spent waiting for input; critical from {critical_ratio} on",
+    severities=("warning", "critical", "info"),
+    limits={"warning_ratio": 0.05, "critical_ratio": 0.20},  # the limits of XProf
+    meaning=(
+        "The thread that runs the step asks for the next batch and gets it late, with nothing left on the device to "
+        "run meanwhile."
+    ),
+    evidence=(
+        "idle time with cause input on the device of each host that is idle least; where no device was recorded, the "
+        "calls of IteratorGetNext that hold up the step: input_ratio in results.input"
+    ),
+    advice=(
+        "Let the pipeline run ahead of the step: dataset = dataset.map(f, "
+        "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE). traceview input names the slow stage."
+    ),
+    example="GPU:0 waits 12.0 ms of each 61.3 ms step for input (19.6%)",
+    idle_causes=("input",),
+    title="{device} waits {span} for input ({share})",
+    is_typical=True,
+)
+
+D2H_SYNC: Final = IdleRule(
+    code="d2h-sync",
+    starts_at="{warning_ratio} of the median step idle while the host waits for a value, on average over the steps",
+    severities=("warning", "info"),
+    limits={"warning_ratio": 0.05},
+    meaning=(
+        "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
+        "device is idle from the end of its work until the host has launched more."
+    ),
+    evidence="a synchronize call, or a thread that asked for a copy to the host and paused until it ended",
+    advice=(
+        "Read results less often, and not in the step: if step % 100 == 0: print(float(loss)); keep metrics on the "
+        "device (tf.keras.metrics) and read them at the end of an epoch."
+    ),
+    example="GPU:0 is idle 7.10 ms per step on average while the host waits for a value (11.6%)",
+    idle_causes=("sync",),
+    title="{device} is idle {span} while the host waits for a value ({share})",
+)
+
+LAUNCH_BOUND: Final = IdleRule(
+    code="launch-bound",
+    starts_at="{warning_ratio} of the median step idle for kernel launches; critical from {critical_ratio} on",
+    severities=("warning", "critical", "info"),
+    limits={"warning_ratio": 0.10, "critical_ratio": 0.30},
+    meaning=(
+        "The host launches ops one after the other more slowly than the device runs them: many small kernels, eager "
+        "execution, Python between launches, or executor threads that compete."
+    ),
+    evidence=(
+        "the launching thread is in launches, ops or dispatch, with pauses under "
+        f"{numbers.time(BACK_TO_BACK_PS)} between them"
+    ),
+    advice=(
+        "Launch fewer and larger kernels: @tf.function(jit_compile=True) on the step, a larger batch per replica, "
+        "steps_per_execution=10 in compile(); set TF_GPU_THREAD_MODE=gpu_private if executor threads compete."
+    ),
+    example="GPU:0 waits 30.0 ms of each 61.3 ms step for kernel launches (48.9%)",
+    idle_causes=("launch",),
+    title="{device} waits {span} for kernel launches ({share})",
+    is_typical=True,
+)
+
+CPU_HEAVY_OP: Final = IdleRule(
+    code="cpu-heavy-op",
+    starts_at="{warning_ratio} of the median step idle for one CPU op, on average over the steps",
+    severities=("warning", "info"),
+    limits={"warning_ratio": 0.05},
+    meaning="One op of the step runs on the CPU while the device has nothing to do.",
+    evidence="the idle time of the device during the events of that op",
+    advice=(
+        "Move it into the input pipeline (dataset.map(...)), give it a GPU kernel (dtype float32 and a "
+        "tf.device('GPU:0') scope show whether it has one), or take it out of the step."
+    ),
+    example="GPU:0 waits 13.3 ms per step on average for CPU op PyFunc (21.7%)",
+    idle_causes=("host_compute",),
+    title="{device} waits {span} for CPU op {op} ({share})",
+)
+
+HOST_BOUND: Final = IdleRule(
+    code="host-bound",
+    starts_at=(
+        "{warning_ratio} of the median step idle for CPU ops, none of them a cpu-heavy-op; without GPUs only from "
+        "{ops_per_step_count} ops per step on that run one by one, outside of any tf.function"
+    ),
+    severities=("warning", "info"),
+    limits={"warning_ratio": 0.10, "ops_per_step_count": 100},
+    meaning=(
+        "Ops of the step that have no GPU kernel, or were placed on the CPU, keep the device waiting; no single op "
+        "takes most of the time."
+    ),
+    evidence=(
+        f"ops of {numbers.time(SCHEDULING_OP_PS)} or more on executor threads that launch nothing, while the device is "
+        "idle; without GPUs, ops that run outside of any tf.function"
+    ),
+    advice=(
+        "See what was placed on the CPU with tf.debugging.set_log_device_placement(True), move preprocessing into "
+        "dataset.map(...), and keep string and lookup ops out of the step."
+    ),
+    example="GPU:0 waits 8.00 ms of each 61.3 ms step for CPU ops (13.1%)",
+    idle_causes=("host_compute",),
+    title="{device} waits {span} for CPU ops ({share})",
+    is_typical=True,
+)
+
+CALLBACK_STALL: Final = IdleRule(
+    code="callback-stall",
+    starts_at="{warning_ratio} of the median step idle between step markers, on average over the steps",
+    severities=("warning", "info"),
+    limits={"warning_ratio": 0.05},
+    meaning=(
+        "Callbacks, logging, metrics, evaluation or other Python runs between the step markers, while no step is in "
+        "flight."
+    ),
+    evidence="the thread of the markers is outside of any of them; needs explicit markers",
+    advice=(
+        "Do it less often or elsewhere: save_freq and update_freq of Keras callbacks, if step % 100 == 0: log(...), a "
+        "thread for what needs no device."
+    ),
+    example="GPU:0 waits 13.7 ms per step on average for Python between steps (22.3%)",
+    idle_causes=("callback",),
+    title="{device} waits {span} for Python between steps ({share})",
+)
+
+CHECKPOINT_STALL: Final = IdleRule(
+    code="checkpoint-stall",
+    starts_at="{warning_ratio} of the median step idle for checkpoints, on average over the steps",
+    severities=("warning", "info"),
+    limits={"warning_ratio": 0.05},
+    meaning="Variables are saved or restored inside the window, and training waits for it.",
+    evidence="SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it runs",
+    advice=(
+        "Save less often (save_freq of ModelCheckpoint) or in the background: "
+        "tf.train.CheckpointOptions(enable_async=True)."
+    ),
+    example="GPU:0 waits 11.9 ms per step on average for checkpoints (19.4%)",
+    idle_causes=("checkpoint",),
+    title="{device} waits {span} for checkpoints ({share})",
+)
+
+RETRACING: Final = IdleRule(
+    code="retracing",
+    starts_at="a tf.function traced after the first recorded step",
+    severities=("warning", "info"),
+    meaning=(
+        "A tf.function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
+        "in Python and takes as long as many steps; nothing is launched meanwhile."
+    ),
+    evidence="calls recorded as traced, and how often the function was traced since the start of the process",
+    advice=(
+        "Give it one signature: dataset.batch(n, drop_remainder=True), "
+        "@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])]) or reduce_retracing=True, and pass "
+        "tensors instead of Python numbers."
+    ),
+    example="train_step traced 1 time after the first step: GPU:0 waits 7.50 ms per step on average (15.0%)",
+    idle_causes=("compile",),
+    title="{functions} traced {times} after the first step: {device} waits {span} ({share})",
+)
+
+COMPILE_IN_WINDOW: Final = IdleRule(
+    code="compile-in-window",
+    starts_at=(
+        "{warning_ratio} of the median step idle for compilation, on average over the steps; not where retracing "
+        "explains it"
+    ),
+    severities=("warning", "info"),
+    limits={"warning_ratio": 0.05},
+    meaning="XLA compiles, kernels are tuned or modules are loaded inside the window.",
+    evidence="events of XLA compilation, autotuning and module loading on the launching thread",
+    advice=(
+        "Capture later, when everything is compiled (traceview capture --steps 100:110); if it recurs, fix shapes: "
+        "dataset.batch(n, drop_remainder=True)."
+    ),
+    example="GPU:0 waits 10.0 ms per step on average for compilation (20.0%)",
+    idle_causes=("compile",),
+    title="{device} waits {span} for compilation ({share})",
+)
+
+RULES: Final = (
+    INPUT_BOUND,
+    D2H_SYNC,
+    LAUNCH_BOUND,
+    HOST_BOUND,
+    CPU_HEAVY_OP,
+    CALLBACK_STALL,
+    CHECKPOINT_STALL,
+    RETRACING,
+    COMPILE_IN_WINDOW,
+)

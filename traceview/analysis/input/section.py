@@ -1,0 +1,182 @@
+"""Shows how long the model waits for input, for which host and shard, and the stages of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from traceview.analysis.context import View
+from traceview.analysis.input.result import Input, InputHost, InputReplica
+from traceview.document import numbers
+from traceview.document.model import (
+    Section,
+    Table,
+    counts,
+    devices,
+    names,
+    notes,
+    ratio,
+    shares,
+    table,
+    times,
+    words,
+)
+from traceview.document.vocabulary import VERDICTS, look_of
+from traceview.trace.pipeline import SLOW_CALL_PS, InputStage
+
+BRIEF_STAGES: Final = 5
+BRIEF_ROWS: Final = 8
+"""Hosts, and shards, that have a row in a brief document."""
+
+MISSING: Final = {
+    "prefetch": "prefetch at the end of the pipeline",
+    "parallel_map": "a parallel map",
+    "parallel_interleave": "a parallel interleave",
+    "cache": "a cache",
+}
+_MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
+
+
+def section(view: View, result: Input) -> Section:
+    """The wait, what the pipeline lacks, and the hosts, shards and stages."""
+    most_rows = BRIEF_ROWS if view.is_brief else view.most_rows
+    everything = f"{view.command('analyze')} --format json"
+    stages = result.stages[: min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows]
+    return Section(
+        "input",
+        "Input",
+        (
+            *notes(*_notes(result, is_brief=view.is_brief)),
+            *_hosts(result.hosts, most_rows, everything),
+            *_replicas(result.replicas, most_rows, everything),
+            *_stages(stages, result.stage_count, view.command("input")),
+        ),
+        lead=_lead(result),
+    )
+
+
+def _lead(result: Input) -> str:
+    if result.input_ratio is None:
+        return f"Input wait: unknown; {result.reason}."
+    whole = "step" if any(step.used for step in result.steps) else "window"
+    verdict = look_of(VERDICTS, result.verdict or "none").words
+    return f"Input wait: {numbers.share(result.input_ratio)} of the {whole} ({verdict})."
+
+
+def _notes(result: Input, *, is_brief: bool) -> tuple[str | None, ...]:
+    stage = result.bottleneck
+    missing = ", ".join(MISSING.get(key, key) for key in result.missing)
+    return (
+        f"Slowest stage: {_path(stage.name)}, {numbers.share(stage.share_ratio)} of the pipeline's own time."
+        # In a brief document the finding alone gives the advice.
+        + ("" if is_brief else f" {stage.advice}")
+        if stage
+        else None,
+        f"Missing: {missing}." if missing else None,
+        None
+        if result.empty_ratio is None
+        else f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests.",
+    )
+
+
+def _hosts(hosts: Sequence[InputHost], most_rows: int, rest: str) -> tuple[Table, ...]:
+    """The wait of each host; with a single host the lead gives it."""
+    if len(hosts) < 2:
+        return ()
+    rows = hosts[:most_rows]
+    return table(
+        "Input wait by host",
+        (
+            names("host", [row.host for row in rows]),
+            shares("share of the step", [row.input_ratio for row in rows]),
+            times("wait per step", [row.wait_per_step_ps for row in rows], priority=1),
+            times("wait in the window", [row.wait_ps for row in rows], priority=3),
+            devices(
+                "device",
+                [row.device for row in rows],
+                priority=2,
+                meaning="the device of the host that waits most",
+            ),
+            words(
+                "measured by",
+                [_MEASURES.get(row.measured_by, row.measured_by) for row in rows],
+                priority=5,
+            ),
+            words("unknown because", [row.reason for row in rows], priority=4),
+        ),
+        row_count=len(hosts),
+        rest=rest,
+    )
+
+
+def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tuple[Table, ...]:
+    rows = replicas[:most_rows]
+    hosts = {row.host for row in replicas}
+    return table(
+        "Input wait by shard",
+        (
+            words("shard", [str(row.shard) for row in rows]),
+            devices("device", [row.device for row in rows]),
+            names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
+            times("wait per step", [row.wait_per_step_ps for row in rows]),
+            times(
+                "late per step",
+                [row.late_per_step_ps for row in rows],
+                meaning="later than the earliest shard, median of the steps",
+            ),
+            counts("late steps", [row.late_step_count for row in rows], priority=1),
+            counts("steps", [row.step_count for row in rows], priority=2),
+        ),
+        row_count=len(replicas),
+        rest=rest,
+    )
+
+
+def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[Table, ...]:
+    hosts = {row.host for row in rows}
+    return table(
+        "Stages of the input pipeline",
+        (
+            names("stage", [_path(row.name) for row in rows]),
+            names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
+            times(
+                "self",
+                [row.self_ps for row in rows],
+                meaning="time without the stages that it calls on its own thread",
+            ),
+            shares(
+                "thereof waiting",
+                [ratio(row.waiting_ps, row.self_ps) for row in rows],
+                priority=1,
+                meaning="for stages on other threads",
+            ),
+            counts("calls", [row.calls for row in rows], priority=4),
+            counts(
+                f"over {numbers.time(SLOW_CALL_PS)}", [row.slow_count for row in rows], priority=5
+            ),
+            counts("parallel calls", [row.parallelism for row in rows], priority=6),
+            words("buffer", [_buffer(row) for row in rows], priority=7),
+            shares("buffer empty", [row.empty_ratio for row in rows], priority=3),
+            words("role", [_role(row) for row in rows], priority=2),
+        ),
+        row_count=stage_count,
+        rest=rest,
+    )
+
+
+def _path(name: str) -> str:
+    """The path of a stage from the root."""
+    return name.removeprefix("Iterator::")
+
+
+def _buffer(row: InputStage) -> str | None:
+    """The typical fill of the buffer, and its size."""
+    if row.buffered_median is None:
+        return None
+    size = "" if row.buffer_limit is None else f" of {row.buffer_limit}"
+    return f"{row.buffered_median}{size}"
+
+
+def _role(row: InputStage) -> str:
+    roles = ("" if row.blocking else "background", "added by TensorFlow" if row.injected else "")
+    return ", ".join(role for role in roles if role)

@@ -1,0 +1,127 @@
+"""Shows what the graph of each step function places on each device, and in how many steps the device ran work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from traceview.analysis import environment
+from traceview.analysis.context import View
+from traceview.analysis.placement.result import HostPlacement, PlacedFunction, Placement
+from traceview.document import numbers
+from traceview.document.model import (
+    Block,
+    Section,
+    Subheading,
+    counts,
+    devices,
+    names,
+    notes,
+    remarks,
+    sizes,
+    table,
+)
+from traceview.document.sanitize import shortened
+
+MOST_GROUPS: Final = 6
+MOST_FUNCTIONS: Final = 6
+BRIEF: Final = 3
+"""Groups of hosts, functions of a host and reasons of a brief document."""
+
+BRIEF_DEVICES: Final = 16
+
+_SHOWN_HOSTS: Final = 4
+_WIDEST_NAME: Final = 40
+_IN_JSON: Final = "see the JSON report"
+
+
+def placement_section(view: View, result: Placement) -> Section | None:
+    """The step functions of each host; without a sidecar only hosts whose devices change."""
+    recorded = view.result(environment.ANALYSIS)
+    with_sidecar = {host.host for host in recorded.hosts} if recorded else set()
+    worth_showing = [
+        host
+        for host in result.hosts
+        if host.functions or len(host.active) > 1 or (host.host in with_sidecar and host.missing)
+    ]
+    groups = _alike(worth_showing)
+    shown = groups[: BRIEF if view.is_brief else MOST_GROUPS]
+    more = sum(map(len, groups[len(shown) :]))
+    blocks: list[Block] = []
+    for group in shown:
+        if len(result.hosts) > 1:
+            hosts = numbers.listed([host.host for host in group], most=_SHOWN_HOSTS)
+            blocks.append(Subheading(f"On {hosts}"))
+        blocks += _of_host(view, group[0], has_sidecar=group[0].host in with_sidecar)
+    blocks += remarks(f"{numbers.plural(more, 'more host')}: {_IN_JSON}." if more else None)
+    return Section("placement", "Placement", tuple(blocks)) if blocks else None
+
+
+def device_changes(placement: Placement) -> list[str]:
+    """Which devices ran work in which steps, of hosts on which that changes; once for hosts that are alike."""
+    changing = [host for host in placement.hosts if len(host.active) > 1]
+    return [group[0].statements[0] for group in _alike(changing)[:BRIEF]]
+
+
+def _alike(hosts: Sequence[HostPlacement]) -> list[list[HostPlacement]]:
+    """The hosts in groups that differ in nothing but the name of the host."""
+    groups: dict[str, list[HostPlacement]] = {}
+    for host in hosts:
+        content = repr((host.functions, host.statements, host.missing))
+        groups.setdefault(content.replace(f"{host.host}/", ""), []).append(host)
+    return list(groups.values())
+
+
+def _of_host(view: View, host: HostPlacement, *, has_sidecar: bool) -> Iterator[Block]:
+    most = BRIEF if view.is_brief else MOST_FUNCTIONS
+    for function in host.functions[:most]:
+        yield from _of_function(view, function, host)
+    more = len(host.functions) - most
+    yield from remarks(
+        f"{numbers.plural(more, 'more function')}: {_IN_JSON}." if more > 0 else None
+    )
+    reasons = list(host.missing.items())[:most] if has_sidecar else []
+    yield from notes(
+        # The subheading names the host.
+        *(statement.replace(f"{host.host}/", "") for statement in host.statements),
+        *(f"{shortened(name, _WIDEST_NAME)}: {reason}" for name, reason in reasons),
+    )
+
+
+def _of_function(view: View, function: PlacedFunction, host: HostPlacement) -> Iterator[Block]:
+    rows = function.devices[: BRIEF_DEVICES if view.is_brief else view.most_rows]
+    yield Subheading(", ".join(_description(function)))
+    yield from table(
+        "Devices of a step function",
+        (
+            names("device", [row.device for row in rows]),
+            counts("ops placed", [row.op_count for row in rows]),
+            counts("variables", [row.variable_count for row in rows]),
+            counts("mirrored", [row.mirrored_count for row in rows], priority=3),
+            sizes("size", [row.variable_bytes for row in rows], priority=4),
+            devices("recorded as", [row.recorded for row in rows], priority=2),
+            counts(
+                f"work in, of {numbers.plural(host.step_count, 'step')}",
+                [row.step_count for row in rows],
+                priority=1,
+            ),
+        ),
+        row_count=len(function.devices),
+        rest="the JSON report",
+    )
+
+
+def _description(function: PlacedFunction) -> Iterator[str]:
+    """What a step function is, a few words each."""
+    graph = function.graph
+    yield shortened(graph.step or graph.name or "a step function", _WIDEST_NAME)
+    if graph.op_count is not None:
+        yield numbers.plural(graph.op_count, "op")
+    if graph.ops_without_device:
+        yield f"{numbers.count(graph.ops_without_device)} of them for no device"
+    if graph.traces is not None and graph.traces > 1:
+        yield f"the newest of {numbers.plural(graph.traces, 'trace')}"
+    if graph.training_loop is not None:
+        yield f"several steps per call ({shortened(graph.training_loop, _WIDEST_NAME)})"
+    if graph.jit_compile:
+        yield "compiled by XLA as a whole"

@@ -1,0 +1,71 @@
+"""Concludes that the devices in use mostly idle, where no other finding says why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from traceview.analysis import balance
+from traceview.analysis.balance.findings import device_noun, few_steps
+from traceview.analysis.base import FEWEST_STEPS, Evidence, Finding, Rule, Skipped
+from traceview.analysis.context import Context
+from traceview.analysis.scaling.result import Scaling
+from traceview.document import numbers
+
+POOR_SCALING: Final = Rule(
+    code="poor-scaling",
+    starts_at=(
+        "several devices in use that compute less than {efficiency_ratio} of the time, and no other finding says why"
+    ),
+    limits={"efficiency_ratio": 0.5},
+    severities=("info",),
+    meaning="The devices in use mostly wait, so fewer of them would train as fast.",
+    evidence="in_use_efficiency_ratio and effective_gpus in results.balance",
+    advice="Compare with a run on one GPU: traceview analyze LOGDIR --baseline LOGDIR_OF_ONE.",
+    example="8 GPUs compute 26.3% of the time",
+)
+
+_EXPLAINING: Final = ("marginal-gpu", "single-gpu-gradients", "unused-gpu")
+"""Findings without a cost that explain why devices in use have little to do."""
+
+
+def conclude(
+    context: Context, result: Scaling | Skipped, findings: Sequence[Finding]
+) -> list[Finding]:
+    """Poor scaling, unless one of the findings explains it."""
+    known = context.record(balance.ANALYSIS)
+    if known is None or len(known.devices) < 2:
+        return []
+    ratio, limit = known.in_use_efficiency_ratio, POOR_SCALING.limits["efficiency_ratio"]
+    is_explained = any(
+        finding.severity != "info"
+        and (finding.cost_ratio is not None or finding.code in _EXPLAINING)
+        for finding in findings
+    )
+    if ratio >= limit or is_explained:
+        return []
+    is_enough = len(context.selection.used_steps) >= FEWEST_STEPS
+    compare = (
+        POOR_SCALING.advice
+        if isinstance(result, Skipped)
+        else "The section Scaling shows which part of the step is longer than in the baseline."
+    )
+    return [
+        POOR_SCALING.finding(
+            f"{len(known.devices)} {device_noun(known.kind)} compute {numbers.share(ratio)} of the time",
+            (Evidence("in_use_efficiency_ratio", ratio, limit, "devices in use"),),
+            confidence=(
+                ("medium", "the low use is measured, its cause is not known")
+                if is_enough
+                else ("low", few_steps(context.selection))
+            ),
+            explanation=(
+                f"{POOR_SCALING.meaning} No other finding explains what they wait for; the idle time by cause is in "
+                "the section on waiting devices."
+            ),
+            advice=(
+                f"{compare} traceview gaps LOGDIR shows what the devices wait for. Try a larger batch per replica."
+            ),
+            devices=tuple(row.device for row in known.devices),
+        )
+    ]

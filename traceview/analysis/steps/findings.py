@@ -1,0 +1,181 @@
+"""Concludes whether a capture holds enough marked steps, and whether steps take equally long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.base import Evidence, Finding, Rule, Skipped
+from traceview.analysis.steps.result import Steps
+from traceview.document import numbers
+from traceview.document.vocabulary import STEP_METHODS
+from traceview.robust import MAD_TO_SIGMA
+
+FEW_STEPS: Final = Rule(
+    code="few-steps",
+    starts_at="fewer than {used_step_count} used steps",
+    severities=("info",),
+    limits={"used_step_count": 3},
+    meaning="Too few steps to tell a typical one from an exception.",
+    evidence="used_count in results.steps",
+    advice="Capture at least five steps after the warm-up.",
+    example="only 1 step in the statistics",
+)
+
+UNSTEADY_STEPS: Final = Rule(
+    code="unsteady-steps",
+    starts_at=(
+        "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; "
+        "not where another finding explains it; a warning if the mean step takes {warning_ratio} more than the median"
+    ),
+    severities=("info", "warning"),
+    limits={"spread_ratio": 0.10, "times_the_median": 2.0, "warning_ratio": 0.05},
+    meaning=(
+        "Steps of one training loop should take equally long. The cost is what the mean step takes more than the "
+        "median one; no other finding explains it."
+    ),
+    evidence=f"{MAD_TO_SIGMA} times the median absolute deviation over the median, and the longest step",
+    advice=(
+        "Compare a slow step with a usual one: traceview gaps LOGDIR --steps A:B. Capture more steps, and look for "
+        "other jobs on the host, for garbage collection and for clock changes."
+    ),
+    example="step 14 took 2.3 times the median step",
+)
+
+NO_STEP_MARKER: Final = Rule(
+    code="no-step-marker",
+    starts_at="steps that no explicit marker bounds, or no steps",
+    severities=("info",),
+    meaning="The bounds of steps are inferred, so step times may include or miss work at their edges.",
+    evidence="method in results.steps",
+    advice=(
+        "Mark the steps: with tf.profiler.experimental.Trace('train', step_num=step, _r=1): around next(iterator) and "
+        "the call of the training step; in JAX with jax.profiler.StepTraceAnnotation('train', step_num=step): around "
+        "the step."
+    ),
+    example="6 steps found by a function call that repeats, without an explicit marker",
+)
+
+RULES: Final = (FEW_STEPS, UNSTEADY_STEPS, NO_STEP_MARKER)
+
+_EXPLICIT_METHODS: Final = ("marker", "keras")
+
+_CAUSES_OF_UNSTEADY_STEPS: Final = frozenset(
+    (
+        "input-bound",
+        "replica-starved",
+        "d2h-sync",
+        "retracing",
+        "compile-in-window",
+        "callback-stall",
+        "checkpoint-stall",
+        "gpu-throttled",
+    )
+)
+"""Findings that make some steps longer than others."""
+
+
+def diagnose(result: Steps | Skipped) -> Iterator[Finding]:
+    """Captures with too few steps, or with steps that nothing marks."""
+    if isinstance(result, Skipped):
+        yield _no_steps()
+        return
+    if result.used_count < FEW_STEPS.limits["used_step_count"]:
+        yield _few(result)
+    if result.method not in _EXPLICIT_METHODS:
+        yield _no_marker(result)
+
+
+def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> list[Finding]:
+    """Steps that differ more than they should, unless one of the findings explains it."""
+    codes = {finding.code for finding in findings}
+    if isinstance(result, Skipped) or _CAUSES_OF_UNSTEADY_STEPS & codes:
+        return []
+    # What merely repeats need not be a step, and may come at any distance.
+    used = [row for row in result.steps if row.used] if result.reliability != "low" else []
+    if len(used) < FEW_STEPS.limits["used_step_count"] or not result.median_ps:
+        return []
+    limits, median_ps = UNSTEADY_STEPS.limits, result.median_ps
+    durations = np.array([row.duration_ps for row in used], dtype=np.int64)
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(durations - median_ps))) / median_ps
+    longest = used[int(durations.argmax())]
+    times_the_median = longest.duration_ps / median_ps
+    is_spread = spread >= limits["spread_ratio"]
+    is_outlier = times_the_median >= limits["times_the_median"]
+    if not (is_spread or is_outlier):
+        return []
+    cost_ps = max(int(durations.mean()) - median_ps, 0)
+    least_outlier_ps = int(limits["times_the_median"] * median_ps)
+    return [
+        UNSTEADY_STEPS.finding(
+            f"step {longest.number} took {times_the_median:.1f} times the median step"
+            if is_outlier
+            else f"step times vary by {numbers.share(spread)} around their median",
+            (
+                Evidence(
+                    "robust_spread_ratio",
+                    spread,
+                    limits["spread_ratio"] if is_spread else None,
+                    "steps",
+                ),
+                Evidence(
+                    "longest_step_ps",
+                    longest.duration_ps,
+                    least_outlier_ps if is_outlier else None,
+                    f"step {longest.number}",
+                ),
+                Evidence("median_ps", median_ps, None, "steps"),
+            ),
+            severity=UNSTEADY_STEPS.severity_of(cost_ps / median_ps),
+            confidence=(
+                "medium",
+                f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
+            ),
+            steps=[
+                row.number
+                for row in used
+                if row.duration_ps >= limits["times_the_median"] * median_ps
+            ],
+            cost_ps_per_step=cost_ps or None,
+            cost_ratio=cost_ps / median_ps or None,
+        )
+    ]
+
+
+def _few(result: Steps) -> Finding:
+    unused_count = result.count - result.used_count
+    return FEW_STEPS.finding(
+        f"only {numbers.plural(result.used_count, 'step')} in the statistics"
+        if result.used_count
+        else "no step in the statistics",
+        [
+            Evidence(
+                "used_count", result.used_count, int(FEW_STEPS.limits["used_step_count"]), "steps"
+            )
+        ],
+        explanation=(
+            f"{numbers.plural(result.count, 'step')} in the window, {unused_count} left out of the statistics: too "
+            "few to tell a typical step from an exception."
+        ),
+        confidence=("high", "counted"),
+    )
+
+
+def _no_marker(result: Steps) -> Finding:
+    suffix = "" if result.method == "mixed" else ", without an explicit marker"
+    return NO_STEP_MARKER.finding(
+        f"{numbers.plural(result.count, 'step')} found {STEP_METHODS[result.method].words}{suffix}",
+        [Evidence("method", result.method, None, "steps")],
+        confidence=("high", "no such event is recorded"),
+    )
+
+
+def _no_steps() -> Finding:
+    return NO_STEP_MARKER.finding(
+        "no steps found",
+        [Evidence("method", "none", None, "steps")],
+        explanation="The trace has no step marker and nothing that repeats once per step; no number is per step.",
+        confidence=("high", "no such event is recorded"),
+    )
