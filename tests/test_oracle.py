@@ -26,7 +26,7 @@ def _contains(found: Any, truth: Any, where: str = "") -> list[str]:
     return [] if found == truth else [f"{where}: {found} is not {truth}"]
 
 
-# The real traces: numbers of traces/README.md
+# The real traces: numbers of the README beside them
 
 BERT_BUSY = {1: 33792000, 4: 14983622000, 6: 15050451000}
 BERT_CLASSES = [
@@ -172,7 +172,7 @@ def test_no_device_planes(shared_traces: Path, name: str) -> None:
     assert window_of(answer)[0] == "trace"
 
 
-# Cases A to G: milliseconds of PEERS.md section 3, over a window of 199.9 ms
+# Cases A to G, worked out by hand: milliseconds over a window of 199.9 ms
 
 # case → device → (status, compute, exposed collective, exposed h2d, exposed d2d, idle)
 BY_HAND = {

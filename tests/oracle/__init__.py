@@ -1,4 +1,4 @@
-"""The oracle: METRICS.md recomputed the slow and obvious way, sharing no code with traceview."""
+"""The oracle: docs/method.md recomputed the slow and obvious way, sharing no code with traceview."""
 
 from tests.oracle.answer import run_answer
 

@@ -1,4 +1,4 @@
-"""The report's windows, device_time, steps, idle, transfers, launches, ops, recomputed (METRICS 2–5, 7, 10, 11)."""
+"""The report's windows, device_time, steps, idle, transfers, launches, ops, recomputed (docs/method.md)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _memory(host: Host, devices: list[Device]) -> None:
         if peak is not None:
             peaks.setdefault(number, []).append(peak)
     gpus = {device.ordinal: device for device in devices if device.kind == "gpu"}
-    # AMBIGUITY "virtual GPUs make n differ from the ordinal": seen by an allocator whose number
+    # On "virtual GPUs make n differ from the ordinal": seen by an allocator whose number
     # no GPU plane has; then no allocator of the host is trusted.
     if (held.keys() | peaks.keys()) - gpus.keys():
         return
@@ -92,7 +92,7 @@ def _read(host: Host) -> HostAnswer:
     links = Links(host)
     devices: list[Device] = []
     for plane in host.planes.values():
-        # AMBIGUITY: other device planes (CUSTOM, SparseCore, …) are no rows here at all.
+        # Other device planes (CUSTOM, SparseCore, …) are no rows here at all.
         match = re.fullmatch(r"/device:(GPU|TPU):(\d+)", plane.name)
         if match is None:
             continue
@@ -112,7 +112,7 @@ def _read(host: Host) -> HostAnswer:
 def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
     """Fills in the steps of all hosts; returns method and basis.
 
-    AMBIGUITY: method and basis are one for the run. The first method with which any host has
+    Method and basis are one for the run. The first method with which any host has
     steps counts for all; one host that runs ahead puts all of them on the devices' basis.
     """
     for method in METHODS:
@@ -122,7 +122,7 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
                 if answer.steps:
                     first = answer.steps[0]
                     first.used = not holds_tracing(answer.host, first.start, first.end)
-            # AMBIGUITY: METRICS names no basis for stored Steps; nothing runs ahead: `marker`.
+            # Of stored steps nothing runs ahead: `marker` (docs/method.md, "Steps without a marker").
             basis = "marker"
         elif method in ("iterator", "period"):
             for answer in answers:
@@ -131,7 +131,7 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
                 if answer.steps:
                     first = answer.steps[0]
                     first.used &= not holds_tracing(answer.host, first.start, first.end)
-            # AMBIGUITY: repeating kernels are device events, so their steps are cut at the devices.
+            # Repeating kernels are device events, so their steps are cut at the devices.
             basis = "marker" if method == "iterator" else "device"
         else:
             pairs = [
@@ -146,7 +146,7 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
                 number_steps(answer.steps)
                 answer.step_method = method
             return method, basis
-    # AMBIGUITY "→ none": taken as the word, as in the scenarios' truths; there is no basis then.
+    # On "→ none": taken as the word, as in the scenarios' truths; there is no basis then.
     return "none", None
 
 
@@ -154,12 +154,12 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
 
 
 def _set_window(answer: HostAnswer, kind: str) -> None:
-    """AMBIGUITY: a window that the host cannot have falls back like `auto`."""
+    """A window that the host cannot have falls back like `auto`."""
     host = answer.host
     spans = [activity.span for activity in answer.activities()]
     choices: dict[str, Interval] = {}
     if answer.steps:
-        # AMBIGUITY "at least one complete step": every step found has a start and an end.
+        # On "at least one complete step": every step found has a start and an end.
         starts, ends = [s.start for s in answer.steps], [s.end for s in answer.steps]
         choices["steps"] = (min(starts), max(ends))
     if spans:
@@ -180,7 +180,7 @@ def _set_window(answer: HostAnswer, kind: str) -> None:
 
 
 def _narrow(answer: HostAnswer, chosen: tuple[int, int]) -> None:
-    """`--steps A:B`: AMBIGUITY: by `number` (renumbered if they restart), cut from the window."""
+    """`--steps A:B`: By `number` (renumbered if they restart), cut from the window."""
     answer.steps = [s for s in answer.steps if chosen[0] <= s.number < chosen[1]]
     if not answer.steps:
         raise ValueError(f"{answer.host.name} has no step {chosen[0]}:{chosen[1]}")
@@ -193,7 +193,7 @@ def _narrow(answer: HostAnswer, chosen: tuple[int, int]) -> None:
 
 
 def _parts(device: Device, window: Interval) -> Row:
-    """The parts of METRICS section 3 in a window."""
+    """The exclusive parts of a window (docs/method.md, "Exposed time")."""
     inside = [a for a in device.activities if overlaps(a.span, window)]
     spans = {cls: union(clip([a.span for a in inside if a.cls == cls], window)) for cls in CLASSES}
     window_ps = window[1] - window[0]
@@ -225,7 +225,7 @@ def _parts(device: Device, window: Interval) -> Row:
 
 
 def _bytes(activities: list[Activity]) -> int | None:
-    """AMBIGUITY: the sum of the known ones; null when there are some and none is known."""
+    """The sum of the known ones; null when there are some and none is known."""
     known = [a.bytes for a in activities if a.bytes is not None]
     return None if activities and not known else sum(known)
 
@@ -234,16 +234,16 @@ def _status(device: Device, busiest_ps: int) -> str:
     """Over the whole recording, not the window."""
     compute = length(a.span for a in device.of_class("compute"))
     if device.of_class("compute", "collective"):
-        # AMBIGUITY: a device with collectives and no compute has a kernel: it is marginal.
+        # A device with collectives and no compute has a kernel: it is marginal.
         return "marginal" if 5 * compute < busiest_ps else "active"
     if device.activities:
-        # AMBIGUITY: fills without a copy count as copies here.
+        # Fills without a copy count as copies here.
         return "copy_only"
     return "memory_only" if device.held_bytes else "empty"
 
 
 def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
-    # AMBIGUITY "the busiest device's": of the whole run, not of the host.
+    # On "the busiest device's": of the whole run, not of the host.
     computes = [length(a.span for a in d.of_class("compute")) for x in answers for d in x.devices]
     busiest_ps = max(computes, default=0)
     rows = []
@@ -252,7 +252,7 @@ def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
         for device in answer.devices:
             parts = _parts(device, answer.window)
             if not worked:
-                # AMBIGUITY "else its numbers are null": the window's length is no number of its.
+                # On "else its numbers are null": the window's length is no number of its.
                 parts = {k: v if k == "window_ps" else None for k, v in parts.items()}
             rows.append(
                 {
@@ -317,7 +317,7 @@ def run_answer(
     """What traceview has to say about these `*.xplane.pb` files.
 
     `window` is auto, steps, devices or trace; `steps` is half-open, like `--steps A:B`.
-    Times are ps since the run's origin. Extra to METRICS: `device_time.shared`, the replica ops that
+    Times are ps since the run's origin. Other than in the report: `device_time.shared`, the replica ops that
     belong to nobody, as `{host: {count, total_ps}}` over the window.
     """
     answers = [_read(host) for host in read_hosts(files)]
@@ -357,7 +357,7 @@ def run_answer(
         "steps": {
             "method": method,
             "basis": basis,
-            # AMBIGUITY: entries of `steps`, so that two hosts with four steps each count eight.
+            # Entries of `steps`, so that two hosts with four steps each count eight.
             "count": sum(len(answer.steps) for answer in answers),
             "used_count": len(used),
             "median_ps": median(used),
@@ -368,6 +368,6 @@ def run_answer(
         "collectives": collective_answer(answers, several),
         "launches": launch_rows(answers, several),
         "idle": idle_rows(answers, several),
-        # AMBIGUITY: processes that each work at their own pace are not compared.
+        # Processes that each work at their own pace are not compared.
         "balance": None if several and _have_servers(files) else balance_row(answers, several),
     }

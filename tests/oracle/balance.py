@@ -1,4 +1,4 @@
-"""The numbers of `results.balance` that compare devices, recomputed (METRICS.md section 9)."""
+"""The numbers of `results.balance` that compare devices, recomputed (docs/method.md, "Balance")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS = ("gpu", "tpu", "replica")
 
 def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
     """None where no device computed in its window."""
-    # AMBIGUITY "devices with compute": of one kind, GPUs before TPUs before replicas.
+    # On "devices with compute": of one kind, GPUs before TPUs before replicas.
     at_work = [
         (answer, device)
         for answer in answers
@@ -38,7 +38,7 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
         for answer, device in at_work
     ]
     concurrency = chance = None
-    # AMBIGUITY: moments of several hosts are compared where their collectives show that the clocks agree.
+    # Moments of several hosts are compared where their collectives show that the clocks agree.
     hosts = {answer.host.name: answer for answer, _ in at_work}
     agree = len(hosts) == 1 or sum(not one.shares_ends for one in hosts.values()) <= 1
     if len(at_work) > 1 and agree:
@@ -73,7 +73,7 @@ def _computed(device: Device, window: Interval) -> int:
 
 
 def _common_steps(answers: list[HostAnswer]) -> list[int]:
-    """AMBIGUITY "per step" of several hosts: the used steps whose number all of them have."""
+    """On "per step" of several hosts: the used steps whose number all of them have."""
     used = [{step.number for step in answer.steps if step.used} for answer in answers]
     return sorted(set.intersection(*used))
 
@@ -84,7 +84,7 @@ def _bounds(answer: HostAnswer, number: int) -> Interval:
 
 
 def _skew(per_step: list[list[int]]) -> Fraction | None:
-    """AMBIGUITY: steps in which the middle device computed nothing have no such ratio."""
+    """Steps in which the middle device computed nothing have no such ratio."""
     if len(per_step) < 2:
         return None
     ratios = [

@@ -1,4 +1,4 @@
-"""Which device events count, and as what (METRICS.md section 1, XPLANE.md sections 4, 5, 8)."""
+"""Which device events count, and as what (docs/method.md, "Activity classes"; docs/xplane.md, "What counts as activity")."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def line_never_counts(line: Line) -> bool:
         return True
     if line.id in UNIFIED_MEMORY_IDS:
         return True
-    # AMBIGUITY (XPLANE 4 "MemoryAlloc, MemoryFree, Generic types"): the type stands in the line's
+    # docs/xplane.md, "What counts as activity": the type is in the line's
     # name only, so a line of nothing but such types is dropped whole; on a mixed line see below.
     typed = re.fullmatch(r"Stream #[^(]*\((.*)\)", line.name)
     types = set(typed.group(1).split(",")) if typed else set()
@@ -85,7 +85,7 @@ def event_never_counts(event: Event) -> bool:
     details = {name.lower() for name in event.stats}
     if details & {"memalloc_details", "memfree_details"}:
         return True
-    # AMBIGUITY: allocations and synchronisations on a line that holds kernels too are known by
+    # Allocations and synchronisations on a line that holds kernels too are known by
     # the name of the type or of the driver function.
     if event.name in ("MemoryAlloc", "MemoryFree", "Generic"):
         return True
@@ -145,7 +145,7 @@ def direction_of_details(details: dict[str, str]) -> str | None:
 
 
 def copied_bytes(event: Event, key: str, details: dict[str, str]) -> int | None:
-    """`size:0` of an event that took time is unknown, not zero (XPLANE 5)."""
+    """`size:0` of an event that took time is unknown, not zero (docs/xplane.md, "Device events")."""
     text = details.get(key, "")
     if not text.isdigit():
         return None
@@ -154,7 +154,7 @@ def copied_bytes(event: Event, key: str, details: dict[str, str]) -> int | None:
 
 
 def replica_free(name: str) -> str:
-    """AMBIGUITY (METRICS 11): `replica_k` components go; an optimizer's `update_k` is `update`."""
+    """`replica_k` components go; an optimizer's `update_k` is `update` (docs/method.md, "Ops")."""
     parts = [part for part in name.split("/") if not re.fullmatch(r"replica_\d+", part)]
     return "/".join(re.sub(r"^update_\d+(?=$|_)", "update", part) for part in parts)
 
@@ -196,7 +196,7 @@ def classify(event: Event, calls: list[Event]) -> Activity | None:
     if is_copy_name(name):
         details = parse_details(event.text("memcpy_details"))
         direction = direction_of_name(name) or direction_of_details(details)
-        # AMBIGUITY: a neutral name without kinds counts like a neutral ROCm copy, as d2d unknown.
+        # A neutral name without kinds counts like a neutral ROCm copy, as d2d unknown.
         size = copied_bytes(event, "size", details)
         return Activity(
             event, direction or "d2d", name, op, op_type, size, unknown_direction=not direction

@@ -1,7 +1,6 @@
 """What to add to the times of each host, recomputed from the ends of the collectives that hosts share.
 
-METRICS.md asks for clocks "aligned by matched collective ends, else by profile start".
-AMBIGUITY: with recorded profile starts a clock is moved only if the median difference of the ends is more than
+As in docs/method.md, "Clocks of several hosts": with recorded profile starts a clock is moved only if the median difference of the ends is more than
 three times their robust spread; of fewer than three collectives none is. Parameter servers are not known here.
 """
 

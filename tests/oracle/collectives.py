@@ -1,4 +1,4 @@
-"""The times of `results.collectives`, recomputed (METRICS.md section 8)."""
+"""The times of `results.collectives`, recomputed (docs/method.md, "Collectives")."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """AMBIGUITY "one name": ops of replicas differ in theirs, so that all count as one."""
+        """On "one name": ops of replicas differ in theirs, so that all count as one."""
         return "" if self.device.kind == "replica" else self.activity.event.name
 
     @property
@@ -58,9 +58,9 @@ class Collective:
         return step.number if step else None
 
     def last(self, devices: list[Device]) -> Device | None:
-        """AMBIGUITY "started last": of devices that start at the same time none did, nor one alone.
+        """On "started last": of devices that start at the same time none did, nor one alone.
 
-        AMBIGUITY on several hosts: all end at once, so the last one takes the shortest time; none that is not clear.
+        On several hosts: all end at once, so the last one takes the shortest time; none that is not clear.
         """
         parts = [part for part in self.parts if part.device in devices]
         if len({part.answer.host.name for part in parts}) > 1:

@@ -1,4 +1,4 @@
-"""What did each thread of a host do at an instant, as a cause of idle time (METRICS.md section 5)?"""
+"""What did each thread of a host do at an instant, as a cause of idle time (docs/method.md, "State of a host thread")?"""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class HostCauses:
         return self.thread_of[id(event.line)]
 
     def _find_caller(self) -> int | None:
-        """AMBIGUITY: see the ladder; of threads with equally many calls the one that called first."""
+        """See the ladder; of threads with equally many calls the one that called first."""
         if self.marker_line is not None:
             return self.thread_of[id(self.marker_line)]
         if self.call_events:

@@ -1,4 +1,4 @@
-"""The causes of idle time (METRICS.md section 5): every gap is swept, and each instant asked for its cause."""
+"""The causes of idle time (docs/method.md, "Idle causes"): every gap is swept, and each instant asked for its cause."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _largest(causes: dict[str, int]) -> str:
 def _step_of(answer: HostAnswer, gap: _Gap) -> int | None:
     """The step of the longest piece, cut at the bounds of steps; of overlapping steps the last begun.
 
-    AMBIGUITY: of equally long pieces the first.
+    Of equally long pieces the first.
     """
     edges = [edge for step in answer.steps for edge in (step.start, step.end)]
     bounds = sorted({gap.start, gap.end, *(e for e in edges if gap.start < e < gap.end)})
@@ -145,7 +145,7 @@ def _parts(
     known = [(launch, activity) for launch, activity in launches if launch is not None]
     if not known:
         return [(start, end, "unattributed")]
-    # AMBIGUITY: of several events that begin together, the one that was launched first.
+    # Of several events that begin together, the one that was launched first.
     launch, after = min(known, key=lambda pair: (pair[0].start, pair[0].order))
     late_end = launch.start
     if host.has_queue and launch.end - launch.start >= LATENCY_PS:

@@ -1,4 +1,4 @@
-"""Input waits of a host without GPUs, and self times of iterator stages, recomputed (METRICS.md 6)."""
+"""Input waits of a host without GPUs, and self times of iterator stages, recomputed (docs/method.md, "Input")."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def length(intervals: Iterable[Interval]) -> int:
 def overlaps(event: Interval, window: Interval) -> bool:
     """Whether an event counts in a window.
 
-    AMBIGUITY (METRICS 3 "events that overlap the window"): an event of zero length has no inside;
+    docs/method.md, "Window": an event of zero length has no inside;
     it counts when its moment lies in [start, end) of the window.
     """
     start, end = event

@@ -1,4 +1,4 @@
-"""Launches and precision, recomputed kernel by kernel (METRICS.md section 10)."""
+"""Launches and precision, recomputed kernel by kernel (docs/method.md, "Launches" and "Precision")."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _row(answer: HostAnswer, device: Device, several: bool) -> Row:
     kernels = [a for a in compute if not a.kernel.startswith("CudaGraphExec:")]
     of_call: dict[Event, list[Activity]] = defaultdict(list)
     for kernel in kernels:
-        # AMBIGUITY: where several host events carry the id, the first in time is the launch.
+        # Where several host events carry the id, the first in time is the launch.
         calls = sorted(answer.links.calls(kernel.event), key=lambda e: (e.start, e.order))
         if calls:
             of_call[calls[0]].append(kernel)

@@ -1,4 +1,4 @@
-"""From an event to what caused it: nesting, producers, launches (XPLANE.md sections 6, 7, 9)."""
+"""From an event to what caused it: nesting, producers, launches (docs/xplane.md, "From kernel to step")."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Links:
                 self._calls.setdefault(correlation % 2**64, []).append(event)
 
     def _timelines(self, lines: list[Line]) -> list[list[Line]]:
-        """Lines of one id are one timeline; `Host Threads/<tid>` joins its thread (XPLANE 6)."""
+        """Lines of one id are one timeline; `Host Threads/<tid>` joins its thread (docs/xplane.md, "Host lines")."""
         threads: dict[int, list[Line]] = {}
         driver: list[Line] = []
         for line in lines:
@@ -74,7 +74,7 @@ class Links:
     def calls(self, device_event: Event) -> list[Event]:
         """Host events with the device event's correlation_id.
 
-        AMBIGUITY (XPLANE 9 "ids may be 0 or missing"): 0 links nothing.
+        0 links nothing (docs/xplane.md, "From kernel to step").
         """
         correlation = device_event.integer("correlation_id")
         if not correlation:
@@ -86,7 +86,7 @@ class Links:
         kind, number = event.integer("_ct"), event.integer("_c")
         if kind is None or number is None:
             return []
-        # AMBIGUITY: xprof leaves groups of 64 x 64 unconnected; here every equal pair counts.
+        # Xprof leaves groups of 64 x 64 unconnected; here every equal pair counts.
         return self._producers.get((kind, number % 2**64), [])
 
     def causes(self, event: Event) -> list[Event]:

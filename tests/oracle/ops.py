@@ -1,4 +1,4 @@
-"""The table of ops (METRICS.md section 11)."""
+"""The table of ops (docs/method.md, "Ops")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.oracle.steps import median
 
 
 def _self_ps(activity: Activity, window: Interval, others: list[Activity]) -> int:
-    """AMBIGUITY: kernels have no children, self = total; for host and TPU ops, the time that no
+    """Kernels have no children, self = total; for host and TPU ops, the time that no
     counted op of the same device nested inside it (same line) covers.
     """
     own = clip([activity.span], window)
@@ -29,7 +29,7 @@ def _self_ps(activity: Activity, window: Interval, others: list[Activity]) -> in
 
 
 def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
-    """AMBIGUITY: durations are cut at the window, like all times."""
+    """Durations are cut at the window, like all times."""
     rows = []
     for answer in answers:
         for device in answer.devices:
@@ -49,9 +49,9 @@ def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
                         "count": len(own),
                         "total_ps": total,
                         "self_ps": sum(_self_ps(a, answer.window, inside) for a in own),
-                        "mean_ps": total // len(own),  # AMBIGUITY: floor
+                        "mean_ps": total // len(own),  # Floor
                         "median_ps": median(times),
-                        # AMBIGUITY: nearest rank
+                        # Nearest rank
                         "p95_ps": times[-(-95 * len(times) // 100) - 1],
                         "share_ratio": total / compute_ps if compute_ps else None,
                         "bytes": _op_bytes(own),

@@ -1,4 +1,4 @@
-"""From files to hosts, planes, lines and events with their times (XPLANE.md sections 1, 2, 3, 13)."""
+"""From files to hosts, planes, lines and events with their times (docs/xplane.md, "Messages", "Time", "Planes")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 from scripts.xspace import XSpace
 
 Stat = int | float | str | bytes
-ABSOLUTE_STAMP_NS = 10**15  # smaller stamps are relative to the profile's start (METRICS 2)
+# Smaller stamps are relative to the profile's start (docs/method.md, "Origin of times").
+ABSOLUTE_STAMP_NS = 10**15
 UNKNOWN = "<unknown>"
 
 
@@ -80,7 +81,7 @@ HOST_PLANES = (
 
 
 def as_integer(value: Stat | None) -> int | None:
-    """The same stat may be int64, uint64 or double (XPLANE 1)."""
+    """The same stat may be int64, uint64 or double (docs/xplane.md, "Messages")."""
     return int(value) if isinstance(value, int | float) else None
 
 
@@ -141,7 +142,7 @@ def _raw_line(line: Any, event_metadata: Any, stat_names: dict[int, str]) -> Raw
     raw = RawLine(line.id, decode(line.name), line.timestamp_ns, [])
     for event in line.events:
         if event.WhichOneof("data") == "num_occurrences":
-            continue  # aggregated: it has no time (XPLANE 1)
+            continue  # aggregated: it has no time (docs/xplane.md, "Messages")
         name, shared = names.get(event.metadata_id, (UNKNOWN, {}))
         own = _stats(event.stats, stat_names)
         raw.events.append((name, event.offset_ps, event.duration_ps, {**shared, **own}))
@@ -149,17 +150,17 @@ def _raw_line(line: Any, event_metadata: Any, stat_names: dict[int, str]) -> Raw
 
 
 def _raw_planes(data: bytes) -> dict[str, RawPlane]:
-    """Planes merged by name, exactly repeated lines dropped (XPLANE 1)."""
+    """Planes merged by name, exactly repeated lines dropped (docs/xplane.md, "Messages")."""
     planes: dict[str, RawPlane] = {}
     for message in XSpace.FromString(data).planes:
         stat_names = {key: decode(meta.name) for key, meta in message.stat_metadata.items()}
         name = decode(message.name)
         plane = planes.setdefault(name, RawPlane(name))
-        # AMBIGUITY: chunks that disagree about a plane stat; the first one read wins.
+        # Chunks that disagree about a plane stat; the first one read wins.
         plane.stats = {**_stats(message.stats, stat_names), **plane.stats}
         for line_message in message.lines:
             line = _raw_line(line_message, message.event_metadata, stat_names)
-            # AMBIGUITY: "exactly repeated" = same id, name, stamp and events with their stats.
+            # On "exactly repeated" = same id, name, stamp and events with their stats.
             if not any(line.same(other) for other in plane.lines):
                 plane.lines.append(line)
     return planes
@@ -175,7 +176,7 @@ def _timed(host: Host, raw_planes: dict[str, RawPlane]) -> None:
     ]
     zero_ns = host.start_ns
     if zero_ns is None:
-        # AMBIGUITY (XPLANE 2 "or the smallest stamp"): of all absolute lines, also empty ones.
+        # The smallest stamp of all absolute lines, also of empty ones (docs/xplane.md, "Time").
         zero_ns = min(absolute, default=0)
     order = 0
     for raw_plane in raw_planes.values():
@@ -190,11 +191,11 @@ def _timed(host: Host, raw_planes: dict[str, RawPlane]) -> None:
             base = host.shift + stamp_ns * 1000
             for name, offset, duration, stats in raw_line.events:
                 if plane.name.startswith("/device:TPU:"):
-                    # XPLANE 3: the true times of TPU events stand in these stats.
+                    # The true times of TPU events are in these stats (docs/xplane.md, "Planes").
                     offset = as_integer(stats.get("device_offset_ps", offset)) or 0
                     duration = as_integer(stats.get("device_duration_ps", duration)) or 0
                 start = base + offset
-                # AMBIGUITY: a negative duration is taken as zero length.
+                # A negative duration is taken as zero length.
                 event = Event(name, start, start + max(0, duration), stats, line, order)
                 line.events.append(event)
                 order += 1
@@ -208,7 +209,7 @@ def read_hosts(files: list[Path], clocks: dict[str, int] | None = None) -> list[
     seen: set[bytes] = set()
     hosts: list[Host] = []
     contents: list[dict[str, RawPlane]] = []
-    # AMBIGUITY: of byte-identical files the first in order of path gives the host's name.
+    # Of byte-identical files the first in order of path gives the host's name.
     for path in sorted(
         files,
         key=lambda path: [int(p) if p.isdecimal() else p for p in re.split(r"([0-9]+)", path.name)],
@@ -229,7 +230,7 @@ def read_hosts(files: list[Path], clocks: dict[str, int] | None = None) -> list[
         contents.append(raw)
     origin_ns = min((h.start_ns for h in hosts if h.start_ns is not None), default=0)
     for host in hosts:
-        # AMBIGUITY: a host without profile_start_time cannot be aligned; it starts at the origin.
+        # A host without profile_start_time cannot be aligned; it starts at the origin.
         if host.start_ns is not None:
             host.shift = (host.start_ns - origin_ns) * 1000
         host.shift += (clocks or {}).get(host.name, 0)

@@ -1,4 +1,4 @@
-"""Steps from what repeats once per step, where nothing marks them (METRICS.md section 2)."""
+"""Steps from what repeats once per step, where nothing marks them (docs/method.md, "Steps without a marker")."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def iterator_steps(answer: HostAnswer) -> list[Step]:
 
 
 def first_of_bursts(starts: list[int]) -> list[int]:
-    """AMBIGUITY "once per replica": bursts of one size, at least 4 times as far apart as their calls are.
+    """On "once per replica": bursts of one size, at least 4 times as far apart as their calls are.
 
     Of several ways to part them the one with the clearest jump of the distances, then the shortest.
     """
@@ -73,7 +73,7 @@ def periodic_steps(answer: HostAnswer) -> list[Step]:
     names = [activity.event.name for activity in kernels]
     counts = Counter(names)
     repeated = [name for name in counts if counts[name] >= FEWEST]
-    # AMBIGUITY: the rarest name, of equally rare ones the earliest.
+    # The rarest name, of equally rare ones the earliest.
     for anchor in sorted(repeated, key=lambda name: (counts[name], names.index(name)))[
         :MOST_ANCHORS
     ]:
@@ -101,7 +101,7 @@ def periodic_steps(answer: HostAnswer) -> list[Step]:
 def _over_devices(
     kernels: list[Activity], of_device: list[list[Activity]], anchor: str, usual: int
 ) -> tuple[list[int], int]:
-    """AMBIGUITY "repeating kernel sequence" of several devices: the first of those that repeat as often begins it.
+    """On "repeating kernel sequence" of several devices: the first of those that repeat as often begins it.
 
     Unless one of them begins a repetition only when another is at the next: then the busiest device alone counts.
     """

@@ -1,4 +1,4 @@
-"""Replicas of MirroredStrategy on logical CPU devices (METRICS.md section 1, "Replicas on the host")."""
+"""Replicas of MirroredStrategy on logical CPU devices (docs/method.md, "Replicas")."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def split_op(event: Event) -> tuple[str, str] | None:
 
 
 def is_work(op_type: str) -> bool:
-    # AMBIGUITY: `_Send`/`_Recv` also as `_HostSend`/`_HostRecv`; `While` and `If` exactly.
+    # `_Send`/`_Recv` also as `_HostSend`/`_HostRecv`; `While` and `If` exactly.
     if op_type in ("_Send", "_Recv", "_HostSend", "_HostRecv", "While", "If"):
         return False
     if op_type.startswith(("RemoteCall", "IteratorGetNext")):
@@ -41,7 +41,7 @@ def is_collective_type(op_type: str) -> bool:
 
 
 def replica_in_name(name: str) -> int | None:
-    """AMBIGUITY: `replica_0` and `update_0` name replica 0; `update_1_3` is `update_1` made unique."""
+    """`replica_0` and `update_0` name replica 0; `update_1_3` is `update_1` made unique."""
     for part in name.split("/"):
         match = re.fullmatch(r"replica_(\d+)|update_(\d+)(?:_\d+)?", part)
         if match:
@@ -81,7 +81,7 @@ def executor_of(event: Event, links: Links) -> tuple[int, int, int] | None:
 def deal_out(members: list[tuple[Event, str]], replicas: list[int]) -> dict[Event, int]:
     """One collective: its unnamed members, by uniquifier, go to the replicas that have none yet.
 
-    AMBIGUITY: "in the order of their group" = ranks inside the events of one group_key,
+    On "in the order of their group" = ranks inside the events of one group_key,
     instance_key and step; ties keep the order of time.
     """
     named = {event: replica_in_name(name) for event, name in members}
@@ -102,7 +102,7 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         parsed = split_op(event)
         if parsed is None or event.line.name.startswith("tf_data_"):
             continue
-        # AMBIGUITY "executor and collective threads": an op counts when it ran below an
+        # On "executor and collective threads": an op counts when it ran below an
         # ExecutorState::Process, on whichever thread, or on a thread named collective_ops.
         if executor_of(event, links) or event.line.name.startswith("collective_ops"):
             ops.append((event, *parsed))
@@ -150,7 +150,7 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
             owner = dealt.get(event)
         if owner is None:
             executor = executor_of(event, links)
-            # AMBIGUITY "belong to replica 0 when links show it": an executor runs the part of one
+            # On "belong to replica 0 when links show it": an executor runs the part of one
             # replica, so an unnamed op beside ops of replica k is k's; an executor of the step
             # function without any such name is replica 0's.
             if executor is not None and executor[1:] in started:

@@ -1,4 +1,4 @@
-"""Steps of one host: markers, periods, basis, numbers (METRICS.md section 2)."""
+"""Steps of one host: markers, periods, basis, numbers (docs/method.md, "Steps")."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def median(values: list[int]) -> int | None:
 
 
 def _kind(name: str) -> str:
-    """AMBIGUITY: METRICS names no rule; `test*` and any `eval` in the name are eval."""
+    """`test*` and any `eval` in the name are eval."""
     return "eval" if name.startswith("test") or "eval" in name.lower() else "train"
 
 
@@ -59,7 +59,7 @@ def _is_marker(event: Event) -> bool:
 
 
 def _outermost(events: list[Event]) -> list[Event]:
-    """AMBIGUITY: nested = inside another one's time, on whichever thread of the host."""
+    """Nested = inside another one's time, on whichever thread of the host."""
     ordered = sorted(events, key=lambda e: (e.start, -e.end, e.order))
     result: list[Event] = []
     for event in ordered:
@@ -97,7 +97,7 @@ def _function_marks(host: Host, links: Links) -> list[Mark]:
         nested = False
         while above is not None:
             nested = nested or above.name == "FunctionRun"
-            # AMBIGUITY: the function is the event around it with `tf_function_call`, the
+            # The function is the event around it with `tf_function_call`, the
             # outermost if several; else the eager op; else all runs of the thread are one.
             if "tf_function_call" in above.stats:
                 function = above.name
@@ -110,7 +110,7 @@ def _function_marks(host: Host, links: Links) -> list[Mark]:
     repeated = [list(call.values()) for call in calls.values() if len(call) >= 2]
     if not repeated:
         return []
-    # AMBIGUITY: of several repeated functions the one called most often, then the earliest.
+    # Of several repeated functions the one called most often, then the earliest.
     chosen = min(repeated, key=lambda c: (-len(c), min(e.start for runs in c for e in runs)))
     chosen.sort(key=lambda runs: min(e.start for e in runs))
     return [
@@ -146,7 +146,7 @@ def group_steps(host: Host, activities: list[Activity]) -> list[Step]:
                 if number is not None:
                     spans.setdefault(number, []).append((event.start, event.end))
     if not spans:
-        # AMBIGUITY: without a Steps line, group_id of the counted device events alone.
+        # Without a Steps line, group_id of the counted device events alone.
         for activity in activities:
             group = activity.event.integer("group_id")
             if group is not None:
@@ -159,7 +159,7 @@ def group_steps(host: Host, activities: list[Activity]) -> list[Step]:
 
 
 def holds_tracing(host: Host, start: int, end: int) -> bool:
-    """AMBIGUITY: tracing = a call `traced-*`; compilation = these names (no op scopes)."""
+    """Tracing = a call `traced-*`; compilation = these names (no op scopes)."""
     compiling = r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad"
     for event in host.host_events():
         if not start <= event.start < end:
@@ -211,7 +211,7 @@ def marked_steps(
         steps.append(Step(host.name, mark.number, mark.start, end, mark.kind))
     steps[0].used = not holds_tracing(host, steps[0].start, steps[0].end)
 
-    # AMBIGUITY "the lag grows by more than 10 % of T per step": from the first to the last step, spread
+    # On "the lag grows by more than 10 % of T per step": from the first to the last step, spread
     # evenly, T = median period from marker to marker; where a step has no linked device event, the steps
     # cannot be cut at the devices.
     in_order = sorted(first_linked.values()) == [first_linked[i] for i in sorted(first_linked)]
@@ -224,7 +224,7 @@ def marked_steps(
     if 10 * 2 * (lags[-1] - lags[0]) <= (len(marks) - 1) * (periods[middle] + periods[-middle - 1]):
         return steps, None
 
-    # AMBIGUITY: a step without a linked device event has no cut and goes into the one before; the
+    # A step without a linked device event has no cut and goes into the one before; the
     # last ends with its marker or last event, as on the host's basis.
     cut = sorted(first_linked.items(), key=lambda item: (item[1], item[0]))
     shifted = []
@@ -239,7 +239,7 @@ def marked_steps(
 def number_steps(steps: list[Step]) -> None:
     """Recorded numbers, or 0, 1, 2 … in time order when they restart.
 
-    AMBIGUITY: "restart" = a number that is not larger than the one before it; the new numbers
+    On "restart" = a number that is not larger than the one before it; the new numbers
     begin at 0.
     """
     recorded = [step.recorded_number for step in steps if step.recorded_number is not None]

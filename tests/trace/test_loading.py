@@ -112,7 +112,7 @@ def test_a_run_by_name(tmp_path: Path) -> None:
     assert len(load(tmp_path, run="a").device_list) == 1
     with pytest.raises(TraceNotFoundError, match="no run called 'x'") as caught:
         load(tmp_path, run="x")
-    assert caught.value.hint == "there are: a, b"
+    assert caught.value.hint == "available runs: a, b"
 
 
 def test_log_directories_below_one_path(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_log_directories_below_one_path(tmp_path: Path) -> None:
     assert len(load(tmp_path, run="worker_0/run1").device_list) == 1
     with pytest.raises(TraceNotFoundError, match="several runs called 'run1'") as caught:
         load(tmp_path, run="run1")
-    assert caught.value.hint == "there are: worker_0/run1, worker_1/run1"
+    assert caught.value.hint == "available runs: worker_0/run1, worker_1/run1"
 
 
 def test_a_listing_tells_runs_apart_without_reading_events(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_a_listing_tells_runs_apart_without_reading_events(tmp_path: Path) -> No
         (
             "x/host0.op_stats_v2.pb",
             "no *.xplane.pb",
-            "host0.op_stats_v2.pb, which a viewer derived",
+            "a viewer made host0.op_stats_v2.pb from a trace",
         ),
-        ("x/host0.xplane.riegeli", "no *.xplane.pb", "continuous-profiling containers"),
+        ("x/host0.xplane.riegeli", "no *.xplane.pb", "continuous-profiling container"),
         (
             "x/events.out.tfevents.1.host0.profile-empty",
             "no *.xplane.pb",
@@ -165,7 +165,7 @@ def test_a_listing_tells_runs_apart_without_reading_events(tmp_path: Path) -> No
         (
             ".traceview-killed/host0.traceview.json",
             "no *.xplane.pb below it",
-            ".traceview-killed is of a capture that still runs, or was killed before its end",
+            ".traceview-killed belongs to a capture that is still running or was killed",
         ),
         (".traceview-cluster-1/task.json", "no *.xplane.pb below it", "give the log directory"),
         ("x/notes.txt", "no *.xplane.pb below it", "give the log directory"),
@@ -288,7 +288,7 @@ def test_runs_of_which_none_can_be_read_are_named(tmp_path: Path) -> None:
         path.write_bytes(b"<html>")
     with pytest.raises(TraceFormatError, match="an HTML page") as caught:
         load(tmp_path)
-    assert caught.value.hint == "none of the 3 runs can be read: run0, run1, run2"
+    assert caught.value.hint == "none of the 3 runs is readable: run0, run1, run2"
 
 
 def test_copies_count_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from scripts.cuda_trace import U64, CudaTrace, Name, Value
 from scripts.scenarios.model import Step, ms, new_trace
-from traceview.trace.input_waits import input_waits, recorded_stages
+from traceview.trace.input_waits import find_input_waits, recorded_stages
 from traceview.trace.load import load
 from traceview.trace.pipeline import InputStage, iterator_calls
 
@@ -147,7 +147,7 @@ def test_the_model_waits_on_the_thread_of_the_step_and_where_a_call_waits(tmp_pa
     trace.write(tmp_path)
     found = load(tmp_path)
     calls = iterator_calls(found, 0)
-    waits = input_waits(found, 0, calls)
+    waits = find_input_waits(found, 0, calls)
     begin = waits.start_ps.min()
     assert (waits.start_ps - begin).tolist() == [0, ms(2)]
     assert not waits.in_turn

@@ -1,6 +1,6 @@
 """Do recordings of real machines give the numbers that a script of other people's code found in them?
 
-Every number is from shared/traces/README.md, which says how it was made.
+Every number is from the README beside the recordings, which says how it was made.
 """
 
 from __future__ import annotations

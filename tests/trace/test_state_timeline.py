@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from traceview.intervals import IntervalSet, union
 from traceview.trace.cause import Cause
-from traceview.trace.state_timeline import closed, intersection, layered, outside
+from traceview.trace.state_timeline import complement, intersection, stacked, without_holes
 
 LENGTH = 40
 Bools = npt.NDArray[np.bool_]
@@ -49,7 +49,7 @@ def test_the_first_layer_that_covers_an_instant_tells_its_cause(
     expected = np.full(LENGTH, Cause.UNATTRIBUTED)
     for cause, covered in reversed(layers):
         expected[instants(covered)] = cause
-    timeline = layered([(cause, union_of(covered)) for cause, covered in layers])
+    timeline = stacked([(cause, union_of(covered)) for cause, covered in layers])
     assert timeline.at(np.arange(LENGTH)).tolist() == expected.tolist()
     ordered = [(min(span), max(span)) for span in spans]
     inside = timeline.within([a for a, _ in ordered], [b for _, b in ordered])
@@ -60,32 +60,32 @@ def test_the_first_layer_that_covers_an_instant_tells_its_cause(
 
 
 def test_a_timeline_without_layers_knows_nothing() -> None:
-    inside = layered([]).within([-(10**18)], [10**18])
+    inside = stacked([]).within([-(10**18)], [10**18])
     assert inside[Cause.UNATTRIBUTED].tolist() == [2 * 10**18]
     assert inside.sum() == 2 * 10**18
 
 
 @example([(0, 2), (5, 7), (11, 12)], 3)
 @given(pairs, st.integers(0, 6))
-def test_closed_fills_short_holes(spans: list[tuple[int, int]], hole: int) -> None:
+def test_without_holes_fills_short_holes(spans: list[tuple[int, int]], hole: int) -> None:
     expected = instants(spans)
     edges = np.flatnonzero(np.diff(np.concatenate(([0], expected.astype(np.int8), [0]))))
     for end, start in zip(edges[1:-1:2].tolist(), edges[2::2].tolist(), strict=True):
         expected[end:start] |= start - end <= hole
-    assert of_union(closed(union_of(spans), hole)).tolist() == expected.tolist()
+    assert of_union(without_holes(union_of(spans), hole)).tolist() == expected.tolist()
 
 
 @given(pairs, pairs)
-def test_intersection_holds_what_lies_in_both(
+def test_intersection_covers_the_time_of_both(
     first: list[tuple[int, int]], second: list[tuple[int, int]]
 ) -> None:
-    found = of_union(intersection(union_of(first), union_of(second)))
-    assert found.tolist() == (instants(first) & instants(second)).tolist()
+    covered = of_union(intersection(union_of(first), union_of(second)))
+    assert covered.tolist() == (instants(first) & instants(second)).tolist()
 
 
 @given(pairs)
-def test_outside_holds_all_the_rest(spans: list[tuple[int, int]]) -> None:
-    found = outside(union_of(spans))
+def test_complement_covers_the_rest(spans: list[tuple[int, int]]) -> None:
+    found = complement(union_of(spans))
     assert of_union(found).tolist() == (~instants(spans)).tolist()
     assert found.within([-(10**18)], [0]).tolist() == [10**18]
     assert found.within([LENGTH], [10**18]).tolist() == [10**18 - LENGTH]

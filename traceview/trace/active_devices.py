@@ -1,7 +1,7 @@
-"""Which devices ran work in each step, and where did that change?
+"""Lists the devices that ran work in each step, and the steps where that list changes.
 
-A device runs work in a step if it computes or communicates there; copies and fills alone are none. A step that
-was inferred from what repeats, and lacks the part of a device that was recorded outside of it, says nothing of this.
+A device runs work in a step if it computes or communicates there; copies and fills alone do not count. A step that
+was inferred from repeating kernels is left out if the work of a device lies outside of its bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from traceview.xplane.planes import ActivityClass
 class ActiveStep:
     """One step of one host: the keys of the devices that ran work in it.
 
-    `joined`, `left`: what changed against the step before; both empty in the first.
+    `joined`, `left`: devices that the step before had not, or had; both empty in the first step.
     """
 
     host: str
@@ -32,39 +32,43 @@ class ActiveStep:
 
 
 def active_steps(trace: Trace) -> list[ActiveStep]:
-    """Every step of every host that tells, in time order on each."""
-    found: list[ActiveStep] = []
-    for of_host in trace.steps_by_host:
-        if of_host.steps:
+    """Every step of every host whose bounds hold the work of all devices, in time order on each."""
+    result: list[ActiveStep] = []
+    for host_steps in trace.steps_by_host:
+        if host_steps.steps:
             before: tuple[str, ...] | None = None
-            for step, devices in zip(of_host.steps, _working(trace, of_host.host), strict=True):
-                if not tells_devices(of_host.method, step.excluded):
+            working = _working_devices(trace, host_steps.host)
+            for step, devices in zip(host_steps.steps, working, strict=True):
+                if not tells_devices(host_steps.method, step.excluded):
                     continue
                 joined, left = changes(before, devices)
-                name = trace.hosts[of_host.host].name
-                found.append(ActiveStep(name, step.number, step.start_ps, devices, joined, left))
+                name = trace.hosts[host_steps.host].name
+                result.append(ActiveStep(name, step.number, step.start_ps, devices, joined, left))
                 before = devices
-    return found
+    return result
 
 
 def tells_devices(method: str, excluded: str | None) -> bool:
-    """Whether the work of every device in a step lies between its bounds; `method` and why it is left out."""
+    """Whether the bounds of a step hold the work of every device.
+
+    `method`: how the steps were detected. `excluded`: why statistics leave the step out.
+    """
     return method != "period" or excluded is None
 
 
 def changes(
     before: Sequence[str] | None, now: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What joined and what left, each in the order in which the devices are given; none without a step before."""
+    """Devices that joined and devices that left, in the order given; both empty without a step before."""
     if before is None:
         return (), ()
     return (
-        tuple(one for one in now if one not in before),
-        tuple(one for one in before if one not in now),
+        tuple(device for device in now if device not in before),
+        tuple(device for device in before if device not in now),
     )
 
 
-def _working(trace: Trace, host: int) -> Iterator[tuple[str, ...]]:
+def _working_devices(trace: Trace, host: int) -> Iterator[tuple[str, ...]]:
     """For each step of the host the devices that ran work in it, in the order of the device list."""
     steps = trace.steps_by_host[host].steps
     start = np.array([step.start_ps for step in steps], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Why does a device do nothing? The answers that a trace can give."""
+"""The causes of idle time that a trace can show."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from enum import IntEnum
 
 
 class Cause(IntEnum):
-    """What a device waited for, in the order in which one is preferred to the next.
+    """What a device waited for; of equally large causes the earlier member is named.
 
-    `INPUT`: the host asked for the next element of a dataset. `H2D`: a blocking or staging copy to the device,
-    or the time between the end of a copy and the kernel that waited for it. `COMPILE`: `tf.function` tracing,
-    XLA, autotuning, module load. `SYNC`: the host was blocked until a device or a value was ready.
-    `CHECKPOINT`: variables were saved or restored. `LAUNCH`: the host was launching or scheduling ops back to
-    back. `CALLBACK`: the host was between step markers. `HOST_COMPUTE`: the host ran CPU ops of the step.
-    `PEER`: the work was queued while another device was in a collective; on replicas, which have no queue,
-    while another replica still worked. `DEPENDENCY`: queued on another stream or event. `LATENCY`: queued for
-    less than 20 µs. `UNATTRIBUTED`: nothing recorded shows a cause. `UNUSED`: the device ran no kernel.
+    `INPUT`: the host waited for the next element of a dataset. `H2D`: the host made a blocking or staging copy to
+    the device, or a kernel waited for a copy. `COMPILE`: `tf.function` tracing, XLA compilation, autotuning or
+    module loading. `SYNC`: the host was blocked until a device or a value was ready. `CHECKPOINT`: the host saved or
+    restored variables. `LAUNCH`: the host launched or scheduled ops back to back. `CALLBACK`: the host was between
+    step markers. `HOST_COMPUTE`: the host ran CPU ops of the step. `PEER`: the work was queued while another device
+    was in a collective; on replicas, which have no queue, another replica was still working. `DEPENDENCY`: the work
+    was queued behind another stream or event. `LATENCY`: the work was queued for less than 20 µs. `UNATTRIBUTED`:
+    no recorded event shows a cause. `UNUSED`: the device ran no kernel.
     """
 
     INPUT = 0
@@ -34,5 +34,5 @@ class Cause(IntEnum):
 
     @property
     def key(self) -> str:
-        """How the cause is called in the report."""
+        """The name of the cause in the report."""
         return self.name.lower()

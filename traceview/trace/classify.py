@@ -1,7 +1,7 @@
-"""Which events of a device plane are activity, and of which class?
+"""Selects the events of a device plane that are activity, and gives each its class.
 
-Everything on a stream line is decided event by event (a stream may mix kernels with bookkeeping), from the
-name first, then the detail strings, last the host call that issued it.
+A stream may mix kernels with bookkeeping, so each event is decided by itself: first by its name, then by its detail
+strings, last by the host call that issued it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from traceview.xplane.table import PlaneTable
 class Activity:
     """The activity of one device plane; columns as in `DeviceColumns`, `line` as in the table.
 
-    `kind`: uint8 `NameKind`, with `LINKED_COPY` where only the host call can tell the direction.
+    `kind`: uint8 `NameKind`, with `LINKED_COPY` where only the host call shows the direction.
     """
 
     line: Int32Array
@@ -80,12 +80,12 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
     memcpy, memset = table.texts("memcpy_details"), table.texts("memset_details")
     has_memcpy = _present(table, memcpy.event)
     kind = np.where(has_memcpy & (kind == NameKind.COMPUTE), NameKind.COPY, kind).astype(np.uint8)
-    speaks_for_itself = (kind != NameKind.COMPUTE) & (kind != NameKind.COLLECTIVE)
+    named_by_kind = (kind != NameKind.COMPUTE) & (kind != NameKind.COLLECTIVE)
     busy = (
         (counts[table.line] if table.count else np.empty(0, dtype=np.bool_))
         & (kind != NameKind.NEVER_BUSY)
         & ~_present(table, table.rows_with("not_activity"))
-        & (speaks_for_itself | has_correlation | has_kernel_details)
+        & (named_by_kind | has_correlation | has_kernel_details)
     )
     size = np.full(table.count, UNKNOWN_BYTES, dtype=np.int64)
     host_memory = np.full(table.count, HostMemory.UNKNOWN, dtype=np.uint8)
@@ -100,7 +100,7 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
         neutral = kind[texts.event] == NameKind.COPY
         if neutral.any():
             kind[texts.event[neutral]] = directions[texts.index[neutral]]
-    # A copy of nothing that took time: the writer did not know the size.
+    # A copy of 0 bytes that took time: the writer did not know the size.
     size[(size == 0) & (table.duration_ps > 0)] = UNKNOWN_BYTES
     rows = np.flatnonzero(busy)
     return Activity(
@@ -121,7 +121,7 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
 
 
 def _tpu_activity(table: PlaneTable, names: Names) -> Activity:
-    """TPU: the `XLA Ops` line, with the times that stand in its stats."""
+    """The events of the `XLA Ops` line, with the times in their stats."""
     counts = np.array([line.name == XLA_OPS_LINE for line in table.lines], dtype=np.bool_)
     rows = np.flatnonzero(counts[table.line]) if table.count else np.empty(0, dtype=np.int64)
     start, duration = table.start_ps.copy(), table.duration_ps.copy()
@@ -155,9 +155,9 @@ def _present(table: PlaneTable, rows: Int64Array) -> BoolArray:
 
 
 def _ops(table: PlaneTable, names: Names) -> Int32Array:
-    """The op that issued each event, as text `scope/name:Type`, from the best source that names it.
+    """The op that issued each event, as text `scope/name:Type`, from the best stat that names it.
 
-    TensorFlow on CUDA writes `tf_op`; XLA programs only say `XlaModule:` there and name the op in `hlo_op`;
+    TensorFlow on CUDA writes `tf_op`. XLA programs only write `XlaModule:` there and name the op in `hlo_op`.
     TensorFlow of 2020 wrote `level 0`, and `annotation` with `#shape=…#` behind the name.
     """
     op = np.full(table.count, NONE, dtype=np.int32)
@@ -166,8 +166,8 @@ def _ops(table: PlaneTable, names: Names) -> Int32Array:
         kept = [_op_text(text) for text in texts.texts]
         ids = np.array([names.add(text) if text else NONE for text in kept], dtype=np.int32)
         if ids.size:
-            found = ids[texts.index]
-            op[texts.event[found != NONE]] = found[found != NONE]
+            name = ids[texts.index]
+            op[texts.event[name != NONE]] = name[name != NONE]
     return op
 
 
@@ -190,7 +190,7 @@ def _op_text(text: bytes) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The final class of each device event, and what is known beside it."""
+    """The final class of each device event, with flags for point-to-point copies, opaque graphs and unknown directions."""
 
     class_: npt.NDArray[np.uint8]
     p2p: BoolArray
@@ -201,7 +201,7 @@ class Classes:
 def final_classes(
     kind: npt.NDArray[np.uint8], launch: Int64Array, host_name: Int32Array, names: Names
 ) -> Classes:
-    """Settle copies by the host call that issued them; `launch` is a row of the host columns or `NONE`."""
+    """Give copies the direction of the host call that issued them; `launch`: host row or `NONE`."""
     kind = kind.copy()
     linked = np.flatnonzero((kind == NameKind.LINKED_COPY) & (launch != NONE))
     if linked.size:

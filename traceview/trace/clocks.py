@@ -1,25 +1,26 @@
-"""How far apart are the clocks of several hosts? The collectives that they share tell.
+"""Aligns the clocks of several hosts by the collectives that they share.
 
-A profile's start is stamped by the clock of its own host, and clocks of hosts may be milliseconds apart or more.
-An all-reduce ends on all its members at once, to microseconds where NCCL runs it. So the median difference of
-the ends of the collectives that two hosts share is the difference of their clocks:
+A profile's start is stamped by the clock of its own host, and the clocks of hosts may be milliseconds apart or more.
+An all-reduce ends at the same time on all its members, within microseconds where NCCL runs it. So the clocks of two
+hosts differ by the median difference between the ends of the collectives that they share:
 
     host0   ────▓▓▓▓▓▓│     ────▓▓▓▓│         each ends 7 ms later on the clock of host1:
     host1   ──────────▓▓▓▓▓│──────────▓▓▓│    its times move back by 7 ms
 
-Ends of other kinds say less: who sends a broadcast is done before those who receive it. On CPUs each process takes
-note of the end when a thread gets round to it; so the clock is moved only where the differences agree much better
-than they differ from nothing, and where the profile starts are known to agree as well as can be told they stand.
+Other kinds of collectives do not end at once: the sender of a broadcast is done before its receivers. On CPUs each
+process records the end when a thread gets round to it. So a clock with a recorded profile start moves only if the
+median difference is much larger than the spread of the differences.
 
-Only whole hosts are moved, each by one number, so that no duration and no distance within a host changes. Crystals
-drift by up to 0.1 ms per second; taking that out would stretch every step of a host, for less than the window of a
-usual capture is uncertain by. It is measured and said instead; the offset is that of the middle of the recording.
+A host moves as a whole, by one number, so that durations and distances within a host stay as recorded. Crystals
+drift by up to 0.1 ms per second. Correcting that would stretch every step of a host by less than the uncertainty of
+the ends in a usual capture. So the drift is measured and reported; the offset holds in the middle of the recording.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -33,17 +34,17 @@ from traceview.units import PS_PER_NS, PS_PER_S
 from traceview.xplane.read import MAX_PS
 
 MIN_COLLECTIVES: Final = 3
-"""Of fewer the spread cannot be told."""
+"""Fewer collectives do not show how far their ends spread."""
 
 CLEAR_RATIO: Final = 3
 """Clocks differ if their median difference is more than this many times the spread of the differences."""
 
 MIN_FOR_DRIFT: Final = 8
 CLEAR_DRIFT_RATIO: Final = 6
-"""So many collectives show a drift that over all of them is more than so many times the spread."""
+"""A drift is reported from this many collectives on, if it adds up to more than this many times the spread."""
 
 MAX_DRIFT_PS_PER_S: Final = 10**9
-"""Clocks of computers drift by 100 ppm at most; ends that part ten times as fast are not of one collective."""
+"""Computer clocks drift by 100 ppm at most; ends that drift apart ten times as fast belong to different collectives."""
 
 _COMMON_END: Final = (
     CollectiveKind.ALL_REDUCE,
@@ -56,9 +57,9 @@ _NO_END: Final = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, eq=False)
 class AlignedClocks:
-    """The hosts with their times since the origin of the run, and what to add to the times of each.
+    """The hosts with their times since the origin of the run.
 
-    `offset_ps`: int64 `[hosts]`. `problems`: hosts whose clock could not be aligned.
+    `offset_ps`: int64 `[hosts]`, to be added to the times of each. `problems`: hosts whose clock could not be aligned.
     """
 
     hosts: tuple[Host, ...]
@@ -67,7 +68,7 @@ class AlignedClocks:
 
 
 def align(hosts: Sequence[Host]) -> AlignedClocks:
-    """Align hosts by `profile_start_time`; one without it keeps its own start as origin."""
+    """Align hosts by `profile_start_time`; a host without it keeps its own start as origin."""
     starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
     origin = min(starts, default=0)
     aligned, offsets, problems = [], [], []
@@ -79,7 +80,7 @@ def align(hosts: Sequence[Host]) -> AlignedClocks:
         elif len(hosts) > 1:
             problems.append(Problem("unaligned-clock", "no profile start recorded", host.name))
         if offset > MAX_PS:
-            text = "its profile started months after that of another host; clocks not aligned"
+            text = "the profile starts months after that of another host; clocks not aligned"
             problems.append(Problem("unaligned-clock", text, host.name))
             offset, method = 0, "none"
         offsets.append(offset)
@@ -97,10 +98,10 @@ def _stop_ps(host: Host, offset: int) -> int | None:
 
 @dataclass(frozen=True)
 class ClockDifference:
-    """How far a clock is ahead of another: picoseconds in the middle, and gain per second if there is one.
+    """How far a clock is ahead of another in the middle of the recording, in picoseconds.
 
-    `least_ps`, `most_ps`: the smallest and the largest difference. `residual_ps`: spread of all of them;
-    `noise_ps`: what is left of it without the drift.
+    `least_ps`, `most_ps`: the smallest and the largest difference. `residual_ps`: spread of all differences;
+    `noise_ps`: their spread without the drift. `drift_ps_per_s`: gain per second, None if the noise hides it.
     """
 
     ahead_ps: int
@@ -115,7 +116,7 @@ class ClockDifference:
 def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDifference | None:
     """The difference of two clocks from the ends of the same collectives on both, int64 `[n]`, in time order.
 
-    None if they are too few, or part faster than clocks do, so that they cannot be the same.
+    None if they are too few, or drift apart so fast that they cannot be the same collectives.
     """
     count = int(reference_ps.size)
     if count < MIN_COLLECTIVES:
@@ -123,7 +124,7 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     difference = other_ps - reference_ps
     ahead = median_ps(difference) or 0
     since_ps = reference_ps - (median_ps(reference_ps) or 0)
-    # Slopes between events half a recording apart: their median is deaf to outliers (Theil and Sen).
+    # Slopes between events half a recording apart: outliers do not move their median (Theil and Sen).
     half = count // 2
     passed_ps = since_ps[half:] - since_ps[: count - half]
     gained_ps = difference[half:] - difference[: count - half]
@@ -153,7 +154,7 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
 def on_one_clock(
     recording: Recording, steps_by_host: tuple[HostSteps, ...]
 ) -> tuple[Recording, tuple[HostSteps, ...]]:
-    """The recording and its steps with all times moved to where common collectives set the clocks; one host stays."""
+    """The recording and its steps with the clocks of hosts aligned by the collectives that they share."""
     groups = [group for group in step_groups(recording.hosts) if len(group) > 1]
     if not groups:
         return recording, steps_by_host
@@ -161,13 +162,13 @@ def on_one_clock(
     clocks = [host.clock or HostClock("none") for host in recording.hosts]
     for group in groups:
         _set_clocks(recording.hosts, clocks, ends, group)
-    by = _shifts(recording.hosts, clocks)
-    return _moved(recording, clocks, by), tuple(
-        _steps(found, int(by[found.host])) for found in steps_by_host
+    shift_ps = _shifts(recording.hosts, clocks)
+    return _shifted_recording(recording, clocks, shift_ps), tuple(
+        _shifted_steps(host_steps, int(shift_ps[host_steps.host])) for host_steps in steps_by_host
     )
 
 
-def unsolved(problems: Sequence[Problem], hosts: Sequence[Host]) -> tuple[Problem, ...]:
+def without_solved(problems: Sequence[Problem], hosts: Sequence[Host]) -> tuple[Problem, ...]:
     """The problems without those of clocks that collectives have aligned since."""
     aligned = {host.name for host in hosts if host.clock and host.clock.method == "collectives"}
     return tuple(
@@ -178,21 +179,20 @@ def unsolved(problems: Sequence[Problem], hosts: Sequence[Host]) -> tuple[Proble
 
 
 def _ends(recording: Recording, steps_by_host: Sequence[HostSteps]) -> Int64Array:
-    """When each complete collective ended on each host, int64 `[collectives, hosts]`, `_NO_END` where not in it."""
-    found = match_collectives(recording, steps_by_host)
-    host_of = np.array([device.host for device in recording.device_list], dtype=np.int64)
-    ends = np.full((found.count, len(recording.hosts)), _NO_END, dtype=np.int64)
-    if found.count == 0:
+    """When each complete collective ended on each host, int64 `[collectives, hosts]`, `_NO_END` where it did not run."""
+    matched = match_collectives(recording, steps_by_host)
+    ends = np.full((matched.count, len(recording.hosts)), _NO_END, dtype=np.int64)
+    if matched.count == 0:
         return ends
-    np.maximum.at(ends, (found.collective, host_of[found.device]), found.end_ps)
-    together = np.isin(found.kind[found.first], _COMMON_END)
-    return ends[found.is_complete & together]
+    np.maximum.at(ends, (matched.collective, matched.host), matched.end_ps)
+    ends_at_once = np.isin(matched.kind[matched.first], _COMMON_END)
+    return ends[matched.is_complete & ends_at_once]
 
 
 def _set_clocks(
     hosts: tuple[Host, ...], clocks: list[HostClock], ends: Int64Array, group: tuple[int, ...]
 ) -> None:
-    """Set each host of a group by the one set before it with which it shares most collectives."""
+    """Compare each host of a group with the host that shares most collectives with it and is compared already."""
     shares = ends[:, list(group)] != _NO_END
     common = shares.T.astype(np.int64) @ shares.astype(np.int64)
     np.fill_diagonal(common, 0)
@@ -202,47 +202,47 @@ def _set_clocks(
     done = [first]
     while len(done) < len(group):
         rest = [place for place in range(len(group)) if place not in done]
-        place, by = max(
-            ((one, other) for one in rest for other in done), key=lambda pair: common[pair]
-        )
+        place, by = max(product(rest, done), key=lambda pair: common[pair])
         if common[place, by] < MIN_COLLECTIVES:
             break
         done.append(place)
         host, reference = group[place], group[by]
         both = ends[(ends[:, host] != _NO_END) & (ends[:, reference] != _NO_END)]
         both = both[np.argsort(both[:, reference], kind="stable")]
-        found = clock_difference(both[:, reference], both[:, host])
-        if found is not None:
-            clocks[host] = _clock(hosts[reference], clocks[reference], clocks[host], found)
+        difference = clock_difference(both[:, reference], both[:, host])
+        if difference is not None:
+            clocks[host] = _clock(hosts[reference], clocks[reference], clocks[host], difference)
     moved = any(clocks[group[place]].reference is not None for place in done)
     if moved and clocks[group[first]].method == "none":
         clocks[group[first]] = HostClock("collectives")
 
 
 def _clock(
-    reference: Host, of_reference: HostClock, own: HostClock, found: ClockDifference
+    reference: Host, reference_clock: HostClock, own: HostClock, difference: ClockDifference
 ) -> HostClock:
-    """The clock after a comparison: moved where that is clear or nothing else sets it, else as it was."""
-    are_started = "none" not in (own.method, of_reference.method)
-    # What moved the reference moves what is set by it.
-    offset = of_reference.offset_ps - found.ahead_ps
-    moves = not are_started or abs(offset) > CLEAR_RATIO * found.noise_ps
+    """The clock after a comparison: moved if the difference is clear or no profile start is known, else as before."""
+    have_starts = "none" not in (own.method, reference_clock.method)
+    # A reference that was moved itself moves every host that follows it.
+    offset = reference_clock.offset_ps - difference.ahead_ps
+    moves = not have_starts or abs(offset) > CLEAR_RATIO * difference.noise_ps
     moves = moves and abs(offset) <= MAX_PS
-    # What both were moved by does not part them.
-    left = (offset if moves else 0) - of_reference.offset_ps
+    # Only what one of the two was moved by changes their difference.
+    moved_apart = (offset if moves else 0) - reference_clock.offset_ps
     return HostClock(
         method="collectives" if moves else own.method,
         reference=reference.name,
         offset_ps=offset if moves else 0,
-        collective_count=found.count,
-        residual_ps=found.residual_ps,
-        residual_max_ps=max(abs(found.least_ps + left), abs(found.most_ps + left)),
-        drift_ps_per_s=found.drift_ps_per_s,
+        collective_count=difference.count,
+        residual_ps=difference.residual_ps,
+        residual_max_ps=max(
+            abs(difference.least_ps + moved_apart), abs(difference.most_ps + moved_apart)
+        ),
+        drift_ps_per_s=difference.drift_ps_per_s,
     )
 
 
 def _shifts(hosts: Sequence[Host], clocks: Sequence[HostClock]) -> Int64Array:
-    """What to add to the times of each host, so that the origin is the earliest profile start again."""
+    """Picoseconds to add to the times of each host, so that the origin is the earliest profile start again."""
     starts = [
         host.start_ps + clock.offset_ps
         for host, clock in zip(hosts, clocks, strict=True)
@@ -252,37 +252,41 @@ def _shifts(hosts: Sequence[Host], clocks: Sequence[HostClock]) -> Int64Array:
     return offset_ps - min(starts, default=0)
 
 
-def _moved(recording: Recording, clocks: Sequence[HostClock], by: Int64Array) -> Recording:
-    host_columns, device_columns = recording.host_columns, recording.device_columns
-    if by.any():
-        host_of = np.array([device.host for device in recording.device_list], dtype=np.int64)
-        host_columns = replace(host_columns, start_ps=host_columns.start_ps + by[host_columns.host])
-        device_columns = replace(
-            device_columns, start_ps=device_columns.start_ps + by[host_of[device_columns.device]]
-        )
+def _shifted_recording(
+    recording: Recording, clocks: Sequence[HostClock], shift_ps: Int64Array
+) -> Recording:
+    host, device = recording.host_columns, recording.device_columns
+    if shift_ps.any():
+        host = replace(host, start_ps=host.start_ps + shift_ps[host.host])
+        of_device = shift_ps[recording.host_of_device]
+        device = replace(device, start_ps=device.start_ps + of_device[device.device])
     return replace(
         recording,
         hosts=tuple(
-            _host(host, clock, int(shift))
-            for host, clock, shift in zip(recording.hosts, clocks, by, strict=True)
+            _shifted_host(host, clock, int(shift))
+            for host, clock, shift in zip(recording.hosts, clocks, shift_ps, strict=True)
         ),
-        host_columns=host_columns,
-        device_columns=device_columns,
-        stored_steps=tuple(step.shifted(int(by[step.host])) for step in recording.stored_steps),
+        host_columns=host,
+        device_columns=device,
+        stored_steps=tuple(
+            step.shifted(int(shift_ps[step.host])) for step in recording.stored_steps
+        ),
     )
 
 
-def _host(host: Host, clock: HostClock, by: int) -> Host:
-    stop = None if host.stop_ps is None else host.stop_ps + by
-    return replace(host, start_ps=host.start_ps + by, stop_ps=stop, clock=clock)
+def _shifted_host(host: Host, clock: HostClock, shift_ps: int) -> Host:
+    stop = None if host.stop_ps is None else host.stop_ps + shift_ps
+    return replace(host, start_ps=host.start_ps + shift_ps, stop_ps=stop, clock=clock)
 
 
-def _steps(found: HostSteps, by: int) -> HostSteps:
+def _shifted_steps(host_steps: HostSteps, shift_ps: int) -> HostSteps:
     return replace(
-        found,
+        host_steps,
         steps=tuple(
-            replace(step, start_ps=step.start_ps + by, end_ps=step.end_ps + by)
-            for step in found.steps
+            replace(step, start_ps=step.start_ps + shift_ps, end_ps=step.end_ps + shift_ps)
+            for step in host_steps.steps
         ),
-        marker_spans=tuple((start + by, end + by) for start, end in found.marker_spans),
+        marker_spans=tuple(
+            (start + shift_ps, end + shift_ps) for start, end in host_steps.marker_spans
+        ),
     )

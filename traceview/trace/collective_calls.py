@@ -1,19 +1,19 @@
-"""Which op asked for each collective, with which keys, for how many bytes, and when?
+"""Finds the op that asked for each collective, its keys, its bytes and its time.
 
-TensorFlow runs a collective far from the op that asks for it, and leaves three traces on the way
+TensorFlow runs a collective far from the op that asks for it, and records three events on the way
 (`base_collective_executor.cc`, `nccl_manager.cc`). On a replica of a CPU-only run:
 
     CollectiveOpV2Kernel::Run ─▸ RunClosure … ExecuteAsync ─▸ scope/CollectiveReduceV2:CollectiveReduceV2
       the replica arrives                                       group_key, instance_key; the data moves
 
-On GPUs the last replica to ask schedules the collective for all, one launching thread per GPU runs it, and
-around the launch stands what NCCL was called with:
+On GPUs the last replica to ask schedules the collective for all, and one launching thread per GPU runs it. The call
+of NCCL around the launch holds the size of the buffer:
 
     scope/CollectiveReduceV2:… ⊃ Schedule Collective ─▸ Run Collective ⊃ ncclAllReduce ⊃ launch
       group_key, instance_key                             per GPU          buffer_size
 
-So from the launch it goes outwards to what is around it, and from there to what produced that, until the keys
-are found.
+So the search goes from the launch to the events around it, from there to their producers, and on until it meets the
+keys.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ import numpy as np
 from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array
 from traceview.trace.correlation import innermost_value, threads
-from traceview.trace.model import NONE, UNKNOWN_BYTES, HostColumns, HostStat, Recording
+from traceview.trace.model import NONE, UNKNOWN_BYTES, HostColumns, Recording
 
 _CALL: Final = b"nccl"
 _ARRIVAL: Final = b"CollectiveOpV2Kernel::Run"
 _MOST_HANDOVERS: Final = 4
-"""From launch or op to what asked for it; two are known."""
+"""Handovers between threads that are followed from a launch or an op; writers are known to make two."""
 
 
 @dataclass(frozen=True, eq=False)
 class CollectiveCalls:
-    """What the host tells of some device events; int64 arrays, one entry per event.
+    """The host calls behind some device events; int64 arrays, one entry per event.
 
     `op`: host row of the op that holds the keys, `NONE` without; `group`, `instance`: its keys. `call`: host
-    row of the call of NCCL around the launch; `bytes`: of the buffer it was called with. `arrival`: host row
-    at whose start a replica handed the op over, `NONE` on GPUs.
+    row of the call of NCCL around the launch; `bytes`: size of its buffer. `arrival`: host row at whose start a
+    replica handed the op over, `NONE` on GPUs.
     """
 
     op: Int64Array
@@ -51,8 +51,8 @@ class CollectiveCalls:
     arrival: Int64Array
 
 
-def collective_calls(recording: Recording, rows: Int64Array) -> CollectiveCalls:
-    """The calls behind the device events at `rows`."""
+def find_collective_calls(recording: Recording, rows: Int64Array) -> CollectiveCalls:
+    """The host calls behind the device events at `rows`."""
     host = recording.host_columns
     op, call, arrival = (np.full(rows.size, NONE, dtype=np.int64) for _ in range(3))
     at = recording.device_columns.launch[rows]
@@ -75,64 +75,57 @@ def collective_calls(recording: Recording, rows: Int64Array) -> CollectiveCalls:
             arrival[arrives] = at[arrives]
     return CollectiveCalls(
         op=op,
-        group=_values(group, op, NONE),
-        instance=_values(instance, op, NONE),
+        group=group.at(op, NONE),
+        instance=instance.at(op, NONE),
         call=call,
-        bytes=_values(size, call, UNKNOWN_BYTES),
+        bytes=size.at(call, UNKNOWN_BYTES),
         arrival=arrival,
     )
 
 
-def _values(stat: HostStat, rows: Int64Array, default: int) -> Int64Array:
-    """The value of a stat at each of a few host rows, `default` where they have none."""
-    place = np.searchsorted(stat.row, rows)
-    found = np.append(stat.row, NONE)[place] == rows
-    return np.where(found & (rows != NONE), np.append(stat.value, default)[place], default)
-
-
 def _fill(
-    found: Int64Array, at: Int64Array, carriers: Int64Array, host: HostColumns, thread: Int32Array
+    result: Int64Array, at: Int64Array, carriers: Int64Array, host: HostColumns, thread: Int32Array
 ) -> None:
-    """Where nothing is found yet, the innermost of `carriers` around the host row `at`."""
-    asked = np.flatnonzero((found == NONE) & (at != NONE))
-    if asked.size and carriers.size:
-        found[asked] = innermost_value(at[asked], carriers, carriers, host, thread)
+    """Where the result is `NONE`, set it to the innermost of `carriers` around the host row `at`."""
+    missing = np.flatnonzero((result == NONE) & (at != NONE))
+    if missing.size and carriers.size:
+        result[missing] = innermost_value(at[missing], carriers, carriers, host, thread)
 
 
 def _producers_around(host: HostColumns, at: Int64Array, thread: Int32Array) -> Int64Array:
-    """For each host row what produced the innermost consumer around it, else `NONE`."""
+    """For each host row the producer of the innermost consumer around it, else `NONE`."""
     result = np.full(at.size, NONE, dtype=np.int64)
-    asked = np.flatnonzero(at != NONE)
+    known = np.flatnonzero(at != NONE)
     types, ids = host.stat("consumer_type"), host.stat("consumer_id")
-    if asked.size == 0 or ids.row.size == 0:
+    if known.size == 0 or ids.row.size == 0:
         return result
-    times = np.sort(host.start_ps[at[asked]])
+    times = np.sort(host.start_ps[at[known]])
     start, end = host.start_ps[ids.row], host.end_ps[ids.row]
-    # Only what holds one of the rows is worth sorting; a row may be a consumer itself.
+    # Sorting only consumers around one of the rows saves time; a row may be a consumer itself.
     around = ids.row[np.searchsorted(times, start) < np.searchsorted(times, end)]
-    consumer = innermost_value(at[asked], around, around, host, thread)
-    asked, consumer = asked[consumer != NONE], consumer[consumer != NONE]
-    wanted = [host.host[consumer].astype(np.int64)] + [
-        _values(stat, consumer, NONE) for stat in (types, ids)
+    consumer = innermost_value(at[known], around, around, host, thread)
+    known, consumer = known[consumer != NONE], consumer[consumer != NONE]
+    wanted = [
+        host.host[consumer].astype(np.int64),
+        types.at(consumer, NONE),
+        ids.at(consumer, NONE),
     ]
-    made_type, made_id = host.stat("producer_type"), host.stat("producer_id")
-    rows = made_id.row[np.isin(made_id.value, wanted[2])]
-    made = [host.host[rows].astype(np.int64)] + [
-        _values(stat, rows, NONE) for stat in (made_type, made_id)
-    ]
-    result[asked] = _first_equal(made, rows, wanted)
+    types, ids = host.stat("producer_type"), host.stat("producer_id")
+    rows = ids.row[np.isin(ids.value, wanted[2])]
+    keys = [host.host[rows].astype(np.int64), types.at(rows, NONE), ids.at(rows, NONE)]
+    result[known] = _first_equal(keys, rows, wanted)
     return result
 
 
 def _first_equal(
     keys: list[Int64Array], values: Int64Array, wanted: list[Int64Array]
 ) -> Int64Array:
-    """For each wanted key the first of `values` that has it, else `NONE`; keys are given by column."""
+    """For each wanted key the value of the first equal one of `keys`, else `NONE`; keys are given by column."""
     both = np.stack([np.concatenate(pair) for pair in zip(keys, wanted, strict=True)], axis=1)
     _, index = np.unique(both, axis=0, return_inverse=True)
     index = index.reshape(-1)
     first = np.full(both.shape[0] + 1, NONE, dtype=np.int64)
-    # Reversed, so that of equal keys the first is the one that stays.
+    # Assigned in reverse, so that of equal keys the first remains.
     first[index[: values.size][::-1]] = values[::-1]
-    found: Int64Array = first[index[values.size :]]
-    return found
+    result: Int64Array = first[index[values.size :]]
+    return result

@@ -1,16 +1,16 @@
-"""Which collectives ran, and which events on different devices are one collective?
+"""Matches the events of different devices that are one collective.
 
-One collective is one event on each device that takes part. Those of one op carry the same group and instance
-key; the same keys may come back in every step. Where the keys are not recorded, the events of one name belong
-together in their order. Either way the n-th on one device is the n-th on another, unless one of them was cut:
-the profile may begin or end between the devices. So the rows of two devices are shifted against each other until
-the first and the last of as many steps as possible agree:
+A collective is one event on each device that takes part. The events of one op carry the same group and instance
+key; the same keys may come back in every step. Where the keys are not recorded, events of one name are matched in
+their order. Either way the n-th event on one device matches the n-th on another, unless the profile began or ended
+between the two. So the events of two devices are shifted against each other until the first and the last event of as
+many steps as possible agree:
 
     GPU:0   a0 a1 │ b0 b1 │ c0 c1        step a was recorded on GPU:0 alone:
     GPU:1         │ b0 b1 │ c0 c1        GPU:1 is shifted by 2
 
-Counting on the whole recording rather than step by step keeps a pair together that a late device carries over
-the bound of a step. Durations do not depend on the clocks of several hosts; which device was last does.
+Counting over the whole recording, not step by step, keeps events matched when a late device runs its event after
+the end of the step. Durations do not depend on the clocks of several hosts; the last device to arrive does.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.intervals import BoolArray, Int32Array, Int64Array
-from traceview.trace.collective_calls import CollectiveCalls, collective_calls
+from traceview.trace.collective_calls import CollectiveCalls, find_collective_calls
 from traceview.trace.model import NONE, UNKNOWN_BYTES, HostSteps, Recording, Trace
 from traceview.trace.roles import step_groups
 from traceview.trace.windows import step_numbers_at
 from traceview.xplane.planes import ActivityClass
 
 CLEAR_LEAD: Final = 3
-"""Of devices on several hosts one came last if it leads by more than so many times the spread of the ends."""
+"""On several hosts a device counts as last only if its lead is more than this many times the spread of the ends."""
 
 
 class CollectiveKind(IntEnum):
-    """What a collective does with the data."""
+    """The operation of a collective."""
 
     UNKNOWN = 0
     ALL_REDUCE = 1
@@ -61,7 +61,7 @@ _KINDS: Final = (
 
 
 def collective_kind(name: bytes) -> CollectiveKind:
-    """What the name of a kernel, an op or a call of NCCL says."""
+    """The kind that the name of a kernel, an op or a call of NCCL shows."""
     return next(
         (CollectiveKind[kind] for pattern, kind in _KINDS if pattern.search(name)),
         CollectiveKind.UNKNOWN,
@@ -72,14 +72,14 @@ def collective_kind(name: bytes) -> CollectiveKind:
 class Collectives:
     """One row per collective and device that took part, by collective and device; all arrays `[n]`.
 
-    `collective`: int64, numbers from 0 in the order in which they began. `row`: int64, in the device columns;
-    `device`: int16, in the device list. `start_ps`, `duration_ps`: int64; a replica of a CPU-only run takes part from
-    where it hands the op over, before a thread takes it up. `step`: int64, number of the step of its host in
-    which it starts, `NONE` outside. `bytes`: int64, of the buffer, or `UNKNOWN_BYTES`. `name`: int32, kernel
-    or op; `op`: int32, the op that asked, `NONE` where not recorded. `kind`: uint8 `CollectiveKind`.
-    `by_keys`: bool, matched by recorded keys. `group`: int64, equal for collectives among the same devices.
-    `host`: int64, of the device; `spread_ps`: int64, by how much ends of one collective differ on that host and on
-    the one that its clock was set by.
+    `collective`: int64, numbers from 0 in the order of their starts. `row`: int64, in the device columns;
+    `device`: int16, in the device list. `start_ps`, `duration_ps`: int64; a replica of a CPU-only run takes part
+    from where it hands the op over, before a thread runs it. `step`: int64, number of the step of its host in which
+    it starts, `NONE` outside. `bytes`: int64, size of the buffer or `UNKNOWN_BYTES`. `name`: int32, kernel or op;
+    `op`: int32, the op that asked for it, `NONE` where not recorded. `kind`: uint8 `CollectiveKind`. `by_keys`:
+    bool, matched by recorded keys. `group`: int64, equal for collectives among the same devices. `host`: int64,
+    host of the device; `spread_ps`: int64, spread of the differences between ends on that host and on its
+    reference host.
     """
 
     collective: Int64Array
@@ -119,10 +119,10 @@ class Collectives:
 
     @cached_property
     def is_complete(self) -> BoolArray:
-        """Whether all devices are recorded that take part in others of the group; bool `[collectives]`.
+        """Whether every device of the group recorded the collective; bool `[collectives]`.
 
-        What an incomplete one transferred and waited cannot be told: the last device may be the missing one.
-        Of one that a single device recorded all others are missing.
+        The transfer and wait times of an incomplete one are unknown, because the missing device may be the last.
+        A collective of a single device is incomplete.
         """
         groups, index = np.unique(self.group[self.first], return_inverse=True)
         most = np.zeros(groups.size, dtype=np.int64)
@@ -132,21 +132,21 @@ class Collectives:
 
     @cached_property
     def transfer_ps(self) -> Int64Array:
-        """The shortest duration over the devices, int64 `[collectives]`: the last one waits for nobody."""
+        """The shortest duration over the devices, int64 `[collectives]`: the last device waits for no other."""
         if not self.first.size:
             return np.empty(0, dtype=np.int64)
         return np.minimum.reduceat(self.duration_ps, self.first)
 
     @cached_property
     def wait_ps(self) -> Int64Array:
-        """How much longer each device took than the transfer, int64 `[n]`."""
+        """How long each device waited: its duration beyond the transfer, int64 `[n]`."""
         return self.duration_ps - self.transfer_ps[self.collective]
 
     def last_among(self, rows: BoolArray) -> BoolArray:
-        """Which of `rows`, bool `[n]`, started after all others of them in their collective; of a tie none.
+        """Which of `rows`, bool `[n]`, started after all the others in their collective; none in a tie.
 
-        On one host by the start. All leave together, so the last one is in it for the shortest time: that holds on
-        several hosts, too, whatever their clocks say; a lead that the spread of the ends may feign tells nothing.
+        On one host the start decides. All devices leave together, so the last to arrive stays for the shortest time.
+        That decides on several hosts, independent of their clocks, if the lead is clear of the spread of the ends.
         """
         chosen = np.flatnonzero(rows)
         number = self.collective[chosen]
@@ -169,20 +169,20 @@ class Collectives:
 
     @cached_property
     def first_step(self) -> Int64Array:
-        """The step of the device that started first, int64 `[collectives]`; `NONE` outside of all."""
+        """The step of the device that started first, int64 `[collectives]`; `NONE` outside of all steps."""
         order = np.lexsort((self.start_ps, self.collective))
         return self.step[order[self.first]]
 
     @cached_property
     def is_last(self) -> BoolArray:
-        """Which events started after all others of a complete collective (`last_among`), bool `[n]`."""
+        """Which events started last in a complete collective (`last_among`), bool `[n]`."""
         return self.last_among(self.is_complete[self.collective])
 
     @cached_property
     def bytes_moved(self) -> Int64Array:
-        """Bytes that each collective is about, int64 `[collectives]`; `UNKNOWN_BYTES` where not recorded.
+        """Bytes of the data of each collective, int64 `[collectives]`; `UNKNOWN_BYTES` where not recorded.
 
-        Of an all-gather NCCL is called with the part of one device; what it is about is all of them.
+        For an all-gather the buffer of NCCL is the part of one device; the data is all parts together.
         """
         known = np.full(self.count, UNKNOWN_BYTES, dtype=np.int64)
         np.maximum.at(known, self.collective, self.bytes)
@@ -196,13 +196,11 @@ def collectives_of(trace: Trace) -> Collectives:
 
 
 def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) -> Collectives:
-    """The collectives of a recording whose steps are these."""
+    """The collectives of a recording with these steps."""
     columns = recording.device_columns
     rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
-    calls = collective_calls(recording, rows)
-    host = np.array([device.host for device in recording.device_list], dtype=np.int64)[
-        columns.device[rows]
-    ]
+    calls = find_collective_calls(recording, rows)
+    host = recording.host_of_device[columns.device[rows]]
     start = columns.start_ps[rows]
     handed_over = calls.arrival != NONE
     start[handed_over] = recording.host_columns.start_ps[calls.arrival[handed_over]]
@@ -233,7 +231,7 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
 
 
 def _spreads(recording: Recording) -> Int64Array:
-    """By how much the ends of a collective differ, by host; 0 where nothing was compared."""
+    """The spread of the differences between ends of collectives, by host; 0 without a comparison."""
     clocks = [host.clock for host in recording.hosts]
     return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
 
@@ -241,10 +239,10 @@ def _spreads(recording: Recording) -> Int64Array:
 def _labels(
     recording: Recording, rows: Int64Array, calls: CollectiveCalls
 ) -> tuple[Int64Array, Int64Array, BoolArray]:
-    """What events share that may be one collective: their keys, or their name; the group; which it was.
+    """Labels that events of one collective share, their groups, and whether the label is made of recorded keys.
 
-    Keys count where every event of a name has them. Ops of replicas have a name each; one name stands for all.
-    Processes that make their steps apart number theirs alike, and share none.
+    The keys are used where every event of a name has them, else the name. Ops of replicas differ in name, so they
+    share one. Processes that make their steps independently use the same keys and share no collective.
     """
     columns = recording.device_columns
     is_replica = np.array(
@@ -275,7 +273,7 @@ def _labels(
 def _matched(
     label: Int64Array, device: Int64Array, start: Int64Array, end: Int64Array, step: Int64Array
 ) -> Int64Array:
-    """The number of the collective of each event, counted from 0 in the order in which they begin."""
+    """The number of the collective of each event, counted from 0 in the order of their starts."""
     order = np.lexsort((end, start, device, label))
     of_label, of_device = label[order], device[order]
     opens = np.ones(order.size, dtype=np.bool_)
@@ -284,7 +282,7 @@ def _matched(
     count = np.diff(np.append(begin, order.size))
     place = np.arange(order.size) - np.repeat(begin, count)
     shift = np.zeros(begin.size, dtype=np.int64)
-    for first, last in _unlike(of_label[begin], count, place, step[order], begin):
+    for first, last in _shifted_labels(of_label[begin], count, place, step[order], begin):
         parts = [order[begin[i] : begin[i] + count[i]] for i in range(first, last)]
         longest = max(parts, key=len)
         shift[first:last] = [
@@ -292,24 +290,24 @@ def _matched(
         ]
     slot = place + np.repeat(shift, count)
     pairs = np.stack((of_label, slot), axis=1)
-    _, found = np.unique(pairs, axis=0, return_inverse=True)
-    found = found.reshape(-1)
-    began = np.full(found.max(initial=-1) + 1, np.iinfo(np.int64).max, dtype=np.int64)
-    np.minimum.at(began, found, start[order])
+    _, index = np.unique(pairs, axis=0, return_inverse=True)
+    index = index.reshape(-1)
+    began = np.full(index.max(initial=-1) + 1, np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(began, index, start[order])
     rank = np.empty(began.size, dtype=np.int64)
     rank[np.argsort(began, kind="stable")] = np.arange(began.size)
     result = np.empty(order.size, dtype=np.int64)
-    result[order] = rank[found]
+    result[order] = rank[index]
     return result
 
 
-def _unlike(
+def _shifted_labels(
     label: Int64Array, count: Int64Array, place: Int64Array, step: Int64Array, begin: Int64Array
 ) -> list[tuple[int, int]]:
     """Labels whose devices do not agree place by place: first and last (exclusive) of their parts.
 
-    Parts are the events of one label on one device. They agree if they are as many, and most of them lie in
-    the same step; of a single event there is nothing to shift.
+    A part is the events of one label on one device. Parts agree if they have equally many events and most of them
+    lie in the same step. A single event cannot be shifted.
     """
     if label.size == 0:
         return []
@@ -320,9 +318,9 @@ def _unlike(
     differs = count != count[leader_of_part]
     leader_row = np.repeat(begin[leader_of_part], count) + place
     known = leader_row < step.size
-    other = np.repeat(differs, count) | ~known
-    other |= step[np.where(known, leader_row, 0)] != step
-    mismatches = np.add.reduceat(other.astype(np.int64), begin) if begin.size else count
+    is_mismatch = np.repeat(differs, count) | ~known
+    is_mismatch |= step[np.where(known, leader_row, 0)] != step
+    mismatches = np.add.reduceat(is_mismatch.astype(np.int64), begin) if begin.size else count
     odd = differs | (2 * mismatches > count)
     last = np.append(leader[1:], label.size)
     return [
@@ -335,32 +333,33 @@ def _unlike(
 def _shift(
     longest_step: Int64Array, longest_end: Int64Array, step: Int64Array, end: Int64Array
 ) -> int:
-    """How far the events of one device are to be shifted to lie beside those of another.
+    """By how many places to shift the events of one device, so that they match those of the longest one.
 
-    The first and the last event of every common step vote; without common steps each event votes for the one
-    that ends nearest. A tie is decided by the ends.
+    The first and the last event of every common step vote. Without common steps each event votes for the event that
+    ends nearest. In a tie the shift with the smallest distance between the ends wins.
     """
-    votes = [_firsts(longest_step, step)]
-    votes.append(longest_step.size - step.size - _firsts(longest_step[::-1], step[::-1]))
-    cast = np.concatenate(votes)
-    if cast.size == 0:
+    by_first = _first_votes(longest_step, step)
+    by_last = longest_step.size - step.size - _first_votes(longest_step[::-1], step[::-1])
+    votes = np.concatenate((by_first, by_last))
+    if votes.size == 0:
         after = np.minimum(np.searchsorted(longest_end, end), longest_end.size - 1)
         before = np.maximum(after - 1, 0)
         nearer = np.abs(longest_end[before] - end) < np.abs(longest_end[after] - end)
-        cast = np.where(nearer, before, after) - np.arange(end.size)
-    values, count = np.unique(cast, return_counts=True)
+        votes = np.where(nearer, before, after) - np.arange(end.size)
+    values, count = np.unique(votes, return_counts=True)
     best = values[count == count.max()].tolist()
     return int(min(best, key=lambda shift: _distance(longest_end, end, shift)))
 
 
-def _firsts(longest_step: Int64Array, step: Int64Array) -> Int64Array:
+def _first_votes(longest_step: Int64Array, step: Int64Array) -> Int64Array:
+    """For each common step the shift that makes the first events of both devices match."""
     common, there, here = np.intersect1d(longest_step, step, return_indices=True)
     votes: Int64Array = (there - here)[common != NONE]
     return votes
 
 
 def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:
-    """Median distance between the ends of events that lie beside each other after a shift."""
+    """Median distance between the ends of events that match after a shift."""
     low, high = max(0, -shift), min(end.size, longest_end.size - shift)
     if low >= high:
         return float("inf")
@@ -370,12 +369,14 @@ def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:
 def _kinds(
     recording: Recording, rows: Int64Array, calls: CollectiveCalls, op: Int64Array
 ) -> npt.NDArray[np.uint8]:
-    """By the kernel; where its name does not say, by what NCCL was called with, then by the op."""
+    """The kind by the name of the kernel; where that does not show it, by the call of NCCL, then by the op."""
     called = np.append(recording.host_columns.name, NONE)[calls.call]
     kind = np.zeros(rows.size, dtype=np.uint8)
     for name in (recording.device_columns.name[rows], called, op):
-        asked = np.flatnonzero((kind == CollectiveKind.UNKNOWN) & (name != NONE))
-        names, index = np.unique(name[asked], return_inverse=True)
-        kinds = [collective_kind(recording.names[int(one)]) for one in names]
-        kind[asked] = np.array(kinds, dtype=np.uint8)[index] if kinds else kind[asked]
+        unknown = np.flatnonzero((kind == CollectiveKind.UNKNOWN) & (name != NONE))
+        names, index = np.unique(name[unknown], return_inverse=True)
+        kinds = np.array(
+            [collective_kind(recording.names[i]) for i in names.tolist()], dtype=np.uint8
+        )
+        kind[unknown] = kinds[index]
     return kind

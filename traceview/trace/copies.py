@@ -1,8 +1,8 @@
-"""Which op on which thread issued each copy?
+"""Finds the op and the thread that issued each copy.
 
-The copy itself carries the op as recorded, or the call that launched it lies inside an op on its thread: a
-transfer between host and GPU inside a graph is a `_Recv` or `_HostRecv` named after the op whose result it
-brings (TensorFlow, `graph_partition.cc`), an eager one `MakeTensorFromProto` or the like.
+Either the copy itself carries its op, or the call that launched it lies inside an op on its thread. Inside a graph a
+transfer between host and GPU is a `_Recv` or `_HostRecv`, named after the op whose result it brings (TensorFlow,
+`graph_partition.cc`); an eager transfer is `MakeTensorFromProto` or the like.
 """
 
 from __future__ import annotations
@@ -45,18 +45,19 @@ def copies_of(trace: Trace) -> Copies:
         thread_of_line = threads(trace.lines)
         thread[linked] = thread_of_line[host.line[launch[linked]]]
         nameless = linked[op[linked] == NONE]
-        for one in unique_ids(thread[nameless]):
-            mine = nameless[thread[nameless] == one]
-            op[mine] = _ops_around(trace, launch[mine], np.flatnonzero(thread_of_line == one))
+        for issuer in unique_ids(thread[nameless]):
+            copies = nameless[thread[nameless] == issuer]
+            lines = np.flatnonzero(thread_of_line == issuer)
+            op[copies] = _ops_around(trace, launch[copies], lines)
     return Copies(row, op, thread)
 
 
 def _ops_around(trace: Trace, calls: Int64Array, lines: Int64Array) -> Int32Array:
-    """The name of the innermost op around each call on a thread that has these lines; else `NONE`."""
+    """The name of the innermost op around each call on the thread with these lines; else `NONE`."""
     host = trace.host_columns
     rows = np.concatenate([np.arange(s.start, s.stop) for s in map(host.rows_of, lines.tolist())])
     times = np.sort(host.start_ps[calls])
-    # Only what holds one of the calls is worth sorting.
+    # Sorting only events around one of the calls saves time.
     around = rows[
         np.searchsorted(times, host.start_ps[rows]) < np.searchsorted(times, host.end_ps[rows])
     ]

@@ -1,9 +1,9 @@
-"""Which host call launched a device event, and to which step does a host event belong?
+"""Links events: a device event to the host call that launched it, and host events across threads up to their step.
 
-Two links exist in a trace. A launch and what it started share a `correlation_id`, unique per host.
-A producer (`_pt`, `_p`) and its consumers on other threads (`_ct`, `_c`) share a type and an id; from a
-step marker the chain goes `train` → `FunctionRun` → `ExecutorState::Process` → op → launch, by nesting on
-one thread and by such ids across threads (openxla/xla `group_events.cc`).
+A trace holds two kinds of links. A launch and the device events that it started share a `correlation_id`, unique per
+host. A producer (`_pt`, `_p`) and its consumers on other threads (`_ct`, `_c`) share a type and an id. From a step
+marker the chain goes `train` → `FunctionRun` → `ExecutorState::Process` → op → launch, by nesting on one thread and
+by such ids across threads (openxla/xla `group_events.cc`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from traceview.ids import unique_ids
-from traceview.intervals import Int32Array, Int64Array, nesting
+from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
 from traceview.trace.model import NONE, HostColumns, LineInfo
 
 _THREAD_NUMBER = re.compile(r"/(-?\d+)(?:/NVTX)?$")
 _LONGEST_CHAIN: Final = 16
 
 
-def launches(
+def find_launches(
     device_host: Int64Array,
     correlation_id: Int64Array,
     has_correlation: np.ndarray[tuple[int], np.dtype[np.bool_]],
@@ -31,8 +32,8 @@ def launches(
 ) -> Int64Array:
     """For each device event the host row with the same (host, correlation id); `NONE` where there is none.
 
-    One launch may own many device events. Where several host calls carry one id, the first in time is
-    the launch. Tracers number launches from 1 on; 0 stands where there was none, and links nothing.
+    One launch may start many device events. Where several host calls carry one id, the first in time is the launch.
+    Tracers number launches from 1 on; 0 means that there was none, and links nothing.
     """
     result = np.full(correlation_id.size, NONE, dtype=np.int64)
     calls = host.stat("correlation_id")
@@ -48,15 +49,15 @@ def launches(
         events = np.flatnonzero((device_host == index) & has_correlation & (correlation_id != 0))
         wanted = correlation_id[events]
         place = np.minimum(np.searchsorted(call_id[first:last], wanted), last - first - 1)
-        found = call_id[first:last][place] == wanted
-        result[events[found]] = call_row[first:last][place[found]]
+        matches = call_id[first:last][place] == wanted
+        result[events[matches]] = call_row[first:last][place[matches]]
     return result
 
 
 def threads(lines: Sequence[LineInfo]) -> Int32Array:
-    """The thread of each line, int32: driver calls may be recorded on a line of their own.
+    """The thread of each line, int32; driver calls of a thread may be recorded on a separate line.
 
-    Lines are one thread if their ids agree modulo 2**32 or one is named after the other's id.
+    Two lines are one thread if their ids agree modulo 2**32 or if one is named after the id of the other.
     """
     first_with: dict[tuple[int, int], int] = {}
     thread = np.arange(len(lines), dtype=np.int32)
@@ -76,7 +77,7 @@ def threads(lines: Sequence[LineInfo]) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Roots:
-    """Host rows from which steps start, and the step each stands for; both int64 `[n]`."""
+    """Host rows at which steps start, and the step of each; both int64 `[n]`."""
 
     row: Int64Array
     step: Int64Array
@@ -89,7 +90,7 @@ def steps_of_rows(
     thread = thread_of_line[host.line]
     producers, producer_key, consumers, consumer_key = linked_events(host)
     step_of_producer = np.full(producers.size, NONE, dtype=np.int64)
-    # A consumer key is answered once, by the first producer whose step is known.
+    # The first producer whose step is known gives a consumer key its step.
     step_of_key = np.full(
         int(max(producer_key.max(initial=-1), consumer_key.max(initial=-1))) + 1, NONE
     )
@@ -97,13 +98,13 @@ def steps_of_rows(
     consumer_done = np.zeros(consumers.size, dtype=np.bool_)
     for _ in range(_LONGEST_CHAIN):
         open_ = np.flatnonzero(step_of_producer == NONE)
-        found = innermost_value(producers[open_], carriers, carrier_step, host, thread)
-        hit = found != NONE
-        step_of_producer[open_[hit]] = found[hit]
+        step = innermost_value(producers[open_], carriers, carrier_step, host, thread)
+        hit = step != NONE
+        step_of_producer[open_[hit]] = step[hit]
         keys = producer_key[open_[hit]]
         fresh = step_of_key[keys] == NONE
-        # Reversed, so that the first producer of a key is the one that stays.
-        step_of_key[keys[fresh][::-1]] = found[hit][fresh][::-1]
+        # Assigned in reverse, so that the first producer of a key remains.
+        step_of_key[keys[fresh][::-1]] = step[hit][fresh][::-1]
         ready = np.flatnonzero(~consumer_done & (step_of_key[consumer_key] != NONE))
         if ready.size == 0:
             break
@@ -143,19 +144,66 @@ def innermost_value(
 ) -> Int64Array:
     """For each host row the value of the innermost carrier around its start on its thread; else `NONE`.
 
-    `carriers`: host rows, with one of `values` each; `thread`: of every host row.
+    `carriers`: host rows, each with one of `values`. `thread`: the thread of every host row.
     """
     result = np.full(rows.size, NONE, dtype=np.int64)
     by_thread = np.argsort(thread[rows], kind="stable")
     sorted_thread = thread[rows][by_thread]
-    for one in unique_ids(thread[carriers]):
-        first, last = np.searchsorted(sorted_thread, [one, one + 1])
+    for carrier_thread in unique_ids(thread[carriers]):
+        first, last = np.searchsorted(sorted_thread, [carrier_thread, carrier_thread + 1])
         if first == last:
             continue
-        mine = np.flatnonzero(thread[carriers] == one)
-        nest = nesting(host.start_ps[carriers[mine]], host.end_ps[carriers[mine]])
+        on_thread = np.flatnonzero(thread[carriers] == carrier_thread)
+        nest = nesting(host.start_ps[carriers[on_thread]], host.end_ps[carriers[on_thread]])
         targets = by_thread[first:last]
         inner = nest.innermost(host.start_ps[rows[targets]])
         hit = inner != NONE
-        result[targets[hit]] = values[mine[inner[hit]]]
+        result[targets[hit]] = values[on_thread[inner[hit]]]
     return result
+
+
+class ProducerConsumerLinks:
+    """The links from producers to consumers of one host; `thread`: the thread of each line."""
+
+    def __init__(self, columns: HostColumns, thread: Int32Array, host: int) -> None:
+        self._columns = columns
+        self._thread = thread
+        self._host = host
+        self._nests: dict[int, tuple[Int64Array, Nesting]] = {}
+
+    def producer_of(self, rows: Int64Array) -> Int64Array:
+        """For each host row the first producer of the innermost consumer around it; `NONE` without one."""
+        columns = self._columns
+        _, producers = self._consumers
+        result = np.full(rows.size, NONE, dtype=np.int64)
+        thread_of_row = self._thread[columns.line[rows]]
+        for thread in unique_ids(thread_of_row).tolist():
+            consumers, nest = self._consumers_on(thread)
+            if consumers.size == 0:
+                continue
+            on_thread = np.flatnonzero(thread_of_row == thread)
+            inner = nest.innermost(columns.start_ps[rows[on_thread]])
+            hit = inner != NONE
+            result[on_thread[hit]] = producers[consumers[inner[hit]]]
+        return result
+
+    def _consumers_on(self, thread: int) -> tuple[Int64Array, Nesting]:
+        """Indices of the consumers on a thread, and how they nest."""
+        if thread not in self._nests:
+            row, _ = self._consumers
+            on_thread = np.flatnonzero(self._thread[self._columns.line[row]] == thread)
+            spans = self._columns.start_ps[row[on_thread]], self._columns.end_ps[row[on_thread]]
+            self._nests[thread] = on_thread, nesting(*spans)
+        return self._nests[thread]
+
+    @cached_property
+    def _consumers(self) -> tuple[Int64Array, Int64Array]:
+        """Host rows of the consumers whose producer was recorded, and the row of that producer."""
+        producers, producer_key, consumers, consumer_key = linked_events(self._columns)
+        order = np.lexsort((self._columns.start_ps[producers], producer_key))
+        keys = producer_key[order]
+        if keys.size == 0:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        place = np.minimum(np.searchsorted(keys, consumer_key), keys.size - 1)
+        linked = (keys[place] == consumer_key) & (self._columns.host[consumers] == self._host)
+        return consumers[linked], producers[order][place[linked]]

@@ -1,7 +1,7 @@
-"""What did the profiled process run in, as `traceview capture` wrote it down?
+"""Records of the profiled process and its machine, as `traceview capture` writes them.
 
-Each class is a group of fields of the sidecar, with its names. None: the sidecar does not say; where it was
-asked and could not be had, `missing` holds the reason by the name of the field.
+Each class is a group of fields of the sidecar, with the same names. None means that the sidecar has no value; if the
+capture tried and failed to read it, `missing` holds the reason by the name of the field.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from traceview.record import (
 
 
 class Command(Record, frozen=True):
-    """How Python was started, and what the script got; credentials are masked when it is written.
+    """The command line of the process; the capture masks credentials when it writes it.
 
     Attributes:
         python: How Python was started.
-        script: What the script got.
+        script: Arguments of the script.
     """
 
     python: tuple[Argument, ...]
@@ -31,13 +31,13 @@ class Command(Record, frozen=True):
 
 
 class ClusterTask(Record, frozen=True):
-    """Place of the process in its cluster, from TF_CONFIG. `sizes`: tasks by role.
+    """The task of the process in its cluster, from TF_CONFIG.
 
     Attributes:
         role: Type of the task.
         index: Index of the task.
-        sizes: Role to the number of its tasks.
-        missing: Field that could not be had to the reason, as recorded.
+        sizes: Role to its number of tasks.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     role: str | None
@@ -47,7 +47,7 @@ class ClusterTask(Record, frozen=True):
 
 
 class Versions(Record, frozen=True):
-    """Of what the script had imported and loaded; `…_build`: what this TensorFlow was built with.
+    """Versions of the software that the script had imported and loaded; `…_build`: what TensorFlow was built with.
 
     Attributes:
         tensorflow: TensorFlow.
@@ -57,14 +57,14 @@ class Versions(Record, frozen=True):
         python: Python.
         numpy: NumPy.
         is_cuda_build: Whether this TensorFlow was built with CUDA.
-        cuda: CUDA runtime that is loaded.
+        cuda: Loaded CUDA runtime.
         cuda_build: CUDA that TensorFlow was built with.
-        cudnn: cuDNN that is loaded.
+        cudnn: Loaded cuDNN.
         cudnn_build: cuDNN that TensorFlow was built with.
-        nccl: NCCL that is loaded.
+        nccl: Loaded NCCL.
         driver: Driver of the GPUs.
-        cuda_of_driver: Newest CUDA that the driver serves.
-        missing: Field that could not be had to the reason, as recorded.
+        cuda_of_driver: Newest CUDA that the driver supports.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     tensorflow: VersionText | None
@@ -85,23 +85,20 @@ class Versions(Record, frozen=True):
 
 
 class StrategySetup(Record, frozen=True):
-    """The distribution strategy. `found_by`: variables or input of the step; memory: the script has it.
-
-    What was only in memory is found by the recording if that shows replicas (`traceview.trace.replicas`).
-    `devices`: one per replica, in their order. `bytes_per_pack`: 0 as TensorFlow sees fit.
+    """The distribution strategy.
 
     Attributes:
-        class_: Its class.
-        found_by: Where it was seen: variables or input of the step; recording: only there, by replicas that
-            ran; memory: the script has it and the step does not show it.
+        class_: Class of the strategy.
+        found_by: Where it was detected: variables or input of the step; recording: the script only has it in
+            memory, and replicas that ran show that it is used; memory: the script has it, nothing shows its use.
         replicas: Replicas in sync, in all processes.
-        devices: Devices of the replicas of this process, in their order.
+        devices: Devices of the replicas of this process, in the order of the replicas.
         parameter_devices: Devices of mirrored variables.
         cross_device_ops: Class that reduces gradients.
-        packs: Packs that gradients are reduced in.
-        bytes_per_pack: Size of a pack in bytes; 0: as TensorFlow sees fit.
-        implementation: Implementation of collectives that was asked for.
-        missing: Field that could not be had to the reason, as recorded.
+        packs: Number of packs in which gradients are reduced.
+        bytes_per_pack: Size of a pack in bytes; 0 leaves it to TensorFlow.
+        implementation: Requested implementation of collectives.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     class_: str | None
@@ -117,18 +114,18 @@ class StrategySetup(Record, frozen=True):
 
     @property
     def is_used(self) -> bool:
-        """Whether the step itself shows it."""
+        """Whether the step uses it: its variables, its input or the replicas that ran show it."""
         return self.class_ is not None and self.found_by in ("variables", "input", "recording")
 
 
 class BatchSize(Record, frozen=True):
-    """Examples of one step, of all replicas and of each. `found_by`: arguments or dataset.
+    """Examples per step.
 
     Attributes:
-        global_: Of all replicas.
-        per_replica: Of each replica.
-        found_by: Where it was seen: arguments or dataset.
-        missing: Field that could not be had to the reason, as recorded.
+        global_: Examples of all replicas.
+        per_replica: Examples of each replica.
+        found_by: Where it was read: arguments or dataset.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     global_: Integer | None
@@ -138,14 +135,14 @@ class BatchSize(Record, frozen=True):
 
 
 class TrainedVariables(Record, frozen=True):
-    """Trainable variables that the step functions use, once however many replicas mirror them.
+    """Trainable variables that the step functions use; mirrored variables count once.
 
     Attributes:
-        trainable_variables: How many.
+        trainable_variables: Number of variables.
         parameters: Their elements.
         parameter_bytes: Their bytes.
         gradient_bytes: Bytes of one dense gradient of each.
-        missing: Field that could not be had to the reason, as recorded.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     trainable_variables: Integer | None
@@ -156,13 +153,13 @@ class TrainedVariables(Record, frozen=True):
 
 
 class PrecisionSettings(Record, frozen=True):
-    """`policy`: the mixed-precision policy by Keras module.
+    """Settings of numeric precision.
 
     Attributes:
         policy: Keras module to its mixed-precision policy.
         auto_mixed_precision: Whether TensorFlow's own rewriter is on.
         tf32: Whether TF32 is allowed.
-        missing: Field that could not be had to the reason, as recorded.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     policy: dict[str, str] | None
@@ -172,13 +169,13 @@ class PrecisionSettings(Record, frozen=True):
 
 
 class XlaSettings(Record, frozen=True):
-    """`auto_jit`: off, or the level at which XLA compiles by itself.
+    """Settings of XLA.
 
     Attributes:
-        auto_jit: off, or the level at which it compiles by itself.
+        auto_jit: off, or the level of automatic compilation.
         tf_xla_flags: TF_XLA_FLAGS.
         xla_flags: XLA_FLAGS.
-        missing: Field that could not be had to the reason, as recorded.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     auto_jit: str | None
@@ -188,10 +185,10 @@ class XlaSettings(Record, frozen=True):
 
 
 class DeviceDetails(Record, frozen=True):
-    """What the driver told TensorFlow of a GPU.
+    """Properties of a GPU as the driver gives them to TensorFlow.
 
     Attributes:
-        device_name: Its model.
+        device_name: Model of the GPU.
         compute_capability: Major and minor number.
     """
 
@@ -200,16 +197,16 @@ class DeviceDetails(Record, frozen=True):
 
 
 class PhysicalDevice(Record, frozen=True):
-    """`logical_devices`: into how many TensorFlow divided it.
+    """A device of the machine as TensorFlow lists it.
 
     Attributes:
-        name: TensorFlow's name.
-        type: CPU, GPU or another.
-        details: What the driver says; null for other devices than GPUs.
-        logical_devices: Into how many TensorFlow divides it.
-        memory_limits_mb: Memory limit of each of these, megabytes; null for none.
-        memory_growth: Whether memory is taken as it is needed.
-        missing: Field that could not be had to the reason, as recorded.
+        name: Name in TensorFlow.
+        type: CPU, GPU or another type.
+        details: Properties from the driver; null for devices other than GPUs.
+        logical_devices: Number of logical devices that TensorFlow makes of it.
+        memory_limits_mb: Memory limit of each logical device in megabytes; null for none.
+        memory_growth: Whether TensorFlow allocates memory as needed.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     name: DeviceKey | None
@@ -222,14 +219,14 @@ class PhysicalDevice(Record, frozen=True):
 
 
 class DeviceSettings(Record, frozen=True):
-    """Devices of the machine, those TensorFlow was let see, and the logical ones it made of them.
+    """Devices of the machine, the ones visible to TensorFlow, and the logical devices it makes of them.
 
     Attributes:
-        physical: Those of the machine.
-        visible: Names of those it may use.
-        logical: Names of what it made of these.
-        soft_placement: Whether ops may go where they can run instead of where they ask.
-        missing: Field that could not be had to the reason, as recorded.
+        physical: Devices of the machine.
+        visible: Names of the devices that TensorFlow may use.
+        logical: Names of the logical devices.
+        soft_placement: Whether TensorFlow may move an op to another device if it cannot run on the requested one.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     physical: tuple[PhysicalDevice, ...] | None
@@ -240,11 +237,11 @@ class DeviceSettings(Record, frozen=True):
 
 
 class NvLinks(Record, frozen=True):
-    """Active NVLinks of a GPU, and their number by the bus id at the other end.
+    """Active NVLinks of a GPU.
 
     Attributes:
-        active: Active links.
-        peers: Bus id at the other end to the number of links.
+        active: Number of active links.
+        peers: Bus id at the other end to the number of links to it.
     """
 
     active: Integer | None
@@ -252,18 +249,18 @@ class NvLinks(Record, frozen=True):
 
 
 class GpuLink(Record, frozen=True):
-    """How one GPU of the machine is attached; generation and width of PCIe as they were, and at most.
+    """How one GPU of the machine is attached.
 
     Attributes:
-        name: Its model.
+        name: Model of the GPU.
         bus_id: PCI bus id.
-        pcie_generation: PCIe generation when it was asked; an idle GPU may have lowered it.
-        pcie_width: PCIe lanes when it was asked.
+        pcie_generation: PCIe generation during the capture; an idle GPU may lower it.
+        pcie_width: PCIe lanes in use during the capture.
         pcie_generation_max: Highest PCIe generation.
-        pcie_width_max: Most PCIe lanes.
+        pcie_width_max: Highest number of PCIe lanes.
         memory_bytes: Memory in bytes.
         nvlinks: NVLinks; null without any.
-        missing: Field that could not be had to the reason, as recorded.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     name: ModelName | None
@@ -278,11 +275,11 @@ class GpuLink(Record, frozen=True):
 
 
 class GpuPath(Record, frozen=True):
-    """What lies between two GPUs of the machine, by their places in the list.
+    """The connection between two GPUs of the machine.
 
     Attributes:
-        gpus: Their places in the list of GPUs.
-        over: What lies between.
+        gpus: Indices of the two in the list of GPUs.
+        over: What connects them.
     """
 
     gpus: tuple[Integer, ...]
@@ -294,8 +291,8 @@ class GpuLinks(Record, frozen=True):
 
     Attributes:
         gpus: The GPUs.
-        paths: What lies between each two.
-        missing: Field that could not be had to the reason, as recorded.
+        paths: The connection between each two.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     gpus: tuple[GpuLink, ...] | None
@@ -304,15 +301,16 @@ class GpuLinks(Record, frozen=True):
 
 
 class ProfilerOverhead(Record, frozen=True):
-    """Median step times, nanoseconds, before the window and in it; `ratio`: longer by, over the former.
+    """The cost of profiling: median step times before the window and in it.
 
     Attributes:
-        unprofiled_ns: Before the window, nanoseconds.
-        unprofiled_count: Steps that is the median of.
-        profiled_ns: In the window, nanoseconds.
-        profiled_count: Steps that is the median of.
-        ratio: How much longer, over the time without.
-        spread_ratio: How far steps vary by themselves, over the same: a smaller ratio may be chance.
+        unprofiled_ns: Median step time before the window, nanoseconds.
+        unprofiled_count: Number of these steps.
+        profiled_ns: Median step time in the window, nanoseconds.
+        profiled_count: Number of these steps.
+        ratio: Added time of a profiled step, relative to the unprofiled one.
+        spread_ratio: Normal variation of the step time, relative to the unprofiled one; a smaller ratio may be
+            chance.
     """
 
     unprofiled_ns: Integer | None
@@ -324,11 +322,11 @@ class ProfilerOverhead(Record, frozen=True):
 
 
 class EdgeSync(Record, frozen=True):
-    """Waiting for the devices at the edges of the window: nanoseconds by moment.
+    """Waits for the devices at the edges of the window.
 
     Attributes:
-        is_asked: Whether it was asked for.
-        ns: Moment to the time it took, nanoseconds.
+        is_asked: Whether the user requested them.
+        ns: Moment of each wait to its nanoseconds.
     """
 
     is_asked: bool | None
@@ -336,13 +334,13 @@ class EdgeSync(Record, frozen=True):
 
 
 class EventCounts(Record, frozen=True):
-    """Events recorded by kind, what the tracer can hold of them, and what the user allowed.
+    """Recorded events, the capacity of the tracer, and the limit set by the user.
 
     Attributes:
         recorded: Kind of event to the number recorded.
-        limit: Kind of event to the most that one profile can hold.
-        max_events: Most events that the user allowed.
-        allowed_calls: Calls of the step that this leaves room for.
+        limit: Kind of event to the largest number that one profile can hold.
+        max_events: Largest number of events that the user allows.
+        allowed_calls: Calls of the step that fit into that limit.
     """
 
     recorded: dict[str, Integer] | None
@@ -352,13 +350,13 @@ class EventCounts(Record, frozen=True):
 
 
 class TracerOptions(Record, frozen=True):
-    """Levels of the tracers, by name; `in_force` None where TensorFlow does not record them.
+    """Levels of the tracers.
 
     Attributes:
-        asked: Those asked for, by name.
-        in_force: Those in force, by name; null where TensorFlow does not record them.
-        is_ignored: Whether this release of TensorFlow takes no options.
-        missing: Field that could not be had to the reason, as recorded.
+        asked: Requested levels by name.
+        in_force: Levels in force by name; null where TensorFlow does not record them.
+        is_ignored: Whether this release of TensorFlow ignores the options.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     asked: dict[str, Integer] | None
@@ -368,24 +366,24 @@ class TracerOptions(Record, frozen=True):
 
 
 class RecordedEnvironment(Record, frozen=True):
-    """One process. `state`: waiting, recording, saved or failed, as the capture left it.
+    """One profiled process and its machine.
 
     Attributes:
-        state: How far the capture came: waiting, recording, saved or failed.
-        command: How it was started.
-        cluster: Its place in the cluster.
+        state: How far the capture got: waiting, recording, saved or failed.
+        command: Command line.
+        cluster: Task of the process in its cluster.
         versions: Versions of software.
         strategy: Distribution strategy.
         batch: Batch size.
         training: Trainable variables.
-        precision: Precision of numbers.
+        precision: Settings of numeric precision.
         xla: Settings of XLA.
-        variables: Environment variables that are set, of a fixed list.
+        variables: Values of a fixed list of environment variables, where set.
         devices: Devices as TensorFlow sees them.
         links: How the GPUs of the machine are connected.
-        overhead: What profiling cost.
-        sync: Waiting for the devices at the edges of the window.
-        events: How full the tracer was.
+        overhead: Cost of profiling.
+        sync: Waits for the devices at the edges of the window.
+        events: Recorded events and the capacity of the tracer.
         options: Levels of the tracers.
     """
 

@@ -1,8 +1,8 @@
-"""How is a JSON object read whose fields may hold anything? Each as what it should be, or not at all.
+"""Reads a JSON object whose fields may hold anything, and keeps the fields of the right type.
 
-A struct says which fields there are and of which type. A field that is absent or null is None, or empty
-where its type has no None; one of another type is taken as absent, and its name noted. Keys that no field
-has are ignored: a newer version may write them.
+A struct gives the names and types of the fields. A field that is absent or null is None, or empty where its type has
+no None. A field of another type counts as absent, and its name is noted. Unknown keys are ignored: a newer version
+may write them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 from msgspec import Struct
 
 LARGEST: Final = 2**63 - 1
-"""Numbers beyond are no count and no time of ours."""
+"""No count and no time that traceview writes is larger."""
 
 _Record = TypeVar("_Record")
 
 
 class _WrongTypeError(Exception):
-    """A value is not of the type that was asked for."""
+    """A value has another type than its field."""
 
 
 def read_as(kind: type[_Record], value: Any, wrong: list[str], path: str = "") -> _Record:
-    """`value` as a struct of text, numbers, booleans, tuples, dictionaries by text, and such structs.
+    """`value` as a struct of text, numbers, booleans, tuples, dictionaries with text keys, and such structs.
 
-    The dotted names of fields of another type are added to `wrong`; `path` stands before them. A trailing
+    The dotted names of fields of another type are added to `wrong`, each prefixed with `path`. A trailing
     underscore, which Python needs in `class_`, is not part of a key.
     """
     if value is not None and not isinstance(value, dict):
@@ -44,10 +44,10 @@ def _field(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
             return _typed(value, hint, wrong, path)
         except _WrongTypeError:
             wrong.append(path)
-    return _nothing(hint, wrong, path)
+    return _empty(hint, wrong, path)
 
 
-def _nothing(hint: Any, wrong: list[str], path: str) -> Any:
+def _empty(hint: Any, wrong: list[str], path: str) -> Any:
     if get_origin(hint) in (tuple, dict):
         return get_origin(hint)()
     if isinstance(hint, type) and issubclass(hint, Struct):
@@ -58,25 +58,20 @@ def _nothing(hint: Any, wrong: list[str], path: str) -> Any:
 def _typed(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        (hint,) = (one for one in arguments if one is not type(None))
+        (hint,) = (argument for argument in arguments if argument is not type(None))
         return None if value is None else _typed(value, hint, wrong, path)
+    # All elements or none: a list with a hole in it would mean something else.
     if origin is tuple:
-        return tuple(_elements(_of(list, value), arguments[0], wrong, path))
+        return tuple(_typed(item, arguments[0], wrong, path) for item in _checked(list, value))
     if origin is dict:
-        items = _of(dict, value)
-        read = _elements(items.values(), arguments[1], wrong, path)
-        return dict(zip(items, read, strict=True))
+        items = _checked(dict, value).items()
+        return {key: _typed(item, arguments[1], wrong, path) for key, item in items}
     if isinstance(hint, type) and issubclass(hint, Struct):
-        return read_as(hint, _of(dict, value), wrong, path)
+        return read_as(hint, _checked(dict, value), wrong, path)
     return _plain(value, hint)
 
 
-def _elements(values: Any, hint: Any, wrong: list[str], path: str) -> list[Any]:
-    """All or none: a list with a hole in it would say something else."""
-    return [_typed(value, hint, wrong, path) for value in values]
-
-
-def _of(kind: type, value: Any) -> Any:
+def _checked(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise _WrongTypeError
     return value
@@ -85,7 +80,7 @@ def _of(kind: type, value: Any) -> Any:
 def _plain(value: Any, hint: Any) -> Any:
     if hint in (int, float) and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise _WrongTypeError
-    # Not so of a number that is none, either.
+    # Written so that NaN is refused too.
     if hint in (int, float) and not abs(value) <= LARGEST:
         raise _WrongTypeError
-    return float(value) if hint is float else _of(hint, value)
+    return float(value) if hint is float else _checked(hint, value)

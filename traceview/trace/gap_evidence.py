@@ -1,4 +1,4 @@
-"""Which host event shows the cause of a gap, and what was around it?"""
+"""Finds the host event that shows the cause of a gap, and the events around it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     Cause.PEER: (HostNameKind.OP,),
 }
 _SHOWS: Final = np.ones((len(Cause), max(HostNameKind) + 1), dtype=np.bool_)
-"""Which kinds of names show a cause, by cause and kind; any where `_SHOWN_BY` names none."""
+"""Which kinds of names show a cause, by cause and kind; any kind if `_SHOWN_BY` lists none."""
 for _cause, _kinds in _SHOWN_BY.items():
     _SHOWS[_cause] = np.isin(np.arange(_SHOWS.shape[1]), _kinds)
 _NEARLY: Final = 0.8
-"""An event that covers this much of what the longest covers says the same, more precisely."""
+"""An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
 
 @dataclass(frozen=True)
 class HostEvidence:
-    """One host event and the names of those around it on its thread, outermost first, its own last."""
+    """One host event, with the names of the events around it on its thread, outermost first, its own last."""
 
     row: int
     thread: str
@@ -51,11 +51,11 @@ def evidence_of(
 ) -> HostEvidence | None:
     """The event that shows the cause for most of a span; of nearly equal ones the innermost. None without one.
 
-    `thread` and the one that calls graphs are asked first, then all others of the model.
+    `thread` and the thread that calls graphs are searched first, then all other threads of the model.
     """
     for rows in _searched(trace, states, thread, start_ps, end_ps):
         if cause is Cause.CALLBACK:
-            # What a step did says nothing of what ran between steps.
+            # Events of a step do not show what ran between steps.
             rows = rows[~states.is_in_step(rows)]
         else:
             shows = _SHOWS[cause, states.kind_of(rows)]
@@ -64,7 +64,7 @@ def evidence_of(
             rows = rows[shows]
         rows = rows[~states.is_marker(rows)]
         if rows.size:
-            row = _telling(trace, rows, start_ps, end_ps)
+            row = _clearest(trace, rows, start_ps, end_ps)
             return _evidence(trace, states, row, start_ps, end_ps)
     return None
 
@@ -86,7 +86,8 @@ def _searched(
     yield rows[(columns.start_ps[rows] < end_ps) & (columns.end_ps[rows] > start_ps)]
 
 
-def _telling(trace: Trace, rows: Int64Array, start_ps: int, end_ps: int) -> int:
+def _clearest(trace: Trace, rows: Int64Array, start_ps: int, end_ps: int) -> int:
+    """The event that covers most of the span; of nearly equal ones the shortest, then the last begun."""
     columns = trace.host_columns
     start, end = columns.start_ps[rows], columns.end_ps[rows]
     overlap = np.minimum(end, end_ps) - np.maximum(start, start_ps)
@@ -101,11 +102,11 @@ def _evidence(
     line = int(columns.line[row])
     moment = max(int(columns.start_ps[row]), start_ps)
     around = states.open_in(int(states.thread[line]), moment, moment + 1)
-    # What is open at that moment, up to the event itself.
+    # Events open at that moment, up to the event itself.
     is_outer = (columns.start_ps[around] <= columns.start_ps[row]) & (
         columns.end_ps[around] >= columns.end_ps[row]
     )
     outer = around[is_outer & (around != row)]
     outer = outer[np.lexsort((-columns.end_ps[outer], columns.start_ps[outer]))]
-    names = [trace.names.text(int(columns.name[one])) or "" for one in [*outer.tolist(), row]]
+    names = [trace.names.text(int(name)) or "" for name in columns.name[[*outer.tolist(), row]]]
     return HostEvidence(row, trace.lines[line].name, tuple(names))

@@ -1,31 +1,32 @@
-"""When did a device do nothing, and what was the cause of every picosecond of it?
+"""Finds the gaps of a device, and attributes every picosecond of them to a cause.
 
-A gap is a maximal span without activity inside the window. With the next device event e and its launch L on
-the host (same correlation id) it falls into two parts. Of several events that begin when the gap ends, e is the
-one launched first; events of no length end no gap.
+A gap is a maximal span without activity inside the window. The next device event e and its launch L on the host
+(same correlation id) divide it into two parts. If several events begin when the gap ends, e is the one launched
+first; events of zero length do not end a gap.
 
     device   ▕ kernel ▏······················ gap ·····················▕ e ▏
                       ┌──────── host late ────────┬────── queued ──────┐
     host              ▕ input ▏▕ FunctionRun ▕ op ▕ L ▏
 
-Host late: L had not begun. Each instant has the cause that its thread's timeline (`host_states`) tells: that of
-the thread which calls graphs until it handed over the work (`HostStates.handed_over`), then that of the thread
-of L. A launch call of `LATENCY_PS` or more itself blocked: the host is late until it returns.
+Host late: L had not begun. Each instant takes its cause from the timeline of a thread (`host_states`): of the thread
+that calls graphs until it handed over the work (`HostStates.handed_over`), then of the thread of L. A launch call
+that takes `LATENCY_PS` or more was blocked itself: the host is late until it returns.
 
-Queued: e was launched and had not begun. That is `h2d` if e is a kernel and a host-to-device copy ended as the
-gap began; else `peer` while any other device was in a collective; the rest is `latency` if the queued part of
-the gap is shorter than `LATENCY_PS` (`launch` if that is the largest cause of its host-late part, the earlier in
-`Cause` of equal ones), else `dependency`. Where e has no recorded launch the whole gap is `unattributed`.
+Queued: e was launched and had not begun. The cause is `h2d` if e is a kernel and a host-to-device copy ended when
+the gap began; else `peer` while any other device was in a collective. The rest is `dependency`, or `latency` if the
+queued part of the gap is shorter than `LATENCY_PS`. Such a short rest is `launch` if `launch` is the largest cause of
+the host-late part; of equal causes the earlier in `Cause` counts. If e has no recorded launch, the whole gap is
+`unattributed`.
 
-A gap at the end of the window has no next event, and is host late as a whole; the timeline is that of the
-thread which calls graphs. Replicas have no launches: a gap is attributed as if the next op were its own launch.
-A device without a kernel in the window is `unused`, and a host without threads shows nothing.
+A gap at the end of the window has no next event. It is host late as a whole, with the timeline of the thread that
+calls graphs. Replicas have no launches: their gaps are attributed as if the next op were its own launch. A device
+without a kernel in the window is `unused`. On a host without recorded threads, host-late time is `unattributed`.
 
-Gaps are cut at the bounds of steps, which changes no cause.
+Gaps are cut at the bounds of steps, which does not change their causes.
 
-Limits. What a thread does without leaving an event can only be told between step markers (`callback`) and in
-short holes between launches. What holds queued work back is not recorded, so `dependency` does not name it.
-Clocks of host and device differ by microseconds, which moves that much time between host late and queued.
+Limits. A thread that records no event has a known state only between step markers (`callback`) and in short holes
+between launches. The trace does not record what holds queued work back, so `dependency` does not name it. The clocks
+of host and device differ by microseconds, which moves that much time between host late and queued.
 """
 
 from __future__ import annotations
@@ -54,11 +55,10 @@ LATENCY_PS: Final = 20 * PS_PER_US
 class Gaps:
     """The gaps of one device in time order, cut at the bounds of steps into pieces.
 
-    Per piece, all `[n]`: int64 `start_ps`, `end_ps`; `gap`, the number of the gap it belongs to; `step`, the
-    index of the step it lies in, of several the one that began last, `NONE` outside of steps. `cause_ps`:
-    int64 `[causes, n]`; over the causes it sums to the length of the piece. Per gap, all `[m]`: int64 `before`,
-    `after`, the device rows on either side, `NONE` where the window cuts the gap; int32 `thread`, the thread
-    that was late.
+    Per piece, all `[n]`: int64 `start_ps`, `end_ps`; `gap`, the number of its gap; `step`, the index of its step (of
+    several the one that began last), `NONE` outside of steps. `cause_ps`: int64 `[causes, n]`; the causes sum to the
+    length of the piece. Per gap, all `[m]`: int64 `before`, `after`, the device rows on either side, `NONE` where the
+    window cuts the gap; int32 `thread`, the thread that was late.
     """
 
     device: int
@@ -98,7 +98,7 @@ class Gaps:
         return result
 
     def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
-        """Idle time by cause and step, int64 `[causes, steps]`; the bounds must be those it was cut at."""
+        """Idle time by cause and step, int64 `[causes, steps]`; the gaps must have been cut at these bounds."""
         result = np.zeros((len(Cause), start.size), dtype=np.int64)
         first, last = np.searchsorted(self.start_ps, [start, end])
         for cause in np.flatnonzero(self.cause_ps.any(axis=1)).tolist():
@@ -131,7 +131,7 @@ class _Finder:
         start, end = columns.start_ps[rows], columns.end_ps[rows]
         busy = union(start, end)
         gap_start, gap_end = busy.gaps(self._window.start_ps, self._window.end_ps)
-        # Events of no length neither end nor begin a gap.
+        # Events of zero length neither end nor begin a gap.
         events = rows.start + np.flatnonzero(end > start)
         after = np.where(gap_end < self._window.end_ps, self._beginning_at(gap_end, events), NONE)
         before = self._ending_at(gap_start, events)
@@ -150,7 +150,7 @@ class _Finder:
         )
 
     def _beginning_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
-        """The event that begins at each instant: of several the one launched first; `NONE` where none does."""
+        """The event that begins at each instant, of several the one launched first; `NONE` where none begins."""
         columns, host = self._trace.device_columns, self._trace.host_columns
         events = events[_is_among(columns.start_ps[events], time)]
         launch = columns.launch[events]
@@ -160,7 +160,7 @@ class _Finder:
         return _first_at(columns.start_ps[events], events, order, time)
 
     def _ending_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
-        """The event that ends at each instant, a copy to the device before others, then the one begun last."""
+        """The event that ends at each instant; of several a copy to the device, then the one that began last."""
         columns = self._trace.device_columns
         events = events[_is_among(columns.end_ps[events], time)]
         is_other = columns.class_[events] != ActivityClass.H2D
@@ -192,7 +192,7 @@ class _Finder:
         launch = np.where(after != NONE, self._trace.device_columns.launch[after], NONE)
         host = self._trace.host_columns
         launched = launch != NONE
-        # Without a launch nobody was seen to be late; without a next event the host is, as a whole.
+        # Without a launch no part is host late; without a next event the whole gap is.
         late_end = np.where(after == NONE, gap_end, gap_start)
         handed = np.full(gap_start.size, -LONG_AGO_PS, dtype=np.int64)
         late_end[launched] = np.clip(
@@ -233,10 +233,10 @@ class _Finder:
             cause_ps[Cause.UNATTRIBUTED, is_late] += end - start
             return
         self._add(cause_ps, is_late, self._states.timeline(caller), start, by_caller)
-        for one in unique_ids(thread[gap][thread[gap] != caller]).tolist():
-            mine = np.flatnonzero((thread[gap] == one) & (end > by_caller))
-            timeline = self._states.timeline(one)
-            self._add(cause_ps, is_late[mine], timeline, by_caller[mine], end[mine])
+        for launching in unique_ids(thread[gap][thread[gap] != caller]).tolist():
+            rows = np.flatnonzero((thread[gap] == launching) & (end > by_caller))
+            timeline = self._states.timeline(launching)
+            self._add(cause_ps, is_late[rows], timeline, by_caller[rows], end[rows])
 
     @staticmethod
     def _add(
@@ -295,25 +295,25 @@ class _Finder:
 
 
 def _is_among(values: Int64Array, known: Int64Array) -> BoolArray:
-    """Whether each value is one of the `known`, which are sorted; much faster than `numpy.isin`, which does not know that."""
+    """Whether each value is in `known`, which is sorted; that makes it much faster than `numpy.isin`."""
     if known.size == 0:
         return np.zeros(values.size, dtype=np.bool_)
     place = np.minimum(np.searchsorted(known, values), known.size - 1)
-    found: BoolArray = known[place] == values
-    return found
+    result: BoolArray = known[place] == values
+    return result
 
 
 def _first_at(
     moment: Int64Array, events: Int64Array, order: Int64Array, time: Int64Array
 ) -> Int64Array:
-    """The first event in `order`, which sorts by `moment`, with each moment; `NONE` without one."""
+    """The first event, in `order`, whose moment is each `time`; `NONE` without one. `order` sorts by moment."""
     place = np.searchsorted(moment[order], time, side="left")
-    found = np.append(moment[order], LONG_AGO_PS)[place] == time
-    return np.where(found, np.append(events[order], NONE)[place], NONE)
+    matches = np.append(moment[order], LONG_AGO_PS)[place] == time
+    return np.where(matches, np.append(events[order], NONE)[place], NONE)
 
 
 def _largest(cause_ps: Int64Array, gap: Int64Array) -> Int64Array:
-    """The largest cause of each gap so far, the earlier of equal ones; `NONE` where there is nothing yet."""
+    """The largest cause of each gap so far, of equal ones the earlier; `NONE` where all are zero."""
     first = np.flatnonzero(np.diff(gap, prepend=-1))
     occurs = np.flatnonzero(cause_ps.any(axis=1))
     if occurs.size == 0:
@@ -348,7 +348,7 @@ def _pieces(
     after_gap = np.cumsum(cuts + 1)
     gap = np.repeat(np.arange(gap_start.size), cuts + 1)
     begin, end = gap_start[gap], gap_end[gap]
-    # Hardly any gap is cut: only what a cut begins and ends differs.
+    # Few gaps are cut: only the pieces on either side of a cut differ from whole gaps.
     cut = np.flatnonzero(gap[1:] == gap[:-1]) + 1
     of_cut = gap[cut]
     nth = cut - (after_gap - cuts - 1)[of_cut]

@@ -1,7 +1,6 @@
-"""What did the host do while a device waited? One timeline per thread that devices wait for.
+"""Builds a timeline of causes for each thread that devices wait for: what the host did while a device was idle.
 
-A thread's state is told by the events open on it; where it has none and runs a graph, by what the executor
-threads of the host do meanwhile:
+The events open on a thread show its state. If it has none and runs a graph, the executor threads of the host show it:
 
     thread that calls     ▕ train ───────────────────────────────▏            ▕ train ──
       its own events      ▕ IteratorGetNext ▏▕ FunctionRun ──────▏            ▕
@@ -9,9 +8,9 @@ threads of the host do meanwhile:
       its timeline        │ input            │ launch or host_compute │ callback │ …
                                                               outside of markers ↑
 
-Executors are all threads but the one that calls graphs, the caller. Threads of the input pipeline (`tf_data…`)
-show nothing of their own; an iterator op there counts as `input` of the executors if a graph call shares its
-`id`. At each instant the first of these that is open tells the cause:
+The caller is the thread that calls graphs; executors are all other threads. Threads of the input pipeline
+(`tf_data…`) have no state of their own; an iterator op there counts as `input` of the executors if a graph call
+shares its `id`. At each instant the first of these layers that is open gives the cause:
 
     the caller                                          an executor thread
     1  strong: input, h2d, compile, sync, checkpoint    strong
@@ -20,19 +19,21 @@ show nothing of their own; an iterator op there counts as `input` of the executo
     4  callback: outside of step markers                host_compute on all executors
     5  host_compute; on executors, in a graph call      scheduling on all executors
     6  scheduling; on executors, in a graph call        holes between two of these
-    7  graph calls, and holes between what dispatches
+    7  graph calls, and holes between scheduling, launches and graph calls
 
-Strong are events of those names (`host_names`), a `tf.function` that was traced up to its first graph call
-(compile), and a copy from a device from its call until it ended, if no event began on the calling thread between
-the return and that end (sync). Launch are calls of the driver that are neither copies nor waits, and ops that
-make such a call or are shorter than `SCHEDULING_OP_PS`; holes of up to `BACK_TO_BACK_PS` between two of them on
-one thread belong to it: that is the Python and C++ code between them, which leaves no event. Host_compute are
-the other ops. Scheduling are dispatches, executor loops and calls of a `tf.function`; it counts as `launch`, and
-so do graph calls and holes of up to `BACK_TO_BACK_PS` (6 and 7).
+Strong: events with names of these kinds (`host_names`); a `tf.function` from the start of its tracing to its first
+graph call (compile); and a copy from a device, from its call to its end, if no event began on the calling thread
+between the return of the call and that end (sync).
+Launch: driver calls that are neither copies nor waits, and ops that make such a call or are shorter than
+`SCHEDULING_OP_PS`; also holes of up to `BACK_TO_BACK_PS` between two of these on one thread, in which Python and C++
+code runs that records no event.
+Host_compute: the other ops.
+Scheduling: dispatches, executor loops and calls of a `tf.function`. It counts as `launch`, and so do graph calls and
+holes of up to `BACK_TO_BACK_PS` (6 and 7).
 
-On hosts without device planes the replicas are threads themselves: nothing there is `launch` or `h2d`,
-scheduling is computation of the host, of ops only those that no replica owns are, and the ops of another
-replica are `peer`, which comes before `host_compute`.
+On hosts without device planes the replicas are threads themselves. Nothing there is `launch` or `h2d`. Scheduling
+counts as `host_compute`, and so do ops that no replica owns. The ops of another replica are `peer`, which comes
+before `host_compute`.
 """
 
 from __future__ import annotations
@@ -48,32 +49,30 @@ import numpy.typing as npt
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
 from traceview.trace.cause import Cause
-from traceview.trace.correlation import threads
+from traceview.trace.correlation import ProducerConsumerLinks, threads
 from traceview.trace.model import NONE, HostSteps, Trace
-from traceview.trace.producer_consumer import ProducerConsumerLinks
 from traceview.trace.state_timeline import (
     Layer,
     StateTimeline,
-    closed,
+    complement,
     intersection,
-    layered,
-    outside,
+    stacked,
+    without_holes,
 )
 from traceview.units import PS_PER_US
 from traceview.xplane.host_names import HostNameKind, host_name_kind
 from traceview.xplane.planes import ActivityClass
 
 BACK_TO_BACK_PS: Final = 100 * PS_PER_US
-"""TensorFlow's GPU guide gives 20 to 40 µs for a launch; twice that and more is not back to back."""
+"""TensorFlow's GPU guide gives 20 to 40 µs for a launch; launches more than twice that apart are not back to back."""
 SCHEDULING_OP_PS: Final = 50 * PS_PER_US
-"""A CPU op shorter than this is part of scheduling; XProf calls an iterator slow from the same length on."""
+"""A CPU op shorter than this is part of scheduling; XProf calls an iterator slow from the same duration on."""
 
 LONG_AGO_PS: Final = -(1 << 61)
-"""Before any event."""
+"""A time before any event."""
 
 _EXPLICIT_METHODS: Final = ("marker", "keras")
 _LONGEST_CHAIN: Final = 8
-_DATA_THREAD: Final = "tf_data"
 _MAIN_THREAD: Final = "python"
 _STRONG: Final = (
     (Cause.INPUT, HostNameKind.INPUT),
@@ -86,7 +85,7 @@ _STRONG: Final = (
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """Unions of what events of a set of threads show."""
+    """The time that the events of a set of threads show for each kind of state."""
 
     strong: tuple[Layer, ...]
     launch: IntervalSet
@@ -95,7 +94,7 @@ class _Evidence:
 
 
 class HostStates:
-    """The timelines of one host's threads, made when asked for.
+    """The timelines of one host's threads, each built on first use.
 
     `thread`: int32, the thread of each line of the trace. `caller`: the thread that runs the steps, `NONE`
     if the host recorded no thread.
@@ -110,10 +109,9 @@ class HostStates:
             device.host == host and device.kind != "replica" for device in trace.device_list
         )
         self._steps: HostSteps = trace.steps_by_host[host]
-        lines = [
+        self._lines = [
             i for i, line in enumerate(trace.lines) if line.host == host and line.device == NONE
         ]
-        self._lines = lines
         self._timelines: dict[int, StateTimeline] = {}
         self._evidence_of: dict[int, _Evidence] = {}
         self._rows_of: dict[int, Int64Array] = {}
@@ -123,8 +121,9 @@ class HostStates:
     def caller(self) -> int:
         """The thread that runs the steps.
 
-        That of the first marker, else the one with most graph calls, else the first that is called `python…`,
-        else the one with most calls of the driver, else the first. Of equally many the earliest begins.
+        That is the thread of the first marker, else the thread with most graph calls, else the first thread named
+        `python…`, else the thread with most driver calls, else the first thread. Of threads with equally many calls
+        the one with the earliest call counts.
         """
         if self._steps.marker_line != NONE:
             return int(self.thread[self._steps.marker_line])
@@ -139,21 +138,21 @@ class HostStates:
         return int(self.thread[self._lines[0]]) if self._lines else NONE
 
     def _busiest(self, rows: Int64Array) -> int:
-        """The thread with most of the rows, of equals the one with the earliest."""
-        threads_, of_row, count = np.unique(
+        """The thread with most of the rows, of several the one with the earliest row."""
+        candidates, of_row, count = np.unique(
             self.thread[self._columns.line[rows]], return_inverse=True, return_counts=True
         )
-        first = np.full(threads_.size, -LONG_AGO_PS, dtype=np.int64)
+        first = np.full(candidates.size, -LONG_AGO_PS, dtype=np.int64)
         np.minimum.at(first, of_row, self._columns.start_ps[rows])
-        return int(threads_[np.lexsort((first, -count))[0]])
+        return int(candidates[np.lexsort((first, -count))[0]])
 
     def handed_over(self, rows: Int64Array) -> Int64Array:
         """When the caller handed the work of each host row to its thread, int64 picoseconds.
 
-        That is the start of the caller's event at the other end of the chain of producers and consumers: from
-        the innermost consumer around the row to the first producer of its id, and on from there. Else it is the
-        start of the last stretch of graph calls that began by then, `LONG_AGO_PS` before all of them. Rows of
-        the caller itself were never handed over: far in the future.
+        The chain of producers and consumers leads from the innermost consumer around the row to the first producer
+        of its id, and on from there, to an event of the caller; its start is the result. Without such a chain it is
+        the start of the last graph calls that began before the row, `LONG_AGO_PS` if none did. Rows of the caller
+        itself are never handed over: their time is far in the future.
         """
         columns = self._columns
         thread = self.thread[columns.line[rows]]
@@ -191,32 +190,32 @@ class HostStates:
             reach = np.maximum.accumulate(self._columns.end_ps[rows])
             self._by_start[thread] = rows, self._columns.start_ps[rows], reach
         rows, start, reach = self._by_start[thread]
-        # What ended before the span does so before all that reach it: the rest is a short stretch.
+        # Rows up to the first that reaches the span have ended before it; few rows lie between that and its end.
         near = rows[np.searchsorted(reach, start_ps, side="right") : np.searchsorted(start, end_ps)]
         result: Int64Array = near[self._columns.end_ps[near] > start_ps]
         return result
 
     @cached_property
     def rows_of_model(self) -> Int64Array:
-        """The events of all threads, and those of tf.data threads that the model waits for."""
+        """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
         rows = self._rows_of_host
-        waited = self._kind[self._columns.name[rows]] == HostNameKind.ASYNC_INPUT
+        waited = self.kind_of(rows) == HostNameKind.ASYNC_INPUT
         result: Int64Array = rows[waited | self._is_model_line[self._columns.line[rows]]]
         return result
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
-        """What the threads did, as `HostNameKind`, by host row."""
+        """The activity of the thread at each host row, as `HostNameKind`."""
         return self._kind[self._columns.name[rows]]
 
     @cached_property
     def computing_rows(self) -> Int64Array:
-        """Ops that compute on the host: they launch nothing and take longer than scheduling does."""
-        every = [np.empty(0, dtype=np.int64)]
+        """Ops that compute on the host: they launch nothing and take longer than scheduling."""
+        computing = [np.empty(0, dtype=np.int64)]
         for thread in unique_ids(self.thread[self._lines]).tolist():
             rows = self.rows_of_thread(thread)
             ops = rows[self.kind_of(rows) == HostNameKind.OP]
-            every.append(self._split_ops(ops, self._launches_among(rows))[1])
-        return np.concatenate(every)
+            computing.append(self._split_ops(ops, self._launches_among(rows))[1])
+        return np.concatenate(computing)
 
     def is_in_step(self, rows: Int64Array) -> BoolArray:
         """Which host rows begin inside a step marker."""
@@ -233,7 +232,7 @@ class HostStates:
 
     @cached_property
     def _is_marker(self) -> BoolArray:
-        """Of every host row."""
+        """Whether each host row is a step marker."""
         columns = self._columns
         rows = np.flatnonzero(columns.line == self._steps.marker_line)
         spans = np.array((*self._steps.marker_spans, (LONG_AGO_PS, LONG_AGO_PS)), dtype=np.int64)
@@ -250,20 +249,20 @@ class HostStates:
         return ProducerConsumerLinks(self._columns, self.thread, self._host)
 
     def timeline(self, thread: int) -> StateTimeline:
-        """The causes that a thread's doings are, over all time."""
+        """The causes that a thread shows, over all time."""
         if thread not in self._timelines:
             layers = (
                 self._caller_layers() if thread == self.caller else self._executor_layers(thread)
             )
-            self._timelines[thread] = layered(list(layers))
+            self._timelines[thread] = stacked(list(layers))
         return self._timelines[thread]
 
     def own_timeline(self, thread: int) -> StateTimeline:
-        """What the events of one thread alone show; what others do meanwhile is not asked."""
+        """The causes that the events of one thread show, whatever other threads do."""
         own = self._evidence(thread)
         layers = [*own.strong, (Cause.LAUNCH, own.launch)] if self._has_queue else [*own.strong]
         layers += [(Cause.HOST_COMPUTE, own.host_compute), (self._scheduling, own.scheduling)]
-        return layered(layers)
+        return stacked(layers)
 
     # Layers
 
@@ -277,7 +276,7 @@ class HostStates:
             yield Cause.LAUNCH, intersection(others.launch, called)
         markers = self.markers
         if markers.start.size:
-            yield Cause.CALLBACK, outside(markers)
+            yield Cause.CALLBACK, complement(markers)
         if not self._has_queue:
             yield Cause.PEER, self._replica_work
         yield Cause.HOST_COMPUTE, own.host_compute
@@ -285,7 +284,7 @@ class HostStates:
         yield self._scheduling, own.scheduling
         yield self._scheduling, intersection(others.scheduling, called)
         dispatched = (own.scheduling, own.launch, called)
-        yield self._scheduling, closed(_joined(dispatched), BACK_TO_BACK_PS)
+        yield self._scheduling, without_holes(_joined(dispatched), BACK_TO_BACK_PS)
 
     def _executor_layers(self, thread: int) -> Iterable[Layer]:
         own, others = self._evidence(thread), self._executors
@@ -300,66 +299,66 @@ class HostStates:
             yield Cause.PEER, self._replica_work
         yield Cause.HOST_COMPUTE, others.host_compute
         yield self._scheduling, others.scheduling
-        yield self._scheduling, closed(others.scheduling, BACK_TO_BACK_PS)
+        yield self._scheduling, without_holes(others.scheduling, BACK_TO_BACK_PS)
 
     @property
     def _scheduling(self) -> Cause:
-        """What handing work on counts as: a replica's host has nothing to launch."""
+        """The cause that scheduling counts as: a host of replicas has nothing to launch."""
         return Cause.LAUNCH if self._has_queue else Cause.HOST_COMPUTE
 
     @cached_property
     def _executors(self) -> _Evidence:
         """What all other threads of the model show together."""
-        every = [
+        threads_ = [
             self._evidence(thread)
             for thread in unique_ids(self.thread[self._lines]).tolist()
             if thread != self.caller
         ]
         strong = [
-            (cause, _joined(one.strong[index][1] for one in every))
+            (cause, _joined(evidence.strong[index][1] for evidence in threads_))
             for index, (cause, _) in enumerate(_STRONG)
         ]
         strong[0] = (Cause.INPUT, _joined((strong[0][1], self._async_input)))
         return _Evidence(
             strong=tuple(strong),
-            launch=_joined(one.launch for one in every),
-            host_compute=_joined(one.host_compute for one in every),
-            scheduling=_joined(one.scheduling for one in every),
+            launch=_joined(evidence.launch for evidence in threads_),
+            host_compute=_joined(evidence.host_compute for evidence in threads_),
+            scheduling=_joined(evidence.scheduling for evidence in threads_),
         )
 
     def _evidence(self, thread: int) -> _Evidence:
         """What the events of one thread show."""
         if thread not in self._evidence_of:
-            self._evidence_of[thread] = self._found(self.rows_of_thread(thread))
+            self._evidence_of[thread] = self._evidence_in(self.rows_of_thread(thread))
         return self._evidence_of[thread]
 
-    def _found(self, rows: Int64Array) -> _Evidence:
-        kind = self._kind[self._columns.name[rows]]
+    def _evidence_in(self, rows: Int64Array) -> _Evidence:
+        kind = self.kind_of(rows)
         ops, launches = rows[kind == HostNameKind.OP], self._launches_among(rows)
         launching, computing = self._split_ops(ops, launches)
-        found = {cause: self._spans(rows[kind == one]) for cause, one in _STRONG}
+        strong = {cause: self._spans(rows[kind == strong_kind]) for cause, strong_kind in _STRONG}
         if not self._has_queue:
-            found[Cause.H2D] = self._spans(rows[:0])
-        found[Cause.COMPILE] = _joined((found[Cause.COMPILE], self._traced(rows)))
-        found[Cause.SYNC] = _joined((found[Cause.SYNC], self._reads(rows)))
+            strong[Cause.H2D] = self._spans(rows[:0])
+        strong[Cause.COMPILE] = _joined((strong[Cause.COMPILE], self._traced(rows)))
+        strong[Cause.SYNC] = _joined((strong[Cause.SYNC], self._reads(rows)))
         functions = _among(self._columns.stat("tf_function_call").row, rows)
-        handing_on = rows[np.isin(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))]
+        scheduling = rows[np.isin(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))]
         return _Evidence(
-            strong=tuple(found.items()),
-            launch=closed(self._spans(launching), BACK_TO_BACK_PS),
+            strong=tuple(strong.items()),
+            launch=without_holes(self._spans(launching), BACK_TO_BACK_PS),
             host_compute=self._spans(computing),
-            scheduling=self._spans(np.concatenate((handing_on, functions))),
+            scheduling=self._spans(np.concatenate((scheduling, functions))),
         )
 
     def _launches_among(self, rows: Int64Array) -> Int64Array:
-        """Calls of the driver that are neither copies nor waits: those have causes of their own."""
+        """Driver calls that are neither copies nor waits: those have causes of their own."""
         launches = _among(self._columns.stat("correlation_id").row, rows)
-        kind = self._kind[self._columns.name[launches]]
+        kind = self.kind_of(launches)
         result: Int64Array = launches[(kind == HostNameKind.OTHER) | (kind == HostNameKind.OP)]
         return result
 
     def _split_ops(self, ops: Int64Array, launches: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Launches with the ops that are no more than that, and the ops that compute on the host."""
+        """Launches with the ops that only launch, and the ops that compute on the host."""
         columns = self._columns
         if not self._has_queue:
             return np.empty(0, dtype=np.int64), ops[np.isin(ops, self._trace.shared_rows)]
@@ -373,7 +372,7 @@ class HostStates:
 
     @cached_property
     def _kind(self) -> npt.NDArray[np.uint8]:
-        """By name of the trace: what a thread does while such an event is open."""
+        """The activity of a thread while an event is open, as `HostNameKind`, by name of the trace."""
         names = self._trace.names
         kind = np.zeros(len(names), dtype=np.uint8)
         for name in unique_ids(self._columns.name).tolist():
@@ -388,14 +387,14 @@ class HostStates:
     @cached_property
     def _is_model_line(self) -> BoolArray:
         """Lines of this host on which the model runs, not its input pipeline."""
-        result = np.zeros(len(self._trace.lines), dtype=np.bool_)
-        for line in self._lines:
-            result[line] = not self._trace.lines[line].name.startswith(_DATA_THREAD)
-        return result
+        return np.array(
+            [line.host == self._host and line.runs_model for line in self._trace.lines],
+            dtype=np.bool_,
+        )
 
     def _rows_of_kind(self, kind: HostNameKind) -> Int64Array:
         rows = self._rows_of_host
-        result: Int64Array = rows[self._kind[self._columns.name[rows]] == kind]
+        result: Int64Array = rows[self.kind_of(rows) == kind]
         return result
 
     def _spans(self, rows: Int64Array) -> IntervalSet:
@@ -403,19 +402,19 @@ class HostStates:
 
     @cached_property
     def _call_rows(self) -> Int64Array:
-        """Where graphs are run, but for those of the input pipeline."""
+        """The events that run a graph, except those of the input pipeline."""
         rows = self._rows_of_kind(HostNameKind.CALL)
         return rows[self._is_model_line[self._columns.line[rows]]]
 
     @cached_property
     def _calls(self) -> IntervalSet:
-        """Where the caller runs a graph."""
+        """When the caller runs a graph."""
         rows = self._call_rows
         return self._spans(rows[self.thread[self._columns.line[rows]] == self.caller])
 
     @cached_property
     def markers(self) -> IntervalSet:
-        """What the host did in steps, if markers say so: function calls say nothing of what lies between."""
+        """When the host was in a step, if markers show it; function calls do not show what lies between steps."""
         spans = np.array(self._steps.marker_spans, dtype=np.int64).reshape(-1, 2)
         if self._steps.method not in _EXPLICIT_METHODS:
             spans = spans[:0]
@@ -423,14 +422,12 @@ class HostStates:
 
     @cached_property
     def _replica_work(self) -> IntervalSet:
-        device = self._trace.device_columns
-        mine = [i for i, one in enumerate(self._trace.device_list) if one.host == self._host]
-        rows = np.flatnonzero(np.isin(device.device, mine))
-        return union(device.start_ps[rows], device.end_ps[rows])
+        columns, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        return union(columns.start_ps[rows], columns.end_ps[rows])
 
     @cached_property
     def _async_input(self) -> IntervalSet:
-        """Iterator ops on threads of tf.data that a graph call of the model waits for: they share its id."""
+        """Iterator ops on tf.data threads that block a graph call of the model: they share its id."""
         rows = self._rows_of_kind(HostNameKind.ASYNC_INPUT)
         id_ = self._columns.stat("id")
         called = id_.value[np.isin(id_.row, self._call_rows)]
@@ -439,7 +436,7 @@ class HostStates:
         return self._spans(rows[np.isin(waited, called)])
 
     def _traced(self, rows: Int64Array) -> IntervalSet:
-        """Calls of a `tf.function` that traced it, up to where they run what was traced."""
+        """Calls that traced a `tf.function`, up to where they run the traced graph."""
         columns, calls = self._columns, self._columns.stat("tf_function_call")
         is_traced = [self._trace.names[int(v)].startswith(b"traced-") for v in calls.value]
         traced = _among(calls.row[np.array(is_traced, dtype=np.bool_)], rows)
@@ -455,33 +452,33 @@ class HostStates:
         return union(columns.start_ps[traced], end)
 
     def _reads(self, rows: Int64Array) -> IntervalSet:
-        """Copies from a device after whose call the thread did nothing until the copy had ended."""
+        """Copies from a device that the calling thread waited for: it began no event between the call and the end."""
         columns = self._columns
         copies, calls = self._reads_of_devices
-        mine = np.isin(calls, rows)
-        calls, copied = calls[mine], self._trace.device_columns.end_ps[copies[mine]]
+        is_own = np.isin(calls, rows)
+        calls, copied = calls[is_own], self._trace.device_columns.end_ps[copies[is_own]]
         started = np.sort(columns.start_ps[rows]) if calls.size else columns.start_ps[calls]
         after = np.searchsorted(started, columns.end_ps[calls])
-        idle = after >= np.searchsorted(started, copied)
-        return union(columns.start_ps[calls[idle]], copied[idle])
+        waits = after >= np.searchsorted(started, copied)
+        return union(columns.start_ps[calls[waits]], copied[waits])
 
     @cached_property
     def _reads_of_devices(self) -> tuple[Int64Array, Int64Array]:
-        """Copies from devices, and the host rows that asked for them."""
+        """Copies from devices, and the host rows of their calls."""
         device = self._trace.device_columns
         copies = np.flatnonzero((device.class_ == ActivityClass.D2H) & (device.launch != NONE))
         return copies, device.launch[copies]
 
 
 def _among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:
-    """Those of `rows` that are in `wanted`, or their `values`; `rows` ascend."""
+    """The `rows` that are in `wanted`, or their `values`."""
     result: Int64Array = (rows if values is None else values)[np.isin(rows, wanted)]
     return result
 
 
-def _joined(unions: Iterable[IntervalSet]) -> IntervalSet:
+def _joined(parts: Iterable[IntervalSet]) -> IntervalSet:
     empty = np.empty(0, dtype=np.int64)
-    parts = (union(empty, empty), *unions)
+    parts = (union(empty, empty), *parts)
     return union(
-        np.concatenate([one.start for one in parts]), np.concatenate([one.end for one in parts])
+        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
     )

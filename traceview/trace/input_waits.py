@@ -1,14 +1,14 @@
-"""When did the model wait for its input, and which replica for its shard?
+"""Finds when the model waited for its input, and which replica waited for its shard.
 
-The model waits in `IteratorGetNext…`: on the thread that calls the step in a custom loop; in a step function
-that takes from the iterator itself, as Keras `fit` does, on a thread of tf.data, with the `id` of the
-`FunctionRun` that waits for it (TensorFlow 2.21, measured). Other iterators of a distributed dataset run in
-the background and hold up nothing.
+The model waits in `IteratorGetNext…`. In a custom loop that event is on the thread that calls the step. In a step
+function that takes elements from the iterator itself, as Keras `fit` does, it is on a thread of tf.data and has the
+`id` of the `FunctionRun` that waits for it (TensorFlow 2.21, measured). Other iterators of a distributed dataset run
+in the background and delay nothing.
 
-`GetNextFromShard<i>` only asks for shard i and returns at once, so what a replica waited is the time of its
-own iterator. The calls of a custom loop follow one another: the first replica waits until the common source
-has made a batch, and the next finds its part already there. So a shard is late only by what it *arrived*
-later than the earliest, where a replica's element arrives with the end of the call that made it.
+`GetNextFromShard<i>` only asks for shard i and returns at once, so the wait of a replica is the time of its own
+iterator. The calls of a custom loop follow one another: the first replica waits until the common source has made a
+batch, and the next replica gets its part at once. So a shard is late only by the time it *arrives* after the earliest
+one. The element of a replica arrives at the end of the call that made it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,10 @@ from traceview.trace.pipeline import (
     iterator_calls,
     shard_rows,
     stages_of,
-    values_at,
 )
 
 _WAIT = re.compile(rb"IteratorGetNext\w*::DoCompute|[^:]*:IteratorGetNext\w*")
 _COMPUTE: Final = b"::DoCompute"
-_DATA_THREAD: Final = "tf_data"
 _NUMBER = re.compile(r":(\d{1,9})$")
 
 
@@ -43,8 +41,8 @@ _NUMBER = re.compile(r":(\d{1,9})$")
 class InputWaits:
     """Blocking waits of the model on one host, int64 `[n]` each, by start.
 
-    `pipeline`: number of the pipeline in `IteratorCalls`, `NONE` where no iterator ran inside. `in_turn`:
-    all of them on the thread of the step, one after the other.
+    `pipeline`: number of the pipeline in `IteratorCalls`, `NONE` if no iterator ran inside. `in_turn`: whether all
+    waits are on the thread of the step, one after the other.
     """
 
     row: Int64Array
@@ -54,13 +52,13 @@ class InputWaits:
     in_turn: bool
 
 
-def input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWaits:
-    """The waits of the step's thread and of the graph calls of the model."""
+def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWaits:
+    """The waits on the thread of the step and those of the model's graph calls."""
     columns = trace.host_columns
     waits = np.array([_WAIT.fullmatch(name) is not None for name in trace.names], dtype=np.bool_)
     rows = np.flatnonzero(waits[columns.name] & (columns.host == host))
     on_step = _is_step_line(trace, trace.steps_by_host[host])[columns.line[rows]]
-    blocking = on_step | _of_a_call(trace, host, rows)
+    blocking = on_step | _block_a_call(trace, host, rows)
     rows, on_step = rows[blocking], on_step[blocking]
     order = np.argsort(columns.start_ps[rows], kind="stable")
     rows = rows[order]
@@ -75,44 +73,41 @@ def input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWaits:
 
 def recorded_stages(trace: Trace) -> list[InputStage]:
     """The stages of every host over the whole recording, by host and falling self time."""
-    found = []
+    stages: list[InputStage] = []
     for host in range(len(trace.hosts)):
         calls = iterator_calls(trace, host)
-        asked = input_waits(trace, host, calls).pipeline
-        everything = np.arange(calls.row.size)
-        found += stages_of(trace, host, calls, everything, asked[asked != NONE])
-    return found
+        blocking = find_input_waits(trace, host, calls).pipeline
+        every_call = np.arange(calls.row.size)
+        stages += stages_of(trace, host, calls, every_call, blocking[blocking != NONE])
+    return stages
 
 
-def _model_lines(trace: Trace) -> BoolArray:
-    return np.array(
-        [line.device == NONE and not line.name.startswith(_DATA_THREAD) for line in trace.lines],
-        dtype=np.bool_,
-    )
+def _is_model_line(trace: Trace) -> BoolArray:
+    return np.array([line.runs_model for line in trace.lines], dtype=np.bool_)
 
 
-def _is_step_line(trace: Trace, found: HostSteps) -> BoolArray:
-    """The lines of the thread with the step markers; without markers those of every thread of the model."""
-    if found.marker_line == NONE:
-        return _model_lines(trace)
+def _is_step_line(trace: Trace, host_steps: HostSteps) -> BoolArray:
+    """The lines of the thread with the step markers; without markers the lines of every thread of the model."""
+    if host_steps.marker_line == NONE:
+        return _is_model_line(trace)
     thread = threads(trace.lines)
-    result: BoolArray = thread == thread[found.marker_line]
+    result: BoolArray = thread == thread[host_steps.marker_line]
     return result
 
 
-def _of_a_call(trace: Trace, host: int, rows: Int64Array) -> BoolArray:
-    """Waits elsewhere that a graph call of the model waits for: they share its id."""
+def _block_a_call(trace: Trace, host: int, rows: Int64Array) -> BoolArray:
+    """Which events at `rows`, on whatever thread, block a graph call of the model: they share its id."""
     columns = trace.host_columns
     runs = trace.names.matching(columns.name, [b"FunctionRun"]) & (columns.host == host)
     calls = np.flatnonzero(runs)
-    calls = calls[_model_lines(trace)[columns.line[calls]]]
+    calls = calls[_is_model_line(trace)[columns.line[calls]]]
     id_ = columns.stat("id")
     has_id = np.isin(rows, id_.row)
     computes = np.array(
         [trace.names[int(name)].endswith(_COMPUTE) for name in columns.name[rows]], dtype=np.bool_
     )
-    of_calls = values_at(id_, calls[np.isin(calls, id_.row)], 0)
-    return computes & has_id & np.isin(values_at(id_, rows, 0), of_calls)
+    of_calls = id_.at(calls[np.isin(calls, id_.row)], 0)
+    return computes & has_id & np.isin(id_.at(rows, 0), of_calls)
 
 
 def _pipelines(trace: Trace, rows: Int64Array, calls: IteratorCalls) -> Int64Array:
@@ -121,29 +116,29 @@ def _pipelines(trace: Trace, rows: Int64Array, calls: IteratorCalls) -> Int64Arr
     pipeline = np.full(rows.size, NONE, dtype=np.int64)
     outer = np.flatnonzero(calls.enclosing == NONE)
     line, start = columns.line[calls.row[outer]], columns.start_ps[calls.row[outer]]
-    for one in unique_ids(columns.line[rows]):
-        mine = np.flatnonzero(columns.line[rows] == one)
-        here = outer[line == one]
-        if here.size == 0:
+    for wait_line in unique_ids(columns.line[rows]):
+        waits = np.flatnonzero(columns.line[rows] == wait_line)
+        candidates = outer[line == wait_line]
+        if candidates.size == 0:
             continue
-        begins = start[line == one]
+        begins = start[line == wait_line]
         order = np.argsort(begins, kind="stable")
-        place = np.searchsorted(begins[order], columns.start_ps[rows[mine]])
-        first = order[np.minimum(place, here.size - 1)]
-        inside = (place < here.size) & (begins[first] < columns.end_ps[rows[mine]])
-        pipeline[mine[inside]] = calls.pipeline[here[first[inside]]]
+        place = np.searchsorted(begins[order], columns.start_ps[rows[waits]])
+        first = order[np.minimum(place, candidates.size - 1)]
+        inside = (place < candidates.size) & (begins[first] < columns.end_ps[rows[waits]])
+        pipeline[waits[inside]] = calls.pipeline[candidates[first[inside]]]
     return pipeline
 
 
 def shards(trace: Trace, host: int, calls: IteratorCalls, waits: InputWaits) -> dict[int, int]:
-    """The shard of each pipeline that a replica waits in; empty unless every replica has exactly one.
+    """The shard of each pipeline that a replica waits for; empty unless every replica has exactly one pipeline.
 
-    Each takes its elements with a generator, and the generators are numbered in the order of the replicas
-    (`GeneratorDataset:66`, `GeneratorDataset:67`). Where that is not recorded and the waits follow one
-    another, they do so in the order of the replicas, too.
+    A pipeline takes its elements with a generator, and the generators are numbered in the order of the replicas
+    (`GeneratorDataset:66`, `GeneratorDataset:67`). If those numbers are not recorded, waits that follow one another
+    are in the order of the replicas.
     """
     rows = shard_rows(trace, host)
-    numbers = values_at(trace.host_columns.stat("shard_num"), rows, NONE)
+    numbers = trace.host_columns.stat("shard_num").at(rows, NONE)
     pipelines = list(dict.fromkeys(waits.pipeline[waits.pipeline != NONE].tolist()))
     count = np.unique(numbers[numbers != NONE]).size
     if count < 2 or len(pipelines) != count:
@@ -160,30 +155,31 @@ def _generator_numbers(trace: Trace, calls: IteratorCalls) -> dict[int, int]:
     """The number in the name of each pipeline's generator, where it has one."""
     takes = np.array([name.endswith(GENERATOR) for name in calls.stage_names], dtype=np.bool_)
     takers = np.flatnonzero(takes[calls.stage])
-    names = values_at(trace.host_columns.stat("dataset_name"), calls.row[takers], NONE)
-    found: dict[int, int] = {}
+    names = trace.host_columns.stat("dataset_name").at(calls.row[takers], NONE)
+    number_of: dict[int, int] = {}
     for pipeline, name in zip(calls.pipeline[takers].tolist(), names.tolist(), strict=True):
         number = _NUMBER.search(trace.names.text(name) or "")
         if number:
-            found[pipeline] = int(number[1])
-    return found
+            number_of[pipeline] = int(number[1])
+    return number_of
 
 
 def arrivals(trace: Trace, calls: IteratorCalls, waits: InputWaits) -> Int64Array:
-    """When the element that each wait ended with was made; for a pipeline of one thread the wait's end."""
+    """When the element that ended each wait was made; in a pipeline of a single thread, the end of the wait."""
     columns = trace.host_columns
     arrived = waits.end_ps.copy()
     ahead = calls.from_other_thread
     on_line = columns.line[calls.row]
     for pipeline in unique_ids(waits.pipeline[waits.pipeline != NONE]).tolist():
-        mine = np.flatnonzero(waits.pipeline == pipeline)
+        in_pipeline = np.flatnonzero(waits.pipeline == pipeline)
         of_pipeline = calls.pipeline == pipeline
-        asked_here = of_pipeline & np.isin(on_line, columns.line[waits.row[mine]]) & ~ahead
-        makers = ahead & of_pipeline & np.isin(calls.above, calls.iterator[asked_here])
+        by_model = of_pipeline & np.isin(on_line, columns.line[waits.row[in_pipeline]]) & ~ahead
+        makers = ahead & of_pipeline & np.isin(calls.above, calls.iterator[by_model])
         made = np.sort(columns.end_ps[calls.row[makers]])
         if made.size == 0:
             continue
-        place = np.searchsorted(made, waits.end_ps[mine], side="right") - 1
-        # What no recorded call made was in the buffer from before the recording.
-        arrived[mine] = np.where(place >= 0, made[np.maximum(place, 0)], np.iinfo(np.int64).min)
+        place = np.searchsorted(made, waits.end_ps[in_pipeline], side="right") - 1
+        # An element that no recorded call made was in the buffer before the recording began.
+        made_at = np.where(place >= 0, made[np.maximum(place, 0)], np.iinfo(np.int64).min)
+        arrived[in_pipeline] = made_at
     return arrived

@@ -1,7 +1,7 @@
-"""How do the columns of planes, files and hosts become one set of columns?
+"""Joins the columns of planes, files and hosts to one set of columns.
 
-Parts are gathered plane by plane and given up as they are joined, so that no more than one column exists
-twice at a time.
+Parts are collected plane by plane and released as they are joined, so that no more than one column exists twice at
+a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from traceview.intervals import Int64Array
 from traceview.trace.classify import Activity, final_classes
-from traceview.trace.correlation import launches
+from traceview.trace.correlation import find_launches
 from traceview.trace.model import DeviceColumns, HostColumns, HostStat, Names
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import TEXT_STATS
@@ -30,7 +30,7 @@ class _Parts:
         self._parts.append(columns)
 
     def take(self, key: str, dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
-        """The whole column, once."""
+        """The whole column; its parts are released, so it can be taken once."""
         return joined([part.pop(key) for part in self._parts], dtype)
 
 
@@ -71,7 +71,7 @@ class HostParts:
         return HostStat(ints.event + self._count, ints.value)
 
     def joined(self, offset_ps: Int64Array) -> HostColumns:
-        """All host events, with `offset_ps` of their host added to their times."""
+        """All host events, with the `offset_ps` of their host added to their times."""
         host = self._columns.take("host", np.int16)
         start = self._columns.take("start_ps", np.int64)
         return HostColumns(
@@ -112,13 +112,13 @@ class DeviceParts:
     def joined(
         self, offset_ps: Int64Array, host_columns: HostColumns, names: Names
     ) -> DeviceColumns:
-        """All device events by device and start, each with its launch and its final class."""
+        """All device events by device and start, with their launches and final classes."""
         take = self._columns.take
         host = take("host", np.int64)
         start = take("start_ps", np.int64)
         correlation_id = take("correlation_id", np.int64)
         has_correlation = take("has_correlation", np.bool_)
-        launch = launches(host, correlation_id, has_correlation, host_columns)
+        launch = find_launches(host, correlation_id, has_correlation, host_columns)
         classes = final_classes(take("kind", np.uint8), launch, host_columns.name, names)
         columns = DeviceColumns(
             device=take("device", np.int16),

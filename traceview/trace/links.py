@@ -1,11 +1,11 @@
-"""The bytes per second that NVLink and PCIe links of a GPU carry in one direction.
+"""The bytes per second that the NVLink and PCIe links of a GPU carry in one direction.
 
 NVLink, per link and direction: 20 GB/s on Pascal, 25 GB/s on Volta, Turing, A100 and Hopper, 14.0625 GB/s on GA102,
-50 GB/s on Blackwell (NVIDIA's architecture whitepapers). The compute capability tells which it is.
+50 GB/s on Blackwell (NVIDIA's architecture whitepapers). The compute capability identifies the architecture.
 
-PCIe: lanes times transfers per second times what the encoding leaves of them (PCI Express Base Specification 6.0,
-section 1.2 and table of encodings): 8b/10b for generations 1 and 2, 128b/130b for 3 to 5, and 242 payload
-bytes of each 256-byte flit for 6. Packet headers take some more, so that no copy reaches it.
+PCIe: lanes × transfers per second × efficiency of the encoding (PCI Express Base Specification 6.0, section 1.2 and
+table of encodings): 8b/10b for generations 1 and 2, 128b/130b for 3 to 5, and 242 payload bytes of each 256-byte flit
+for 6. Packet headers cost some more, so that no copy reaches this rate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LANE_BYTES_PER_SECOND: Final = {
 
 
 def nvlink_bytes_per_second(capability: tuple[object, object], links: int | None) -> int | None:
-    """Of all `links` of a GPU together; None without links and for a compute capability not listed."""
+    """The rate of all `links` of a GPU together; None without links and for an unknown compute capability."""
     major, minor = capability
     if not isinstance(major, int) or not isinstance(minor, int) or not links:
         return None
@@ -42,6 +42,6 @@ def nvlink_bytes_per_second(capability: tuple[object, object], links: int | None
 
 
 def pcie_bytes_per_second(generation: int | None, width: int | None) -> int | None:
-    """Of a link of `width` lanes; None for what is not known, and for a generation that is not."""
+    """The rate of a link of `width` lanes; None if the generation or the width is unknown."""
     lane = _LANE_BYTES_PER_SECOND.get(generation or 0)
     return None if lane is None or width is None or width <= 0 else lane * width

@@ -1,4 +1,4 @@
-"""How does a path become a `Trace`? Files are read one after the other, brought to one clock and joined."""
+"""Loads a run: reads its files one after the other, aligns their clocks and joins them to a `Trace`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
 from traceview.trace.classify import activity_of
-from traceview.trace.clocks import AlignedClocks, align, on_one_clock, unsolved
+from traceview.trace.clocks import AlignedClocks, align, on_one_clock, without_solved
 from traceview.trace.join import DeviceParts, HostParts
-from traceview.trace.locate import RunFiles, choose_run, find_runs, host_of, profile_times
+from traceview.trace.locate import RunFiles, choose_run, find_runs, host_of
 from traceview.trace.memory import with_memory
 from traceview.trace.model import (
     NONE,
@@ -28,10 +28,10 @@ from traceview.trace.model import (
     StoredStep,
     Trace,
 )
-from traceview.trace.options import tracer_levels
-from traceview.trace.replicas import find_replicas, strategies_seen
+from traceview.trace.replicas import find_replicas, with_detected_strategies
 from traceview.trace.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.steps import find_steps
+from traceview.trace.task_environment import profile_times, tracer_levels
 from traceview.xplane.planes import STEPS_LINE, PlaneKind
 from traceview.xplane.read import read_file
 from traceview.xplane.source import read_bytes
@@ -53,11 +53,11 @@ _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> Trace:
     """Read a run.
 
-    `path`: a log directory, a directory in it, one run's directory or a single `*.xplane.pb`. `run`
-    chooses among several; without it the newest is read. `salvage` accepts damaged files and keeps what is
-    readable; a damaged file beside good ones is salvaged in any case. Damage stands in `Trace.problems`.
+    `path`: a log directory, a directory in it, one run's directory or a single `*.xplane.pb`. `run` selects one of
+    several runs; without it the newest is read. `salvage` accepts damaged files and keeps their readable part; a
+    damaged file beside good ones is always salvaged. `Trace.problems` lists the damage.
 
-    Raises `TraceNotFoundError` (nothing there), `TraceFormatError` (nothing readable).
+    Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable.
     """
     runs = find_runs(Path(path))
     chosen = choose_run(runs, run)
@@ -84,7 +84,7 @@ class _Loader:
         clocks = align(self.hosts)
         by_starts = self.recording(clocks)
         recording, steps_by_host = on_one_clock(by_starts, find_steps(by_starts))
-        parts = vars(recording) | {"hosts": strategies_seen(recording)}
+        parts = vars(recording) | {"hosts": with_detected_strategies(recording)}
         return Trace(
             **parts,
             logdir=self.run.logdir,
@@ -93,11 +93,11 @@ class _Loader:
             other_runs=other_runs,
             files=tuple(self.files),
             steps_by_host=steps_by_host,
-            problems=unsolved((*self.problems, *clocks.problems), recording.hosts),
+            problems=without_solved((*self.problems, *clocks.problems), recording.hosts),
         )
 
     def recording(self, clocks: AlignedClocks) -> Recording:
-        """Everything that was read, on the clock that the starts of the profiles set."""
+        """Everything that was read, on the clock set by the starts of the profiles."""
         offset_ps = clocks.offset_ps
         host_columns = self.host_parts.joined(offset_ps)
         device_columns = self.device_parts.joined(offset_ps, host_columns, self.names)
@@ -150,7 +150,7 @@ class _Loader:
         self.problems.append(
             Problem(
                 "duplicate-host-file",
-                f"{path.name} is byte for byte {original}; it was counted once",
+                f"{path.name} has the same bytes as {original}; it was counted once",
                 host_of(path),
             )
         )
@@ -158,7 +158,7 @@ class _Loader:
     def salvaged(
         self, path: Path, size: int, failure: TraceFormatError | TraceNotFoundError
     ) -> Space | None:
-        """What can still be read of a file; None, and a problem, where that is nothing."""
+        """The readable part of a damaged file; None, and a problem, if there is none."""
         try:
             return read_file(path, salvage=True)
         except (TraceFormatError, TraceNotFoundError):
@@ -188,7 +188,7 @@ class _Loader:
             self.problems.append(
                 Problem(
                     "repeated-lines",
-                    f"{space.path.name} holds {repeated} streams and threads twice, as if it was joined to "
+                    f"{space.path.name} holds {repeated} streams and threads twice, as if the file was appended to "
                     "itself; they were counted once",
                     name,
                 )
@@ -233,7 +233,8 @@ class _Loader:
             self.problems.append(Problem("sidecar-unreadable", str(error), host))
             return None
         if sidecar is not None and sidecar.wrong_fields:
-            self.problems.append(Problem("sidecar-fields", _wrong(sidecar.wrong_fields), host))
+            text = _wrong_fields(sidecar.wrong_fields)
+            self.problems.append(Problem("sidecar-fields", text, host))
         return sidecar
 
     def add_plane(self, host: int, space: Space, plane: Plane, table: PlaneTable) -> None:
@@ -242,7 +243,7 @@ class _Loader:
                 Problem(
                     "negative-duration",
                     f"{table.negative_duration_count} events of {_text(plane.name)} end before they "
-                    "start; they were taken as empty",
+                    "start; they count as zero length",
                     self.hosts[host].name,
                 )
             )
@@ -250,7 +251,7 @@ class _Loader:
             self.problems.append(
                 Problem(
                     "damaged-file",
-                    f"{table.misplaced_line_count} lines of {_text(plane.name)} begin months away from "
+                    f"{table.misplaced_line_count} lines of {_text(plane.name)} begin months before or after "
                     "the profile; they were left out",
                     self.hosts[host].name,
                 )
@@ -319,18 +320,16 @@ def _stored_steps(host: int, table: PlaneTable) -> list[StoredStep]:
 
 
 def _dropped(warnings: tuple[bytes, ...]) -> int:
-    """How many events the tracer says it dropped; two stages may report the same text."""
+    """The number of events that the tracer reports as dropped; two stages may report the same text."""
     notices = {w[w.find(_DROP_NOTICE) :] for w in warnings if _DROP_NOTICE in w}
     return sum(int(n[:18]) for notice in notices for n in _DROPPED.findall(notice))
 
 
-def _wrong(fields: tuple[str, ...]) -> str:
+def _wrong_fields(fields: tuple[str, ...]) -> str:
     named = ", ".join(fields[:_NAMED_FIELDS])
     more = len(fields) - _NAMED_FIELDS
-    return (
-        f"the sidecar holds something else than it should in {named}"
-        + (f" and {more} more" if more > 0 else "")
-        + "; that was left out"
+    return f"the sidecar has values of the wrong type in {named}" + (
+        f" and {more} more; these were left out" if more > 0 else "; these were left out"
     )
 
 

@@ -1,7 +1,7 @@
-"""Where are the traces? From a path that the user has at hand to runs and their files.
+"""Finds runs and their trace files below a path.
 
 TensorFlow writes `<logdir>/plugins/profile/<run>/<host>.xplane.pb`; Keras puts `train/` in front. Only
-`*.xplane.pb` is read: viewers leave caches of their own beside it.
+`*.xplane.pb` is read, because viewers leave their caches beside it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Final
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.trace.sidecar import SUFFIX as SIDECAR_SUFFIX
+from traceview.trace.task_environment import profile_times
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_summary
-from traceview.xplane.space import PlaneSummary
-from traceview.xplane.table import stat_of
 
 SUFFIX: Final = ".xplane.pb"
 CAPTURE_FOLDER: Final = ".traceview-"
@@ -30,7 +29,7 @@ _OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", "
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of one run, before anything of them is read."""
+    """The files of one run, before they are read."""
 
     name: str
     directory: Path
@@ -40,23 +39,23 @@ class RunFiles:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What `runs` says of a run: from names and metadata, without decoding an event."""
+    """A run as `traceview runs` lists it, from names and metadata, without decoding an event."""
 
     name: str
     files: tuple[FileSummary, ...]
 
     @property
     def profile_start_ns(self) -> int | None:
-        """Start of the earliest host, Unix nanoseconds; None where none recorded it."""
+        """Start of the earliest host, Unix nanoseconds; None if no host recorded it."""
         starts = [f.profile_start_ns for f in self.files if f.profile_start_ns is not None]
         return min(starts, default=None)
 
 
 @dataclass(frozen=True)
 class FileSummary:
-    """One host file: its size, the devices that have a plane, which of those hold events, times.
+    """One host file: its size, its device planes, which of those hold events, and its times.
 
-    `damage`: what is wrong with it; `plane_count`: 0 where nothing of it can be read.
+    `damage`: why it is damaged, else None; `plane_count`: 0 if nothing in it can be read.
     """
 
     host: str
@@ -75,7 +74,7 @@ def host_of(path: Path) -> str:
 
 
 def _by_number(name: str) -> tuple[list[tuple[str, int]], str]:
-    """Sorts host2 before host10."""
+    """A sort key that puts host2 before host10."""
     parts = _NUMBERED.findall(name)
     return [(text, int(digits or -1)) for text, digits in parts], name
 
@@ -84,7 +83,7 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
     """All runs below `path`, sorted by name.
 
     `path` may be a log directory, a directory in it, one run's directory or a single file. Raises
-    `TraceNotFoundError` if there is none, with what is there instead.
+    `TraceNotFoundError` if there is no run; its hint names what is there instead.
     """
     if path.is_file():
         return (_run(path.parent, [path], None),)
@@ -98,13 +97,13 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
         raise TraceNotFoundError(f"{path}: {error.strerror}") from error
     if not exists:
         raise TraceNotFoundError(f"{path}: no such file or directory")
-    found: dict[Path, list[Path]] = {}
-    others: list[str] = []
+    files: dict[Path, list[Path]] = {}
+    other_output: list[str] = []
     not_files = [path] if path.name.endswith(SUFFIX) else []
     unreadable: list[OSError] = []
     captures: list[Path] = []
     for directory, folders, names in os.walk(path, onerror=unreadable.append):
-        # A capture that is still being recorded, or was killed while it was.
+        # The folder of a capture that still records or was killed while recording.
         captures += [Path(directory, name) for name in folders if name.startswith(CAPTURE_FOLDER)]
         folders[:] = [name for name in folders if not name.startswith(CAPTURE_FOLDER)]
         not_files += [Path(directory, name) for name in folders if name.endswith(SUFFIX)]
@@ -114,29 +113,29 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
                 if file.exists() and not file.is_file():
                     not_files.append(file)
                 else:
-                    found.setdefault(Path(directory), []).append(file)
+                    files.setdefault(Path(directory), []).append(file)
             elif name.endswith((*_OTHER_OUTPUT, ".xplane.riegeli")):
-                others.append(name)
-    if not found and unreadable:
+                other_output.append(name)
+    if not files and unreadable:
         raise TraceNotFoundError(f"{unreadable[0].filename}: {unreadable[0].strerror}")
-    if not found:
-        hint = _hint(others, not_files, captures)
+    if not files:
+        hint = _hint(other_output, not_files, captures)
         raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=hint)
-    runs = [_run(directory, paths, path) for directory, paths in found.items()]
+    runs = [_run(directory, paths, path) for directory, paths in files.items()]
     return tuple(sorted(runs, key=lambda run: run.name))
 
 
-def _hint(others: list[str], not_files: list[Path], captures: list[Path]) -> str:
+def _hint(other_output: list[str], not_files: list[Path], captures: list[Path]) -> str:
     if not_files:
         kind = "a directory" if not_files[0].is_dir() else "not a regular file"
         return f"{not_files[0]} is {kind}"
-    if any(name.endswith(".riegeli") for name in others):
-        return f"found {others[0]}: continuous-profiling containers are not supported"
-    if others:
-        return f"found {others[0]}, which a viewer derived; the trace itself is missing"
+    if any(name.endswith(".riegeli") for name in other_output):
+        return f"{other_output[0]} is a continuous-profiling container, which traceview does not support"
+    if other_output:
+        return f"a viewer made {other_output[0]} from a trace; the trace itself is missing"
     begun = [folder for folder in captures if any(folder.glob(f"*{SIDECAR_SUFFIX}"))]
     if begun:
-        return f"{begun[0]} is of a capture that still runs, or was killed before its end"
+        return f"{begun[0]} belongs to a capture that is still running or was killed"
     return "give the log directory that was passed to the profiler"
 
 
@@ -152,9 +151,9 @@ def _run(directory: Path, paths: list[Path], below: Path | None) -> RunFiles:
 
 
 def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
-    """The run called `name`, else the newest that can be read.
+    """The run called `name`, else the newest readable run.
 
-    Raises `TraceFormatError` if there are several and none of them can be read.
+    Raises `TraceFormatError` if there are several runs and none is readable.
     """
     if name is not None:
         chosen = [run for run in runs if name in (run.name, run.directory.name)]
@@ -163,7 +162,7 @@ def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
         known = ", ".join(run.name for run in runs)
         raise TraceNotFoundError(
             f"{'no run' if not chosen else 'several runs'} called {name!r}",
-            hint=f"there are: {known}",
+            hint=f"available runs: {known}",
         )
     if len(runs) == 1:
         return runs[0]
@@ -174,15 +173,15 @@ def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
         raise TraceFormatError(
             runs[-1].paths[0],
             summaries[-1].files[0].damage or _NO_PLANES,
-            hint=f"none of the {len(runs)} runs can be read: {known}",
+            hint=f"none of the {len(runs)} runs is readable: {known}",
         )
     return runs[newest]
 
 
 def newest_readable(runs: Sequence[RunSummary]) -> int | None:
-    """The place of the run to take: of those with an undamaged file, else with a damaged one, the newest.
+    """The index of the newest run with an undamaged file, else of the newest with a damaged file.
 
-    By the start of the profile, or by name where one did not record it. None where nothing can be read.
+    The start of the profile decides, or the name if a run did not record its start. None if no run is readable.
     """
     candidates = [i for i, run in enumerate(runs) if any(file.damage is None for file in run.files)]
     candidates = candidates or [
@@ -196,7 +195,7 @@ def newest_readable(runs: Sequence[RunSummary]) -> int | None:
 
 
 def summarize(run: RunFiles) -> RunSummary:
-    """What a run holds, from metadata alone; a damaged file is listed with its damage."""
+    """The contents of a run, from metadata alone; a damaged file is listed with its damage."""
     return RunSummary(run.name, tuple(_summarize_file(path) for path in run.paths))
 
 
@@ -227,15 +226,3 @@ def _summarize_file(path: Path) -> FileSummary:
         summary.faults[0].reason if summary.faults else None if summary.planes else _NO_PLANES,
         len(summary.planes),
     )
-
-
-def profile_times(planes: tuple[PlaneSummary, ...]) -> tuple[int | None, int | None]:
-    """Unix nanoseconds at which the profile started and stopped; None where not recorded."""
-    times: list[int | None] = []
-    for name in (b"profile_start_time", b"profile_stop_time"):
-        values = [
-            stat_of(plane.stats, name) for plane in planes if plane.kind is PlaneKind.ENVIRONMENT
-        ]
-        numbers = [value for value in values if isinstance(value, int)]
-        times.append(numbers[-1] if numbers else None)
-    return times[0], times[1]

@@ -1,4 +1,4 @@
-"""How much memory does TensorFlow hold on each GPU? From the events of its allocators `GPU_<n>_bfc`."""
+"""Reads the memory that TensorFlow holds on each GPU from the events of its allocators `GPU_<n>_bfc`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class _Held:
 
 
 def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> Iterator[Device]:
-    """The devices with what their allocators hold: last `bytes_allocated`, largest `peak_bytes_in_use`.
+    """The devices with the memory of their allocators: last `bytes_allocated`, largest `peak_bytes_in_use`.
 
-    The number in the allocator's name is that of the virtual GPU. Where a host has more allocators than
-    GPU planes the two do not correspond, and its GPUs are left without.
+    The number in the allocator's name is the number of the virtual GPU. If a host has an allocator without a GPU
+    plane, the two numberings differ, and its GPUs get no memory figures.
     """
     held = _held(host, names)
     for device in devices:
         ordinals = {d.ordinal for d in devices if d.host == device.host and d.kind == "gpu"}
         numbers = {number for of_host, number in held if of_host == device.host}
-        found = held.get((device.host, device.ordinal))
-        if device.kind != "gpu" or found is None or not numbers <= ordinals:
+        memory = held.get((device.host, device.ordinal))
+        if device.kind != "gpu" or memory is None or not numbers <= ordinals:
             yield device
         else:
             yield replace(
                 device,
-                memory_held_bytes=found.held_bytes,
-                memory_peak_bytes=found.peak_bytes,
-                memory_capacity_bytes=found.capacity_bytes,
+                memory_held_bytes=memory.held_bytes,
+                memory_peak_bytes=memory.peak_bytes,
+                memory_capacity_bytes=memory.capacity_bytes,
             )
 
 
@@ -47,9 +47,9 @@ def _held(host: HostColumns, names: Names) -> dict[tuple[int, int], _Held]:
     allocator = host.stat("allocator_name")
     if allocator.row.size == 0:
         return {}
-    allocated = host.stat("bytes_allocated").dense(host.count, -1)[allocator.row]
-    available = host.stat("bytes_available").dense(host.count, 0)[allocator.row]
-    peak = host.stat("peak_bytes_in_use").dense(host.count, -1)[allocator.row]
+    allocated = host.stat("bytes_allocated").at(allocator.row, -1)
+    available = host.stat("bytes_available").at(allocator.row, 0)
+    peak = host.stat("peak_bytes_in_use").at(allocator.row, -1)
     of_host = host.host[allocator.row]
     start = host.start_ps[allocator.row]
     result = {}

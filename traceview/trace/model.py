@@ -1,7 +1,7 @@
-"""What is a trace? Hosts, their devices, and every event as a row in equal-length columns.
+"""The trace as data: hosts, their devices, and every event as a row in columns of equal length.
 
-Times are int64 picoseconds since the origin of the run: the earliest `profile_start_time` of its hosts.
-Names are indices into `Trace.names`; -1 means none. Columns are never changed after loading.
+Times are int64 picoseconds since the origin of the run, the earliest `profile_start_time` of its hosts.
+Names are indices into `Trace.names`; -1 means none. Nothing changes the columns after loading.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from traceview.xplane.source import read_bytes
 from traceview.xplane.space import Stat
 
 NONE: Final = -1
-"""No name, no launch, no step: the value of an index column where there is nothing to point to."""
+"""The value of an index column that points to nothing: no name, no launch, no step."""
 
 UNKNOWN_BYTES: Final = -1
 
 
 class Names:
-    """Every distinct name of a trace, once. Bytes until shown: recorded names need not be valid UTF-8."""
+    """Every distinct name of a trace, once. Names stay bytes until shown: they need not be valid UTF-8."""
 
     def __init__(self) -> None:
         self._index: dict[bytes, int] = {}
@@ -58,7 +58,7 @@ class Names:
         return np.array([self.add(name) for name in names], dtype=np.int32)
 
     def text(self, index: int) -> str | None:
-        """The name as text, bad UTF-8 replaced; None for `NONE`."""
+        """The name as text, with invalid UTF-8 replaced; None for `NONE`."""
         return None if index == NONE else self._values[index].decode("utf-8", "replace")
 
     def matching(self, indices: Int32Array, wanted: Iterable[bytes]) -> BoolArray:
@@ -82,12 +82,12 @@ class SourceFile:
 
 
 class Problem(Record, frozen=True):
-    """Something about the capture that limits what can be said. `code` is stable, `text` one sentence.
+    """A defect of the capture that limits what the report can say.
 
     Attributes:
         code: Stable name of the kind of problem.
-        text: One sentence.
-        host: Host that it is about; null for all.
+        text: The problem in one sentence.
+        host: Host with the problem; null if it concerns all hosts.
     """
 
     code: str
@@ -96,20 +96,21 @@ class Problem(Record, frozen=True):
 
 
 class HostClock(Record, frozen=True):
-    """How the clock of a host was set beside those of the other hosts.
+    """How the clock of a host was aligned with the clocks of the other hosts.
 
     Attributes:
-        method: collectives: by the ends of those it shares with the reference; profile_start: by the recorded
-            start of the profile; none: by neither, so its times cannot be compared with those of other hosts.
-        reference: Name of the host with which its collectives were compared; null without a comparison.
-        offset_ps: What collectives added to its times on top of the profile start, in picoseconds.
+        method: collectives: aligned by the ends of the collectives that the host shares with the reference;
+            profile_start: aligned by the recorded start of the profile; none: not aligned, so the times cannot be
+            compared with those of other hosts.
+        reference: Name of the host whose collectives were compared; null without a comparison.
+        offset_ps: Picoseconds added to the times on top of the profile start, computed from collectives.
         collective_count: Collectives whose ends were compared, whether or not they moved the clock.
-        residual_ps: Robust spread of the differences of their ends, drift included, in picoseconds; null
+        residual_ps: Robust spread of the differences between their ends, drift included, in picoseconds; null
             without a comparison.
-        residual_max_ps: Largest difference of their ends as the clock stands now, in picoseconds; null without
-            a comparison.
-        drift_ps_per_s: How many picoseconds the clock gained on that of the reference per second, not
-            corrected; null where it cannot be told from the spread.
+        residual_max_ps: Largest difference between their ends after alignment, in picoseconds; null without a
+            comparison.
+        drift_ps_per_s: Picoseconds per second that the clock gains on the reference, not corrected; null where
+            the spread hides it.
     """
 
     method: Annotated[str, one_of("collectives", "profile_start", "none")]
@@ -125,10 +126,11 @@ class HostClock(Record, frozen=True):
 class Host:
     """One profiled process. `profile_start_ns`, `profile_stop_ns`: Unix nanoseconds, None if not recorded.
 
-    `start_ps`, `stop_ps`: the same relative to the origin of the run; without recorded times 0 and None.
-    `sidecar`: what `traceview capture` wrote beside the trace. `tracer_levels`: those in force by name,
-    None where the trace does not hold them. `gpus_expected`: TensorFlow named threads after GPUs, so a missing GPU plane is a failed GPU trace.
-    `clock`: how its times were set beside those of other hosts, None in a run of one host.
+    `start_ps`, `stop_ps`: the same relative to the origin of the run; 0 and None if not recorded.
+    `sidecar`: what `traceview capture` wrote beside the trace. `tracer_levels`: tracer levels in force by name,
+    None where the trace does not hold them. `gpus_expected`: TensorFlow named threads after GPUs, so that a
+    missing GPU plane means a failed GPU trace. `clock`: how the host was aligned with others, None in a run of
+    one host.
     """
 
     name: str
@@ -178,16 +180,38 @@ class LineInfo:
     file: int
     stat_names: dict[int, bytes] = field(repr=False, hash=False, compare=False)
 
+    @property
+    def runs_model(self) -> bool:
+        """Whether it is a thread of the model rather than of the input pipeline, which tf.data names `tf_data…`."""
+        return self.device == NONE and not self.name.startswith("tf_data")
+
+
+class _EventColumns:
+    """What device and host columns have in common."""
+
+    start_ps: Int64Array
+    duration_ps: Int64Array
+
+    @property
+    def count(self) -> int:
+        """Number of events."""
+        return int(self.start_ps.size)
+
+    @cached_property
+    def end_ps(self) -> Int64Array:
+        """Exclusive end of each event, int64 picoseconds."""
+        return self.start_ps + self.duration_ps
+
 
 @dataclass(frozen=True, eq=False)
-class DeviceColumns:
-    """What the devices did: one row per event that counts as activity, in order of device and start.
+class DeviceColumns(_EventColumns):
+    """Device activity: one row per event that counts as activity, by device and start.
 
-    int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `module` (of XLA, empty
-    where not named; `NONE` for what XLA did not make); int64
-    `start_ps`, `duration_ps`, `correlation_id`, `launch` (row in the host columns), `bytes`, `position`;
-    uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory`, of a copy's side on the host); bool `has_correlation`, `p2p`, `opaque` (a CUDA graph as one event),
-    `unknown_direction`. `group`: `group_id` as recorded, -1 without.
+    int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `module` (of XLA: the
+    empty name where XLA recorded none, `NONE` for events that are not of XLA); int64 `start_ps`, `duration_ps`,
+    `correlation_id`, `launch` (row in the host columns), `bytes`, `position`, `group` (the recorded `group_id`,
+    -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
+    `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
     """
 
     device: npt.NDArray[np.int16]
@@ -208,16 +232,6 @@ class DeviceColumns:
     opaque: BoolArray
     unknown_direction: BoolArray
     position: Int64Array
-
-    @property
-    def count(self) -> int:
-        """Number of events."""
-        return int(self.start_ps.size)
-
-    @cached_property
-    def end_ps(self) -> Int64Array:
-        """Exclusive end of each event, int64 picoseconds."""
-        return self.start_ps + self.duration_ps
 
     def rows_of(self, device: int) -> slice:
         """The rows of one device; they are contiguous and sorted by start."""
@@ -241,10 +255,17 @@ class HostStat:
         column[self.row] = self.value
         return column
 
+    def at(self, rows: Int64Array, default: int) -> Int64Array:
+        """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
+        if self.row.size == 0:
+            return np.full(rows.size, default, dtype=np.int64)
+        place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
+        return np.where(self.row[place] == rows, self.value[place], default)
+
 
 @dataclass(frozen=True, eq=False)
-class HostColumns:
-    """What the threads did: one row per host event, in the order of hosts, lines and file.
+class HostColumns(_EventColumns):
+    """Thread activity: one row per host event, in the order of hosts, lines and file.
 
     int16 `host`; int32 `line`, `name`; int64 `start_ps`, `duration_ps`, `position`; `stats` by key.
     """
@@ -256,16 +277,6 @@ class HostColumns:
     name: Int32Array
     position: Int64Array
     stats: dict[str, HostStat]
-
-    @property
-    def count(self) -> int:
-        """Number of events."""
-        return int(self.start_ps.size)
-
-    @cached_property
-    def end_ps(self) -> Int64Array:
-        """Exclusive end of each event, int64 picoseconds."""
-        return self.start_ps + self.duration_ps
 
     def rows_of(self, line: int) -> slice:
         """The rows of one line; they are contiguous."""
@@ -282,8 +293,8 @@ class HostColumns:
 class Step:
     """One training step of one host. `end_ps` is exclusive; times since the origin of the run.
 
-    `number` identifies it within its host; `recorded_number` is what the marker said, None without one.
-    `kind`: train or eval. `excluded`: why it takes no part in statistics, None if it does.
+    `number` identifies it within its host; `recorded_number` is the number in the marker, None without one.
+    `kind`: train or eval. `excluded`: why statistics leave it out, None if they include it.
     """
 
     host: int
@@ -302,7 +313,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StoredStep:
-    """A step that the writer of the file derived for one device, from the device's `Steps` line."""
+    """A step that the writer of the file derived for one device and stored on its `Steps` line."""
 
     host: int
     number: int
@@ -318,9 +329,9 @@ class StoredStep:
 class HostSteps:
     """The steps of one host in time order.
 
-    `method` names how they were found: marker, keras, group, function or none; `basis` whether they are
-    cut at the markers or at the first device event of each. `marker_line`: the line of the markers, `NONE`
-    without; `marker_spans`: start and end of each, which is what the host did in the step.
+    `method` says how they were detected: marker, keras, group, function, iterator, period or none. `basis` says
+    whether they begin at the markers or at the first device event of each. `marker_line`: the line of the markers,
+    `NONE` without; `marker_spans`: start and end of each marker, the time that the host spent in the step.
     """
 
     host: int
@@ -333,10 +344,10 @@ class HostSteps:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recording:
-    """What the hosts of a run recorded, on one clock: the part of a `Trace` that steps are found in.
+    """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
-    `device_list`: devices by the index that columns use. `stored_steps`: those that the writer of the file derived.
-    `shared_rows`: rows of the host columns that are ops of a CPU-only run which no replica owns.
+    `device_list`: devices by the index that columns use. `stored_steps`: steps that the writer of the file
+    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns.
     """
 
     hosts: tuple[Host, ...]
@@ -349,18 +360,28 @@ class Recording:
     shared_rows: Int64Array
 
     def device_key(self, device: int) -> str:
-        """How a device is called in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""
+        """The name of a device in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""
         entry = self.device_list[device]
         return f"{self.hosts[entry.host].name}/{entry.name}" if len(self.hosts) > 1 else entry.name
 
+    @property
+    def host_of_device(self) -> Int64Array:
+        """The host of each device, int64 `[devices]`."""
+        return np.array([device.host for device in self.device_list], dtype=np.int64)
+
+    def device_rows(self, host: int) -> Int64Array:
+        """The rows of all devices of a host in the device columns."""
+        devices = np.flatnonzero(self.host_of_device == host)
+        return np.flatnonzero(np.isin(self.device_columns.device, devices))
+
     def class_name(self, class_: int) -> str:
-        """How a class of device activity is called in the report."""
+        """The name of a class of device activity in the report."""
         return ActivityClass(class_).name.lower()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(Recording):
-    """One run: what its hosts recorded, the steps in it, and the files that it was read from."""
+    """One run: what its hosts recorded, its steps, and the files that it was read from."""
 
     logdir: Path
     run: str
@@ -371,7 +392,7 @@ class Trace(Recording):
     problems: tuple[Problem, ...]
 
     def __repr__(self) -> str:
-        steps = sum(len(found.steps) for found in self.steps_by_host)
+        steps = sum(len(host_steps.steps) for host_steps in self.steps_by_host)
         return (
             f"<Trace of run {self.run!r}: {len(self.hosts)} host(s), {len(self.device_list)} device(s), "
             f"{self.device_columns.count} device events, {steps} step(s)>"
@@ -380,7 +401,7 @@ class Trace(Recording):
     def stats(self, line: int, position: int) -> tuple[Stat, ...]:
         """Every stat of one event as recorded, read again from its file.
 
-        `line` and `position` are those of the event in `device_columns` or `host_columns`.
+        `line` and `position`: the values of the event in `device_columns` or `host_columns`.
         """
         info = self.lines[line]
         source = self.files[info.file]

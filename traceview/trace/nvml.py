@@ -1,7 +1,7 @@
-"""What did the driver see of the GPUs while the profile ran, as `traceview capture` wrote it down?
+"""Records of the GPUs as the driver saw them during the profile, as `traceview capture` writes them.
 
-The group `outside_view` of the sidecar: samples of NVML by CUDA's number of each GPU, which is the one in the
-name of its plane.
+They are the group `outside_view` of the sidecar: samples of NVML for each GPU, by the number that CUDA gives it, which
+is also the number in the name of its plane.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _Value = TypeVar("_Value")
 
 
 class NvmlSamples(Struct, frozen=True):
-    """Columns of equal length; `t_ns` is Unix nanoseconds. None where a question had no answer.
+    """Columns of equal length; `t_ns` is Unix nanoseconds. None where NVML returned no value.
 
-    Utilisations are averages over NVML's last period, which is between a sixth of a second and a second
+    Utilizations are averages over the last period of NVML, which is between a sixth of a second and a second
     (nvml.h, nvmlUtilization_t). `throttle_reasons`: bits as in nvml.h, clocks event reasons.
     """
 
@@ -32,16 +32,16 @@ class NvmlSamples(Struct, frozen=True):
     pcie_tx_bytes_per_second: tuple[int | None, ...]
 
     def shares(self, column: tuple[float | None, ...]) -> list[tuple[int, float]]:
-        """Time and value of a column of ratios where it has one; nothing if it does not match the times."""
+        """Time and value of the known ratios of a column; empty if the column and the times differ in length."""
         known = [(t, value) for t, value in self._timed(column) if value is not None]
         return [(t, value) for t, value in known if 0 <= value <= 1]
 
     def numbers(self, column: tuple[float | None, ...]) -> list[float]:
-        """The values of a column that are no less than zero; nothing if it does not match the times."""
+        """The values of a column from zero on; empty if the column and the times differ in length."""
         return [value for _, value in self._timed(column) if value is not None and value >= 0]
 
     def integers(self, column: tuple[int | None, ...]) -> list[int]:
-        """The same of a column of integers."""
+        """The same for a column of integers."""
         return [value for _, value in self._timed(column) if value is not None and value >= 0]
 
     def _timed(self, column: tuple[_Value, ...]) -> list[tuple[int, _Value]]:
@@ -51,7 +51,7 @@ class NvmlSamples(Struct, frozen=True):
 
 
 class NvmlProcess(Struct, frozen=True):
-    """Another process on the GPU; the most memory that it held, and its mean use, if the driver says."""
+    """Another process on the GPU: its largest memory and its mean utilization, if the driver reports them."""
 
     pid: int | None
     memory_bytes: int | None
@@ -59,7 +59,7 @@ class NvmlProcess(Struct, frozen=True):
 
 
 class NvmlGpu(Struct, frozen=True):
-    """One GPU. `other_processes`: None where they could not be told. `missing`: why a field could not be had."""
+    """One GPU. `other_processes`: None where unknown. `missing`: why a field could not be read."""
 
     ordinal: int | None
     bus_id: str | None
@@ -73,7 +73,7 @@ class NvmlGpu(Struct, frozen=True):
 
 
 class NvmlRecord(Struct, frozen=True):
-    """`source`: nvml, or None for the `reason`; `window_ns`: from the start of the profile to its stop."""
+    """The samples of all GPUs. `source`: nvml, or None for the `reason`; `window_ns`: duration of the profile."""
 
     source: str | None
     reason: str | None

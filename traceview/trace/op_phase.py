@@ -1,9 +1,9 @@
-"""Which part of a training step is an op of: forward, backward, the optimizer, or the reduction of gradients?
+"""Reads from the name of an op the phase of the training step and the replica that it belongs to.
 
-Keras and TensorFlow say so in names: what a gradient tape adds is below `gradient_tape/` (`gradients/` in graphs of
-TensorFlow 1), types of gradient ops end in `Grad` or hold `Backprop`; an optimizer works in a scope of its own
-name and with `…Apply…` ops; JAX names the backward pass `transpose(jvp(…))`. Names that XLA makes up, such as
-`fusion_3`, tell nothing.
+Keras and TensorFlow mark the phases in names. Ops that a gradient tape adds are below `gradient_tape/` (`gradients/` in
+graphs of TensorFlow 1); types of gradient ops end in `Grad` or contain `Backprop`. An optimizer runs in a scope of its
+own name and with `…Apply…` ops. JAX names the backward pass `transpose(jvp(…))`. Names that XLA generates, such as
+`fusion_3`, show no phase.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from traceview.xplane.planes import ActivityClass
 
 
 class Phase(IntEnum):
-    """A part of the training step; `UNKNOWN` where the name does not tell."""
+    """A part of the training step; `UNKNOWN` where the name does not show it."""
 
     UNKNOWN = 0
     FORWARD = 1
@@ -49,11 +49,11 @@ _FORWARD_PATH: Final = re.compile(rb"(?:^|/)jvp\(")
 _REPLICA: Final = re.compile(rb"(?:^|/)(?:replica|update)_(\d{1,4})(?:_\d+)?(?=/|:|$)")
 _REPLICA_SCOPE: Final = re.compile(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
 _LONGEST: Final = 1 << 13
-"""Bytes of a name that are looked at; a name may be of any length."""
+"""Bytes of a name that are searched; a name may be of any length."""
 
 
 def phase_of(name: bytes) -> Phase:
-    """The phase that the recorded text of an op, `scope/name:Type`, tells of."""
+    """The phase that the recorded text of an op, `scope/name:Type`, shows."""
     path, type_ = _split(name[:_LONGEST])
     if type_ and _REDUCTION_TYPE.fullmatch(type_):
         return Phase.REDUCTION
@@ -65,18 +65,18 @@ def phase_of(name: bytes) -> Phase:
 
 
 def _split(name: bytes) -> tuple[bytes, bytes]:
-    """Path and type of an op; without the latter it is a name that XLA gave."""
+    """Path and type of an op; an op without a type has a name from XLA."""
     path, _, type_ = name.rpartition(b":")
     return (path, type_) if path and _TYPE.fullmatch(type_) else (name, b"")
 
 
 def uses_variable(type_: bytes) -> bool:
-    """Whether an op of this type runs where a variable lies, whichever replica asks for it."""
+    """Whether an op of this type runs on the device of a variable, whichever replica issues it."""
     return _USES_VARIABLE.fullmatch(type_) is not None
 
 
 def phases_of(trace: Trace) -> Int64Array:
-    """The phase of every device event, int64; copies and fills have none, collectives are the reduction."""
+    """The phase of every device event, int64; copies and fills have none, collectives are reduction."""
     columns = trace.device_columns
     values, index = unique_inverse(columns.op + 1)
     of_value = np.array(
@@ -93,71 +93,75 @@ def phases_of(trace: Trace) -> Int64Array:
 
 
 def phases_on_host(trace: Trace) -> frozenset[Phase]:
-    """What of the backward pass, the optimizer and the reduction ops on the host are part of."""
-    found = set()
+    """The phases, of backward pass, optimizer and reduction, that have ops on the host."""
+    phases = set()
     for name in unique_ids(trace.host_columns.name).tolist():
         _, type_ = _split(trace.names[name][:_LONGEST])
-        # Sending and receiving is named after the op whose value it is.
+        # A send or receive op is named after the op whose value it moves.
         if type_ and not type_.startswith(b"_"):
-            found.add(phase_of(trace.names[name]))
-    return frozenset(found - {Phase.UNKNOWN, Phase.FORWARD})
+            phases.add(phase_of(trace.names[name]))
+    return frozenset(phases - {Phase.UNKNOWN, Phase.FORWARD})
 
 
 def least_replica_counts(recording: Recording) -> dict[int, int]:
-    """By host (index), how many replicas there are at least: the names of its ops tell of the one before.
+    """The smallest number of replicas that the op names of each host (by index) allow: the highest number plus one.
 
-    Ops that only send to another device or receive from it tell, too. A host is left out where no name tells of a
-    replica but the first, which has none.
+    Ops that only send to another device or receive from it count too. The first replica has no number in names, so
+    a host whose ops name no other replica is left out.
     """
     number = np.array(
         [
-            int(found[1])
-            if b"replica_" in name and (found := _REPLICA_SCOPE.search(name[:_LONGEST]))
+            int(match[1])
+            if b"replica_" in name and (match := _REPLICA_SCOPE.search(name[:_LONGEST]))
             else NONE
             for name in recording.names
         ],
         dtype=np.int64,
     )
     columns, host = recording.device_columns, recording.host_columns
-    host_of_device = np.array([one.host for one in recording.device_list], dtype=np.int64)
-    most = np.full(len(recording.hosts), NONE, dtype=np.int64)
-    named = host.name[number[host.name] > 0]
-    np.maximum.at(most, host.host[number[host.name] > 0], number[named])
+    highest = np.full(len(recording.hosts), NONE, dtype=np.int64)
+    on_host = np.flatnonzero(number[host.name] > 0)
+    np.maximum.at(highest, host.host[on_host], number[host.name[on_host]])
     on_device = np.flatnonzero(columns.op != NONE)
     on_device = on_device[number[columns.op[on_device]] > 0]
-    hosts = host_of_device[columns.device[on_device]]
-    np.maximum.at(most, hosts, number[columns.op[on_device]])
-    return {index: int(value) + 1 for index, value in enumerate(most.tolist()) if value > 0}
+    hosts = recording.host_of_device[columns.device[on_device]]
+    np.maximum.at(highest, hosts, number[columns.op[on_device]])
+    return {index: value + 1 for index, value in enumerate(highest.tolist()) if value > 0}
 
 
 def replica_numbers(trace: Trace, device: int) -> tuple[int, ...]:
-    """The replicas that the names of ops computed on one device tell of, `replica_4/…`, sorted."""
+    """The replicas, `replica_4/…`, that the names of ops computed on one device contain, sorted."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     op = columns.op[rows][columns.class_[rows] == ActivityClass.COMPUTE]
     names = unique_ids(op[op != NONE]).tolist()
-    found = (_replica_of(trace.names[name]) for name in names)
-    return tuple(sorted({one for one in found if one is not None}))
+    replicas = {_replica_of(trace.names[name]) for name in names}
+    return tuple(sorted(replica for replica in replicas if replica is not None))
+
+
+def replica_in(path: bytes) -> int | None:
+    """The replica that the name or path of an op contains: `replica_<k>`, or an optimizer's `update_<k>`."""
+    match = _REPLICA.search(path)
+    return int(match[1]) if match else None
 
 
 def _replica_of(name: bytes) -> int | None:
     path, type_ = _split(name[:_LONGEST])
-    # An optimizer names its own part by the device of the variable, others by who asks.
+    # An optimizer names an op after the device of the variable; other ops are named after the replica that asks.
     if uses_variable(type_) and not _OPTIMIZER_SCOPE.search(path):
         return None
-    found = _REPLICA.search(path)
-    return int(found[1]) if found else None
+    return replica_in(path)
 
 
 def backward_replicas(trace: Trace, device: int) -> dict[int, int]:
-    """How long the gradients of each replica took on one device, in ps; those without a number are replica 0's."""
-    columns, mine = trace.device_columns, trace.device_columns.rows_of(device)
-    of_op = (columns.class_[mine] == ActivityClass.COMPUTE) & (columns.op[mine] != NONE)
-    names, index = unique_inverse(columns.op[mine][of_op])
+    """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
+    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
+    of_op = (columns.class_[rows] == ActivityClass.COMPUTE) & (columns.op[rows] != NONE)
+    names, index = unique_inverse(columns.op[rows][of_op])
     total = np.zeros(names.size, dtype=np.int64)
-    np.add.at(total, index, columns.duration_ps[mine][of_op])
-    found: dict[int, int] = {}
-    for name, length in zip(names.tolist(), total.tolist(), strict=True):
+    np.add.at(total, index, columns.duration_ps[rows][of_op])
+    by_replica: dict[int, int] = {}
+    for name, length_ps in zip(names.tolist(), total.tolist(), strict=True):
         if phase_of(trace.names[name]) is Phase.BACKWARD:
             replica = _replica_of(trace.names[name]) or 0
-            found[replica] = found.get(replica, 0) + length
-    return found
+            by_replica[replica] = by_replica.get(replica, 0) + length_ps
+    return by_replica

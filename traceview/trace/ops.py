@@ -1,8 +1,8 @@
-"""Which op took how long on which device? One group per device, class, op and kernel.
+"""Groups device events by device, class, op and kernel, with the count and the time of each group.
 
-The text of an op is `scope/name:Type`. Its name is taken without the number of the replica, so that the
-copies of one op on several devices share it: `replica_1/` goes, an optimizer's `update_1` is `update`. Host ops
-of a replica have no kernel.
+The text of an op is `scope/name:Type`. The name is used without the number of the replica, so that the copies of one
+op on several devices share it: `replica_1/` is removed, an optimizer's `update_1` becomes `update`. Host ops of a
+replica have no kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TYPE = re.compile(r"[A-Za-z_][\w>-]*")
 class OpTable:
     """Grouped device events; every array has one entry per group, sorted by device and falling total.
 
-    int64 `count`, `total_ps` (sum of durations), `self_ps` (total without what is nested inside), `mean_ps`,
+    int64 `count`, `total_ps` (sum of durations), `self_ps` (total without nested events), `mean_ps`,
     `median_ps` (both rounded down), `p95_ps` (nearest rank), `bytes` (-1 unknown). `name`, `type` and
     `kernel` are None where not recorded. `share_ratio`: total over the device's compute time, for class
     compute only, else NaN.
@@ -51,7 +51,7 @@ def split_op(text: str) -> tuple[str, str | None]:
     """Name without its replica part, and type, of an op as recorded."""
     name, colon, type_ = text.rpartition(":")
     if not colon or not _TYPE.fullmatch(type_):
-        # An op of an XLA program has a name only.
+        # An op of an XLA program has a name and no type.
         return _without_replica(text), None
     return _without_replica(name), type_
 
@@ -144,7 +144,7 @@ def _sums(values: Int64Array, first: Int64Array) -> Int64Array:
 def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
     """Duration of each row without the events that are nested directly inside it on the same line.
 
-    On the streams of a GPU nothing nests: kernels that overlap there run beside each other.
+    On the streams of a GPU no event is nested: kernels that overlap there run concurrently.
     """
     columns = trace.device_columns
     self_time = columns.duration_ps[rows].copy()
@@ -153,13 +153,12 @@ def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
         return self_time
     nesting_rows = np.flatnonzero(nests[columns.device[rows]])
     line, start, end = columns.line[rows], columns.start_ps[rows], columns.end_ps[rows]
-    for one in unique_ids(line[nesting_rows]):
-        mine = nesting_rows[line[nesting_rows] == one]
-        parent = nesting(start[mine], end[mine]).parent
-        inner = np.flatnonzero(parent != NONE)
-        outer = parent[inner]
-        inside = np.minimum(end[mine[inner]], end[mine[outer]]) - start[mine[inner]]
-        np.subtract.at(self_time, mine[outer], inside)
+    for number in unique_ids(line[nesting_rows]):
+        on_line = nesting_rows[line[nesting_rows] == number]
+        parent = nesting(start[on_line], end[on_line]).parent
+        inner = on_line[parent != NONE]
+        outer = on_line[parent[parent != NONE]]
+        np.subtract.at(self_time, outer, np.minimum(end[inner], end[outer]) - start[inner])
     return np.maximum(self_time, 0)
 
 
@@ -173,10 +172,10 @@ def _shares(
     columns = trace.device_columns
     share = np.full(total.size, np.nan)
     is_compute: BoolArray = columns.class_[rows] == 0
-    for one in unique_ids(device):
-        mine = rows[is_compute & (columns.device[rows] == one)]
-        compute = union(columns.start_ps[mine], columns.end_ps[mine]).length
-        if compute:
-            groups = (device == one) & (class_ == 0)
-            share[groups] = total[groups] / compute
+    for number in unique_ids(device):
+        kernels = rows[is_compute & (columns.device[rows] == number)]
+        compute_ps = union(columns.start_ps[kernels], columns.end_ps[kernels]).length
+        if compute_ps:
+            groups = (device == number) & (class_ == 0)
+            share[groups] = total[groups] / compute_ps
     return share

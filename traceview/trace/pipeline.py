@@ -1,23 +1,23 @@
-"""Where does the input pipeline spend its time? Its stages, rebuilt from the calls of their iterators.
+"""Rebuilds the stages of an input pipeline, and their times, from the calls of their iterators.
 
-Every call of a tf.data iterator is a host event `Iterator::Root::Prefetch::…`, named after the path from
-the root; a number in brackets, as in `Interleave[3]`, tells apart inputs of one stage. Calls of one
-iterator share an `id`, and `parent_id` is that of the iterator that asked, on whatever thread; both are
-compared modulo 2**64, because one id may be recorded signed or unsigned (TensorFlow 2.21, measured).
+Every call of a tf.data iterator is a host event `Iterator::Root::Prefetch::…`, named after the path from the root. A
+number in brackets, as in `Interleave[3]`, distinguishes the inputs of one stage. Calls of one iterator share an `id`;
+`parent_id` is the id of the iterator that asked, on whatever thread. Both are compared modulo 2**64, because one id
+may be recorded signed or unsigned (TensorFlow 2.21, measured).
 
     model      ▕ IteratorGetNextOp::DoCompute   ▏
                ▕ Root ▕ Prefetch                ▏▏     self time of Prefetch, all of it waiting
     worker          ▕ Prefetch::Map            ▏       id of Prefetch = parent_id of Map
                     ▕ Map::TFRecord ▏                  the rest is self time of Map
 
-The self time of a call is its duration without the calls nested in it on the same thread. A stage that
-works ahead (`Prefetch`, `ParallelMapV2`) only hands over what threads of its own made: its self time is
-waiting while a call of one of its inputs runs on another thread, which is counted apart. What a parallel
-stage's user function does is recorded nowhere as a call, so it is self time of that stage, when asked
-for faster than it is done. Iterators of a distributed dataset ask a shard for elements through a function
-call, without an id; they wait for the calls of the threads that fill the shards.
+The self time of a call is its duration without the calls nested in it on the same thread. A stage that works ahead
+(`Prefetch`, `ParallelMapV2`) only hands over elements that its own threads made. While a call of one of its inputs
+runs on another thread, its self time is waiting, which is counted separately. The user function of a parallel stage
+is not recorded as a call, so its time is self time of that stage if elements are requested faster than it makes them.
+Iterators of a distributed dataset ask a shard for elements through a function call, without an id; they wait for the
+calls of the threads that fill the shards.
 
-A buffer's fill is recorded where the lock is free at the start of a call, and left out when it is zero.
+A call records the fill of its buffer if the lock is free at its start, and omits a fill of zero.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from traceview.trace.model import NONE, HostStat, Trace
 from traceview.units import PS_PER_US
 
 SLOW_CALL_PS: Final = 50 * PS_PER_US
-"""A longer call of an iterator did more than take an element from a buffer (XProf counts the same)."""
+"""A longer call of an iterator did more than take an element from a buffer (XProf uses the same threshold)."""
 
 GENERATOR: Final = "::Generator"
-"""The end of a stage's name that takes elements from a Python function or from a shard."""
+"""How the name of a stage ends that takes elements from a Python function or from a shard."""
 
 _ITERATOR: Final = b"Iterator::"
 _SHARDS: Final = (b"GetNextFromShard", b"MultiDeviceIteratorGetNextFromShard:")
@@ -56,10 +56,10 @@ _LONGEST_AXIS: Final = 1 << 62
 class IteratorCalls:
     """The calls of all iterators of one host, int64 `[n]` each, in the order of lines and file.
 
-    `row`: of the host columns. `stage`: index into `stage_names`. `enclosing`: the call around it on its
-    thread, -1 without. `iterator`, `above`: number of the iterator and of the one that asked it, itself for
-    a root. `pipeline`: number of the iterator at the top. `self_ps`; `waiting_ps`: the part of it in which
-    an input ran on another thread.
+    `row`: row of the host columns. `stage`: index into `stage_names`. `enclosing`: the call around it on its thread,
+    -1 without. `iterator`: number of the iterator. `above`: number of the iterator that asked it, its own for a root.
+    `pipeline`: number of the iterator at the top. `self_ps`: self time. `waiting_ps`: the part of the self time in
+    which an input ran on another thread.
     """
 
     row: Int64Array
@@ -74,31 +74,31 @@ class IteratorCalls:
 
     @property
     def from_other_thread(self) -> BoolArray:
-        """Calls that another thread than that of the asking iterator makes: they work ahead of it."""
+        """Calls made on another thread than the one of the asking iterator: they work ahead of it."""
         around = np.where(self.enclosing == NONE, NONE, self.iterator[self.enclosing])
         result: BoolArray = (self.above != self.iterator) & (around != self.above)
         return result
 
 
 class InputStage(Record, frozen=True):
-    """One stage of a host's pipelines over some calls, with their whole durations.
+    """One stage of a host's input pipelines, with the whole durations of its calls.
 
     Attributes:
         host: Name of the host.
         name: Path of the stage from the root, without the numbers of inputs.
-        blocking: Whether the model asks its pipeline; others run in the background.
-        calls: Calls.
+        blocking: Whether the model waits for this pipeline; other pipelines run in the background.
+        calls: Number of calls.
         total_ps: Sum of durations, picoseconds.
         self_ps: Sum of durations without calls of other stages nested on the same thread, picoseconds.
         waiting_ps: The part of the self time in which an input of the stage ran on another thread, picoseconds.
         slow_count: Calls longer than 50 µs.
-        parallelism: Largest recorded parallelism; null without one.
-        buffer_limit: Largest recorded size of the buffer, elements; null without one.
-        buffered_median: Elements in the buffer at the start of a call, median rounded down; null where not
-            recorded.
-        empty_ratio: Share of the calls with a known fill that found the buffer empty; null where not recorded.
-        threads: Names of the threads that ran it, without their numbers, comma-separated.
-        injected: Whether TensorFlow put the stage in by itself.
+        parallelism: Largest recorded parallelism; null if none was recorded.
+        buffer_limit: Largest recorded size of the buffer, elements; null if none was recorded.
+        buffered_median: Median number of elements in the buffer at the start of a call, rounded down; null where
+            not recorded.
+        empty_ratio: Share of the calls with a recorded fill whose buffer was empty; null where not recorded.
+        threads: Names of the threads that ran the stage, without their numbers, comma-separated.
+        injected: Whether TensorFlow added the stage itself.
     """
 
     host: Hostname
@@ -128,7 +128,7 @@ def iterator_calls(trace: Trace, host: int) -> IteratorCalls:
     named = np.array([name.startswith(_ITERATOR) for name in trace.names], dtype=np.bool_)
     row = np.flatnonzero(named[columns.name] & (columns.host == host)) if named.any() else _none()
     stage, stage_names = _stages(trace, row)
-    own = values_at(columns.stat("id"), row, 0)
+    own = columns.stat("id").at(row, 0)
     above = _parents(columns.stat("parent_id"), row, own)
     ids, number = np.unique(np.concatenate((own, above)), return_inverse=True)
     iterator, above = number[: row.size].astype(np.int64), number[row.size :].astype(np.int64)
@@ -153,59 +153,51 @@ def stages_of(
 ) -> list[InputStage]:
     """The stages of a host that `chosen` calls belong to, by falling self time.
 
-    `blocking`: numbers of the pipelines that the model asks; stages of one name are one stage within those
-    and one within the others, so that the replicas of a distributed dataset are counted together.
+    `blocking`: numbers of the pipelines that the model waits for. Stages of one name are one stage within those and
+    one within the others, so that the replicas of a distributed dataset are counted together.
     """
     columns = trace.host_columns
-    asked = np.isin(calls.pipeline[chosen], blocking)
-    _, group = unique_inverse(calls.stage[chosen] * 2 + asked)
-    # Dense, so that a group's calls are a slice of the calls in the order of groups.
+    blocks = np.isin(calls.pipeline[chosen], blocking)
+    _, group = unique_inverse(calls.stage[chosen] * 2 + blocks)
+    # The calls of a group are a slice of the calls in the order of groups.
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
     facts = {
-        key: values_at(columns.stat(key), calls.row[chosen], NONE)
+        key: columns.stat(key).at(calls.row[chosen], NONE)
         for key in ("parallelism", "buffer_limit", "buffered_elements", "dataset_name")
     }
     duration = columns.duration_ps[calls.row[chosen]]
-    found = []
+    stages = []
     for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        mine = order[first:last]
-        of_stage = {key: values[mine] for key, values in facts.items()}
+        group = order[first:last]
+        of_stage = {key: values[group] for key, values in facts.items()}
         fill = _fill(of_stage)
-        name = calls.stage_names[int(calls.stage[chosen[mine[0]]])]
-        found.append(
+        name = calls.stage_names[int(calls.stage[chosen[group[0]]])]
+        stages.append(
             InputStage(
                 host=trace.hosts[host].name,
                 name=name,
-                blocking=bool(asked[mine[0]]),
-                calls=int(mine.size),
-                total_ps=int(duration[mine].sum()),
-                self_ps=int(calls.self_ps[chosen[mine]].sum()),
-                waiting_ps=int(calls.waiting_ps[chosen[mine]].sum()),
-                slow_count=int((duration[mine] > SLOW_CALL_PS).sum()),
+                blocking=bool(blocks[group[0]]),
+                calls=int(group.size),
+                total_ps=int(duration[group].sum()),
+                self_ps=int(calls.self_ps[chosen[group]].sum()),
+                waiting_ps=int(calls.waiting_ps[chosen[group]].sum()),
+                slow_count=int((duration[group] > SLOW_CALL_PS).sum()),
                 parallelism=_largest(of_stage["parallelism"]),
                 buffer_limit=_largest(of_stage["buffer_limit"]),
                 buffered_median=median_ps(fill),
                 empty_ratio=float((fill == 0).mean()) if fill.size else None,
-                threads=_threads(trace, columns.line[calls.row[chosen[mine]]]),
+                threads=_threads(trace, columns.line[calls.row[chosen[group]]]),
                 injected=name.endswith(_PREFETCH) and _is_injected(trace, of_stage["dataset_name"]),
             )
         )
-    return sorted(found, key=lambda stage: (-stage.self_ps, stage.name, stage.blocking))
-
-
-def values_at(stat: HostStat, rows: Int64Array, default: int) -> Int64Array:
-    """The value of a stat at each of `rows`, `default` where the event has none."""
-    if stat.row.size == 0:
-        return np.full(rows.size, default, dtype=np.int64)
-    place = np.minimum(np.searchsorted(stat.row, rows), stat.row.size - 1)
-    return np.where(stat.row[place] == rows, stat.value[place], default)
+    return sorted(stages, key=lambda stage: (-stage.self_ps, stage.name, stage.blocking))
 
 
 def shard_rows(trace: Trace, host: int) -> Int64Array:
     """The host rows in which a replica asks the distributed dataset for its shard.
 
-    `GetNextFromShard<i>` with a `shard_num`; in 2020 the op without it.
+    These are `GetNextFromShard<i>` with a `shard_num`; TensorFlow of 2020 recorded the op without that stat.
     """
     columns = trace.host_columns
     named = np.array([name.startswith(_SHARDS) for name in trace.names], dtype=np.bool_)
@@ -232,27 +224,27 @@ def _stages(trace: Trace, row: Int64Array) -> tuple[Int64Array, tuple[str, ...]]
 def _parents(stat: HostStat, row: Int64Array, own: Int64Array) -> Int64Array:
     """The id of the asking iterator, the iterator's own for a root."""
     has_parent = np.isin(row, stat.row)
-    return np.where(has_parent, values_at(stat, row, 0), own)
+    return np.where(has_parent, stat.at(row, 0), own)
 
 
 def _tops(count: int, iterator: Int64Array, above: Int64Array) -> Int64Array:
-    """For each iterator the one at the top of its pipeline; of a damaged trace's circle any in it."""
+    """For each iterator the iterator at the top of its pipeline; in the circle of a damaged trace any of its members."""
     top = np.arange(count, dtype=np.int64)
     top[iterator] = above
     for _ in range(_DEEPEST):
-        further = top[top]
-        if (further == top).all():
+        above_top = top[top]
+        if (above_top == top).all():
             break
-        top = further
+        top = above_top
     return top
 
 
 def _enclosing(trace: Trace, row: Int64Array) -> Int64Array:
     columns = trace.host_columns
     enclosing = np.full(row.size, NONE, dtype=np.int64)
-    for mine in _by_value(columns.line[row].astype(np.int64)):
-        parent = nesting(columns.start_ps[row[mine]], columns.end_ps[row[mine]]).parent
-        enclosing[mine] = np.where(parent == NONE, NONE, mine[parent])
+    for on_line in _by_value(columns.line[row].astype(np.int64)):
+        parent = nesting(columns.start_ps[row[on_line]], columns.end_ps[row[on_line]]).parent
+        enclosing[on_line] = np.where(parent == NONE, NONE, on_line[parent])
     return enclosing
 
 
@@ -264,7 +256,7 @@ def _by_value(values: Int64Array) -> Iterator[Int64Array]:
 
 
 def _without_nested(trace: Trace, row: Int64Array, enclosing: Int64Array) -> Int64Array:
-    """Durations without the calls directly inside, as far as those lie inside."""
+    """Durations without the parts of directly nested calls that lie inside."""
     start, end = trace.host_columns.start_ps[row], trace.host_columns.end_ps[row]
     self_ps = end - start
     inner = np.flatnonzero(enclosing != NONE)
@@ -274,9 +266,9 @@ def _without_nested(trace: Trace, row: Int64Array, enclosing: Int64Array) -> Int
 
 
 def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
-    """Fill in how much of each call's self time one of its inputs ran on another thread.
+    """Add to each call the part of its self time in which one of its inputs ran on another thread.
 
-    For all iterators at once: each gets a stretch of one long time axis for its own calls and its inputs'.
+    All iterators are computed at once: each gets a stretch of one long time axis for its own calls and its inputs'.
     """
     ahead = np.flatnonzero(calls.from_other_thread)
     takers, fills = _from_shards(trace, host, calls)
@@ -285,7 +277,7 @@ def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
     if makers.size == 0:
         return
     nested = np.flatnonzero(calls.enclosing != NONE)
-    everything = np.arange(calls.row.size)
+    every_call = np.arange(calls.row.size)
     iterator_count = int(max(calls.iterator.max(), calls.above.max())) + 1
     columns = trace.host_columns
     start, end = columns.start_ps[calls.row], columns.end_ps[calls.row]
@@ -299,7 +291,7 @@ def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
         place[some] = np.arange(some.size) * stretch
         by, shift = _placed(place, makers, asker)
         made = union(start[by] + shift, end[by] + shift)
-        waiting, shift = _placed(place, everything, calls.iterator)
+        waiting, shift = _placed(place, every_call, calls.iterator)
         calls.waiting_ps[waiting] += made.within(start[waiting] + shift, end[waiting] + shift)
         inner, shift = _placed(place, nested, calls.iterator[calls.enclosing[nested]])
         outer = calls.enclosing[inner]
@@ -310,13 +302,13 @@ def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
 def _placed(
     place: Int64Array, chosen: Int64Array, iterator: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Those of the calls `chosen` whose `iterator` has a place on the time axis, and their places."""
+    """The `chosen` calls whose `iterator` has a place on the time axis, and their places."""
     shift = place[iterator]
     return chosen[shift != NONE], shift[shift != NONE]
 
 
 def _from_shards(trace: Trace, host: int, calls: IteratorCalls) -> tuple[Int64Array, Int64Array]:
-    """The iterators that take from a shard, which no other iterator is asked by, and the calls that fill them."""
+    """The iterators that take from a shard (they ask no other iterator), and the calls that fill the shards."""
     if shard_rows(trace, host).size == 0:
         return _none(), _none()
     filling = np.array(
@@ -325,19 +317,19 @@ def _from_shards(trace: Trace, host: int, calls: IteratorCalls) -> tuple[Int64Ar
     is_root = calls.iterator == calls.above
     fills = np.flatnonzero(is_root & filling[trace.host_columns.line[calls.row]])
     takes = np.array([name.endswith(GENERATOR) for name in calls.stage_names], dtype=np.bool_)
-    # A generator of the user's, among the stages that fill the shards, takes from none.
+    # A generator of the user, among the stages that fill the shards, does not take from a shard.
     is_replicas = ~np.isin(calls.pipeline, calls.pipeline[fills])
     takers = np.unique(calls.iterator[takes[calls.stage] & is_replicas])
     return np.setdiff1d(takers, calls.above[~is_root]), fills
 
 
 def _fill(of_stage: dict[str, Int64Array]) -> Int64Array:
-    """Elements in the buffer, for the calls that could look; a buffer without any leaves its fill out."""
+    """Elements in the buffer, for the calls that recorded them; an empty buffer omits its fill."""
     with_buffer = (of_stage["parallelism"] >= 0) | (of_stage["buffer_limit"] >= 0)
     if not with_buffer.any():
         return _none()
-    looked = with_buffer | (of_stage["buffered_elements"] >= 0)
-    return np.maximum(of_stage["buffered_elements"][looked], 0)
+    is_known = with_buffer | (of_stage["buffered_elements"] >= 0)
+    return np.maximum(of_stage["buffered_elements"][is_known], 0)
 
 
 def _largest(values: Int64Array) -> int | None:

@@ -1,7 +1,7 @@
-"""What did the graph of each step function ask for before it ran, as `traceview capture` wrote it down?
+"""Records of the devices that the graph of each step function asks for, as `traceview capture` writes them.
 
-The group `placement` of the sidecar. Device names are TensorFlow's own, such as
-`/job:localhost/replica:0/task:0/device:GPU:0`; `local_device` makes them short.
+They are the group `placement` of the sidecar. Device names are those of TensorFlow, such as
+`/job:localhost/replica:0/task:0/device:GPU:0`; `local_device` shortens them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _DEVICE: Final = re.compile(
 
 
 class VariablesOnDevice(Record, frozen=True):
-    """How many variables one device holds for the function, and of these how many are of which kind.
+    """Variables that one device holds for the function.
 
     Attributes:
-        count: How many.
+        count: Number of variables.
         bytes: Their bytes.
-        mirrored: Those that are mirrored.
-        trainable: Those that are trainable.
+        mirrored: Number of mirrored variables.
+        trainable: Number of trainable variables.
     """
 
     count: Integer | None
@@ -36,12 +36,12 @@ class VariablesOnDevice(Record, frozen=True):
 
 
 class NotMirrored(Record, frozen=True):
-    """Variables of which there is one for all replicas; `names` are the first of them.
+    """Variables that all replicas share, instead of a mirrored copy for each.
 
     Attributes:
-        count: How many.
-        trainable: Those that are trainable.
-        names: Names of the first.
+        count: Number of variables.
+        trainable: Number of trainable variables.
+        names: Names of the first ones.
     """
 
     count: Integer | None
@@ -50,12 +50,12 @@ class NotMirrored(Record, frozen=True):
 
 
 class FunctionVariables(Record, frozen=True):
-    """Variables that a function uses. `classes`: how many by TensorFlow's class.
+    """Variables that a function uses.
 
     Attributes:
-        per_device: Device to what it holds.
-        classes: Class of TensorFlow to the number of variables.
-        not_mirrored: Those of which there is one for all replicas.
+        per_device: Device to the variables that it holds.
+        classes: Class in TensorFlow to the number of variables.
+        not_mirrored: Variables that all replicas share.
     """
 
     per_device: dict[DeviceKey, VariablesOnDevice]
@@ -64,20 +64,20 @@ class FunctionVariables(Record, frozen=True):
 
 
 class FunctionPlacement(Record, frozen=True):
-    """One step function. `step`: what its calls are counted as; `name`: its own. `traces`: its graphs.
+    """One step function and the devices that its ops ask for.
 
     Attributes:
-        step: What its calls are counted as.
-        name: Its own name.
-        traces: Graphs that it has; the newest is counted.
+        step: Name under which its calls are counted as steps.
+        name: Name of the function.
+        traces: Number of its graphs; the counts are those of the newest.
         jit_compile: Whether XLA compiles it as a whole.
-        op_count: Ops, those of inner functions included.
+        op_count: Number of ops, including ops of inner functions.
         ops_per_device: Device to the number of ops that ask for it.
         ops_without_device: Ops that ask for no device.
-        ops_per_type: Type of op to their number.
-        training_loop: Type of the op that repeats whole steps inside it; null if none does.
+        ops_per_type: Type of op to the number of ops.
+        training_loop: Type of the op that repeats whole steps inside the function; null without one.
         variables: Variables that it uses.
-        missing: Field that could not be had to the reason, as recorded.
+        missing: Name of each field that could not be read to the recorded reason.
     """
 
     step: FunctionName | None
@@ -94,21 +94,21 @@ class FunctionPlacement(Record, frozen=True):
 
 
 class RecordedPlacement(Struct, frozen=True):
-    """The step functions of the window; `missing`: those without a graph, and why."""
+    """The step functions of the window; `missing`: the reason for each function without a graph."""
 
     functions: tuple[FunctionPlacement, ...]
     missing: dict[str, str]
 
 
 def local_device(name: str, role: str | None, index: int | None) -> str:
-    """`GPU:0` for a device of the process itself, `worker:1/GPU:0` for another's, else the name as it is.
+    """`GPU:0` for a device of the process, `worker:1/GPU:0` for one of another process, else the name itself.
 
     `role` and `index`: the task of the process, None outside a cluster.
     """
-    found = _DEVICE.fullmatch(name)
-    if found is None:
+    match = _DEVICE.fullmatch(name)
+    if match is None:
         return name
-    short = f"{found['type'].upper()}:{int(found['ordinal'])}"
-    job, task = found["job"], int(found["task"] or 0)
+    short = f"{match['type'].upper()}:{int(match['ordinal'])}"
+    job, task = match["job"], int(match["task"] or 0)
     is_local = job in (None, "localhost") or (job, task) == (role, index)
     return short if is_local else f"{job}:{task}/{short}"

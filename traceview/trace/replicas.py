@@ -1,14 +1,15 @@
-"""Which replica of a CPU-only MirroredStrategy run did which op?
+"""Assigns the ops of a CPU-only MirroredStrategy run to the replicas that ran them.
 
-Without GPUs there is no device plane, but each replica's part of the step function runs as a component of
-its own: one `FunctionRun` in the calling thread produces an id, and every `ExecutorState::Process` that runs
-ops of that component consumes it (TensorFlow 2.21, measured). So an op belongs to the component of the
-innermost `ExecutorState::Process` around it, and a component to the replica that any op name in it tells:
-`replica_<k>` anywhere in the path, or `update_<k>` in an optimizer's; replica 0 where none does. Reading or
-writing a variable does not tell: it runs where the variable lies, which is with another replica if it was made
-outside of the strategy's scope. Threads do not tell either: components hop between them. Collectives run on
-threads of their own and are dealt out by the number in their name, in the order of their group. What no link
-places is `shared`, counted apart.
+Without GPUs there is no device plane, but the part of each replica in the step function runs as a separate component:
+a `FunctionRun` in the calling thread produces an id, and every `ExecutorState::Process` that runs ops of that
+component consumes it (TensorFlow 2.21, measured). So an op belongs to the component of the innermost
+`ExecutorState::Process` around it. A component belongs to the replica that an op name in it contains: `replica_<k>`
+anywhere in the path, or `update_<k>` in an optimizer; replica 0 if no name contains one.
+
+An op that reads or writes a variable does not identify the replica: it runs on the device of the variable, which
+belongs to another replica if the variable was made outside of the strategy's scope. Threads do not identify it
+either, because components move between them. Collectives run on threads of their own; they are assigned by the number
+in their name, in the order of their group. Ops that no link assigns are `shared` and counted separately.
 """
 
 from __future__ import annotations
@@ -35,26 +36,24 @@ from traceview.trace.model import (
     Names,
     Recording,
 )
-from traceview.trace.op_phase import least_replica_counts, uses_variable
+from traceview.trace.op_phase import least_replica_counts, replica_in, uses_variable
 from traceview.xplane.planes import ActivityClass, HostMemory
 
 _OP = re.compile(rb"([^\s:](?:[^:]|:(?!:))*):([A-Za-z_]\w*)", re.DOTALL)
-_REPLICA = re.compile(rb"(?:^|/)(?:replica|update)_(\d{1,4})(?:_\d+)?(?=/|:|$)")
 _NOT_WORK = re.compile(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If)|IteratorGetNext.*"
 )
 _COLLECTIVE = re.compile(rb"Collective.*|NcclAllReduce")
 _SUFFIX = re.compile(rb"_(\d{1,6}):[^:]*$")
-_DATA_THREAD: Final = "tf_data"
 _SHARED: Final = -2
 _SEVERAL: Final = 2
 
 
 @dataclass(frozen=True, eq=False)
 class _NameFacts:
-    """Per name of the trace: whether it is an op that is work, a collective, its replica and suffix numbers.
+    """Per name of the trace: whether it is an op that does work, or a collective, and its replica and suffix numbers.
 
-    `uses_variable`: the op runs where a variable lies, whichever replica asked for it.
+    `uses_variable`: the op runs on the device of a variable, whichever replica issued it.
     """
 
     work: BoolArray
@@ -76,7 +75,7 @@ class Replicas:
     shared_rows: Int64Array
 
     def after(self, columns: DeviceColumns) -> DeviceColumns:
-        """The events of planes with those of the replicas behind them, in the order of devices."""
+        """The events of planes, followed by those of the replicas, in the order of devices."""
         if self.columns is None:
             return columns
         return DeviceColumns(
@@ -102,7 +101,7 @@ def find_replicas(
     names: Names,
     columns: HostColumns,
 ) -> Replicas:
-    """The replicas of hosts that run on CPUs only; `planes` are the devices that have one of their own."""
+    """The replicas of hosts that run on CPUs only; `planes`: the devices that have a plane."""
     with_plane = {device.host for device in planes}
     on_cpu = [
         index
@@ -148,9 +147,9 @@ def _name_facts(names: Names) -> _NameFacts:
         uses[index] = uses_variable(op[2])
         work[index] = not _NOT_WORK.fullmatch(op[2])
         collective[index] = _COLLECTIVE.fullmatch(op[2]) is not None
-        numbered = _REPLICA.search(name)
-        if numbered:
-            replica[index] = int(numbered[1])
+        number = replica_in(name)
+        if number is not None:
+            replica[index] = number
         counted = _SUFFIX.search(name)
         if counted:
             suffix[index] = int(counted[1])
@@ -158,15 +157,13 @@ def _name_facts(names: Names) -> _NameFacts:
 
 
 def _on_executor_thread(events: _HostEvents) -> BoolArray:
-    of_line = np.array(
-        [not line.name.startswith(_DATA_THREAD) for line in events.lines], dtype=np.bool_
-    )
-    result: BoolArray = of_line[events.columns.line]
+    runs_model = np.array([line.runs_model for line in events.lines], dtype=np.bool_)
+    result: BoolArray = runs_model[events.columns.line]
     return result
 
 
 def _replica_of_rows(events: _HostEvents, rows: Int64Array, facts: _NameFacts) -> Int64Array:
-    """Replica of each op row, `_SHARED` where nothing places it."""
+    """Replica of each op row, `_SHARED` where nothing assigns it."""
     host = events.columns
     component = _component_of_rows(events, rows)
     named = facts.replica[host.name[rows]]
@@ -176,11 +173,11 @@ def _replica_of_rows(events: _HostEvents, rows: Int64Array, facts: _NameFacts) -
         count = int(component.max()) + 1
         replica_of_component = np.zeros(count, dtype=np.int64)
         uses = facts.uses_variable[host.name[rows]]
-        # What does nothing else is told by whom it does that for.
+        # A component that only uses variables belongs to the replica that the names of those ops contain.
         does_more = np.zeros(count, dtype=np.bool_)
         does_more[component[in_component & ~uses]] = True
-        telling = np.flatnonzero(in_component & (named != NONE) & ~(uses & does_more[component]))
-        np.maximum.at(replica_of_component, component[telling], named[telling])
+        decides = np.flatnonzero(in_component & (named != NONE) & ~(uses & does_more[component]))
+        np.maximum.at(replica_of_component, component[decides], named[decides])
         result[in_component] = replica_of_component[component[in_component]]
     collective = np.flatnonzero(facts.collective[host.name[rows]] & ~in_component & (named == NONE))
     if collective.size:
@@ -190,7 +187,7 @@ def _replica_of_rows(events: _HostEvents, rows: Int64Array, facts: _NameFacts) -
 
 
 def _component_of_rows(events: _HostEvents, rows: Int64Array) -> Int64Array:
-    """The component that each op row runs in, if a step function's call produced it; else `NONE`."""
+    """The component that each op row runs in, if a call of a step function produced it; else `NONE`."""
     host = events.columns
     producers, producer_key, consumers, consumer_key = linked_events(host)
     runs = events.names.matching(host.name[producers], [b"FunctionRun"])
@@ -199,26 +196,26 @@ def _component_of_rows(events: _HostEvents, rows: Int64Array) -> Int64Array:
     executes = events.names.matching(host.name[consumers], [b"ExecutorState::Process"])
     component = np.full(rows.size, NONE, dtype=np.int64)
     for line in unique_ids(host.line[rows]):
-        mine = np.flatnonzero(host.line[rows] == line)
+        on_line = np.flatnonzero(host.line[rows] == line)
         around = np.flatnonzero(executes & (host.line[consumers] == line))
         if around.size == 0:
             continue
         nest = nesting(host.start_ps[consumers[around]], host.end_ps[consumers[around]])
-        inner = nest.innermost(host.start_ps[rows[mine]])
+        inner = nest.innermost(host.start_ps[rows[on_line]])
         hit = np.flatnonzero(inner != NONE)
-        found = around[inner[hit]]
-        component[mine[hit]] = np.where(is_component[found], consumer_key[found], NONE)
+        consumer = around[inner[hit]]
+        component[on_line[hit]] = np.where(is_component[consumer], consumer_key[consumer], NONE)
     return component
 
 
 def _deal_out(
     events: _HostEvents, rows: Int64Array, facts: _NameFacts, replicas: int
 ) -> Int64Array:
-    """Collectives by the rank of their suffix within one (group, instance), else by the suffix itself."""
+    """The replica of each collective: the rank of its suffix within one (group, instance), else the suffix itself."""
     host = events.columns
     suffix = facts.suffix[host.name[rows]]
-    group = host.stat("group_key").dense(host.count, NONE)[rows]
-    instance = host.stat("instance_key").dense(host.count, NONE)[rows]
+    group = host.stat("group_key").at(rows, NONE)
+    instance = host.stat("instance_key").at(rows, NONE)
     order = np.lexsort((suffix, instance, group, host.host[rows]))
     keys = [column[order] for column in (host.host[rows], group, instance)]
     starts = np.ones(rows.size, dtype=np.bool_)
@@ -238,7 +235,7 @@ def _columns(
     host = events.columns
     order = np.lexsort((host.start_ps[rows], device))
     rows, device = rows[order], device[order]
-    no = np.zeros(rows.size, dtype=np.bool_)
+    nowhere = np.zeros(rows.size, dtype=np.bool_)
     collective = facts.collective[host.name[rows]]
     return DeviceColumns(
         device=device,
@@ -252,24 +249,24 @@ def _columns(
             np.uint8
         ),
         correlation_id=np.zeros(rows.size, dtype=np.int64),
-        has_correlation=no,
-        # An op of a replica is its own evidence on the host.
+        has_correlation=nowhere,
+        # An op of a replica is its own host event.
         launch=rows,
         bytes=np.full(rows.size, UNKNOWN_BYTES, dtype=np.int64),
         host_memory=np.full(rows.size, HostMemory.UNKNOWN, dtype=np.uint8),
         group=np.full(rows.size, NONE, dtype=np.int64),
-        p2p=no,
-        opaque=no,
-        unknown_direction=no,
+        p2p=nowhere,
+        opaque=nowhere,
+        unknown_direction=nowhere,
         position=host.position[rows],
     )
 
 
-def strategies_seen(recording: Recording) -> tuple[Host, ...]:
-    """The hosts, with `found_by` set to `recording` for each strategy that the capture found in memory only.
+def with_detected_strategies(recording: Recording) -> tuple[Host, ...]:
+    """The hosts, with `found_by` set to `recording` where several replicas ran and the capture did not show it.
 
-    The capture looks at the variables and the input of the step functions. A model that was built outside of the
-    strategy's scope, or a step without a `tf.function`, shows nothing there; that several replicas ran does.
+    The capture inspects the variables and the input of the step functions. These do not show the strategy of a model
+    that was built outside of its scope, or of a step without a `tf.function`: then the capture finds it in memory only.
     """
     in_memory = [
         index
@@ -281,14 +278,14 @@ def strategies_seen(recording: Recording) -> tuple[Host, ...]:
     named = least_replica_counts(recording)
     on_cpu = [device.host for device in recording.device_list if device.kind == "replica"]
     return tuple(
-        _seen(host)
+        _with_detected_strategy(host)
         if index in in_memory and (index in named or on_cpu.count(index) >= _SEVERAL)
         else host
         for index, host in enumerate(recording.hosts)
     )
 
 
-def _seen(host: Host) -> Host:
+def _with_detected_strategy(host: Host) -> Host:
     if host.sidecar is None:
         return host
     environment = host.sidecar.environment

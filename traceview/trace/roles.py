@@ -1,7 +1,7 @@
-"""What is each host of a run there for, and which of them make their steps together?
+"""The role of each host in its cluster, and the groups of hosts that make their steps together.
 
-TF_CONFIG gives every process a role and an index. Workers and their chief make the same steps at the same time.
-An evaluator does not; and beside parameter servers no two processes do: each works at its own pace.
+TF_CONFIG gives every process a role and an index. Workers and their chief make the same steps at the same time. An
+evaluator does not. With parameter servers no two processes do: each works at its own pace.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from traceview.trace.model import Host, HostSteps, Trace
 _SERVER: Final = "ps"
 _OUTSIDE: Final = "evaluator"
 _LABEL: Final = re.compile(r".+_(w|worker|chief|master|ps|evaluator)(\d{1,6})")
-"""What `traceview capture` adds to the name of a host of which several processes are recorded."""
+"""`traceview capture` adds this to the name of a host when it records several of its processes."""
 _MOST_TASKS: Final = 10_000
 """A damaged sidecar may hold any number."""
 
@@ -33,7 +33,7 @@ class Role:
 
 
 def role_of(host: Host) -> Role | None:
-    """What the sidecar says; without one the end of the file's name; None where neither tells."""
+    """The role in the sidecar, else the one in the name of the file; None if neither holds it."""
     task = None if host.sidecar is None else host.sidecar.environment.cluster
     if task is not None and task.role is not None:
         return Role(task.role, task.index)
@@ -44,19 +44,19 @@ def role_of(host: Host) -> Role | None:
 
 
 def machine_of(host: Host) -> str:
-    """The machine of a host: its name without what tells processes of one machine apart."""
+    """The machine of a host: its name without the label of the process."""
     label = _LABEL.fullmatch(host.name)
     return host.name if label is None else host.name[: label.start(1) - 1]
 
 
 def part_in_training(host: Host) -> str:
-    """Whose work that of the host can be measured by: chief and workers do the same, others do not."""
+    """The part of a host in the training: chief and workers do the same work, other roles do not."""
     role = role_of(host)
     return role.name if role is not None and role.name in (_SERVER, _OUTSIDE) else "worker"
 
 
 def step_groups(hosts: Sequence[Host]) -> tuple[tuple[int, ...], ...]:
-    """The hosts (by index) in groups that make their steps together; one that works alone is its own group."""
+    """The hosts (by index) in groups that make their steps together; a host that works alone is its own group."""
     names = [None if role is None else role.name for role in map(role_of, hosts)]
     sizes = [host.sidecar.environment.cluster.sizes or {} for host in hosts if host.sidecar]
     if _SERVER in names or any(_SERVER in size for size in sizes):
@@ -67,9 +67,9 @@ def step_groups(hosts: Sequence[Host]) -> tuple[tuple[int, ...], ...]:
 
 
 def missing_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
-    """Tasks that make steps with recorded ones, and that no host of the run is.
+    """Tasks that make steps together with recorded tasks, but were not recorded themselves.
 
-    Told by the sizes of the cluster in the sidecars; empty where none of them holds sizes.
+    The sidecars hold the sizes of the cluster; empty if none does.
     """
     absent = unrecorded_tasks(hosts)
     if _SERVER in _sizes(hosts):
@@ -78,18 +78,18 @@ def missing_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
 
 
 def unrecorded_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
-    """All tasks of the cluster that no host of the run is, parameter servers and evaluators too."""
-    there = {role for role in map(role_of, hosts) if role is not None}
-    wanted = [
+    """All tasks of the cluster that were not recorded, including parameter servers and evaluators."""
+    recorded = {role for role in map(role_of, hosts) if role is not None}
+    tasks = [
         Role(name, index)
         for name, count in sorted(_sizes(hosts).items())
         for index in range(min(count, _MOST_TASKS))
     ]
-    return tuple(role for role in wanted if role not in there)
+    return tuple(role for role in tasks if role not in recorded)
 
 
 def _sizes(hosts: Sequence[Host]) -> dict[str, int]:
-    """Tasks by role, as the sidecars say."""
+    """The number of tasks by role, from the sidecars."""
     sizes: dict[str, int] = {}
     for host in hosts:
         cluster = host.sidecar.environment.cluster if host.sidecar else None
@@ -99,9 +99,9 @@ def _sizes(hosts: Sequence[Host]) -> dict[str, int]:
 
 
 def missing_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
-    """For each host the recorded numbers of steps that others of its group have and it has not, sorted.
+    """For each host the recorded step numbers that other hosts of its group have and it lacks, sorted.
 
-    Empty for a host whose steps carry no recorded numbers: which they are cannot be told.
+    Empty for a host whose steps have no recorded numbers, because they cannot be compared.
     """
     missing: list[tuple[int, ...]] = [()] * len(trace.hosts)
     for group in step_groups(trace.hosts):
@@ -113,6 +113,6 @@ def missing_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
     return tuple(missing)
 
 
-def _recorded_numbers(found: HostSteps) -> set[int] | None:
-    numbers = {step.recorded_number for step in found.steps}
+def _recorded_numbers(host_steps: HostSteps) -> set[int] | None:
+    numbers = {step.recorded_number for step in host_steps.steps}
     return None if None in numbers else {number for number in numbers if number is not None}

@@ -1,4 +1,4 @@
-"""What did `traceview capture` write down beside a trace? Read with care: every field may be missing."""
+"""Reads the sidecar, the file that `traceview capture` writes beside a trace; any of its fields may be missing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ _TRACE_SUFFIX: Final = ".xplane.pb"
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What the analysis takes from it.
+    """The part of the sidecar that the analysis uses.
 
-    `asked_steps`: first and last (exclusive) step of the window asked for. `edge_steps`: steps recorded on
-    either side of it, which are in the trace and were not asked for. `steps_per_call`: how many training steps
-    the calls made that each have one marker; empty where it was not recorded. `wrong_fields`: dotted names of fields
-    of another type than they are written with, which were left out.
+    `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
+    that were recorded but not requested. `steps_per_call`: the numbers of training steps that a call with one marker
+    made; empty if not recorded. `wrong_fields`: dotted names of fields of the wrong type, which were left out.
     """
 
     asked_steps: tuple[int, int] | None
@@ -38,7 +37,7 @@ class Sidecar:
 
     @property
     def overhead_ratio(self) -> float | None:
-        """How much longer a step took with the profiler than without, over the latter."""
+        """The time that the profiler adds to a step, relative to a step without it."""
         return self.environment.overhead.ratio
 
 
@@ -55,18 +54,18 @@ class _File(RecordedEnvironment, frozen=True):
 
 
 class SidecarError(Exception):
-    """The file is there and cannot be read; the message says why."""
+    """The sidecar exists but is not readable; the message says why."""
 
 
 def read_sidecar(trace: Path) -> Sidecar | None:
-    """The sidecar beside a trace file; None where there is none. Raises `SidecarError`."""
+    """The sidecar beside a trace file; None if there is none. Raises `SidecarError` if it is not readable."""
     path = trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + SUFFIX)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise SidecarError(f"{path.name} cannot be read: {error}") from error
+        raise SidecarError(f"{path.name} is not readable: {error}") from error
     wrong: list[str] = []
     file = read_as(_File, content, wrong)
     asked = file.window.asked

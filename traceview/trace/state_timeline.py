@@ -1,4 +1,4 @@
-"""What was one thread doing at each instant, and how long in any span?"""
+"""A timeline with one cause at each instant, and the time of each cause in any span."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.trace.cause import Cause
 
 _FOREVER: Final = 1 << 61
-"""Later than any event, and twice it still fits."""
+"""Later than any event; twice as much still fits into int64."""
 Layer = tuple[Cause, IntervalSet]
 
 
 @dataclass(frozen=True, eq=False)
 class StateTimeline:
-    """One cause per instant of all time, `UNATTRIBUTED` where nothing is known.
+    """One cause at each instant of all time, `UNATTRIBUTED` where none is known.
 
-    `start`: int64 `[n]`, where each stretch begins; the first begins before all. `cause`: uint8 `[n]`.
-    `elapsed`: int64 `[causes, n]`, time spent in each cause before each stretch.
+    `start`: int64 `[n]`, start of each stretch; the first begins before all events. `cause`: uint8 `[n]`.
+    `elapsed`: int64 `[causes, n]`, time in each cause before each stretch.
     """
 
     start: Int64Array
@@ -38,7 +38,7 @@ class StateTimeline:
         return result
 
     def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Iterator[tuple[Cause, Int64Array]]:
-        """The causes that occur at all, each with the time in it inside each `[start, end)`."""
+        """The causes of the timeline, each with its time inside each `[start, end)`."""
         before, after = (np.asarray(time, dtype=np.int64) for time in (start, end))
         first, last = self._stretch(before), self._stretch(after)
         first_part, last_part = before - self.start[first], after - self.start[last]
@@ -58,30 +58,30 @@ class StateTimeline:
         return np.searchsorted(self.start, time, side="right") - 1
 
 
-def layered(layers: Sequence[Layer]) -> StateTimeline:
-    """Lay unions on each other: at each instant the first that covers it tells the cause."""
+def stacked(layers: Sequence[Layer]) -> StateTimeline:
+    """The timeline of stacked layers: at each instant the first layer that covers it gives the cause."""
     known = [layer for layer in layers if layer[1].start.size]
     edges = [np.array([-_FOREVER], dtype=np.int64)]
     edges += [edge for _, layer in known for edge in (layer.start, layer.end)]
     start = np.unique(np.concatenate(edges))
     cause = np.full(start.size, Cause.UNATTRIBUTED, dtype=np.uint8)
     is_open = np.ones(start.size, dtype=np.bool_)
-    for one, layer in known:
+    for layer_cause, layer in known:
         opened = np.searchsorted(layer.start, start, side="right") - 1
         covered = is_open & (opened >= 0) & (layer.end[np.maximum(opened, 0)] > start)
-        cause[covered] = one
+        cause[covered] = layer_cause
         is_open[covered] = False
     changes = np.flatnonzero(np.append(True, cause[1:] != cause[:-1]))
     start, cause = start[changes], cause[changes]
     elapsed = np.zeros((len(Cause), start.size), dtype=np.int64)
     lengths = np.diff(start)
-    for one in unique_ids(cause).tolist():
-        elapsed[one, 1:] = np.cumsum(np.where(cause[:-1] == one, lengths, 0))
+    for number in unique_ids(cause).tolist():
+        elapsed[number, 1:] = np.cumsum(np.where(cause[:-1] == number, lengths, 0))
     return StateTimeline(start, cause, elapsed)
 
 
-def closed(intervals: IntervalSet, hole_ps: int) -> IntervalSet:
-    """The same with holes up to `hole_ps` filled."""
+def without_holes(intervals: IntervalSet, hole_ps: int) -> IntervalSet:
+    """The intervals with holes of up to `hole_ps` filled."""
     if intervals.start.size < 2:
         return intervals
     keeps = intervals.start[1:] - intervals.end[:-1] > hole_ps
@@ -89,7 +89,7 @@ def closed(intervals: IntervalSet, hole_ps: int) -> IntervalSet:
 
 
 def intersection(first: IntervalSet, second: IntervalSet) -> IntervalSet:
-    """What lies in both."""
+    """The time that both sets cover."""
     if not first.start.size or not second.start.size:
         empty = np.empty(0, dtype=np.int64)
         return union(empty, empty)
@@ -99,8 +99,8 @@ def intersection(first: IntervalSet, second: IntervalSet) -> IntervalSet:
     return union(start[inside], end[inside])
 
 
-def outside(intervals: IntervalSet) -> IntervalSet:
-    """All time that is not in it."""
+def complement(intervals: IntervalSet) -> IntervalSet:
+    """All time that the intervals do not cover."""
     edges = (
         np.concatenate(([-_FOREVER], intervals.end)),
         np.concatenate((intervals.start, [_FOREVER])),

@@ -1,12 +1,12 @@
-"""Where nothing marks or stores steps and no function call repeats: what else comes back once per step?
+"""Detects steps by events that repeat once per step, for traces without markers, stored steps or repeated calls.
 
-`iterator`: the model asks its dataset for an element once per step, or once per replica and step in a burst:
-most bursts hold equally many calls, which lie far closer to each other than to the next burst.
-`period`: the kernels of the busiest device repeat. An anchor is a kernel name between whose occurrences the
-same kernels run in the same order; the rarest anchor gives the longest period, which is the step. Other devices
-that run the anchor as often repeat the same, some a little earlier, some later: a step begins with the first of them.
-Where another number of anchors was recorded of a device, the first or the last step may lack its part, which
-lies before or after all steps; such a step compares nothing and takes no part in statistics.
+`iterator`: the model asks its dataset for an element once per step, or once per step and replica in a burst. Most
+bursts have equally many calls, which are far closer to each other than to the next burst.
+`period`: the kernels of the busiest device repeat. An anchor is a kernel name between whose occurrences the same
+kernels run in the same order. The rarest anchor gives the longest period, which is the step. Other devices that run
+the anchor equally often repeat the same period, some a little earlier, some later; a step begins with the first of
+them. If a device recorded another number of anchors, its part of the first or last step may lie before or after all
+steps. Statistics leave such a step out, because it does not compare devices.
 """
 
 from __future__ import annotations
@@ -26,40 +26,37 @@ from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
 FEWEST_REPEATS: Final = 3
-"""Two occurrences have one distance, and nothing to compare it with."""
+"""Two occurrences have one distance and no second one to compare it with."""
 _BURST_RATIO: Final = 4
-"""Bursts lie at least so many times as far from each other as the calls in them."""
+"""Bursts are at least this many times as far apart as the calls in them."""
 _SAME_RATIO: Final = 0.8
-"""This share of the periods has to be alike; the first may hold more, the last be cut."""
+"""This share of the periods has to be alike; the first may hold more, and the last may be cut."""
 _HELD_RATIO: Final = 0.8
-"""The periods have to hold this share of the kernels: what repeats now and then is no step."""
+"""The periods have to hold this share of the kernels: kernels that repeat only now and then are no step."""
 _FEWEST_KERNELS: Final = 2
-"""One kernel over and over is no period: it may be a part of a step, or many of them."""
+"""A single repeated kernel is no period: it may be part of a step, or many steps."""
 _MOST_ANCHORS: Final = 200
-"""So many names are tried; what occurs more often than all of them occurs many times in a step."""
+"""This many names are tried, the rarest first; more frequent names occur many times in a step."""
 _NAMED: Final = 4
-"""Of more devices the first are named."""
-_ASKING: Final = b"IteratorGetNext"
-"""What the model calls; the iterators of a distributed dataset ask each other in other ways, ahead of it."""
-_DATA_THREAD: Final = "tf_data"
+"""Of more devices only the first are named."""
+_INPUT_CALL: Final = b"IteratorGetNext"
+"""The model calls this; the iterators of a distributed dataset ask each other in other ways, ahead of the model."""
 
 
 def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
-    """Steps from one call for input to the next; the last, which none follows, ends with the recording.
+    """Steps from one call for input to the next; the last step ends with the recording.
 
-    Empty where fewer than `FEWEST_REPEATS` are found.
+    Empty if there are fewer than `FEWEST_REPEATS`.
     """
     columns = recording.host_columns
-    asking = [
+    calls = [
         name
         for name in unique_ids(columns.name[columns.host == host]).tolist()
-        if (op_type(recording.names[name]) or recording.names[name]).startswith(_ASKING)
+        if (op_type(recording.names[name]) or recording.names[name]).startswith(_INPUT_CALL)
     ]
-    rows = np.flatnonzero(np.isin(columns.name, asking) & (columns.host == host))
-    of_model = np.array(
-        [not line.name.startswith(_DATA_THREAD) for line in recording.lines], dtype=np.bool_
-    )
-    rows = rows[of_model[columns.line[rows]]]
+    rows = np.flatnonzero(np.isin(columns.name, calls) & (columns.host == host))
+    runs_model = np.array([line.runs_model for line in recording.lines], dtype=np.bool_)
+    rows = rows[runs_model[columns.line[rows]]]
     starts = _without_bursts(np.unique(columns.start_ps[rows]))
     if starts.size < FEWEST_REPEATS:
         return ()
@@ -67,11 +64,11 @@ def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
 
 
 def _without_bursts(starts: Int64Array) -> Int64Array:
-    """The first call of each burst; all calls where they do not come in bursts of one size."""
+    """The first call of each burst; all calls if they do not come in bursts of one size."""
     distance = np.diff(starts)
     by_length = np.unique(distance)
     jump = by_length[1:] / np.maximum(by_length[:-1], 1)
-    # The clearest jump first: the distances above it part the bursts.
+    # The clearest jump first: the distances above it separate the bursts.
     for index in np.argsort(-jump, kind="stable")[: np.count_nonzero(jump >= _BURST_RATIO)]:
         first = np.flatnonzero(np.append(True, distance >= by_length[index + 1]))
         size = np.diff(np.append(first, starts.size))
@@ -83,23 +80,21 @@ def _without_bursts(starts: Int64Array) -> Int64Array:
 
 
 def _last_end(recording: Recording, host: int) -> int:
-    columns, device = recording.host_columns, recording.device_columns
-    mine = [index for index, one in enumerate(recording.device_list) if one.host == host]
-    ends = columns.end_ps[columns.host == host]
-    of_devices = device.end_ps[np.isin(device.device, mine)]
-    return int(of_devices.max() if of_devices.size else ends.max())
+    columns = recording.host_columns
+    of_devices = recording.device_columns.end_ps[recording.device_rows(host)]
+    return int((of_devices if of_devices.size else columns.end_ps[columns.host == host]).max())
 
 
 def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     """Steps from one occurrence of the anchor to the next, over the devices that repeat alike; empty without one.
 
-    The anchor is that of the device with most kernels.
+    The anchor is taken from the device with most kernels.
     """
     columns = recording.device_columns
     kernels = {
         device: rows[columns.class_[rows] <= ActivityClass.COLLECTIVE]
-        for device, one in enumerate(recording.device_list)
-        if one.host == host and one.kind != "replica"
+        for device, entry in enumerate(recording.device_list)
+        if entry.host == host and entry.kind != "replica"
         for rows in [np.arange(*columns.rows_of(device).indices(columns.count))]
     }
     if not kernels:
@@ -129,7 +124,7 @@ def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
 
 
 def _earliest(begins: list[Int64Array]) -> Int64Array | None:
-    """When the first device begins each repetition; None where one is still to begin it in the next."""
+    """When the first device begins each repetition; None if another begins one only after the next has begun."""
     together = np.stack(begins)
     earliest = together.min(axis=0)
     if (together.max(axis=0)[:-1] >= earliest[1:]).any():
@@ -141,7 +136,7 @@ def _earliest(begins: list[Int64Array]) -> Int64Array | None:
 def _without_parts_outside(
     steps: tuple[Step, ...], begins: Mapping[str, Int64Array]
 ) -> tuple[Step, ...]:
-    """The first and the last step marked where a device has no part in it, but one before or after all steps.
+    """The steps, with the first and the last excluded if a device ran its part before or after all steps.
 
     `begins`: when each device, by key, begins its repetitions.
     """
@@ -162,12 +157,12 @@ def _without_parts_outside(
 
 
 def _anchors(names: Int64Array, starts: Int64Array) -> Int64Array:
-    """Where a period begins each time, as indices; empty where nothing repeats."""
+    """The indices at which a period begins; empty if nothing repeats."""
     count = np.bincount(names) if names.size else names
     candidates = np.flatnonzero(count >= FEWEST_REPEATS)
     first = {int(name): index for index, name in reversed(list(enumerate(names.tolist())))}
     # The rarest name first, of equally rare ones the earliest.
-    rarest = sorted(candidates.tolist(), key=lambda one: (count[one], first[one]))
+    rarest = sorted(candidates.tolist(), key=lambda name: (count[name], first[name]))
     for name in rarest[:_MOST_ANCHORS]:
         places = np.flatnonzero(names == name)
         periods = [tuple(names[a:b].tolist()) for a, b in pairwise(places.tolist())]
@@ -175,7 +170,7 @@ def _anchors(names: Int64Array, starts: Int64Array) -> Int64Array:
         if len(set(period)) < _FEWEST_KERNELS:
             continue
         is_regular = alike >= FEWEST_REPEATS - 1 and alike >= _SAME_RATIO * len(periods)
-        # Steps take time: kernels that begin together are in one.
+        # Steps take time: kernels that begin together are in one step.
         is_regular &= bool((np.diff(starts[places]) > 0).all())
         if is_regular and places.size * len(period) >= _HELD_RATIO * names.size:
             return places

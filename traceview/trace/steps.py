@@ -1,14 +1,14 @@
-"""When did each training step run? From markers, or from what else repeats once per step.
+"""Detects the training steps of each host, from markers or from other events that repeat once per step.
 
-Methods, the first that applies: `marker` (an event with `_r` and `step_num`, or named `train…`, `test…`,
-`TraceContext` with `step_num`), `keras` (`Profiled batch`), `group` (`Steps` lines or `group_id`s that the
-writer of the file stored), `function` (repeated root `FunctionRun`s of one function), `iterator` and `period`
-(what else repeats, see `step_methods`), else none.
+The first method that applies is used: `marker` (an event with `_r` and `step_num`, or named `train…`, `test…`,
+`TraceContext` with `step_num`), `keras` (`Profiled batch`), `group` (`Steps` lines or `group_id`s that the writer of
+the file stored), `function` (repeated root `FunctionRun`s of one function), `iterator` and `period` (other repeating
+events, see `step_methods`), else none.
 
-A step runs from its marker's start to the next marker's start, the last one to the later of its marker's end
-and the end of the last device event linked to it. A marker spans what the host does; when the host runs
-ahead of the devices, marker periods are not step times, and steps are cut at the first linked device event of
-each instead.
+A step runs from the start of its marker to the start of the next marker. The last step runs to the end of its marker
+or of the last device event linked to it, whichever is later. A marker spans the work of the host. If the host runs
+ahead of the devices, the period of the markers is not the step time; then each step begins at its first linked device
+event instead.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ from traceview.trace.step_methods import iterator_steps, periodic_steps
 from traceview.xplane.planes import is_compilation
 
 RUN_AHEAD_RATIO: Final = 0.10
-"""Growth of the lag from marker to first device event, per step and in steps, that makes the basis device."""
+"""If the lag from marker to first device event grows faster than this, in steps per step, the basis is device."""
 
 _MARKER_STARTS: Final = (b"train", b"test", b"TraceContext")
 _EVAL_START: Final = b"test"
-_DATA_THREAD: Final = "tf_data"
 
 
 @dataclass(frozen=True, eq=False)
 class _Markers:
-    """Candidate steps of one host in time order: host rows, and the numbers that they carry.
+    """Candidate steps of one host in time order: host rows, and their recorded numbers.
 
-    `roots`: the rows from which work is followed to a step: the markers, or all components of a call.
+    `roots`: the rows to which the work of a step is traced back: the markers, or all components of a call.
     """
 
     method: str
@@ -71,13 +70,13 @@ def _host_steps(
 
 
 def _repeating(recording: Recording, host: int) -> HostSteps:
-    """Steps from what comes back once per step, if anything does."""
-    asked = iterator_steps(recording, host)
-    if asked:
-        return HostSteps(host, "iterator", "marker", asked)
-    repeated = periodic_steps(recording, host)
-    if repeated:
-        return HostSteps(host, "period", "device", repeated)
+    """Steps from other events that repeat once per step, if there are any."""
+    by_input = iterator_steps(recording, host)
+    if by_input:
+        return HostSteps(host, "iterator", "marker", by_input)
+    by_period = periodic_steps(recording, host)
+    if by_period:
+        return HostSteps(host, "period", "device", by_period)
     return HostSteps(host, "none", "marker", ())
 
 
@@ -87,8 +86,8 @@ def _repeating(recording: Recording, host: int) -> HostSteps:
 def _explicit_markers(recording: Recording, host: int) -> _Markers | None:
     columns = recording.host_columns
     step_num = columns.stat("step_num")
-    mine = columns.host[step_num.row] == host
-    rows, numbers = step_num.row[mine], step_num.value[mine]
+    on_host = columns.host[step_num.row] == host
+    rows, numbers = step_num.row[on_host], step_num.value[on_host]
     has_root = np.isin(rows, columns.stat("root").row)
     named = np.array(
         [_is_marker_name(recording.names[int(n)]) for n in columns.name[rows]], dtype=np.bool_
@@ -106,14 +105,14 @@ def _keras_markers(recording: Recording, host: int) -> _Markers | None:
     rows = np.flatnonzero(
         recording.names.matching(columns.name, [b"Profiled batch"]) & (columns.host == host)
     )
-    numbers = columns.stat("step_num").dense(columns.count, NONE)[rows].tolist()
+    numbers = columns.stat("step_num").at(rows, NONE).tolist()
     return _outermost(recording, "keras", rows, [None if n == NONE else n for n in numbers])
 
 
 def _outermost(
     recording: Recording, method: str, rows: Int64Array, numbers: list[int | None]
 ) -> _Markers | None:
-    """Markers in time order without those inside another."""
+    """Markers in time order, without markers inside another one."""
     if rows.size == 0:
         return None
     columns = recording.host_columns
@@ -135,17 +134,15 @@ def _function_markers(
 ) -> _Markers | None:
     """The calls of the function that is called most often from one thread, one marker per call."""
     columns = recording.host_columns
-    of_model = np.array(
-        [not line.name.startswith(_DATA_THREAD) for line in recording.lines], dtype=np.bool_
-    )
+    runs_model = np.array([line.runs_model for line in recording.lines], dtype=np.bool_)
     rows = np.flatnonzero(
         recording.names.matching(columns.name, [b"FunctionRun"]) & (columns.host == host)
     )
-    rows = rows[of_model[columns.line[rows]]]
+    rows = rows[runs_model[columns.line[rows]]]
     if rows.size == 0:
         return None
     function = _function_around(recording, rows)
-    call = columns.stat("id").dense(columns.count, NONE)[rows]
+    call = columns.stat("id").at(rows, NONE)
     order = np.argsort(columns.start_ps[rows], kind="stable")
     calls: dict[tuple[int, int], dict[int, list[int]]] = {}
     for index in order.tolist():
@@ -167,18 +164,18 @@ def _function_around(recording: Recording, rows: Int64Array) -> Int64Array:
     function_calls = columns.stat("tf_function_call").row
     result = np.full(rows.size, NONE, dtype=np.int64)
     for line in unique_ids(columns.line[rows]):
-        mine = np.flatnonzero(columns.line[rows] == line)
+        on_line = np.flatnonzero(columns.line[rows] == line)
         around = function_calls[columns.line[function_calls] == line]
         if around.size == 0:
             continue
         nest = nesting(columns.start_ps[around], columns.end_ps[around])
-        inner = nest.innermost(columns.start_ps[rows[mine]])
+        inner = nest.innermost(columns.start_ps[rows[on_line]])
         hit = inner != NONE
-        result[mine[hit]] = columns.name[around[inner[hit]]]
+        result[on_line[hit]] = columns.name[around[inner[hit]]]
     return result
 
 
-# Steps that the file holds already
+# Steps that the writer of the file stored
 
 
 def _stored_groups(recording: Recording, host: int) -> tuple[Step, ...]:
@@ -193,7 +190,7 @@ def _stored_groups(recording: Recording, host: int) -> tuple[Step, ...]:
         if stored.host == host:
             widen(stored.number, stored.start_ps, stored.end_ps)
     if not spans:
-        columns, rows = recording.device_columns, _device_rows(recording, host)
+        columns, rows = recording.device_columns, recording.device_rows(host)
         rows = rows[columns.group[rows] != NONE]
         for number in unique_ids(columns.group[rows]).tolist():
             members = rows[columns.group[rows] == number]
@@ -202,11 +199,6 @@ def _stored_groups(recording: Recording, host: int) -> tuple[Step, ...]:
         Step(host, number, number, start, end)
         for number, (start, end) in sorted(spans.items(), key=lambda item: (item[1], item[0]))
     )
-
-
-def _device_rows(recording: Recording, host: int) -> Int64Array:
-    devices = [index for index, device in enumerate(recording.device_list) if device.host == host]
-    return np.flatnonzero(np.isin(recording.device_columns.device, devices))
 
 
 # From markers to steps
@@ -221,7 +213,7 @@ def _cut(
     columns = recording.host_columns
     start = columns.start_ps[markers.row].tolist()
     end = columns.end_ps[markers.row]
-    # A call ends with the last of its components.
+    # A call ends when the last of its components ends.
     np.maximum.at(end, markers.roots.step, columns.end_ps[markers.roots.row])
     first_linked, last_linked = _linked_span(recording, host, markers, thread_of_line)
     basis = "marker"
@@ -263,31 +255,30 @@ def _linked_span(
     markers: _Markers,
     thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]],
 ) -> tuple[list[int | None], int | None]:
-    """Start of the first device event linked to each marker, and end of the last one linked to the last."""
+    """Start of the first device event linked to each marker, and end of the last event linked to the last marker."""
     device: DeviceColumns = recording.device_columns
-    rows = _device_rows(recording, host)
+    rows = recording.device_rows(host)
     rows = rows[device.launch[rows] != NONE]
     count = markers.row.size
     launched = unique_ids(device.launch[rows])
     step_of_launch = steps_of_rows(launched, markers.roots, recording.host_columns, thread_of_line)
     step = step_of_launch[np.searchsorted(launched, device.launch[rows])]
     rows, step = rows[step != NONE], step[step != NONE]
-    nothing = np.iinfo(np.int64).max
-    first = np.full(count, nothing, dtype=np.int64)
+    never = np.iinfo(np.int64).max
+    first = np.full(count, never, dtype=np.int64)
     np.minimum.at(first, step, device.start_ps[rows])
-    last = device.end_ps[rows[step == count - 1]]
-    return [None if t == nothing else t for t in first.tolist()], int(
-        last.max()
-    ) if last.size else None
+    ends = device.end_ps[rows[step == count - 1]]
+    last_end = int(ends.max()) if ends.size else None
+    return [None if start == never else start for start in first.tolist()], last_end
 
 
 def _has_planes(recording: Recording, host: int) -> bool:
-    """Whether the host has devices of its own; replicas are the host itself, which cannot run ahead."""
+    """Whether the host has devices with planes; replicas run on the host itself, which cannot run ahead of them."""
     return any(device.host == host and device.kind != "replica" for device in recording.device_list)
 
 
 def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
-    """Whether every step can be cut at its first device event, and these fall ever further behind."""
+    """Whether every step has a first device event, in order, and these fall further behind with every step."""
     known = [time for time in first_linked if time is not None]
     if len(known) < len(first_linked) or any(a >= b for a, b in pairwise(known)):
         return False
@@ -299,22 +290,21 @@ def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
     return growth > RUN_AHEAD_RATIO * float(np.median(periods))
 
 
-def _with_exclusions(recording: Recording, found: HostSteps) -> HostSteps:
-    """Mark the steps that take no part in statistics, and why."""
-    sidecar = recording.hosts[found.host].sidecar
-    edges = sidecar.edge_steps if sidecar is not None and found.method == "marker" else frozenset()
-    # Recorded on either side of the steps asked for, so that those are whole.
-    steps = [step for step in found.steps if step.recorded_number not in edges]
+def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
+    """Mark the steps that statistics leave out, with the reason, and drop those of the edges."""
+    host = recording.hosts[host_steps.host]
+    has_edges = host_steps.method == "marker"
+    edges = host.sidecar.edge_steps if host.sidecar and has_edges else frozenset()
+    # The capture records a step on either side of the requested ones, so that those are complete.
+    steps = [step for step in host_steps.steps if step.recorded_number not in edges]
     if not steps:
-        return replace(found, steps=())
+        return replace(host_steps, steps=())
     if _holds_tracing(recording, steps[0]):
         steps[0] = replace(steps[0], excluded="the first step holds tracing or compilation")
-    if recording.hosts[found.host].dropped_event_count:
-        # Buffers fill up: what is missing is missing from the last recorded device event on.
-        rows = _device_rows(recording, found.host)
-        last = (
-            int(recording.device_columns.start_ps[rows].max()) if rows.size else steps[0].start_ps
-        )
+    if host.dropped_event_count:
+        # Buffers fill up: events are missing from the last recorded device event on.
+        starts = recording.device_columns.start_ps[recording.device_rows(host_steps.host)]
+        last = int(starts.max()) if starts.size else steps[0].start_ps
         steps = [
             replace(step, excluded=step.excluded or "the tracer dropped events in it")
             if step.end_ps > last
@@ -326,7 +316,7 @@ def _with_exclusions(recording: Recording, found: HostSteps) -> HostSteps:
             replace(step, excluded=step.excluded or "evaluation") if step.kind == "eval" else step
             for step in steps
         ]
-    return replace(found, steps=tuple(steps))
+    return replace(host_steps, steps=tuple(steps))
 
 
 def _holds_tracing(recording: Recording, step: Step) -> bool:

@@ -1,4 +1,4 @@
-"""The spans of time that numbers are about: windows, ranges of steps, and the step of an instant."""
+"""Selects the time span to analyze: windows, ranges of steps, and the step of an instant."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WINDOW_KINDS: Final[tuple[WindowKind, ...]] = ("auto", "steps", "devices", "trac
 
 @dataclass(frozen=True)
 class StepRange:
-    """Steps `first` up to but not including `last`, by number; None is open."""
+    """Steps from `first` up to but not including `last`, by number; None leaves an end open."""
 
     first: int | None
     last: int | None
 
     def holds(self, step: Step) -> bool:
-        """Whether the range lets a step through."""
+        """Whether the range includes a step."""
         after = self.first is None or step.number >= self.first
         return after and (self.last is None or step.number < self.last)
 
@@ -52,28 +52,28 @@ class Window:
 def step_numbers_at(
     steps_by_host: Sequence[HostSteps], host: Int64Array, time_ps: Int64Array
 ) -> tuple[Int64Array, BoolArray]:
-    """The number of the step in which each instant lies on its host, int64 `[n]`, and bool `[n]` where it is in one.
+    """The number of the step that each instant belongs to on its host, int64 `[n]`, and bool `[n]` whether it has one.
 
     `host`: index into the hosts, `[n]`. `time_ps`: since the origin of the run, `[n]`. `NONE` outside of all steps.
     """
     number = np.full(time_ps.size, NONE, dtype=np.int64)
     in_step = np.zeros(time_ps.size, dtype=np.bool_)
-    for found in steps_by_host:
-        if not found.steps:
+    for host_steps in steps_by_host:
+        if not host_steps.steps:
             continue
-        begins = np.array([step.start_ps for step in found.steps], dtype=np.int64)
-        ends = np.array([step.end_ps for step in found.steps], dtype=np.int64)
-        numbers = np.array([step.number for step in found.steps], dtype=np.int64)
+        begins = np.array([step.start_ps for step in host_steps.steps], dtype=np.int64)
+        ends = np.array([step.end_ps for step in host_steps.steps], dtype=np.int64)
+        numbers = np.array([step.number for step in host_steps.steps], dtype=np.int64)
         place = np.searchsorted(begins, time_ps, side="right") - 1
-        inside = (host == found.host) & (place >= 0) & (time_ps < ends[np.maximum(place, 0)])
+        inside = (host == host_steps.host) & (place >= 0) & (time_ps < ends[np.maximum(place, 0)])
         number[inside] = numbers[place[inside]]
         in_step |= inside
     return number, in_step
 
 
-def chosen_steps(found: HostSteps, steps: StepRange | None) -> tuple[Step, ...]:
-    """The steps of a host that the range lets through."""
-    return tuple(step for step in found.steps if steps is None or steps.holds(step))
+def chosen_steps(host_steps: HostSteps, steps: StepRange | None) -> tuple[Step, ...]:
+    """The steps of a host that the range includes."""
+    return tuple(step for step in host_steps.steps if steps is None or steps.holds(step))
 
 
 def windows_of(
@@ -81,24 +81,24 @@ def windows_of(
 ) -> dict[int, Window]:
     """The window of each host that has one.
 
-    `auto`: steps if the host has any, else devices, else trace. `steps` narrows it to those steps. Raises
-    `UsageError` if no host has one of them, or nothing of the `kind` asked for.
+    `auto`: steps if the host has any, else devices, else trace. `steps` narrows the window to these steps. Raises
+    `UsageError` if no host has any of these steps, or a window of the requested `kind`.
     """
-    found: dict[int, Window] = {}
+    windows: dict[int, Window] = {}
     for host in range(len(trace.hosts)):
         window = _window(trace, host, kind, steps)
         if window is not None:
-            found[host] = window
-    if steps is not None and not found:
-        numbers = [step.number for one in trace.steps_by_host for step in one.steps]
-        there = (
-            f"there are steps {min(numbers)} to {max(numbers)}" if numbers else "it has no steps"
+            windows[host] = window
+    if steps is not None and not windows:
+        numbers = [step.number for host in trace.steps_by_host for step in host.steps]
+        available = (
+            f"it has steps {min(numbers)} to {max(numbers)}" if numbers else "it has no steps"
         )
-        raise UsageError(f"--steps {steps}: the trace has none of them; {there}")
-    if kind != "auto" and not found:
+        raise UsageError(f"--steps {steps}: the trace has none of them; {available}")
+    if kind != "auto" and not windows:
         missing = {"steps": "steps", "devices": "device events"}.get(kind, "events")
         raise UsageError(f"--window {kind}: the trace has no {missing}", hint="try --window auto")
-    return found
+    return windows
 
 
 def _window(trace: Trace, host: int, kind: WindowKind, steps: StepRange | None) -> Window | None:
@@ -126,9 +126,7 @@ def _span(host: int, kind: SpanKind, steps: tuple[Step, ...]) -> Window | None:
 
 
 def _device_window(trace: Trace, host: int) -> Window | None:
-    columns = trace.device_columns
-    devices = [index for index, device in enumerate(trace.device_list) if device.host == host]
-    rows = np.flatnonzero(np.isin(columns.device, devices))
+    columns, rows = trace.device_columns, trace.device_rows(host)
     if rows.size == 0:
         return None
     return Window(

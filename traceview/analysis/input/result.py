@@ -33,7 +33,7 @@ from traceview.record import (
     one_of,
 )
 from traceview.robust import median_ps
-from traceview.trace.input_waits import InputWaits, arrivals, input_waits, shards
+from traceview.trace.input_waits import InputWaits, arrivals, find_input_waits, shards
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.pipeline import (
     GENERATOR,
