@@ -139,14 +139,14 @@ class Report(model.Report, frozen=True):
 
 
 def analyze(
-    trace: Trace | str | Path,
+    trace: trace_model.Trace | str | Path,
     *,
     window: WindowKind = "auto",
     steps: StepRange | slice | range | None = None,
     top: int | None = TOP_OPS,
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
-    baseline: Trace | str | Path | None = None,
+    baseline: trace_model.Trace | str | Path | None = None,
     lanes: bool = False,
 ) -> Report:
     """Say for every device how busy it was, with what, what it waited for, and what to change.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from traceview.analysis.catalogue import FINDINGS, FindingKind
 
 import traceview
 from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
@@ -15,7 +16,6 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.sidecars import write_sidecar
 from traceview.analysis.base import Finding, Severity, by_cost
-from traceview.analysis.catalogue import FINDINGS, FindingKind
 from traceview.analysis.device_time.findings import MEMORY_HELD_IDLE_GPU
 from traceview.document import numbers
 from traceview.report.model import Report

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traceview.analysis.catalogue import FINDINGS
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.analysis.catalogue import FINDINGS
 from traceview.report.model import Report
 
 COVERED = {

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from traceview.render.terminal import render
 
 import traceview
 from tests.capture.conftest import environment_with
 from tests.capture.test_placement_real import DRIVER, KINDS, MORE
 from tests.capture.test_with_tensorflow import START
-from traceview.render.terminal import render
 
 pytestmark = pytest.mark.tensorflow
 

@@ -23,8 +23,8 @@ from traceview.capture.preflight.libraries import Library
 from traceview.capture.preflight.machine import Answer, Network
 from traceview.capture.preflight.tensorflow_facts import Imported, Installed
 from traceview.cli import doctor
-from traceview.cli.errors import CommandGroup
 from traceview.cli.doctor_checks import STATUSES, render, render_json
+from traceview.cli.errors import CommandGroup
 
 GIB = 1 << 30
 H200 = "NVIDIA H200"

@@ -243,7 +243,7 @@ def compute(
 def _host_input(trace: Trace, selection: Selection, host: int) -> _HostInput:
     columns = trace.host_columns
     calls = iterator_calls(trace, host)
-    waits = input_waits(trace, host, calls)
+    waits = find_input_waits(trace, host, calls)
     in_window = rows_in(
         columns.start_ps[calls.row], columns.end_ps[calls.row], selection.windows[host]
     )
