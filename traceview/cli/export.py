@@ -148,8 +148,8 @@ def _parts(
 ) -> Iterator[bytes]:
     """The content of a trace, part by part."""
     from traceview.export import chrome, perfetto
-    from traceview.export.formats import compressed
     from traceview.export.draw import drawn
+    from traceview.export.formats import compressed
 
     write = chrome.written if to is Format.chrome else perfetto.written
     parts = write(drawn(trace, selection, report))
