@@ -1,4 +1,4 @@
-"""What does a command answer? Its exit code and both of its outputs, run in this process."""
+"""Defines what a command leaves: its exit code and both of its outputs, run in this process."""
 
 from __future__ import annotations
 

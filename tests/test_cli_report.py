@@ -16,6 +16,7 @@ from tests.command import Command
 from traceview.cli import report as command_module
 from traceview.cli.report import TABLE_FILES
 from traceview.report.formats import DOCUMENTS, DocumentFormat
+from traceview.report.model import Report
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 FILES = {document.file_name for document in DOCUMENTS}
@@ -39,10 +40,9 @@ def test_a_folder_with_every_document(command: Command, loop: str, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     data = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
     assert data["command"][:3] == ["traceview", "report", loop]
-    for one in DOCUMENTS:
-        alone = one.render(traceview.analyze(loop, lanes=True))
-        content = alone.encode() if isinstance(alone, str) else alone
-        assert (tmp_path / "out" / one.file_name).read_bytes() == content
+    for document in DOCUMENTS:
+        alone = document.render(traceview.analyze(loop, lanes=True))
+        assert (tmp_path / "out" / document.file_name).read_text("utf-8") == alone
 
 
 def test_the_command_on_the_page_makes_the_page_again(
@@ -123,7 +123,7 @@ def test_a_failure_leaves_nothing_half_written(
         assert command("report", loop, "-o", str(out)).code == 0
     before = {name: (out / name).read_bytes() for name in written(out)}
 
-    def fails(report: traceview.Report) -> str:
+    def fails(report: Report) -> str:
         raise MemoryError
 
     broken = (*DOCUMENTS, DocumentFormat("broken", "broken.md", fails))

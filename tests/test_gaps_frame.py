@@ -1,4 +1,4 @@
-"""Does the DataFrame of gaps account for every idle picosecond of every device?"""
+"""The DataFrame of gaps accounts for every idle picosecond of every device."""
 
 from __future__ import annotations
 

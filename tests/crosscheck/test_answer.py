@@ -1,4 +1,4 @@
-"""Are XProf's pages read as they are meant?"""
+"""The pages of XProf are read as they are meant."""
 
 from __future__ import annotations
 

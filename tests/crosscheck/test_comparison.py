@@ -1,4 +1,4 @@
-"""Is each difference explained by the way of counting that makes it, and by no other?"""
+"""Each difference is explained by the rule that causes it, and by no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counted by XProf's rules, do the cases of `scripts/scenarios/peers.py` give what XProf was seen to say?"""
+"""Counted by XProf's rules, the cases of `scripts/scenarios/peers.py` give the numbers that XProf gave."""
 
 from __future__ import annotations
 

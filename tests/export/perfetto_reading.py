@@ -1,4 +1,4 @@
-"""What does a Perfetto trace say? Read with Perfetto's own descriptors, which `pip install perfetto` brings."""
+"""Reads a Perfetto trace with Perfetto's own descriptors, which `pip install perfetto` brings."""
 
 from __future__ import annotations
 

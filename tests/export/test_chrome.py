@@ -12,6 +12,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.export.trace_events import Event, checked, nanoseconds, picoseconds, slices
 from traceview.analysis.selection import select
+from traceview.document.vocabulary import CAUSES, CLASSES
 from traceview.export import chrome
 from traceview.export.conclusions import BUSY_POINTS
 from traceview.export.draw import drawn
@@ -49,8 +50,8 @@ def tracks_of(events: list[Event]) -> Tracks:
 
 
 def window_of(report: traceview.Report, host: str) -> tuple[int, int]:
-    (found,) = (one for one in report.windows if one.host == host)
-    return found.start_ps, found.end_ps
+    (window,) = (window for window in report.windows if window.host == host)
+    return window.start_ps, window.end_ps
 
 
 def covered(events: list[Event], first: int, last: int) -> int:
@@ -72,8 +73,8 @@ def check_device_times(tracks: Tracks, report: traceview.Report) -> None:
                 for event in mine:
                     by_class[event["cat"]].append(event)
         window = window_of(report, row.host)
-        told = {class_: covered(by_class[class_], *window) for class_ in BUSY}
-        assert told == row.total_ps, row.device
+        total_ps = {class_: covered(by_class[CLASSES[class_].words], *window) for class_ in BUSY}
+        assert total_ps == row.total_ps, row.device
         assert sum(picoseconds(event)[1] for event in tracks[row.device, "idle"]) == row.idle_ps
 
 
@@ -96,11 +97,12 @@ def test_every_scenario_is_a_valid_trace_of_its_device_times(scenario: Path) -> 
         for event in tracks[row.device, "idle"]:
             cause = event["args"]["cause"]
             causes[cause] = causes.get(cause, 0) + picoseconds(event)[1]
-    told: dict[str, int] = {}
+    expected: dict[str, int] = {}
     for row in rows:
         for cause, length in row.causes.items():
-            told[cause] = told.get(cause, 0) + length
-    assert causes == told
+            words = CAUSES[cause].words
+            expected[words] = expected.get(words, 0) + length
+    assert causes == expected
     titles = {event["name"] for event in tracks["traceview", "findings"]}
     assert len(titles) == len({finding.title for finding in report.findings})
 
@@ -128,7 +130,7 @@ def test_collectives_wait_and_transfer(tmp_path: Path) -> None:
     for device, wait_ps in found.wait_ps.items():
         mine = tracks[device, "collectives"]
         whole = [event for event in mine if "args" in event]
-        waits = [event for event in mine if event["name"] == "wait for peers"]
+        waits = [event for event in mine if event["name"] == CAUSES["peer"].words]
         assert sum(picoseconds(event)[1] for event in waits) == wait_ps
         assert sum(event["args"]["wait_ps"] for event in whole) == wait_ps
         last = sum(event["args"]["started last"] for event in whole)
@@ -177,12 +179,13 @@ def test_evidence_stands_at_the_cause_that_it_shows(fixtures: Path) -> None:
     assert report.results.idle
     rows = {gap.start_ps: gap for gap in report.results.idle.devices[0].gaps}
     pieces = tracks_of(events)[report.results.idle.devices[0].device, "idle"]
-    shown = [one["args"] for one in pieces if "host event" in one["args"]]
-    begin = {one["args"]["gap"]: picoseconds(one)[0] for one in reversed(pieces)}
-    told = [(rows[begin[one["gap"]]], one) for one in shown if begin[one["gap"]] in rows]
-    assert any(len(gap.causes) > 1 for gap, _ in told)
-    for gap, one in told:
-        assert (one["cause"], one["host event"]) == (gap.cause, gap.host_event)
+    shown = [event["args"] for event in pieces if "host event" in event["args"]]
+    begin = {event["args"]["gap"]: picoseconds(event)[0] for event in reversed(pieces)}
+    known = [(rows[begin[args["gap"]]], args) for args in shown if begin[args["gap"]] in rows]
+    assert any(len(gap.causes) > 1 for gap, _ in known)
+    for gap, args in known:
+        assert args["cause"] == CAUSES[gap.cause].words
+        assert args["host event"] == gap.host_event
 
 
 def test_the_same_run_gives_the_same_bytes(fixtures: Path) -> None:
@@ -210,7 +213,7 @@ def test_a_trace_that_begins_before_its_origin(tmp_path: Path) -> None:
     assert first == 0
 
 
-def test_who_started_last_is_not_told_where_a_device_is_missing(tmp_path: Path) -> None:
+def test_no_device_is_last_where_one_was_not_recorded(tmp_path: Path) -> None:
     SCENARIOS["missing_worker"]().write(tmp_path / "logs")
     events, _ = exported(tmp_path / "logs")
     every = [
@@ -221,21 +224,21 @@ def test_who_started_last_is_not_told_where_a_device_is_missing(tmp_path: Path) 
     assert all(("started last" in args) == ("wait_ps" in args) for args in whole)
 
 
-def test_the_busy_counter_tells_the_busy_share(tmp_path: Path) -> None:
+def test_the_busy_counter_shows_the_busy_share(tmp_path: Path) -> None:
     SCENARIOS["data_parallel"]().write(tmp_path / "logs")
     events, report = exported(tmp_path / "logs")
     processes = names(events, "process")
     assert report.results.device_time
     for row in report.results.device_time.devices:
-        told = [
+        percent = [
             event["args"]["busy %"]
             for event in events
             if event["ph"] == "C" and processes[event["pid"]].startswith(row.device)
         ]
-        assert len(told) == BUSY_POINTS + 1
+        assert len(percent) == BUSY_POINTS + 1
         assert row.busy_ratio
         # Whole percents of spans of equal length, and 0 after the last.
-        assert sum(told) / BUSY_POINTS == pytest.approx(100 * row.busy_ratio, abs=0.2)
+        assert sum(percent) / BUSY_POINTS == pytest.approx(100 * row.busy_ratio, abs=0.2)
 
 
 def test_a_gap_ends_with_what_was_queued(tmp_path: Path) -> None:
@@ -246,8 +249,9 @@ def test_a_gap_ends_with_what_was_queued(tmp_path: Path) -> None:
         if track == "idle":
             for event in sorted(mine, key=picoseconds):
                 causes[process, event["args"]["gap"]].append(event["args"]["cause"])
-    queued = {"peer", "dependency", "latency"}
-    mixed = [found for found in causes.values() if "unattributed" in found and queued & set(found)]
+    queued = {CAUSES[key].words for key in ("peer", "dependency", "latency")}
+    first = CAUSES["unattributed"].words
+    mixed = [of_gap for of_gap in causes.values() if first in of_gap and queued & set(of_gap)]
     assert mixed
-    for found in mixed:
-        assert found.index("unattributed") < min(found.index(one) for one in queued & set(found))
+    for of_gap in mixed:
+        assert of_gap.index(first) < min(map(of_gap.index, queued & set(of_gap)))

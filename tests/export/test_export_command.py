@@ -57,10 +57,10 @@ def test_of_several_runs_the_one_that_is_read_is_named(
     for name in ("first", "second"):
         shutil.copytree(recorded, runs / name)
     out = str(tmp_path / "x.pftrace")
-    said = command("export", str(tmp_path / "logs"), "-o", out).err
-    assert re.match(r"traceview: run (first|second), one of 2; --run NAME chooses another\n", said)
+    shown = command("export", str(tmp_path / "logs"), "-o", out).err
+    assert re.match(r"traceview: run (first|second) of 2 runs; --run NAME chooses another\n", shown)
     chosen = command("export", str(tmp_path / "logs"), "--run", "first", "-o", out, "--force").err
-    assert "one of" not in chosen
+    assert "of 2 runs" not in chosen
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet", "x.csv.gz"])

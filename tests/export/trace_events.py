@@ -1,4 +1,4 @@
-"""Is this a trace in the Trace Event Format, and would a viewer show all of it? By the format's published rules.
+"""Checks a trace by the published rules of the Trace Event Format, and that a viewer shows all of it.
 
 Written from "Trace Event Format" (Google, Duffy, 2016), without a line of traceview.
 """

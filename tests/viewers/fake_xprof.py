@@ -1,4 +1,4 @@
-"""A stand-in for XProf, so that what is done around it can be tested where it is not installed."""
+"""A stand-in for XProf, for tests where it is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in a folder, so that one sees whether anything in it was touched."""
+"""Describes the content of a folder, to show that nothing in it was touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a viewer get all of a run, in the layout that it expects, and is nothing left of it?"""
+"""A viewer gets all of a run in the layout that it expects, and nothing of the copy remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a viewer serve the run to this machine alone, and does its process end with us?"""
+"""A viewer serves the run to this machine alone, and its process ends with the command."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_server_of_before_2_21_is_started_by_its_function(
     ("server", "message"),
     [
         ("raise ImportError('no such wheel')", "XProf ended with 1 .*: ImportError: no such wheel"),
-        ("def main(): raise SystemExit(3)", "XProf ended with 3 .*: it said nothing"),
+        ("def main(): raise SystemExit(3)", "XProf ended with 3 .*: it printed nothing"),
     ],
 )
 def test_a_viewer_that_ends_shows_its_last_line(
@@ -117,7 +117,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(UsageError, match="TensorBoard is not installed"):
         installed.check_tensorboard()
     monkeypatch.setattr(installed, "find_spec", only("tensorboard"))
-    with pytest.raises(UsageError, match="not the plugin"):
+    with pytest.raises(UsageError, match="not its plugin"):
         installed.check_tensorboard()
     monkeypatch.setattr(installed, "find_spec", only("tensorboard", "tensorboard_plugin_profile"))
     installed.check_tensorboard()

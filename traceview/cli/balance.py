@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from traceview.document.model import Section
 
 
-@table_command
+@table_command()
 def balance(request: Request, baseline: Baseline = None) -> Answer:
     """Compare the devices: which computes longest, which is last.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TERMINAL_TOP: Final = 10
 
 
-@table_command
+@table_command()
 def collectives(
     request: Request,
     top: Annotated[

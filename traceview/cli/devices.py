@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceview.cli.table import Answer, Request, table_command
 
 
-@table_command
+@table_command()
 def devices(request: Request) -> Answer:
     """List every device with the parts of its time.
 

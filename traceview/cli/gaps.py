@@ -13,7 +13,7 @@ from traceview.document.vocabulary import CAUSES
 TERMINAL_TOP: Final = 20
 
 
-@table_command
+@table_command()
 def gaps(
     request: Request,
     cause: Annotated[

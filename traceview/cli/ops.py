@@ -28,7 +28,7 @@ class Sort(str, Enum):
 _SORT_COLUMNS: Final = {Sort.by_total: "total_ps", Sort.by_self: "self_ps", Sort.by_count: "count"}
 
 
-@table_command
+@table_command()
 def ops(
     request: Request,
     class_: Annotated[

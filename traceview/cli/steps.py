@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceview.cli.table import Answer, Request, table_command
 
 
-@table_command
+@table_command()
 def steps(request: Request) -> Answer:
     """List every step with its time, and what it went into.
 

@@ -103,33 +103,38 @@ class Answer:
 
 
 def table_command(
-    make: Callable[..., Answer] | None = None, *, has_devices: bool = True
-) -> Callable[..., Any]:
-    """A command of the table that a function makes of a `Request` and of options of its own.
+    *, has_devices: bool = True
+) -> Callable[[Callable[..., Answer]], Callable[..., None]]:
+    """Makes the command of a table from a function of a `Request` and of options of its own.
 
     `has_devices`: whether rows are about devices, of which `--device` chooses some.
     """
-    if make is None:
-        return lambda function: table_command(function, has_devices=has_devices)
-    function = make
-    common = list(inspect.signature(_write_table, eval_str=True).parameters.values())[1:]
-    if not has_devices:
-        common = [parameter for parameter in common if parameter.name != "device"]
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    place = next(at for at, parameter in enumerate(common) if parameter.name == "salvage")
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in (*common[:place], *own, *common[place:])
-    ]
 
-    def command(**options: Any) -> None:
-        chosen = {parameter.name: options.pop(parameter.name) for parameter in own}
-        _write_table(lambda request: function(request, **chosen), **options)
+    def command_of(function: Callable[..., Answer]) -> Callable[..., None]:
+        common = _parameters(_write_table)
+        if not has_devices:
+            common = [parameter for parameter in common if parameter.name != "device"]
+        own = _parameters(function)
+        place = next(at for at, parameter in enumerate(common) if parameter.name == "salvage")
+        parameters = [*common[:place], *own, *common[place:]]
 
-    command.__name__, command.__doc__ = function.__name__, function.__doc__
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+        def command(**options: Any) -> None:
+            chosen = {parameter.name: options.pop(parameter.name) for parameter in own}
+            _write_table(lambda request: function(request, **chosen), **options)
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        # Typer reads both.
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return command_of
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function after its first, which the command line does not give."""
+    _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
 
 
 def _write_table(

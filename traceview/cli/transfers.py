@@ -12,7 +12,7 @@ from traceview.cli.table import Answer, Request, table_command, topic_sections
 DIRECTIONS: Final = ("h2d", "d2h", "d2d")
 
 
-@table_command
+@table_command()
 def transfers(
     request: Request,
     direction: Annotated[

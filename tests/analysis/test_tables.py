@@ -1,0 +1,137 @@
+"""The tables of topics hold the chosen rows, and their sections show them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.cuda_trace import MS
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import marked_steps, new_trace
+from traceview.analysis import balance, device_time, placement, steps
+from traceview.analysis.collectives.table import collective_rows_section, collective_table
+from traceview.analysis.context import Context
+from traceview.analysis.device_time.table import device_section, device_table
+from traceview.analysis.idle.table import gap_rows_section, gap_table
+from traceview.analysis.selection import select
+from traceview.analysis.steps.table import idle_in_steps, step_sections, step_table
+from traceview.document import model
+from traceview.document.terminal import render_section
+from traceview.trace.cause import Cause
+from traceview.trace.load import load
+from traceview.trace.table import Table
+from traceview.trace.windows import StepRange
+
+
+def context_of(name: str, folder: Path) -> Context:
+    SCENARIOS[name]().write(folder)
+    trace = load(folder)
+    return Context(trace, select(trace))
+
+
+def step_rows(context: Context) -> Table:
+    keys = [context.trace.device_key(index) for index in range(len(context.trace.device_list))]
+    idle = idle_in_steps(context.trace, context.selection)
+    return step_table(context.record(steps.ANALYSIS), idle, keys)
+
+
+def test_gaps_are_chosen_by_device_cause_and_length(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, count=2, marker_ms=50):
+        step.kernel(0, 0, 20, launch_ms=0)
+        step.host("IteratorGetNext:IteratorGetNext", 20, 40)
+        step.kernel(0, 40, 50, launch_ms=40)
+    trace.kernel(1, 0, 99 * MS, launch_ps=0)
+    trace.write(tmp_path)
+    context = Context(load(tmp_path), select(load(tmp_path)))
+
+    def lengths(**choice: Any) -> tuple[list[tuple[str, int]], int]:
+        chosen: dict[str, Any] = {"devices": {"GPU:0", "GPU:1"}, **choice}
+        rows, left_out = gap_table(context.trace, context.selection, context.idle, **chosen)
+        for row in rows.rows():
+            assert sum(row[f"{cause.key}_ps"] for cause in Cause) == row["duration_ps"]
+        whole_ms = [length // MS for length in rows["duration_ps"]]
+        return list(zip(rows["device"], whole_ms, strict=True)), left_out
+
+    of_gpu_0 = [("GPU:0", 20), ("GPU:0", 20)]
+    assert lengths() == ([*of_gpu_0, ("GPU:1", 1)], 0)
+    assert lengths(top=1) == ([("GPU:0", 20)], 2)
+    assert lengths(devices={"GPU:1"}) == ([("GPU:1", 1)], 0)
+    assert lengths(causes=["input"]) == (of_gpu_0, 0)
+    assert lengths(causes=["sync"]) == ([], 0)
+    assert lengths(least_ps=20 * MS) == (of_gpu_0, 0)
+    assert lengths(least_ps=20 * MS + 1) == ([], 0)
+    narrowed = Context(context.trace, select(context.trace, steps=StepRange(1, 2)))
+    rows, _ = gap_table(narrowed.trace, narrowed.selection, narrowed.idle, devices={"GPU:0"})
+    assert rows["step"] == [1]
+
+
+def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.gpu(0)
+    for step in marked_steps(trace):
+        step.kernel(1, 2, 42)
+    trace.write(tmp_path)
+    context = Context(load(tmp_path), select(load(tmp_path)))
+    rows, _ = gap_table(context.trace, context.selection, context.idle, devices=("GPU:0", "GPU:1"))
+    assert rows["device"][-1] == "GPU:0"
+    assert set(rows["device"][:-1]) == {"GPU:1"}
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
+    context = context_of("late_by_turns", tmp_path)
+    keys = [f"GPU:{number}" for number in range(4)]
+    gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
+    of_collectives, _ = collective_table(
+        context.trace, context.selection, context.collectives, keys
+    )
+    sections = [gap_rows_section(gaps), collective_rows_section(of_collectives)]
+    sections += step_sections(step_rows(context))
+    for section in sections:
+        assert section is not None
+        lines = render_section(section, width=width, color=False).splitlines()
+        assert max(map(len, lines)) <= width
+
+
+def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
+    context = context_of("plain", tmp_path)
+    keys: list[str] = []
+    gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
+    rows, _ = collective_table(context.trace, context.selection, context.collectives, keys)
+    assert (gap_rows_section(gaps), collective_rows_section(rows)) == (None, None)
+
+
+def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:
+    context = context_of("late_by_turns", tmp_path)
+    keys = [f"GPU:{number}" for number in range(4)]
+    rows, _ = collective_table(context.trace, context.selection, context.collectives, keys)
+    section = collective_rows_section(rows)
+    assert section is not None
+    (block, _) = section.blocks
+    assert isinstance(block, model.Table)
+    by_heading = {column.heading: column.values for column in block.columns}
+    assert by_heading["number"][:5] == ("0", "", "", "", "1")
+    assert [bool(op) for op in by_heading["op"][:5]] == [True, False, False, False, True]
+    assert by_heading[""][:4] == ("last", "", "", "")
+
+
+def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None:
+    context = context_of("eight_balanced", tmp_path)
+    others = [f"GPU:{number}" for number in range(1, 8)]
+    sections = list(step_sections(step_rows(context), others))
+    assert [section.title for section in sections][1:] == ["GPU:0", "Other devices"]
+    words = " ".join(render_section(sections[-1], width=80, color=False).split())
+    assert "7 devices: compute " in words
+
+
+def test_devices_that_are_much_alike_are_a_range(tmp_path: Path) -> None:
+    context = context_of("eight_balanced", tmp_path)
+    rows = device_table(context.record(device_time.ANALYSIS), context.record(balance.ANALYSIS))
+    others = [f"GPU:{number}" for number in range(1, 8)]
+    section = device_section(rows, others, context.record(placement.ANALYSIS))
+    text = render_section(section, width=80, color=False)
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("GPU:")] == ["GPU:0"]
+    assert "7 other devices: busy " in " ".join(text.split())
