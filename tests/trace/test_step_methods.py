@@ -1,4 +1,4 @@
-"""Are steps found where only something repeats, and none where nothing does?"""
+"""Steps are detected where events repeat, and none where nothing does."""
 
 from __future__ import annotations
 
