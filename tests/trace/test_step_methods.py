@@ -9,7 +9,7 @@ import pytest
 
 from scripts.cuda_trace import MS, US, CudaTrace
 from tests.oracle import run_answer
-from tests.oracle.looking import ORIGIN_PS
+from tests.oracle.accessors import ORIGIN_PS
 from traceview.api import load
 from traceview.trace.model import HostSteps
 
