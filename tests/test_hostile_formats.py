@@ -18,6 +18,9 @@ from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from traceview.render.formats import DOCUMENTS
+from traceview.render.json import plain
+from traceview.render.terminal import render as render_terminal
 
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, new_trace
@@ -25,9 +28,6 @@ from tests.command import Command
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
 from traceview.cli.export import Format
-from traceview.render.formats import DOCUMENTS
-from traceview.render.json import plain
-from traceview.render.terminal import render as render_terminal
 from traceview.report.model import Report
 
 MOST_BYTES = {"html": 1_500_000, "markdown": 60_000, "svg": 1_500_000}
