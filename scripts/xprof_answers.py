@@ -1,4 +1,4 @@
-"""What do traceview and XProf say about traces whose answer is known?
+"""Compares the answers of traceview and XProf on generated traces whose truth is known.
 
     python -m scripts.xprof_answers
 
@@ -27,7 +27,7 @@ from traceview.report.model import Report
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PINNED: Final = "2.24.2"
-"""The XProf that was seen to answer so; also in pyproject.toml."""
+"""The version whose answers the README shows; also in pyproject.toml."""
 
 _PS_PER_MS: Final = 1_000_000_000
 
