@@ -42,6 +42,8 @@ from traceview.trace.ops import OpTable, op_table
 
 TITLE: Final = "Top ops"
 
+SHARE_ABOVE_ALL: Final = "A share may exceed 100%: kernels of one op overlap."
+
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
 
@@ -171,7 +173,7 @@ def section(view: View, result: Ops) -> Section | None:
         (
             *blocks,
             *remarks(
-                "A share may exceed 100%: kernels of one op overlap." if is_above_all else None,
+                SHARE_ABOVE_ALL if is_above_all else None,
                 hidden if hidden_count else None,
             ),
         ),

@@ -21,7 +21,9 @@ FOLDED_RATIO: Final = 0.20
 
 _SEVERAL: Final = 2
 _NO_DEVICE_SCOPE: Final = "Remove tf.device from the step; strategy.run places it."
-_USE_THE_STRATEGY: Final = "Build model and optimizer in with strategy.scope(): and call strategy.run(step, args=(batch,))."
+_USE_THE_STRATEGY: Final = (
+    "Build model and optimizer under strategy.scope(), and call strategy.run(step, args=(batch,))."
+)
 
 
 class Reason(Record, frozen=True):
