@@ -30,14 +30,9 @@ def account(logdir: Path, *, with_causes: bool) -> None:
     from traceview.analysis import idle, launches, precision, transfers
     from traceview.analysis.input import ANALYSIS as INPUT
 
-    for analysis in (
-        idle.ANALYSIS,
-        INPUT,
-        transfers.ANALYSIS,
-        launches.ANALYSIS,
-        precision.ANALYSIS,
-    ):
-        context.findings(analysis)
+    context.findings(INPUT)
+    for topic in (idle, launches, precision, transfers):
+        context.findings(topic.ANALYSIS)
 
 
 def main() -> None:

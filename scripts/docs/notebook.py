@@ -77,7 +77,7 @@ by_device.loc[:, by_device.any()].round(1)""",
         "markdown",
         (
             "`report.to_html()`, `report.to_markdown()` and `report.to_json()` are the documents that "
-            "`traceview report` writes; `traceview.load_report` reads the last one again."
+            "`traceview report` writes; `traceview.load_report` reads a saved JSON report."
         ),
     ),
     (
