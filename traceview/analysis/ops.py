@@ -113,16 +113,10 @@ def compute(trace: Trace, selection: Selection, top: int | None) -> Ops | Skippe
     if trace.device_columns.count == 0:
         return Skipped("no device events")
     table = table_in_window(trace, selection)
-    rank = _rank_on_device(table.device)
+    rank = np.arange(table.device.size) - np.searchsorted(table.device, table.device)
     chosen = range(table.count.size) if top is None else np.flatnonzero(rank < top).tolist()
     rows = tuple(_row(trace, table, index) for index in chosen)
     return Ops(rows, int(table.count.size), int(table.count.size) - len(rows))
-
-
-def _rank_on_device(device: np.ndarray[tuple[int], np.dtype[np.int16]]) -> Int64Array:
-    first = np.searchsorted(device, device, side="left")
-    rank: Int64Array = np.arange(device.size) - first
-    return rank
 
 
 def _row(trace: Trace, table: OpTable, index: int) -> OpRow:
@@ -148,7 +142,7 @@ def section(view: View, result: Ops) -> Section | None:
     """A table of ops per device; devices with the same ops share one."""
     if result.row_count and not result.rows:
         return None  # not a row was asked for
-    groups = _groups([row for row in result.rows if row.device not in view.others])
+    groups = _groups(view.split(result.rows)[0])
     if not groups:
         return Section("ops", TITLE, (), lead="No op ran in the window.")
     blocks: list[Block] = []
@@ -157,24 +151,19 @@ def section(view: View, result: Ops) -> Section | None:
         kept = rows[: view.most_rows - len(shown)]
         if kept:
             shown += kept
-            blocks.append(Subheading(devices[0], _same_ops(devices)))
+            others = numbers.joined_devices(devices[1:])
+            same = f"and the same ops on {others}, with their own times" if others else ""
+            blocks.append(Subheading(devices[0], same))
             blocks += _table(devices[0], kept, is_brief=view.is_brief)
-    hidden_count = result.row_count - len(shown)
-    hidden = (
-        f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')} are not shown; all of them: "
-        f"{view.command('ops')}"
-    )
-    is_above_all = any((row.share_ratio or 0) > 1 for row in shown)
+    if any((row.share_ratio or 0) > 1 for row in shown):
+        blocks += remarks("A share may exceed 100%: kernels of one op overlap.")
+    if hidden_count := result.row_count - len(shown):
+        of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
+        blocks += remarks(f"{of_all} are not shown; all of them: {view.command('ops')}")
     return Section(
         "ops",
         TITLE,
-        (
-            *blocks,
-            *remarks(
-                "A share may exceed 100%: kernels of one op overlap." if is_above_all else None,
-                hidden if hidden_count else None,
-            ),
-        ),
+        tuple(blocks),
         lead="By total time in the window; shares are of the compute time of the device.",
     )
 
@@ -189,11 +178,6 @@ def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
         ops = frozenset((row.class_, row.op, row.kernel) for row in of_device)
         groups.setdefault(ops, ([], of_device))[0].append(device)
     return list(groups.values())
-
-
-def _same_ops(devices: Sequence[str]) -> str:
-    others = numbers.joined_devices(devices[1:])
-    return f"and the same ops on {others}, with their own times" if others else ""
 
 
 def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[Table, ...]:

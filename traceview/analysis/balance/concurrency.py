@@ -17,11 +17,11 @@ from traceview.xplane.planes import ActivityClass
 
 
 class Concurrency(Struct, frozen=True):
-    """Compute overlap as a share of the largest possible, what chance would make of it, and whether it is turns."""
+    """The fields of `Balance` about compute at the same time."""
 
-    ratio: float
-    chance: float
-    is_serial: bool
+    concurrency_ratio: float | None = None
+    chance_ratio: float | None = None
+    is_serial: bool | None = None
 
 
 def concurrency_of(

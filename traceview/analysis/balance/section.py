@@ -11,7 +11,6 @@ from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.rules import MIXED, SERIAL, SINGLE, STRAGGLER
 from traceview.analysis.balance.straggler import Straggler
-from traceview.analysis.balance.throughput import Throughput
 from traceview.analysis.balance.uneven_steps import UnevenStep
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import FEWEST_STEPS
@@ -35,7 +34,7 @@ from traceview.document.model import (
     times,
     words,
 )
-from traceview.document.vocabulary import BOUNDS, DEVICE_KINDS, look_of
+from traceview.document.vocabulary import BOUNDS, look_of
 
 TITLE: Final = "Balance"
 SHOWN_UNEVEN: Final = 3
@@ -107,17 +106,13 @@ def _facts(result: Balance) -> Iterator[str]:
         yield f"first kernels start {numbers.time(result.stagger_ps)} apart"
     elif result.stagger_ps is not None:
         yield "first kernels start at the same time"
-    if result.throughput.examples_per_second is not None:
-        yield _speed(result.throughput, result.kind)
-
-
-def _speed(throughput: Throughput, kind: str) -> str:
-    """`1,487 examples per second, 743 per GPU, 128 per step`."""
-    return (
-        f"{numbers.number(throughput.examples_per_second)} examples per second, "
-        f"{numbers.number(throughput.per_gpu_per_second)} per {look_of(DEVICE_KINDS, kind).words}, "
-        f"{numbers.count(throughput.batch_size)} per step"
-    )
+    speed = result.throughput
+    if speed.examples_per_second is not None:
+        yield (
+            f"{numbers.number(speed.examples_per_second)} examples per second, "
+            f"{numbers.number(speed.per_gpu_per_second)} per {device_noun(result.kind, 1)}, "
+            f"{numbers.count(speed.batch_size)} per step"
+        )
 
 
 # The devices
@@ -126,8 +121,7 @@ def _speed(throughput: Throughput, kind: str) -> str:
 def _by_device(view: View, result: Balance) -> Iterator[Block]:
     if result.in_use_count < 2:
         return
-    others = [row for row in result.devices if row.device in view.others]
-    rows = [row for row in result.devices if row.device not in view.others]
+    rows, others = view.split(result.devices)
     yield from table(
         "Balance by device",
         _columns(result, rows[: view.most_rows]),
@@ -137,7 +131,9 @@ def _by_device(view: View, result: Balance) -> Iterator[Block]:
     if others:
         yield from remarks(f"{_range(others)} `{view.command('balance')} -o FILE.csv` lists all.")
     if not view.is_brief:
-        yield from remarks(_unclear(result))
+        last_count = sum(row.last_count or 0 for row in result.devices)
+        count = max((row.collective_count or 0 for row in result.devices), default=0)
+        yield from remarks(unclear_words(last_count, count))
 
 
 def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[Column]:
@@ -179,13 +175,6 @@ def _range(rows: Sequence[DeviceBalance]) -> str:
     return f"{numbers.plural(len(rows), 'other device')}: compute {compute} per step{versus}."
 
 
-def _unclear(result: Balance) -> str | None:
-    """In how many collectives no device was clearly the last."""
-    last_count = sum(row.last_count or 0 for row in result.devices)
-    count = max((row.collective_count or 0 for row in result.devices), default=0)
-    return unclear_words(last_count, count)
-
-
 def _of(count: int | None, whole: int | None) -> str | None:
     """`3 of 8`."""
     return None if count is None or whole is None else f"{count:,} of {whole:,}"
@@ -216,12 +205,14 @@ def _phases(row: DevicePhases | None) -> str | None:
 def _statements(result: Balance, least_ratio: float) -> Iterator[str]:
     """What stands out; the straggler only if it costs the least share of the step."""
     late = result.straggler
-    saved = {bound.name: bound.saved_ps for bound in result.what_if}
     step_ps = max((bound.step_bound_ps + bound.saved_ps for bound in result.what_if), default=0)
     if result.is_serial:
-        yield _of_turns(result, saved.get("concurrent_devices"))
+        turns = f"{result.in_use_count} {device_noun(result.kind)} run serially: while one computes, the others wait"
+        saved_ps = result.saved_ps("concurrent_devices")
+        saved = f"; computing all at once saves at most {numbers.time(saved_ps)} per step"
+        yield f"{turns}{saved if saved_ps else ''}"
     if late is not None and late.cost_ps_per_step >= least_ratio * step_ps:
-        yield _of_straggler(late, saved.get("balanced_devices"))
+        yield _of_straggler(late, result.saved_ps("balanced_devices"))
     if late is None:
         yield from _of_unsteady(result)
     if result.clock_reason is not None:
@@ -243,13 +234,6 @@ def _statements(result: Balance, least_ratio: float) -> Iterator[str]:
         steps = "steps" if len(result.short_steps) > 1 else "step"
         listed = numbers.listed(list(map(str, result.short_steps)), most=SHOWN_UNEVEN)
         yield f"every device computed less than usual in {steps} {listed}, as on a short batch"
-
-
-def _of_turns(result: Balance, saved_ps: int | None) -> str:
-    turns = f"{result.in_use_count} {device_noun(result.kind)} run serially: while one computes, the others wait"
-    if not saved_ps:
-        return turns
-    return f"{turns}; computing all at once saves at most {numbers.time(saved_ps)} per step"
 
 
 def _of_straggler(late: Straggler, saved_ps: int | None) -> str:
@@ -358,8 +342,7 @@ def _worth_showing(result: Balance, least_ratio: float) -> list[WhatIf]:
 
     Devices that compute equally long still save by computing at once: their work is shared evenly already.
     """
-    saved = {bound.name: bound.saved_ps for bound in result.what_if}
-    at_once = saved.get("concurrent_devices", 0)
+    at_once = result.saved_ps("concurrent_devices") or 0
     rows = [
         bound
         for bound in result.what_if

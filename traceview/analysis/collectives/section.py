@@ -77,10 +77,9 @@ def unclear_words(last_count: int, collective_count: int) -> str | None:
 
 
 def _facts(result: CollectiveResult) -> Iterator[str]:
-    is_per_step = result.transfer_per_step_ps is not None
     per_step = f", {result.count_per_step:,} per step" if result.count_per_step else ""
     yield f"{numbers.plural(result.count, 'collective')}{per_step}"
-    if is_per_step:
+    if result.transfer_per_step_ps is not None:
         yield f"transfer {numbers.time(result.transfer_per_step_ps)} per step"
     else:
         yield f"transfer {numbers.time(result.transfer_ps)} in the window"

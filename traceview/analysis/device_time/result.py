@@ -102,6 +102,11 @@ class DeviceTimeRow(Record, frozen=True):
     memory_held_bytes: Count | None = None
     memory_peak_bytes: Count | None = None
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it computed."""
+        return self.status in ("active", "marginal")
+
 
 class SharedTime(Record, frozen=True):
     """Host ops of a CPU-only run that belong to no replica.

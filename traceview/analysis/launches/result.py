@@ -8,23 +8,21 @@ good. Kernels here are those of class compute; a CUDA graph that the tracer reco
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.base import Skipped
+from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.launches.eager_scopes import EagerScopes
-from traceview.analysis.selection import Selection, rows_in
+from traceview.analysis.selection import Selection, rows_in, step_bounds
 from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array, IntervalSet, union
 from traceview.record import (
     Count,
     DeviceKey,
-    Hostname,
-    Integer,
     ModuleName,
     Picoseconds,
     Record,
@@ -116,13 +114,10 @@ class XlaKernels(Record, frozen=True):
     module_count: Count
 
 
-class DeviceLaunches(Record, frozen=True):
+class DeviceLaunches(OfDevice, frozen=True):
     """The kernels of one GPU in its window, and the calls that launched them.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device.
-        ordinal: Number in the name of the device.
         kernel_count: Kernels.
         kernels_per_step: Kernels that start in a step, median over the used ones; null without any.
         kernel_median_ps: Median duration of the kernels, picoseconds; null without any.
@@ -146,9 +141,6 @@ class DeviceLaunches(Record, frozen=True):
         xla: Kernels of programs that XLA compiled.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Integer
     kernel_count: Count
     kernels_per_step: Count | None
     kernel_median_ps: Picoseconds | None
@@ -206,15 +198,9 @@ def compute(
     run = _Run(trace, {index: rows for index, (_, rows) in computing.items()})
     return Launches(
         tuple(
-            run.device(index, *computing[index], _used(selection, trace, index), activities[index])
-            for index in _in_order(trace, computing)
+            run.device(index, window, selection.used_of(window.host), activities[index])
+            for index, (window, _) in computing.items()
         )
-    )
-
-
-def _in_order(trace: Trace, devices: Iterable[int]) -> list[int]:
-    return sorted(
-        devices, key=lambda index: (trace.device_list[index].host, trace.device_list[index].ordinal)
     )
 
 
@@ -229,11 +215,6 @@ def computing_rows(trace: Trace, device: int, window: Window | None) -> Int64Arr
     return result
 
 
-def _used(selection: Selection, trace: Trace, device: int) -> tuple[Step, ...]:
-    steps = selection.steps.get(trace.device_list[device].host, ())
-    return tuple(step for step in steps if step.excluded is None)
-
-
 class _Run:
     """All devices of a run, for threads may launch kernels of several of them."""
 
@@ -244,42 +225,34 @@ class _Run:
         self._kernels = {i: own[~columns.opaque[own]] for i, own in rows.items()}
         self._opaque = {i: own[columns.opaque[own]] for i, own in rows.items()}
         self._calls = {i: _calls(trace, kernels) for i, kernels in self._kernels.items()}
-        self._threads_of = {i: self._by_thread(calls) for i, calls in self._calls.items()}
+        line = trace.host_columns.line
+        # The threads that launch, and for each call its place among them.
+        self._threads_of = {
+            i: unique_inverse(self._thread[line[calls.row]]) for i, calls in self._calls.items()
+        }
         self._eager = EagerScopes(trace.host_columns, trace.names, self._thread)
 
-    def _by_thread(self, calls: _Calls) -> tuple[Int64Array, Int64Array]:
-        """The threads that launch, and for each call its place among them."""
-        return unique_inverse(self._thread[self._trace.host_columns.line[calls.row]])
-
     def device(
-        self,
-        index: int,
-        window: Window,
-        rows: Int64Array,
-        steps: tuple[Step, ...],
-        activity: DeviceActivity,
+        self, index: int, window: Window, steps: tuple[Step, ...], activity: DeviceActivity
     ) -> DeviceLaunches:
         trace, columns, host = self._trace, self._trace.device_columns, self._trace.host_columns
         kernels, calls = self._kernels[index], self._calls[index]
         delay = calls.first_start_ps - host.start_ps[calls.row]
         lasted = host.duration_ps[calls.row]
-        p50, p95 = median_ps(np.maximum(delay, 0)), p95_ps(np.maximum(delay, 0))
-        linked = int(calls.kernel_count.sum())
-        entry = trace.device_list[index]
+        is_shorter = calls.total_ps < lasted
+        first, last = (np.searchsorted(columns.start_ps[kernels], at) for at in step_bounds(steps))
         return DeviceLaunches(
-            host=trace.hosts[entry.host].name,
-            device=trace.device_key(index),
-            ordinal=entry.ordinal,
+            *trace.identity(index),
             kernel_count=int(kernels.size),
-            kernels_per_step=_per_step(columns.start_ps[kernels], steps),
+            kernels_per_step=median_ps(last - first),
             kernel_median_ps=median_ps(columns.duration_ps[kernels]),
-            unlinked_count=int(kernels.size) - linked,
+            unlinked_count=int(kernels.size - calls.kernel_count.sum()),
             call_count=int(calls.row.size),
             call_median_ps=median_ps(lasted),
-            delay_p50_ps=p50,
-            delay_p95_ps=p95,
+            delay_p50_ps=median_ps(np.maximum(delay, 0)),
+            delay_p95_ps=p95_ps(np.maximum(delay, 0)),
             negative_delay_count=int((delay < 0).sum()),
-            short_kernel_ratio=_share(calls.total_ps < lasted),
+            short_kernel_ratio=float(is_shorter.mean()) if is_shorter.size else None,
             blocked_call_count=int((lasted > BLOCKED_CALL_PS).sum()),
             thread_mode=self._mode(index),
             threads=self._threads(index),
@@ -330,7 +303,7 @@ class _Run:
         return Contention(
             int(own.size),
             _overlap_ratio(by_thread),
-            tuple(self._trace.device_key(other) for other in _in_order(self._trace, sharing)),
+            tuple(map(self._trace.device_key, sharing)),
         )
 
     # Graphs and programs
@@ -389,16 +362,6 @@ def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
     total = np.zeros(distinct.size, dtype=np.int64)
     np.add.at(total, place, duration_ps)
     return [int(distinct[i]) for i in np.argsort(-total, kind="stable")]
-
-
-def _per_step(start_ps: Int64Array, steps: tuple[Step, ...]) -> int | None:
-    first = np.searchsorted(start_ps, [step.start_ps for step in steps])
-    last = np.searchsorted(start_ps, [step.end_ps for step in steps])
-    return median_ps(last - first)
-
-
-def _share(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float | None:
-    return float(holds.mean()) if holds.size else None
 
 
 def _overlap_ratio(unions: Sequence[IntervalSet]) -> float | None:

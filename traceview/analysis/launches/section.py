@@ -30,8 +30,7 @@ def section(view: View, result: Launches) -> Section | None:
     """A row per GPU that ran kernels, and notes on launches that are slow or no launches of single kernels."""
     if not result.devices:
         return None
-    rows = [row for row in result.devices if row.device not in view.others]
-    others = [row for row in result.devices if row.device in view.others]
+    rows, others = view.split(result.devices)
     return Section(
         "launches",
         "Launches",

@@ -31,8 +31,7 @@ def section(view: View, result: Precision) -> Section | None:
     """The compute time of each GPU by precision, and the products off the tensor cores."""
     if not result.devices:
         return None
-    rows = [row for row in result.devices if row.device not in view.others]
-    others = [row for row in result.devices if row.device in view.others]
+    rows, others = view.split(result.devices)
     everything = f"{view.command('analyze')} --format json"
     return Section(
         "precision",

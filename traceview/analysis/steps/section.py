@@ -148,7 +148,7 @@ def _columns(view: View, steps: Sequence[_Hosts]) -> Iterator[Column]:
     yield spans("", [_span(view, row) for row in rows])
     yield times("time", [row.duration_ps for row in rows])
     yield from _busy(view, steps)
-    yield words("remark", [_remark(row) for row in rows], priority=1)
+    yield words("remark", [step_remark(row.kind, row.excluded) for row in rows], priority=1)
 
 
 def _columns_of_hosts(
@@ -190,11 +190,8 @@ def _slowest(hosts: _Hosts) -> str | None:
 def _busy(view: View, steps: Sequence[_Hosts]) -> Iterator[Column]:
     """The busy share of each device in use; of many devices, of the least busy one and on average."""
     device_times = view.result(device_time.ANALYSIS)
-    in_use = {
-        row.device
-        for row in (device_times.devices if device_times else ())
-        if row.status in ("active", "marginal")
-    }
+    rows = device_times.devices if device_times else ()
+    in_use = {row.device for row in rows if row.is_in_use}
     ratios = [
         {
             part.device: (row.duration_ps - part.idle_ps) / row.duration_ps
@@ -224,11 +221,10 @@ def _busy(view: View, steps: Sequence[_Hosts]) -> Iterator[Column]:
     yield counts("devices", [len(row) for row in ratios], priority=5)
 
 
-def _remark(row: StepRow) -> str:
+def step_remark(kind: str, excluded: str | None) -> str:
     """What is special about a step; mostly nothing."""
-    kind = "" if row.kind == "train" else look_of(STEP_KINDS, row.kind).words
-    reason = f"left out: {row.excluded}" if row.excluded else ""
-    return "; ".join(part for part in (kind, reason) if part)
+    words_of_kind = "" if kind == "train" else look_of(STEP_KINDS, kind).words
+    return "; ".join(filter(None, (words_of_kind, excluded and f"left out: {excluded}")))
 
 
 def _span(view: View, row: StepRow) -> Span | None:

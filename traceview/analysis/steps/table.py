@@ -14,6 +14,7 @@ from traceview.analysis.idle.result import Idle, compute
 from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import Selection
 from traceview.analysis.steps.result import StepDevice, StepRow, Steps
+from traceview.analysis.steps.section import step_remark
 from traceview.document import numbers
 from traceview.document.model import (
     Bar,
@@ -29,7 +30,7 @@ from traceview.document.model import (
     words,
 )
 from traceview.document.model import table as table_block
-from traceview.document.vocabulary import CAUSES, PARTS, STEP_KINDS, Look, look_of
+from traceview.document.vocabulary import CAUSES, PARTS, STEP_KINDS
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.table import Table, integers, record_columns, table
@@ -133,7 +134,11 @@ def step_sections(rows: Table, others: Collection[str] = ()) -> Iterator[Section
             f"Step times of {host}",
             (
                 *table_block("Step times", _time_columns(shown)),
-                *remarks(_hidden_steps(hidden) if hidden else None),
+                *remarks(
+                    f"Steps {hidden[0]} to {hidden[-1]} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
+                    if hidden
+                    else None
+                ),
             ),
         )
         for device in dict.fromkeys(shown["device"]):
@@ -144,11 +149,6 @@ def step_sections(rows: Table, others: Collection[str] = ()) -> Iterator[Section
                 )
     if others:
         yield Section("other-devices", "Other devices", _ranges(rows, others, hosts))
-
-
-def _hidden_steps(numbers_: Sequence[int]) -> str:
-    span = f"{numbers_[0]} to {numbers_[-1]}"
-    return f"Steps {span} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
 
 
 def _time_columns(rows: Table) -> Iterator[Column]:
@@ -162,18 +162,14 @@ def _time_columns(rows: Table) -> Iterator[Column]:
     looks = [_USED if used else _LEFT_OUT for used in steps["used"]]
     yield words("step", map(str, steps["number"]))
     yield times("time", lengths)
-    yield bars("", [_bar(look, ps / full_ps) for look, ps in zip(looks, lengths, strict=True)])
-    yield words("", map(_remark, steps["kind"], steps["excluded"]), priority=1)
-
-
-def _bar(look: Look, of_longest: float) -> Bar:
-    return Bar((Part(look, 1.0),), min(of_longest, 1.0))
-
-
-def _remark(kind: str, excluded: str | None) -> str:
-    words_ = "" if kind == "train" else look_of(STEP_KINDS, kind).words
-    reason = f"left out: {excluded}" if excluded else ""
-    return "; ".join(part for part in (words_, reason) if part)
+    yield bars(
+        "",
+        [
+            Bar((Part(look, 1.0),), min(length_ps / full_ps, 1.0))
+            for look, length_ps in zip(looks, lengths, strict=True)
+        ],
+    )
+    yield words("", map(step_remark, steps["kind"], steps["excluded"]), priority=1)
 
 
 def _part_columns(rows: Table) -> Iterator[Column]:

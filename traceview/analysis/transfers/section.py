@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from traceview.analysis.context import View
-from traceview.analysis.transfers.result import CopySource, DeviceTransfers, Direction, Transfers
+from traceview.analysis.transfers.result import DeviceTransfers, Direction, Transfers
 from traceview.analysis.transfers.rules import SMALL_SIZE
 from traceview.document import numbers
 from traceview.document.model import (
@@ -44,13 +44,12 @@ def section(view: View, result: Transfers) -> Section | None:
     rows = _directions(relevant)
     if not rows:
         return Section("transfers", "Transfers", (), lead="No copies in the window.")
-    others = [row for row in rows if row[0].device in view.others]
-    of_rows = [row for row in rows if row[0].device not in view.others]
+    shown, others = (_directions(part) for part in view.split(relevant))
     return Section(
         "transfers",
         "Transfers",
         (
-            *_copies(of_rows[: view.most_rows], len(of_rows), view.command("transfers")),
+            *_copies(shown[: view.most_rows], len(shown), view.command("transfers")),
             *remarks(_range(others)),
             *notes(_blocking_reads(relevant)),
             *_round_trips(view, relevant),
@@ -178,24 +177,20 @@ def _sources(view: View, rows: Sequence[DeviceTransfers]) -> tuple[Block, ...]:
     count = sum(row.source_count for row in rows)
     return (
         Subheading("Ops and threads that issue copies"),
-        *_source_table(sources, count, view.command("transfers")),
-    )
-
-
-def _source_table(sources: Sequence[CopySource], row_count: int, rest: str) -> tuple[Table, ...]:
-    return table(
-        "Copies by the op and thread that issue them",
-        (
-            devices("device", [source.device for source in sources]),
-            looks("direction", [look_of(CLASSES, source.direction) for source in sources]),
-            names("op", [source.op for source in sources]),
-            names("type", [source.op_type for source in sources], priority=6),
-            names("thread", [source.thread for source in sources], priority=4),
-            times("exposed", [source.exposed_ps for source in sources]),
-            times("total", [source.total_ps for source in sources], priority=5),
-            counts("count", [source.count for source in sources], priority=2),
-            sizes("size", [source.bytes for source in sources], priority=3),
+        *table(
+            "Copies by the op and thread that issue them",
+            (
+                devices("device", [source.device for source in sources]),
+                looks("direction", [look_of(CLASSES, source.direction) for source in sources]),
+                names("op", [source.op for source in sources]),
+                names("type", [source.op_type for source in sources], priority=6),
+                names("thread", [source.thread for source in sources], priority=4),
+                times("exposed", [source.exposed_ps for source in sources]),
+                times("total", [source.total_ps for source in sources], priority=5),
+                counts("count", [source.count for source in sources], priority=2),
+                sizes("size", [source.bytes for source in sources], priority=3),
+            ),
+            row_count=count,
+            rest=view.command("transfers"),
         ),
-        row_count=row_count,
-        rest=rest,
     )
