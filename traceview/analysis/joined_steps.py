@@ -19,7 +19,7 @@ from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
 
 NEVER: Final = NONE
-"""Stands for a moment that does not occur: no kernel in a step."""
+"""A moment that does not occur: no kernel in a step."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -261,7 +261,7 @@ def _of_unsteady(result: Balance) -> Iterator[str]:
 
 
 def _vary(result: Balance) -> bool:
-    """Whether the median ratio of a device is far from the ratio of the medians beside it."""
+    """Whether the median ratio of a device is far from the ratio of the medians."""
     known = [
         (row.compute_ps_per_step, row.longer_ratio)
         for row in result.devices

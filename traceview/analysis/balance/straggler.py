@@ -70,7 +70,7 @@ class Straggler(OfDevice, frozen=True):
             picoseconds; null for slower_device and more_work.
         spread_ratio: How much longer_ratio varies over the steps (interquartile range); for input and
             late_start what its peers wait, over the median step.
-        shares_cores: Whether it is a replica beside others on one machine, whose cores they share.
+        shares_cores: Whether it is one of several replicas on a machine, which share its cores.
     """
 
     cause: Cause

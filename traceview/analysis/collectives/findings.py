@@ -182,8 +182,7 @@ class _Costs:
         count, packs = self._result.count_per_step, self._result.packs
         if not count:
             return ""
-        verb = "is" if count == 1 else "are"
-        calls = f" There {verb} {numbers.plural(count, 'call')} per step"
+        calls = f" There {'is' if count == 1 else 'are'} {numbers.plural(count, 'call')} per step"
         if not packs:
             return f"{calls}."
         if count > packs:
@@ -194,8 +193,7 @@ class _Costs:
         packs, count = self._result.packs, self._result.count_per_step
         if count == 1:
             return ""
-        is_packed = packs is not None and packs <= 1 and count is not None and count > packs
-        return _PACKED if is_packed else _PACKING
+        return _PACKED if packs is not None and packs <= 1 and (count or 0) > packs else _PACKING
 
     def _speed(self) -> str:
         result = self._result

@@ -189,7 +189,7 @@ class _Recognition:
         return self._trace.host_columns.name[self._ops]
 
     def _named(self, wanted: BoolArray, *names: Int32Array) -> tuple[str, ...]:
-        """The wanted ones of these names, in the order in which they were added to the trace."""
+        """Those of these names that are wanted, in the order in which they were added to the trace."""
         every = np.concatenate(names)
         chosen = unique_ids(every[wanted[every]]).tolist()[:SHOWN_OPS]
         return tuple(self._trace.names.text(index) or "" for index in chosen)

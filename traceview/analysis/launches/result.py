@@ -184,17 +184,9 @@ def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Launches | Skipped:
     """The launches of each GPU in its window; `activities` by device index."""
-    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
-    if not gpus:
-        return Skipped("not applicable: there is no GPU")
-    computing = {}
-    for index in gpus:
-        window = selection.window_of_device(trace, index)
-        rows = computing_rows(trace, index, window)
-        if window is not None and rows.size:
-            computing[index] = (window, rows)
-    if not computing:
-        return Skipped("no GPU ran a kernel in the window")
+    computing = computing_gpus(trace, selection)
+    if isinstance(computing, Skipped):
+        return computing
     run = _Run(trace, {index: rows for index, (_, rows) in computing.items()})
     return Launches(
         tuple(
@@ -204,15 +196,27 @@ def compute(
     )
 
 
-def computing_rows(trace: Trace, device: int, window: Window | None) -> Int64Array:
-    """The events of class compute of a device that overlap a window, as device rows in order of start."""
-    columns, of_device = trace.device_columns, trace.device_columns.rows_of(device)
-    if window is None:
-        return np.empty(0, dtype=np.int64)
-    start_ps, end_ps = columns.start_ps[of_device], columns.end_ps[of_device]
-    inside = rows_in(start_ps, end_ps, window) + of_device.start
-    result: Int64Array = inside[columns.class_[inside] == ActivityClass.COMPUTE]
-    return result
+def computing_gpus(
+    trace: Trace, selection: Selection
+) -> dict[int, tuple[Window, Int64Array]] | Skipped:
+    """By device index the window of each GPU that computes in it, and its events of class compute.
+
+    Events are rows of the device columns, in order of start.
+    """
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
+    if not gpus:
+        return Skipped("not applicable: there is no GPU")
+    columns, computing = trace.device_columns, {}
+    for index in gpus:
+        window = selection.window_of_device(trace, index)
+        if window is not None:
+            of_device = columns.rows_of(index)
+            start_ps, end_ps = columns.start_ps[of_device], columns.end_ps[of_device]
+            rows = rows_in(start_ps, end_ps, window) + of_device.start
+            rows = rows[columns.class_[rows] == ActivityClass.COMPUTE]
+            if rows.size:
+                computing[index] = (window, rows)
+    return computing or Skipped("no GPU ran a kernel in the window")
 
 
 class _Run:

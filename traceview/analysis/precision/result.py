@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped
-from traceview.analysis.launches.result import computing_rows
+from traceview.analysis.launches.result import computing_gpus
 from traceview.analysis.selection import Selection
 from traceview.ids import groups_of, unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
@@ -136,18 +136,14 @@ def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Precision | Skipped:
     """The precision of the kernels of each GPU in its window; `activities` by device index."""
-    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
-    if not gpus:
-        return Skipped("not applicable: there is no GPU")
+    computing = computing_gpus(trace, selection)
+    if isinstance(computing, Skipped):
+        return computing
     shown = _kernel_names(trace)
-    rows = []
-    for index in gpus:
-        window = selection.window_of_device(trace, index)
-        kernels = computing_rows(trace, index, window)
-        if window is not None and kernels.size:
-            rows.append(_row(trace, index, window, kernels, shown, activities[index]))
-    if not rows:
-        return Skipped("no GPU ran a kernel in the window")
+    rows = [
+        _row(trace, index, window, kernels, shown, activities[index])
+        for index, (window, kernels) in computing.items()
+    ]
     whole = sum(row.compute_ps for row in rows)
     return Precision(_ratio(sum(row.tensor_core_ps for row in rows), whole), tuple(rows))
 

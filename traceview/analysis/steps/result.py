@@ -7,9 +7,8 @@ from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Meta
-from msgspec.structs import asdict
 
-from traceview.analysis.activity import DeviceActivity, Parts, one_span
+from traceview.analysis.activity import DeviceActivity, Parts
 from traceview.analysis.base import Skipped
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.record import (
@@ -191,9 +190,7 @@ def _rows(
             duration_ps=step.duration_ps,
             used=step.excluded is None,
             excluded=step.excluded,
-            devices=tuple(
-                StepDevice(**asdict(one_span(parts, place)), device=key) for key, parts in devices
-            ),
+            devices=tuple(StepDevice(*parts[:, place].tolist(), key) for key, parts in devices),
         )
         for place, step in enumerate(steps)
     ]

@@ -31,7 +31,6 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
     affected = [row for row in rows if H2D_EXPOSED.severity_of(_exposed(row))]
     if affected:
         worst = affected[0]
-        names = numbers.listed([row.device for row in affected])
         step = "step" if selection.used_steps else "window"
         yield _finding(
             H2D_EXPOSED,
@@ -39,10 +38,7 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
             selection,
             title=f"copies to {worst.device} are exposed for {numbers.share(_exposed(worst))} of the {step}",
             severity=H2D_EXPOSED.severity_of(_exposed(worst)),
-            explanation=(
-                f"No kernel and no collective runs during these copies on {names}: the GPU waits for data from the "
-                f"host.{_issued(worst)}{_round_trip(worst)}"
-            ),
+            more=_round_trip(worst),
         )
     affected = _past(H2D_PAGEABLE, rows, "pageable_ratio", _pageable_ratio)
     if affected:
@@ -122,13 +118,13 @@ def _finding(
     *,
     title: str,
     severity: Severity | None = None,
-    explanation: str | None = None,
+    more: str = "",
     evidence: tuple[str, _Measure] | None = None,
     cost_share: float = 1.0,
 ) -> Finding:
     """A finding on all `rows`; the first loses most, and `cost_share` of its exposed time is the cost.
 
-    `evidence`: the limit that was passed besides the exposed time, and its measure.
+    `evidence`: the limit that was passed besides the exposed time, and its measure. `more`: sentences of the explanation.
     """
     worst = rows[0]
     exposed_ps = worst.directions.h2d.exposed_ps_per_step
@@ -142,7 +138,7 @@ def _finding(
         (*passed, *(Evidence("exposed_ratio", _exposed(row), least, row.device) for row in rows)),
         severity="info" if selection.few_steps else severity,
         confidence=selection.few_steps or ("high", "the copies are recorded with their times"),
-        explanation=explanation or f"{rule.meaning}{_issued(worst)}",
+        explanation=f"{rule.meaning}{_issued(worst)}{more}",
         devices=[row.device for row in rows],
         cost_ps_per_step=None if exposed_ps is None else int(exposed_ps * cost_share),
         cost_ratio=_exposed(worst) * cost_share,
