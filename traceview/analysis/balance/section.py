@@ -16,24 +16,8 @@ from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import FEWEST_STEPS
 from traceview.analysis.collectives.section import unclear_words
 from traceview.analysis.context import View
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Column,
-    Section,
-    Subheading,
-    counts,
-    devices,
-    facts,
-    notes,
-    ratio,
-    remarks,
-    shares,
-    signed_shares,
-    table,
-    times,
-    words,
-)
 from traceview.document.vocabulary import BOUNDS, look_of
 
 TITLE: Final = "Balance"
@@ -53,22 +37,22 @@ _CAUSES: Final = {
 }
 
 
-def balance_section(view: View, result: Balance) -> Section | None:
+def balance_section(view: View, result: Balance) -> doc.Section | None:
     """Efficiency, what stands out, the devices, and the bounds of the step time."""
     is_single = result.gradients.is_single
     has_finding = any(finding.code in _CODES for finding in view.findings)
     if view.is_brief and result.in_use_count < 2 and not has_finding and not is_single:
         return None
     least_ratio = WORTH_RATIO if view.is_brief else 0.0
-    return Section(
+    return doc.Section(
         "balance",
         TITLE,
         (
-            *facts(*_facts(result)),
+            *doc.facts(*_facts(result)),
             *_by_device(view, result),
-            *notes(*map(numbers.sentence, _statements(result, least_ratio))),
+            *doc.notes(*map(numbers.sentence, _statements(result, least_ratio))),
             *_bounds(view, result, least_ratio),
-            *(() if view.is_brief else remarks(*map(numbers.sentence, _limits(result)))),
+            *(() if view.is_brief else doc.remarks(*map(numbers.sentence, _limits(result)))),
         ),
         lead=_summary(result),
     )
@@ -118,44 +102,46 @@ def _facts(result: Balance) -> Iterator[str]:
 # The devices
 
 
-def _by_device(view: View, result: Balance) -> Iterator[Block]:
+def _by_device(view: View, result: Balance) -> Iterator[doc.Block]:
     if result.in_use_count < 2:
         return
     rows, others = view.split(result.devices)
-    yield from table(
+    yield from doc.table(
         "Balance by device",
         _columns(result, rows[: view.most_rows]),
         row_count=len(rows),
         rest=view.command("balance"),
     )
     if others:
-        yield from remarks(f"{_range(others)} `{view.command('balance')} -o FILE.csv` lists all.")
+        yield from doc.remarks(
+            f"{_range(others)} `{view.command('balance')} -o FILE.csv` lists all."
+        )
     if not view.is_brief:
         last_count = sum(row.last_count or 0 for row in result.devices)
         count = max((row.collective_count or 0 for row in result.devices), default=0)
-        yield from remarks(unclear_words(last_count, count))
+        yield from doc.remarks(unclear_words(last_count, count))
 
 
-def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[Column]:
-    yield devices("device", [row.device for row in rows])
-    yield times("compute per step", [row.compute_ps_per_step for row in rows])
-    yield signed_shares(
+def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Column]:
+    yield doc.devices("device", [row.device for row in rows])
+    yield doc.times("compute per step", [row.compute_ps_per_step for row in rows])
+    yield doc.signed_shares(
         "vs. median",
         [row.longer_ratio for row in rows],
         priority=1,
         meaning="compute beyond the median of the other devices, median over the steps",
     )
-    yield counts(
+    yield doc.counts(
         "slowest in",
         [_of(row.longest_count, row.step_count) for row in rows],
         priority=3,
         meaning="steps in which it computed longer than every other device",
     )
     if result.clock_reason is None:
-        yield times("starts later by", [row.start_lag_ps for row in rows], priority=4)
-        yield times("ends earlier by", [row.end_lead_ps for row in rows], priority=5)
+        yield doc.times("starts later by", [row.start_lag_ps for row in rows], priority=4)
+        yield doc.times("ends earlier by", [row.end_lead_ps for row in rows], priority=5)
     if any(row.collective_count for row in rows):
-        yield counts(
+        yield doc.counts(
             "last in",
             [_of(row.last_count, row.collective_count) for row in rows],
             priority=1,
@@ -163,7 +149,7 @@ def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[Column]
         )
     phases = {row.device: row for row in result.gradients.devices}
     if _common_phases(result) is None:
-        yield words("ran", [_phases(phases.get(row.device)) for row in rows], priority=2)
+        yield doc.words("ran", [_phases(phases.get(row.device)) for row in rows], priority=2)
 
 
 def _range(rows: Sequence[DeviceBalance]) -> str:
@@ -312,26 +298,26 @@ def _of_uneven_steps(result: Balance) -> Iterator[str]:
 # Bounds
 
 
-def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[Block, ...]:
+def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block, ...]:
     rows = _worth_showing(result, least_ratio)
     if not rows:
         return ()
     return (
-        Subheading("Best case per fix"),
-        *table(
+        doc.Subheading("Best case per fix"),
+        *doc.table(
             "Best case per fix",
             (
-                words("fix", [look_of(BOUNDS, row.name).words for row in rows]),
-                times("step at least", [row.step_bound_ps for row in rows]),
-                times("saves at most", [row.saved_ps for row in rows], priority=2),
-                shares(
+                doc.words("fix", [look_of(BOUNDS, row.name).words for row in rows]),
+                doc.times("step at least", [row.step_bound_ps for row in rows]),
+                doc.times("saves at most", [row.saved_ps for row in rows], priority=2),
+                doc.shares(
                     "of the step",
-                    [ratio(row.saved_ps, row.saved_ps + row.step_bound_ps) for row in rows],
+                    [doc.ratio(row.saved_ps, row.saved_ps + row.step_bound_ps) for row in rows],
                     priority=1,
                 ),
                 None
                 if view.is_brief
-                else words("because", [row.reasoning for row in rows], priority=3),
+                else doc.words("because", [row.reasoning for row in rows], priority=3),
             ),
         ),
     )

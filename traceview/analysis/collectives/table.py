@@ -9,18 +9,7 @@ import numpy as np
 
 from traceview.analysis.collectives.reduction_path import events_in_windows
 from traceview.analysis.selection import Selection
-from traceview.document.model import (
-    Column,
-    Section,
-    counts,
-    devices,
-    names,
-    remarks,
-    sizes,
-    times,
-    words,
-)
-from traceview.document.model import table as table_block
+from traceview.document import model as doc
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.ops import split_op
@@ -92,36 +81,36 @@ def _table(
     )
 
 
-def collective_rows_section(rows: Table) -> Section | None:
+def collective_rows_section(rows: Table) -> doc.Section | None:
     """The rows, with number and op of each collective in its first one; nothing without any."""
     if not rows.count:
         return None
-    return Section(
+    return doc.Section(
         "collective-rows",
         "Each collective",
         (
-            *table_block("Each device in each collective", _columns(rows)),
-            *remarks("The shortest time that a device is in a collective is its transfer."),
+            *doc.table("Each device in each collective", _columns(rows)),
+            *doc.remarks("The shortest time that a device is in a collective is its transfer."),
         ),
     )
 
 
-def _columns(rows: Table) -> Iterator[Column]:
+def _columns(rows: Table) -> Iterator[doc.Column]:
     collectives = rows["collective"]
     is_first = [True, *(before != number for before, number in pairwise(collectives))]
     ops = [op or name for op, name in zip(rows["op"], rows["name"], strict=True)]
-    yield words(
+    yield doc.words(
         "number",
         [str(n) if f else "" for n, f in zip(collectives, is_first, strict=True)],
         priority=5,
     )
-    yield devices("device", rows["device"])
-    yield counts("step", rows["step"], priority=3)
-    yield times("start", rows["start_ps"], priority=2)
-    yield times("duration", rows["duration_ps"])
-    yield times("waiting", rows["wait_ps"])
-    yield words("", ["last" if last else "" for last in rows["is_last"]])
-    yield sizes("size", rows["bytes"], priority=4)
-    yield names(
+    yield doc.devices("device", rows["device"])
+    yield doc.counts("step", rows["step"], priority=3)
+    yield doc.times("start", rows["start_ps"], priority=2)
+    yield doc.times("duration", rows["duration_ps"])
+    yield doc.times("waiting", rows["wait_ps"])
+    yield doc.words("", ["last" if last else "" for last in rows["is_last"]])
+    yield doc.sizes("size", rows["bytes"], priority=4)
+    yield doc.names(
         "op", [op if first else "" for op, first in zip(ops, is_first, strict=True)], priority=1
     )

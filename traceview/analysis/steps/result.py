@@ -190,7 +190,7 @@ def _rows(
             duration_ps=step.duration_ps,
             used=step.excluded is None,
             excluded=step.excluded,
-            devices=tuple(StepDevice(*parts[:, place].tolist(), key) for key, parts in devices),
+            devices=tuple(StepDevice(*(*parts[:, place].tolist(), key)) for key, parts in devices),
         )
         for place, step in enumerate(steps)
     ]
