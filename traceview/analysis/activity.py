@@ -48,6 +48,11 @@ class DeviceActivity:
     by_class: tuple[IntervalSet, ...]
     cumulative: tuple[IntervalSet, ...]
 
+    @property
+    def compute(self) -> IntervalSet:
+        """When it computed."""
+        return self.by_class[ActivityClass.COMPUTE]
+
     def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Exclusive parts of each span, int64 `[7, spans]`, in the order of the fields of `Parts`."""
         begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)

@@ -89,7 +89,7 @@ def joined_steps(
     for row, device in enumerate(devices):
         steps = [used[trace.device_list[device].host][number] for number in numbers]
         start[row], end[row] = step_bounds(steps)
-        covered = activities[device].by_class[ActivityClass.COMPUTE]
+        covered = activities[device].compute
         compute[row] = covered.within(start[row], end[row])
         first[row] = _first(covered.start, covered.end, start[row], end[row])
         last[row] = _last(covered.start, covered.end, start[row], end[row])

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.analysis.base import FEWEST_STEPS, Confidence
 from traceview.document import numbers
-from traceview.intervals import Int64Array
+from traceview.intervals import Int64Array, IntervalSet
 from traceview.robust import median_ps
 from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
@@ -72,6 +72,11 @@ def step_bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
         np.array([step.start_ps for step in steps], dtype=np.int64),
         np.array([step.end_ps for step in steps], dtype=np.int64),
     )
+
+
+def covered_ps(spans: IntervalSet, window: Window) -> int:
+    """How much of a window the spans cover."""
+    return int(spans.within(window.start_ps, window.end_ps))
 
 
 def rows_in(start: Int64Array, end: Int64Array, window: Window) -> Int64Array:

@@ -65,8 +65,7 @@ def reasons_for_one(
 def _replicas_together(trace: Trace, device: int) -> list[int]:
     """The replicas that computed gradients on one device, if several did and it is not divided into virtual GPUs."""
     sidecar = trace.hosts[trace.device_list[device].host].sidecar
-    physical = sidecar.environment.devices.physical if sidecar else None
-    if any((gpu.logical_devices or 1) > 1 for gpu in physical or () if gpu.type == "GPU"):
+    if sidecar and sidecar.has_virtual_gpus:
         return []
     lengths = backward_replicas(trace, device)
     # Constants of another replica may be folded into this one.
@@ -153,19 +152,19 @@ def _of_batch(sidecar: Sidecar) -> Iterator[Reason]:
 def _of_visibility(sidecar: Sidecar) -> Iterator[Reason]:
     environment = sidecar.environment
     hidden = (environment.variables or {}).get("CUDA_VISIBLE_DEVICES")
-    physical = [gpu for gpu in environment.devices.physical or () if gpu.type == "GPU"]
+    gpu_count = len(sidecar.physical_gpus)
     machine_count = len(environment.links.gpus or ())
-    if hidden is not None and len(physical) == 1 and machine_count > 1:
+    if hidden is not None and gpu_count == 1 and machine_count > 1:
         yield Reason(
             "visible_devices",
             f"CUDA_VISIBLE_DEVICES={hidden} shows the process 1 of the {machine_count} GPUs of the machine",
             "Unset CUDA_VISIBLE_DEVICES, or name all GPUs that should train.",
         )
     visible = [name for name in environment.devices.visible or () if "GPU" in name]
-    if len(physical) > 1 and len(visible) == 1:
+    if gpu_count > 1 and len(visible) == 1:
         yield Reason(
             "visible_devices",
-            f"tf.config.set_visible_devices shows TensorFlow 1 of {len(physical)} GPUs",
+            f"tf.config.set_visible_devices shows TensorFlow 1 of {gpu_count} GPUs",
             "Show TensorFlow all GPUs that should train: tf.config.set_visible_devices(gpus, 'GPU').",
         )
 

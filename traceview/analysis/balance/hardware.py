@@ -118,7 +118,7 @@ def _in_sidecar(trace: Trace, device: Device) -> Hardware:
     sidecar = trace.hosts[device.host].sidecar
     if sidecar is None or device.kind != "gpu":
         return Hardware(None, None, None)
-    physical = [gpu for gpu in sidecar.environment.devices.physical or () if gpu.type == "GPU"]
+    physical = sidecar.physical_gpus
     details = physical[device.ordinal].details if device.ordinal < len(physical) else None
     model = details.device_name if details else None
     for gpu in sidecar.outside_view.devices:

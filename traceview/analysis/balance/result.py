@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -37,14 +38,13 @@ from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.context import Context
 from traceview.analysis.joined_steps import NEVER, JoinedSteps, joined_steps
-from traceview.analysis.selection import Selection
-from traceview.ids import unique_inverse
+from traceview.analysis.selection import Selection, covered_ps
+from traceview.ids import unique_ids
 from traceview.record import Count, Integer, Picoseconds, Ratio, Record
 from traceview.robust import median_ps
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import Trace
 from traceview.trace.roles import step_groups
-from traceview.xplane.planes import ActivityClass
 
 _KINDS: Final = ("gpu", "tpu", "other", "replica")
 """Devices of one kind are compared with each other: the first of these that computed."""
@@ -176,10 +176,7 @@ def _compute_ps(
 ) -> int:
     """How long a device computes in its window."""
     window = selection.window_of_device(trace, device)
-    if window is None:
-        return 0
-    compute = activities[device].by_class[ActivityClass.COMPUTE]
-    return int(compute.within(window.start_ps, window.end_ps))
+    return covered_ps(activities[device].compute, window) if window else 0
 
 
 def compute(context: Context) -> Balance | Skipped:
@@ -321,7 +318,5 @@ def _last_counts(collectives: Collectives, joined: JoinedSteps) -> tuple[dict[in
     is_counted = (is_whole & np.isin(collectives.first_step, joined.numbers))[
         collectives.collective
     ]
-    devices, index = unique_inverse(collectives.device[collectives.last_among(is_counted)])
-    times = np.bincount(index, minlength=devices.size)
-    count = unique_inverse(collectives.collective[is_counted])[0].size
-    return dict(zip(devices.tolist(), times.tolist(), strict=True)), int(count)
+    last = collectives.device[collectives.last_among(is_counted)].tolist()
+    return Counter(last), unique_ids(collectives.collective[is_counted]).size

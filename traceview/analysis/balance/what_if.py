@@ -106,12 +106,7 @@ def what_ifs(
         device: {
             "no_input_wait": [_waits(moments.gaps.get(device), Cause.INPUT)],
             "no_exposed_collectives": [
-                _Span.of(
-                    difference(
-                        moments.transfers[device],
-                        activities[device].by_class[ActivityClass.COMPUTE],
-                    )
-                ),
+                _Span.of(difference(moments.transfers[device], activities[device].compute)),
                 # Replicas have no queue: they wait for replicas that still compute.
                 _waits(
                     None
@@ -132,7 +127,7 @@ def what_ifs(
         }
         for device in joined.devices
     }
-    compute = {d: activities[d].by_class[ActivityClass.COMPUTE] for d in joined.devices}
+    compute = {d: activities[d].compute for d in joined.devices}
     agree = clocks_agree(trace, joined.devices)
     bounds: dict[str, list[Int64Array]] = {}
     for host in dict.fromkeys(trace.device_list[device].host for device in joined.devices):

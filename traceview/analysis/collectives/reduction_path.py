@@ -294,14 +294,9 @@ class _Recognition:
     # Reasons
 
     def _virtual(self) -> str | None:
-        devices = self._sidecar.environment.devices.physical if self._sidecar else None
-        gpus = [device for device in devices or () if device.type == "GPU"]
-        is_divided = any((gpu.logical_devices or 1) > 1 for gpu in gpus)
-        return (
-            "NCCL does not support GPUs that are divided into virtual devices"
-            if is_divided
-            else None
-        )
+        if self._sidecar and self._sidecar.has_virtual_gpus:
+            return "NCCL does not support GPUs that are divided into virtual devices"
+        return None
 
     def _cpu_variables(self) -> str | None:
         devices = self._sidecar.environment.strategy.parameter_devices if self._sidecar else None

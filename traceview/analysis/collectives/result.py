@@ -296,7 +296,7 @@ class _Sums:
             start, end = np.append(start, window.start_ps), np.append(end, window.end_ps)
         collective = ActivityClass.COLLECTIVE
         whole = activity.parts(start, end)[collective]
-        transfer = uncovered(transfers, activity.by_class[ActivityClass.COMPUTE], start, end)
+        transfer = uncovered(transfers, activity.compute, start, end)
         busy = activity.by_class[collective].within(start, end)
         if window is None:
             return _Exposed(0, 0, 0, whole, transfer)

@@ -17,7 +17,7 @@ import numpy as np
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.launches.eager_scopes import EagerScopes
-from traceview.analysis.selection import Selection, rows_in, step_bounds
+from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
 from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array, IntervalSet, union
 from traceview.record import (
@@ -323,22 +323,20 @@ class _Run:
             kernel_count=int(of_graph.sum()),
             kernels_per_launch=median_ps(of_graph),
             opaque_count=int(opaque.size),
-            opaque_ps=int(covered.within(window.start_ps, window.end_ps)),
+            opaque_ps=covered_ps(covered, window),
         )
 
     def _xla(self, kernels: Int64Array, window: Window, activity: DeviceActivity) -> XlaKernels:
         columns = self._trace.device_columns
         compiled = kernels[columns.module[kernels] != NONE]
         covered = union(columns.start_ps[compiled], columns.end_ps[compiled])
-        covered_ps = int(covered.within(window.start_ps, window.end_ps))
-        compute = activity.by_class[ActivityClass.COMPUTE]
-        compute_ps = int(compute.within(window.start_ps, window.end_ps))
+        compute_ps = covered_ps(activity.compute, window)
         modules = _longest(columns.module[compiled], columns.duration_ps[compiled])
         named = [name for module in modules if (name := self._trace.names.text(module))]
         return XlaKernels(
             kernel_count=int(compiled.size),
             kernel_ratio=compiled.size / kernels.size if kernels.size else 0.0,
-            compute_ratio=covered_ps / compute_ps if compute_ps else 0.0,
+            compute_ratio=covered_ps(covered, window) / compute_ps if compute_ps else 0.0,
             modules=tuple(named[:TOP_NAMES]),
             module_count=len(named),
         )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.launches.result import computing_gpus
-from traceview.analysis.selection import Selection
+from traceview.analysis.selection import Selection, covered_ps
 from traceview.ids import groups_of, unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
 from traceview.record import (
@@ -175,14 +175,13 @@ def _row(
 ) -> DevicePrecision:
     columns = trace.device_columns
     names = columns.name[kernels]
-    whole = activity.by_class[ActivityClass.COMPUTE]
-    compute_ps = int(whole.within(window.start_ps, window.end_ps))
+    compute_ps = covered_ps(activity.compute, window)
 
     def lasted(which: BoolArray) -> int:
         if which.all():
             return compute_ps
         covered = union(columns.start_ps[kernels[which]], columns.end_ps[kernels[which]])
-        return int(covered.within(window.start_ps, window.end_ps))
+        return covered_ps(covered, window)
 
     precision = shown.precision[names]
     by_precision = dict.fromkeys(PRECISIONS, 0)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped, Verdict
-from traceview.analysis.selection import Selection, rows_in, step_bounds
+from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
 from traceview.analysis.transfers.blocking_reads import BlockingReads, blocking_reads
 from traceview.analysis.transfers.round_trips import RoundTrip, round_trips
 from traceview.analysis.transfers.rules import H2D_EXPOSED, SMALL_BYTES
@@ -253,7 +253,7 @@ def _direction(
     known = size[size != UNKNOWN_BYTES]
     is_recorded = bool(known.size) or not rows.size
     total = int(known.sum()) if is_recorded else None
-    busy = int(activity.by_class[class_].within(window.start_ps, window.end_ps))
+    busy = covered_ps(activity.by_class[class_], window)
     exposed = int(activity.parts([window.start_ps], [window.end_ps])[class_, 0])
     per_step = activity.parts(span.start, span.end)[class_]
     ratio = _exposed_ratio(per_step, span, exposed)
