@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -40,3 +41,13 @@ def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array
     index_of = np.zeros(_length(ids), dtype=np.int64)
     index_of[values] = np.arange(values.size)
     return values, index_of[ids]
+
+
+def groups_of(*keys: npt.NDArray[np.integer]) -> Iterator[Int64Array]:
+    """The places at which all keys are equal, for each such combination, sorted by it."""
+    if keys[0].size:
+        _, group, sizes = np.unique(
+            np.stack(keys, axis=1), axis=0, return_inverse=True, return_counts=True
+        )
+        places = np.argsort(group.reshape(-1), kind="stable")
+        yield from np.split(places, np.cumsum(sizes)[:-1])
