@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import tempfile
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
@@ -248,7 +248,7 @@ WRITINGS: list[Callable[[Any], int]] = [
 
 def facts(report: Report, shift_ps: int = 0) -> dict[str, Any]:
     """The report without where it came from, in times before the shift, rows in an order of their own."""
-    facts = dataclasses.asdict(report)
+    facts: dict[str, Any] = to_builtins(report)
     del facts["source"], facts["command"]
     stamped = [*facts["windows"]]
     for result in ("steps", "timeline"):
