@@ -30,6 +30,8 @@ from traceview.trace.ops import OpTable, op_table
 
 TITLE: Final = "Top ops"
 
+SHARE_ABOVE_ALL: Final = "A share may exceed 100%: kernels of one op overlap."
+
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
 
@@ -144,7 +146,7 @@ def section(view: View, result: Ops) -> doc.Section | None:
             blocks.append(doc.Subheading(devices[0], same))
             blocks += _table(devices[0], kept, is_brief=view.is_brief)
     if any((row.share_ratio or 0) > 1 for row in shown):
-        blocks += doc.remarks("A share may exceed 100%: kernels of one op overlap.")
+        blocks += doc.remarks(SHARE_ABOVE_ALL)
     if hidden_count := result.row_count - len(shown):
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
         blocks += doc.remarks(f"{of_all} are not shown; all of them: {view.command('ops')}")

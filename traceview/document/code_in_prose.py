@@ -51,7 +51,7 @@ _CALL_START: Final = re.compile(
 _CALL_GOES_ON: Final = re.compile(r"\.[A-Za-z_][\w.]*\(")
 _COMMAND: Final = re.compile(
     rf"(?<![^ (\"'])traceview (?:{'|'.join(COMMANDS)})(?![\w.:/-])"
-    r"(?: (?:--[a-z][a-z-]*|[A-Z][A-Z_]*(?::[A-Z]+)?|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
+    r"(?: (?:--[a-z][a-z-]*|[A-Z][A-Z_]*(?::[A-Z]+)?|\d+:\d+|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
 )
 _END_OF_WORD: Final = re.compile(r"[.,;:)\"'?!]*(?: |$)")
 _WORD_WITH_SIGNS: Final = re.compile(

@@ -20,7 +20,9 @@ FOLDED_RATIO: Final = 0.20
 """A replica whose gradients take a smaller share of those of another replica on its device only ran constants."""
 
 _NO_DEVICE_SCOPE: Final = "Remove tf.device from the step; strategy.run places it."
-_USE_THE_STRATEGY: Final = "Build model and optimizer in with strategy.scope(): and call strategy.run(step, args=(batch,))."
+_USE_THE_STRATEGY: Final = (
+    "Build model and optimizer under strategy.scope(), and call strategy.run(step, args=(batch,))."
+)
 
 
 class Reason(Record, frozen=True):

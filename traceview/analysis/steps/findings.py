@@ -51,9 +51,9 @@ NO_STEP_MARKER: Final = Rule(
     meaning="The bounds of steps are inferred, so step times may include or miss work at their edges.",
     evidence="method in results.steps",
     advice=(
-        "Mark the steps: with tf.profiler.experimental.Trace('train', step_num=step, _r=1): around next(iterator) and "
-        "the call of the training step; in JAX with jax.profiler.StepTraceAnnotation('train', step_num=step): around "
-        "the step."
+        "Mark the steps: put next(iterator) and the call of the training step in a with block of "
+        "tf.profiler.experimental.Trace('train', step_num=step, _r=1), or in JAX of "
+        "jax.profiler.StepTraceAnnotation('train', step_num=step)."
     ),
     example="6 steps found by a function call that repeats, without an explicit marker",
 )
