@@ -40,5 +40,14 @@ def p95_ps(values: npt.NDArray[np.integer]) -> int | None:
 
 def quartile_range(values: npt.NDArray[Any]) -> float:
     """What lies between the quartiles, which are interpolated between values."""
-    low, high = np.percentile(values, (25, 75))
-    return float(high - low)
+    ordered = np.sort(values, axis=None)
+    return _quantile(ordered, 0.75) - _quantile(ordered, 0.25)
+
+
+def _quantile(ordered: npt.NDArray[Any], share: float) -> float:
+    """As `np.percentile` interpolates, which would import `numpy.ma`."""
+    place = (ordered.size - 1) * share
+    below = int(place)
+    low, high = ordered[below], ordered[min(below + 1, ordered.size - 1)]
+    part = place - below
+    return float(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.selection import Selection
 from traceview.ids import unique_ids
@@ -15,8 +15,7 @@ from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 
 
-@dataclass(frozen=True, eq=False)
-class IdleAttribution:
+class IdleAttribution(Struct, frozen=True, eq=False):
     """The gaps of each device with their causes, by device index, and the states of the hosts, by host index."""
 
     gaps: Mapping[int, Gaps]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceview.intervals import Int64Array
 from traceview.robust import median_ps
@@ -12,8 +11,7 @@ from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Struct, frozen=True, eq=False):
     """`windows` by host index; `steps`: those of each host that lie in its window, in time order."""
 
     windows: dict[int, Window]

@@ -50,9 +50,9 @@ class _Commands(Mapping[str, Any]):
             function = getattr(module, name, None) or getattr(module, f"{name}_")
             settings = getattr(module, "CONTEXT_SETTINGS", None)
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(
-                name, cls=Command, rich_help_panel=panel, context_settings=settings
-            )(function)
+            alone.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(
+                function
+            )
             self._made[name] = typer.main.get_command(alone)
         return self._made[name]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from io import StringIO
 from typing import Final
 
+from msgspec import Struct, field
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
@@ -18,8 +18,7 @@ WIDEST_PROSE: Final = 110
 """Columns from which on a sentence is hard to follow; tables and timelines may be wider."""
 
 
-@dataclass
-class Page:
+class Page(Struct):
     """Lines so far, and how to add more. Every text goes through `text` or `styled`, never as markup."""
 
     width: int

@@ -19,11 +19,12 @@ the ends in a usual capture. So the drift is measured and reported; the offset h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.intervals import Int64Array
 from traceview.robust import MAD_TO_SIGMA, median_ps
@@ -55,8 +56,7 @@ _COMMON_END: Final = (
 _NO_END: Final = np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True, eq=False)
-class AlignedClocks:
+class AlignedClocks(Struct, frozen=True, eq=False):
     """The hosts with their times since the origin of the run.
 
     `offset_ps`: int64 `[hosts]`, to be added to the times of each. `problems`: hosts whose clock could not be aligned.
@@ -96,8 +96,7 @@ def _stop_ps(host: Host, offset: int) -> int | None:
     return offset + length if 0 <= length <= MAX_PS else None
 
 
-@dataclass(frozen=True)
-class ClockDifference:
+class ClockDifference(Struct, frozen=True):
     """How far a clock is ahead of another in the middle of the recording, in picoseconds.
 
     `least_ps`, `most_ps`: the smallest and the largest difference. `residual_ps`: spread of all differences;

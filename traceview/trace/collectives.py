@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.collective_calls import CollectiveCalls, find_collective_calls
@@ -68,8 +68,7 @@ def collective_kind(name: bytes) -> CollectiveKind:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Collectives:
+class Collectives(Struct, frozen=True, eq=False, dict=True):
     """One row per collective and device that took part, by collective and device; all arrays `[n]`.
 
     `collective`: int64, numbers from 0 in the order of their starts. `row`: int64, in the device columns;

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from traceview.ids import unique_ids
+from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import Int64Array
 from traceview.trace.model import Recording, Step
 from traceview.xplane.host_names import op_type
@@ -57,7 +57,7 @@ def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     rows = np.flatnonzero(np.isin(columns.name, calls) & (columns.host == host))
     runs_model = np.array([line.runs_model for line in recording.lines], dtype=np.bool_)
     rows = rows[runs_model[columns.line[rows]]]
-    starts = _without_bursts(np.unique(columns.start_ps[rows]))
+    starts = _without_bursts(sorted_unique(columns.start_ps[rows]))
     if starts.size < FEWEST_REPEATS:
         return ()
     return _steps(host, starts, _last_end(recording, host))
@@ -66,7 +66,7 @@ def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
 def _without_bursts(starts: Int64Array) -> Int64Array:
     """The first call of each burst; all calls if they do not come in bursts of one size."""
     distance = np.diff(starts)
-    by_length = np.unique(distance)
+    by_length = sorted_unique(distance)
     jump = by_length[1:] / np.maximum(by_length[:-1], 1)
     # The clearest jump first: the distances above it separate the bursts.
     for index in np.argsort(-jump, kind="stable")[: np.count_nonzero(jump >= _BURST_RATIO)]:

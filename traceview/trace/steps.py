@@ -13,11 +13,12 @@ event instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, nesting
@@ -33,8 +34,7 @@ _MARKER_STARTS: Final = (b"train", b"test", b"TraceContext")
 _EVAL_START: Final = b"test"
 
 
-@dataclass(frozen=True, eq=False)
-class _Markers:
+class _Markers(Struct, frozen=True, eq=False):
     """Candidate steps of one host in time order: host rows, and their recorded numbers.
 
     `roots`: the rows to which the work of a step is traced back: the markers, or all components of a call.
@@ -88,7 +88,7 @@ def _explicit_markers(recording: Recording, host: int) -> _Markers | None:
     step_num = columns.stat("step_num")
     on_host = columns.host[step_num.row] == host
     rows, numbers = step_num.row[on_host], step_num.value[on_host]
-    has_root = np.isin(rows, columns.stat("root").row)
+    has_root = columns.stat("root").has(rows)
     named = np.array(
         [_is_marker_name(recording.names[int(n)]) for n in columns.name[rows]], dtype=np.bool_
     )

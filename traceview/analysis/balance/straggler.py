@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.balance.rules import STRAGGLER
 from traceview.analysis.base import FEWEST_STEPS
@@ -93,8 +93,7 @@ class Straggler(Record, frozen=True):
     shares_cores: bool
 
 
-@dataclass(frozen=True, eq=False)
-class _Late:
+class _Late(Struct, frozen=True, eq=False):
     """A device that is last: how often, of how many, and what its peers wait for it in a step (median).
 
     `later_ps` `[steps]`: its delay behind its peers, below 0 where it is earlier. `begins_late_ps`: how much later
@@ -247,8 +246,7 @@ def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
     )
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(Struct, frozen=True):
     is_more: bool
     launches_ratio: float | None
     top_kernels: tuple[Activity, ...]

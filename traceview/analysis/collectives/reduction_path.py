@@ -17,10 +17,10 @@ Every healthy step sums and copies a scalar loss, so copies smaller than gradien
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.selection import Selection, rows_in
 from traceview.ids import unique_ids
@@ -68,8 +68,7 @@ _NO_SCOPE: Final = re.compile(
 _DATA_THREAD: Final = "tf_data"
 
 
-@dataclass(frozen=True)
-class ReductionPath:
+class ReductionPath(Struct, frozen=True):
     """How the devices of a host reduce. `ops`: names of ops that show it. `reason`: why, where the trace shows it."""
 
     path: Path | None
@@ -77,8 +76,7 @@ class ReductionPath:
     reason: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Names:
+class _Names(Struct, frozen=True, eq=False):
     """Whether each name of the trace is an op of a type, bool `[names + 1]`; the last element is for no name.
 
     `total`: sums that belong to no single replica.

@@ -13,11 +13,11 @@ collectives overlap on a device, transfer goes first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.base import Skipped
@@ -32,7 +32,7 @@ from traceview.analysis.collectives.bandwidth import (
 from traceview.analysis.collectives.reduction_path import Path, ReductionPath, reduction_paths
 from traceview.analysis.context import Context
 from traceview.analysis.selection import rows_in
-from traceview.ids import unique_ids
+from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
 from traceview.record import Count, DeviceKey, Hostname, OpName, Picoseconds, Record, Share
 from traceview.robust import median_ps
@@ -181,8 +181,7 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
     return reducing[0]
 
 
-@dataclass(frozen=True, eq=False)
-class _Exposed:
+class _Exposed(Struct, frozen=True, eq=False):
     """One device: exposed time, the part of it in transfers and time in collectives in the window; per step."""
 
     whole: int
@@ -227,7 +226,7 @@ class _Sums:
         waited = {
             key: in_complete & (collectives.device == device) for key, device in devices.items()
         }
-        device_count = np.unique(collectives.device[rows]).size
+        device_count = unique_ids(collectives.device[rows]).size
         transfer_ps = collectives.transfer_ps
         bandwidth = bandwidth_of(
             trace,
@@ -281,7 +280,7 @@ class _Sums:
             for step in self._selection.steps.get(host, ())
             if step.excluded is None
         ]
-        return np.unique(np.array(numbers, dtype=np.int64))
+        return sorted_unique(np.array(numbers, dtype=np.int64))
 
     def _per_step(self, chosen: BoolArray, values: Int64Array, numbers: Int64Array) -> Int64Array:
         """The sum of `values` of the chosen collectives in each of the steps `numbers`."""
@@ -313,7 +312,7 @@ class _Sums:
         gpus = [device for device in devices if device.host in hosts and device.kind == "gpu"]
         if not gpus:
             return None
-        names = [self._trace.names[int(name)] for name in np.unique(self._collectives.name)]
+        names = [self._trace.names[int(name)] for name in unique_ids(self._collectives.name)]
         is_amd = any(gpu.stats.get("device_vendor") == "AMD" for gpu in gpus)
         return "rccl" if is_amd or any(b"rccl" in name.lower() for name in names) else "nccl"
 

@@ -20,6 +20,7 @@ from traceview.document.model import (
     words,
 )
 from traceview.document.model import table as table_block
+from traceview.ids import unique_ids
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.ops import split_op
@@ -47,7 +48,7 @@ def collective_table(
         of_host = np.flatnonzero(host_of_row == host)
         events = collectives.row[of_host]
         inside[of_host[rows_in(columns.start_ps[events], columns.end_ps[events], window)]] = True
-    shown = np.unique(collectives.collective[inside])
+    shown = unique_ids(collectives.collective[inside])
     row_count = int(np.count_nonzero(np.isin(collectives.collective, shown)))
     if top is not None and shown.size > top:
         longest = np.zeros(collectives.count, dtype=np.int64)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import Skipped, Verdict
 from traceview.analysis.idle.rules import INPUT_BOUND
@@ -180,8 +180,7 @@ class Input(Record, frozen=True):
     left_out_count: Count
 
 
-@dataclass(frozen=True, eq=False)
-class _HostInput:
+class _HostInput(Struct, frozen=True, eq=False):
     """The iterators of one host.
 
     `stages`: over the window. `whole`: the stages over the whole recording. `shards`: the shard of each pipeline that

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.idle.result import Idle
@@ -51,8 +51,7 @@ _STEP_CLASSES: Final = tuple(STEP_KINDS)
 _CAUSE_CLASSES: Final = tuple(cause.key for cause in Cause)
 
 
-@dataclass(frozen=True, eq=False)
-class _Draft:
+class _Draft(Struct, frozen=True, eq=False):
     """A lane before its share of the slices is known."""
 
     kind: LaneKind

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped
@@ -197,8 +197,7 @@ def _row(host: Host, name: str, gpu: NvmlGpu, activity: DeviceActivity | None) -
     )
 
 
-@dataclass(frozen=True)
-class _Busy:
+class _Busy(Struct, frozen=True):
     """How busy by NVML and by the trace, and how far apart; or the reason why they are not compared."""
 
     nvml: float | None = None

@@ -8,11 +8,11 @@ times of single copies therefore add up exactly to that of their direction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped, Verdict
@@ -171,8 +171,7 @@ class Transfers(Record, frozen=True):
     devices: tuple[DeviceTransfers, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _Span:
+class _Span(Struct, frozen=True, eq=False):
     """The window of a device, and start and end of the used steps of its host."""
 
     window: Window
