@@ -27,7 +27,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.intervals import Int64Array
-from traceview.robust import MAD_TO_SIGMA, median_ps
+from traceview.robust import MAD_TO_SIGMA, median, median_ps
 from traceview.trace.collectives import CollectiveKind, match_collectives
 from traceview.trace.model import Host, HostClock, HostSteps, Problem, Recording
 from traceview.trace.roles import step_groups
@@ -127,11 +127,11 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     half = count // 2
     passed_ps = since_ps[half:] - since_ps[: count - half]
     gained_ps = difference[half:] - difference[: count - half]
-    slope = float(np.median(gained_ps / np.maximum(passed_ps, 1)))
+    slope = median(gained_ps / np.maximum(passed_ps, 1))
     around = difference - ahead
     straightened = around - slope * since_ps
-    straightened = np.abs(straightened - np.median(straightened))
-    noise = round(MAD_TO_SIGMA * float(np.median(straightened)))
+    straightened = np.abs(straightened - median(straightened))
+    noise = round(MAD_TO_SIGMA * median(straightened))
     residual = round(MAD_TO_SIGMA * (median_ps(np.abs(around)) or 0))
     drift = None
     gained = abs(slope) * float(np.ptp(reference_ps))

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.robust import median
 from traceview.trace.collective_calls import CollectiveCalls, find_collective_calls
 from traceview.trace.model import NONE, UNKNOWN_BYTES, HostSteps, Recording, Trace
 from traceview.trace.roles import step_groups
@@ -362,7 +363,7 @@ def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:
     low, high = max(0, -shift), min(end.size, longest_end.size - shift)
     if low >= high:
         return float("inf")
-    return float(np.median(np.abs(longest_end[low + shift : high + shift] - end[low:high])))
+    return median(np.abs(longest_end[low + shift : high + shift] - end[low:high]))
 
 
 def _kinds(

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import Int64Array
+from traceview.robust import median
 from traceview.trace.model import Recording, Step
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -104,7 +105,7 @@ def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     anchors = _anchors(columns.name[rows].astype(np.int64), columns.start_ps[rows])
     if anchors.size == 0:
         return ()
-    period = int(np.median(np.diff(anchors)))
+    period = int(median(np.diff(anchors)))
     name = columns.name[rows[anchors[0]]]
     places = {device: np.flatnonzero(columns.name[own] == name) for device, own in kernels.items()}
     begins = {device: columns.start_ps[kernels[device][at]] for device, at in places.items()}

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, nesting
+from traceview.robust import median
 from traceview.trace.correlation import Roots, steps_of_rows, threads
 from traceview.trace.model import NONE, DeviceColumns, HostSteps, Recording, Step
 from traceview.trace.step_methods import iterator_steps, periodic_steps
@@ -287,7 +288,7 @@ def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
         return False
     periods = np.diff(np.array(start, dtype=np.int64))
     growth = (lags[-1] - lags[0]) / (len(lags) - 1)
-    return growth > RUN_AHEAD_RATIO * float(np.median(periods))
+    return growth > RUN_AHEAD_RATIO * median(periods)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:

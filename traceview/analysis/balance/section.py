@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Final
 
 from traceview.analysis.balance.findings import device_noun
@@ -36,6 +35,7 @@ from traceview.document.model import (
     words,
 )
 from traceview.document.vocabulary import BOUNDS, DEVICE_KINDS, look_of
+from traceview.robust import median
 
 TITLE: Final = "Balance"
 SHOWN_UNEVEN: Final = 3

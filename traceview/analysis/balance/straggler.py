@@ -25,7 +25,7 @@ from traceview.analysis.selection import Selection
 from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int64Array
 from traceview.record import Activity, Count, DeviceKey, Hostname, Picoseconds, Ratio, Record
-from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
+from traceview.robust import MAD_TO_SIGMA, median, median_ps, quartile_range
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
@@ -147,7 +147,7 @@ def find_straggler(
 def longer_ratios(steps: JoinedSteps) -> FloatArray:
     """For each device the median over the steps of its compute over the median of the others', less 1."""
     longer = [_longer(steps, row) for row in range(len(steps.devices))]
-    return np.array([np.median(ratios) if ratios.size else 0.0 for ratios in longer])
+    return np.array([median(ratios) if ratios.size else 0.0 for ratios in longer])
 
 
 def _longer(steps: JoinedSteps, row: int) -> FloatArray:
@@ -160,7 +160,7 @@ def _longer(steps: JoinedSteps, row: int) -> FloatArray:
 
 def _is_clear(excess: npt.NDArray[Any]) -> bool:
     """Whether a delay, by step, stands out from its variation over the steps."""
-    return bool(np.median(excess) >= required_spreads(excess.size) * quartile_range(excess))
+    return bool(median(excess) >= required_spreads(excess.size) * quartile_range(excess))
 
 
 def required_spreads(step_count: int) -> float:
@@ -216,9 +216,9 @@ def _deviations(steps: JoinedSteps, row: int) -> float:
     if len(steps.devices) < _FEWEST_FOR_DEVIATIONS:
         return 0.0
     typical = np.median(steps.compute_ps, axis=1)
-    deviation = np.abs(typical - np.median(typical))
-    sigma = MAD_TO_SIGMA * float(np.median(deviation))
-    above = float(typical[row] - np.median(typical))
+    deviation = np.abs(typical - median(typical))
+    sigma = MAD_TO_SIGMA * median(deviation)
+    above = float(typical[row] - median(typical))
     return above / sigma if sigma else float("inf") if above > 0 else 0.0
 
 

@@ -6,7 +6,6 @@ for, its short slices are merged (`slices`). What a lane covers stays exact.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -233,6 +232,8 @@ class _Names:
 
     def cut(self, trace: Trace) -> tuple[int, tuple[str, ...]]:
         """The longest length with which all names fit, and the names cut to it."""
+        import json
+
         texts = [trace.names.text(name) or "" for name in self._index]
         for length in _NAME_LENGTHS[:-1]:
             cut = tuple(_without_middle(text, length) for text in texts)

@@ -35,7 +35,7 @@ from traceview.record import (
     ThreadName,
     one_of,
 )
-from traceview.robust import median_ps
+from traceview.robust import median, median_ps
 from traceview.trace.copies import Copies, copies_of
 from traceview.trace.links import pcie_bytes_per_second
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Step, Trace
@@ -304,7 +304,7 @@ def _direction(
 def _exposed_ratio(per_step: Int64Array, span: _Span, exposed_ps: int) -> float | None:
     lasted = span.end - span.start
     if lasted.any():
-        return float(np.median(per_step[lasted > 0] / lasted[lasted > 0]))
+        return median(per_step[lasted > 0] / lasted[lasted > 0])
     return exposed_ps / span.window.length_ps if span.window.length_ps else None
 
 
