@@ -1,7 +1,8 @@
-"""Finds the distinct values of integers. Ids are mostly small numbers, and counting these beats sorting and hashing."""
+"""Finds the distinct values of ids. Ids are mostly small numbers, so counting is faster than sorting or hashing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -10,11 +11,11 @@ import numpy.typing as npt
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 _DENSE_IDS: Final = 1 << 22
-"""Ids below this are looked up in an array; larger ones, which no known writer uses, are sorted."""
+"""Ids below this are counted in an array; larger ids, which no known writer uses, are sorted."""
 
 
 def is_dense(ids: npt.NDArray[np.integer]) -> bool:
-    """Whether every id may be an index into an array of moderate size."""
+    """Whether every id can be an index into an array of moderate size."""
     return ids.size == 0 or bool(ids.min() >= 0 and ids.max() < _DENSE_IDS)
 
 
@@ -48,3 +49,13 @@ def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array
     index_of = np.zeros(_length(ids), dtype=np.int64)
     index_of[values] = np.arange(values.size)
     return values, index_of[ids]
+
+
+def groups_of(*keys: npt.NDArray[np.integer]) -> Iterator[Int64Array]:
+    """The places at which all keys are equal, for each such combination, sorted by it."""
+    if keys[0].size:
+        _, group, sizes = np.unique(
+            np.stack(keys, axis=1), axis=0, return_inverse=True, return_counts=True
+        )
+        places = np.argsort(group.reshape(-1), kind="stable")
+        yield from np.split(places, np.cumsum(sizes)[:-1])

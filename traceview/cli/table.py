@@ -267,22 +267,20 @@ def _json(request: Request, answer: Answer) -> bytes:
 def topic_sections(
     request: Request, topic: Analysis[Any], record: Record | None, *named: str
 ) -> Iterator[Section]:
-    """The sections of a topic without limits on their rows, about the devices that were chosen.
+    """The sections of a topic without limits on their rows; devices that were not chosen are a range.
 
     `record`: its result, None without one. `named`: devices that are shown, however many there are.
     """
-    from msgspec.structs import replace
-
     from traceview.analysis.context import View
 
     if record is None:
         return
     context, trace = request.context, request.trace
-    rows = getattr(record, "devices", None)
-    if request.has_chosen and rows is not None:
-        kept = tuple(row for row in rows if row.device in request.devices)
-        record = replace(record, devices=kept)
-    others = request.others(*named)
+    if request.has_chosen:
+        keys = (trace.device_key(index) for index in range(len(trace.device_list)))
+        others = tuple(key for key in keys if key not in request.devices)
+    else:
+        others = request.others(*named)
 
     class ContextView(View, frozen=True):
         """Computes what a section asks for, and nothing else."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.sidecar import Sidecar
@@ -344,7 +345,7 @@ class HostSteps(Struct, frozen=True):
 class Recording(Struct, frozen=True, eq=False):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
-    `device_list`: devices by the index that columns use. `stored_steps`: steps that the writer of the file
+    `device_list`: devices by the index that columns use; of one kind by host and number. `stored_steps`: steps that the writer of the file
     derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns.
     """
 
@@ -361,6 +362,16 @@ class Recording(Struct, frozen=True, eq=False):
         """The name of a device in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""
         entry = self.device_list[device]
         return f"{self.hosts[entry.host].name}/{entry.name}" if len(self.hosts) > 1 else entry.name
+
+    def identity(self, device: int) -> tuple[str, str, int]:
+        """The name of the host of a device, its key and its number."""
+        entry = self.device_list[device]
+        return self.hosts[entry.host].name, self.device_key(device), entry.ordinal
+
+    @property
+    def hosts_with_device_events(self) -> frozenset[int]:
+        """The hosts whose tracer recorded an event of any device."""
+        return frozenset(self.device_list[i].host for i in unique_ids(self.device_columns.device))
 
     @property
     def host_of_device(self) -> Int64Array:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.trace.environment import RecordedEnvironment
+from traceview.trace.environment import PhysicalDevice, RecordedEnvironment
 from traceview.trace.fields import read_as
 from traceview.trace.nvml import NvmlRecord
 from traceview.trace.placement import RecordedPlacement
@@ -36,6 +36,17 @@ class Sidecar(Struct, frozen=True):
     def overhead_ratio(self) -> float | None:
         """The time that the profiler adds to a step, relative to a step without it."""
         return self.environment.overhead.ratio
+
+    @property
+    def physical_gpus(self) -> tuple[PhysicalDevice, ...]:
+        """The GPUs that TensorFlow listed, in the order of their planes."""
+        physical = self.environment.devices.physical or ()
+        return tuple(device for device in physical if device.type == "GPU")
+
+    @property
+    def has_virtual_gpus(self) -> bool:
+        """Whether a GPU is divided into several logical devices."""
+        return any((gpu.logical_devices or 1) > 1 for gpu in self.physical_gpus)
 
 
 class _Window(Struct, frozen=True):

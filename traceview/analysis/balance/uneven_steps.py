@@ -61,8 +61,7 @@ def uneven_steps(trace: Trace, compared: JoinedSteps) -> tuple[UnevenStep, ...]:
     is_less = (share < _limit(trace, compared)) & (share.max(axis=0) >= _USUAL_RATIO)
     return tuple(
         UnevenStep(
-            host=trace.hosts[trace.device_list[device].host].name,
-            device=trace.device_key(device),
+            *trace.identity(device)[:2],
             number=compared.numbers[place],
             is_last=place == compared.count - 1,
             compute_ps=int(compared.compute_ps[row, place]),
