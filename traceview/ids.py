@@ -23,10 +23,18 @@ def _length(ids: npt.NDArray[np.integer]) -> int:
     return int(ids.max()) + 1 if ids.size else 0
 
 
+def sorted_unique(values: npt.NDArray[np.integer]) -> Int64Array:
+    """The distinct values, sorted. `np.unique` would import `numpy.ma`, which takes longer than a small trace."""
+    ordered = np.sort(values, axis=None).astype(np.int64)
+    is_first = np.ones(ordered.size, dtype=np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]
+
+
 def unique_ids(ids: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct ids, sorted."""
     if not is_dense(ids):
-        return np.unique(ids).astype(np.int64)
+        return sorted_unique(ids)
     occurs = np.zeros(_length(ids), dtype=np.bool_)
     occurs[ids] = True
     return np.flatnonzero(occurs)

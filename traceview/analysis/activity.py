@@ -8,10 +8,10 @@ parts and the idle rest sum to the span by construction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.record import Picoseconds, Record
@@ -41,8 +41,7 @@ class Parts(Record, frozen=True):
     idle_ps: Picoseconds
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceActivity:
+class DeviceActivity(Struct, frozen=True, eq=False):
     """Unions over all streams of one device: `by_class[c]` of class c, `cumulative[c]` of classes 0 to c."""
 
     by_class: tuple[IntervalSet, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -19,8 +18,7 @@ FEWEST_STEPS: Final = 2
 """Findings about speed from fewer used steps are information only."""
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A result that could not be computed, and why."""
 
     reason: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from shlex import quote
 from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from traceview.analysis.activity import DeviceActivity, activities
 from traceview.analysis.base import Finding, Rule, Skipped
@@ -39,8 +40,7 @@ TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """What a caller may ask for. `top`: op rows per device, None for all. `baseline`: a run on one device.
 
     `lanes`: whether the timeline of a document is wanted.
@@ -51,8 +51,7 @@ class Options:
     lanes: bool = False
 
 
-@dataclass(frozen=True)
-class Analysis(Generic[R]):
+class Analysis(Struct, Generic[R], frozen=True):
     """A topic: how its result is computed, what is concluded from it, and how it is shown.
 
     `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings
@@ -123,8 +122,7 @@ class Context:
         return self._findings[analysis.name]
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """A finished report, as the section of a topic sees it.
 
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of

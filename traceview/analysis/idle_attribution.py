@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.intervals import Int64Array
@@ -12,8 +13,7 @@ from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 
 
-@dataclass(frozen=True, eq=False)
-class IdleAttribution:
+class IdleAttribution(Struct, frozen=True, eq=False):
     """The gaps of each device with their causes, by device index, and the states of the hosts, by host index."""
 
     gaps: Mapping[int, Gaps]

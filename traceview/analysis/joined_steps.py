@@ -7,10 +7,10 @@ all. The bounds of a step are those of the host of each device, as in the rest o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.selection import Selection, step_bounds
@@ -22,8 +22,7 @@ NEVER: Final = NONE
 """A moment that does not occur: no kernel in a step."""
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedSteps:
+class JoinedSteps(Struct, frozen=True, eq=False):
     """The used steps that all hosts of some devices have.
 
     `devices`: device indices, in the order of the rows below; `numbers` `[steps]`. All others int64

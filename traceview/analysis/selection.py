@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import FEWEST_STEPS, Confidence
 from traceview.document import numbers
@@ -15,8 +15,7 @@ from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Struct, frozen=True, eq=False):
     """`windows` by host index; `steps`: those of each host that lie in its window, in time order."""
 
     windows: dict[int, Window]

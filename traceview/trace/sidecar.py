@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +16,7 @@ SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"
 
 
-@dataclass(frozen=True)
-class Sidecar:
+class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses.
 
     `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
@@ -71,10 +68,12 @@ class SidecarError(Exception):
 def read_sidecar(trace: Path) -> Sidecar | None:
     """The sidecar beside a trace file; None if there is none. Raises `SidecarError` if it is not readable."""
     path = trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + SUFFIX)
+    if not path.exists():
+        return None
+    import json
+
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, RecursionError) as error:
         raise SidecarError(f"{path.name} is not readable: {error}") from error
     wrong: list[str] = []

@@ -41,7 +41,7 @@ from traceview.analysis.joined_steps import NEVER, JoinedSteps, joined_steps
 from traceview.analysis.selection import Selection, covered_ps
 from traceview.ids import unique_ids
 from traceview.record import Count, Integer, Picoseconds, Ratio, Record
-from traceview.robust import median_ps
+from traceview.robust import median, median_ps
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import Trace
 from traceview.trace.roles import step_groups
@@ -266,7 +266,7 @@ def _skew(joined: JoinedSteps) -> float | None:
     if not known.any():
         return None
     longest = joined.compute_ps.max(axis=0)
-    return float(np.median(longest[known] / middle[known])) - 1
+    return median(longest[known] / middle[known]) - 1
 
 
 def _stagger(joined: JoinedSteps) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Final
 
 from traceview.analysis.balance.findings import device_noun
@@ -19,6 +18,7 @@ from traceview.analysis.context import View
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import BOUNDS, look_of
+from traceview.robust import median
 
 TITLE: Final = "Balance"
 SHOWN_UNEVEN: Final = 3

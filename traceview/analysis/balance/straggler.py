@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.balance.rules import STRAGGLER
 from traceview.analysis.base import FEWEST_STEPS, OfDevice
@@ -25,7 +25,7 @@ from traceview.analysis.selection import Selection
 from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int64Array
 from traceview.record import Activity, Count, Picoseconds, Ratio
-from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
+from traceview.robust import MAD_TO_SIGMA, median, median_ps, quartile_range
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
@@ -86,8 +86,7 @@ class Straggler(OfDevice, frozen=True):
     shares_cores: bool
 
 
-@dataclass(frozen=True, eq=False)
-class _Late:
+class _Late(Struct, frozen=True, eq=False):
     """A device that is last: how often, of how many, and what its peers wait for it in a step (median).
 
     `later_ps` `[steps]`: its delay behind its peers, below 0 where it is earlier. `begins_late_ps`: how much later
@@ -140,7 +139,7 @@ def find_straggler(
 def longer_ratios(steps: JoinedSteps) -> FloatArray:
     """For each device the median over the steps of its compute over the median of the others', less 1."""
     longer = [_longer(steps, row) for row in range(len(steps.devices))]
-    return np.array([np.median(ratios) if ratios.size else 0.0 for ratios in longer])
+    return np.array([median(ratios) if ratios.size else 0.0 for ratios in longer])
 
 
 def _longer(steps: JoinedSteps, row: int) -> FloatArray:
@@ -159,7 +158,7 @@ def _of_others(values: Int64Array, row: int) -> Int64Array:
 
 def _is_clear(excess: npt.NDArray[Any]) -> bool:
     """Whether a delay, by step, stands out from its variation over the steps."""
-    return bool(np.median(excess) >= required_spreads(excess.size) * quartile_range(excess))
+    return bool(median(excess) >= required_spreads(excess.size) * quartile_range(excess))
 
 
 def required_spreads(step_count: int) -> float:
@@ -215,9 +214,9 @@ def _deviations(steps: JoinedSteps, row: int) -> float:
     if len(steps.devices) < _FEWEST_FOR_DEVIATIONS:
         return 0.0
     typical = np.median(steps.compute_ps, axis=1)
-    deviation = np.abs(typical - np.median(typical))
-    sigma = MAD_TO_SIGMA * float(np.median(deviation))
-    above = float(typical[row] - np.median(typical))
+    deviation = np.abs(typical - median(typical))
+    sigma = MAD_TO_SIGMA * median(deviation)
+    above = float(typical[row] - median(typical))
     return above / sigma if sigma else float("inf") if above > 0 else 0.0
 
 
@@ -240,8 +239,7 @@ def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
     )
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(Struct, frozen=True):
     is_more: bool
     launches_ratio: float | None
     top_kernels: tuple[Activity, ...]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from traceview.analysis.joined_steps import JoinedSteps
 from traceview.record import Count, DeviceKey, Hostname, Picoseconds, Record
+from traceview.robust import median
 from traceview.trace.model import Trace
 
 UNEVEN_RATIO: Final = 0.80
@@ -64,7 +65,7 @@ def uneven_steps(trace: Trace, compared: JoinedSteps) -> tuple[UnevenStep, ...]:
             number=compared.numbers[place],
             is_last=place == compared.count - 1,
             compute_ps=int(compared.compute_ps[row, place]),
-            usual_ps=int(np.median(compared.compute_ps[row])),
+            usual_ps=int(median(compared.compute_ps[row])),
         )
         for place in np.flatnonzero(is_less.any(axis=0)).tolist()
         for row, device in enumerate(compared.devices)

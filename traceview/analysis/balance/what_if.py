@@ -25,11 +25,11 @@ collective do not wait for each other, so the step of each is bounded by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.balance.device_speed import relative_speeds
@@ -75,16 +75,14 @@ class WhatIf(Record, frozen=True):
     reasoning: str
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The bounds that are known, and by name why another is not."""
 
     rows: tuple[WhatIf, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(Struct, frozen=True, eq=False):
     """When devices communicated or waited, by device index: `transfers` of collectives, and `gaps` where known."""
 
     transfers: Sequence[IntervalSet]
@@ -185,8 +183,7 @@ def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
     return len(clocks) == 1 or unaligned <= 1
 
 
-@dataclass(frozen=True, eq=False)
-class _Span:
+class _Span(Struct, frozen=True, eq=False):
     """Moments of a device: all of them lie in `where`; `amount_ps` is their length up to each bound of it."""
 
     where: IntervalSet

@@ -7,7 +7,6 @@ knows, over the transfer of all-reduces in a step.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
@@ -45,8 +44,7 @@ class Bandwidth(Struct, frozen=True):
     expected_ps: int | None
 
 
-@dataclass(frozen=True)
-class Workers:
+class Workers(Struct, frozen=True):
     """How many workers train together, and how many of them were not recorded."""
 
     recorded_count: int

@@ -17,10 +17,10 @@ Every healthy step sums and copies a scalar loss, so copies smaller than gradien
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.selection import Selection, rows_in
 from traceview.ids import unique_ids
@@ -67,8 +67,7 @@ _NO_SCOPE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class ReductionPath:
+class ReductionPath(Struct, frozen=True):
     """How the devices of a host reduce. `ops`: names of ops that show it. `reason`: why, where the trace shows it."""
 
     path: Path | None
@@ -87,8 +86,7 @@ def events_in_windows(trace: Trace, selection: Selection, collectives: Collectiv
     return np.flatnonzero(inside)
 
 
-@dataclass(frozen=True, eq=False)
-class _Names:
+class _Names(Struct, frozen=True, eq=False):
     """Whether each name of the trace is an op of a type, bool `[names + 1]`; the last element is for no name.
 
     `total`: sums that belong to no single replica.

@@ -13,11 +13,11 @@ collectives overlap on a device, transfer goes first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.base import Skipped
@@ -38,6 +38,7 @@ from traceview.analysis.collectives.reduction_path import (
 )
 from traceview.analysis.context import Context
 from traceview.analysis.selection import step_bounds
+from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
 from traceview.record import Count, DeviceKey, Hostname, OpName, Picoseconds, Record, Share
 from traceview.robust import median_ps
@@ -185,8 +186,7 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
     return reducing[0]
 
 
-@dataclass(frozen=True, eq=False)
-class _Exposed:
+class _Exposed(Struct, frozen=True, eq=False):
     """One device: exposed time, the part of it in transfers and time in collectives in the window; per step."""
 
     whole: int
@@ -229,7 +229,7 @@ class _Sums:
         }
         busy_ps = sum(times.busy for times in exposed.values())
         exposed_ps = sum(times.whole for times in exposed.values())
-        device_count = np.unique(collectives.device[rows]).size
+        device_count = unique_ids(collectives.device[rows]).size
         transfer_ps, step = collectives.transfer_ps, collectives.first_step[collectives.collective]
         bandwidth = bandwidth_of(
             trace,
@@ -281,7 +281,7 @@ class _Sums:
 
     def _used_numbers(self, hosts: Sequence[int]) -> Int64Array:
         numbers = [step.number for host in hosts for step in self._selection.used_of(host)]
-        return np.unique(np.array(numbers, dtype=np.int64))
+        return sorted_unique(np.array(numbers, dtype=np.int64))
 
     def _per_step(self, chosen: BoolArray, values: Int64Array, numbers: Int64Array) -> Int64Array:
         """The sum of `values` of the chosen collectives in each of the steps `numbers`."""
@@ -307,7 +307,7 @@ class _Sums:
         gpus = [device for device in devices if device.host in hosts and device.kind == "gpu"]
         if not gpus:
             return None
-        names = [self._trace.names[int(name)] for name in np.unique(self._collectives.name)]
+        names = [self._trace.names[int(name)] for name in unique_ids(self._collectives.name)]
         is_amd = any(gpu.stats.get("device_vendor") == "AMD" for gpu in gpus)
         return "rccl" if is_amd or any(b"rccl" in name.lower() for name in names) else "nccl"
 

@@ -10,6 +10,7 @@ import numpy as np
 from traceview.analysis.collectives.reduction_path import events_in_windows
 from traceview.analysis.selection import Selection
 from traceview.document import model as doc
+from traceview.ids import unique_ids
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.ops import split_op
@@ -30,7 +31,7 @@ def collective_table(
     `wait_ps` how much longer this one is; both are missing where a device was not recorded.
     """
     inside = events_in_windows(trace, selection, collectives)
-    shown = np.unique(collectives.collective[inside])
+    shown = unique_ids(collectives.collective[inside])
     row_count = int(np.count_nonzero(np.isin(collectives.collective, shown)))
     if top is not None and shown.size > top:
         longest = np.zeros(collectives.count, dtype=np.int64)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped
@@ -170,8 +170,7 @@ class Launches(Record, frozen=True):
     devices: tuple[DeviceLaunches, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _Calls:
+class _Calls(Struct, frozen=True, eq=False):
     """Launch calls of one device: host row of each, and number, first start and total duration of its kernels."""
 
     row: Int64Array

@@ -8,11 +8,11 @@ whose names show no precision are `unknown`, as those made by XLA and CUDA graph
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped
@@ -123,8 +123,7 @@ class Precision(Record, frozen=True):
     devices: tuple[DevicePrecision, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _KernelNames:
+class _KernelNames(Struct, frozen=True, eq=False):
     """What the names of kernels show, by name of the trace."""
 
     precision: npt.NDArray[np.uint8]

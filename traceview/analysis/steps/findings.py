@@ -11,7 +11,7 @@ from traceview.analysis.base import Evidence, Finding, Rule, Skipped
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.document.vocabulary import STEP_METHODS
-from traceview.robust import MAD_TO_SIGMA
+from traceview.robust import MAD_TO_SIGMA, median
 
 FEW_STEPS: Final = Rule(
     code="few-steps",
@@ -122,7 +122,7 @@ def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> l
         return []
     limits, median_ps = UNSTEADY_STEPS.limits, result.median_ps
     durations = np.array([row.duration_ps for row in used], dtype=np.int64)
-    spread = MAD_TO_SIGMA * float(np.median(np.abs(durations - median_ps))) / median_ps
+    spread = MAD_TO_SIGMA * median(np.abs(durations - median_ps)) / median_ps
     longest = used[int(durations.argmax())]
     times_the_median = longest.duration_ps / median_ps
     is_spread = spread >= limits["spread_ratio"]

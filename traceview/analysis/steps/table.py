@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
@@ -35,7 +34,7 @@ _LEFT_OUT: Final = replace(STEP_KINDS["excluded"], letter="-", ink="dim")
 def in_whole_steps(selection: Selection) -> Selection:
     """The same steps in windows that hold each of them to its ends, so that all its idle time has a cause."""
     windows = {
-        host: dataclasses.replace(
+        host: replace(
             window,
             start_ps=min(window.start_ps, *(step.start_ps for step in selection.steps[host])),
             end_ps=max(window.end_ps, *(step.end_ps for step in selection.steps[host])),

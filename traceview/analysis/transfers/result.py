@@ -8,11 +8,11 @@ times of single copies therefore add up exactly to that of their direction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped, Verdict
@@ -33,7 +33,7 @@ from traceview.record import (
     ThreadName,
     one_of,
 )
-from traceview.robust import median_ps
+from traceview.robust import median, median_ps
 from traceview.trace.copies import Copies, copies_of
 from traceview.trace.links import pcie_bytes_per_second
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
@@ -163,8 +163,7 @@ class Transfers(Record, frozen=True):
     devices: tuple[DeviceTransfers, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _Span:
+class _Span(Struct, frozen=True, eq=False):
     """The window of a device, and start and end of the used steps of its host."""
 
     window: Window
@@ -281,7 +280,7 @@ def _direction(
 def _exposed_ratio(per_step: Int64Array, span: _Span, exposed_ps: int) -> float | None:
     lasted = span.end - span.start
     if lasted.any():
-        return float(np.median(per_step[lasted > 0] / lasted[lasted > 0]))
+        return median(per_step[lasted > 0] / lasted[lasted > 0])
     return exposed_ps / span.window.length_ps if span.window.length_ps else None
 
 

@@ -13,10 +13,10 @@ of the op: `X/_12:_Recv`, or `edge_12_X`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.ids import groups_of, unique_ids
 from traceview.intervals import Int64Array
@@ -64,8 +64,7 @@ class RoundTrip(Record, frozen=True):
     total_ps: Picoseconds
 
 
-@dataclass(frozen=True, eq=False)
-class _Trips:
+class _Trips(Struct, frozen=True, eq=False):
     """One entry per trip: rows of the device columns and of the host columns, and the copies' ops."""
 
     to_host: Int64Array
