@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 COMMANDS: Final = (
     *(
@@ -64,8 +65,7 @@ _BEFORE: Final = "(\"'"
 _AFTER: Final = ".,;:)\"'?!"
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A part of a sentence: words as they are, or code, either one name or a whole call or command line."""
 
     text: str
