@@ -17,7 +17,7 @@ from msgspec import to_builtins
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
-from traceview.analysis.activity import PART_KEYS
+from traceview.analysis.activity import Parts
 from traceview.report.model import Report
 from traceview.trace.windows import WindowKind
 
@@ -121,7 +121,7 @@ def test_parts_and_idle_are_the_window(run: Run, window: WindowKind) -> None:
         assert (start, end) == (run.bounds[0], run.bounds[-1])
     assert report.results.device_time is not None
     for row in report.results.device_time.devices:
-        parts = [getattr(row, key) for key in (*PART_KEYS, "idle_ps")]
+        parts = [getattr(row, key) for key in Parts.__struct_fields__]
         assert parts == run.parts(row.ordinal, start, end)
         assert sum(parts) == row.window_ps == end - start
         assert row.busy_ps == row.window_ps - parts[-1]
@@ -138,16 +138,16 @@ def test_steps_that_tile_a_window_sum_to_it(run: Run, data: st.DataObject) -> No
     assert device_time is not None
     assert [step.number for step in steps.steps] == list(range(first, last))
     for place, row in enumerate(device_time.devices):
-        total = np.zeros(len(PART_KEYS) + 1, dtype=np.int64)
+        total = np.zeros(len(Parts.__struct_fields__), dtype=np.int64)
         for step in steps.steps:
             device = step.devices[place]
             assert device.device == row.device
-            parts = [getattr(device, key) for key in (*PART_KEYS, "idle_ps")]
+            parts = [getattr(device, key) for key in Parts.__struct_fields__]
             begin = step.start_ps - ORIGIN
             assert parts == run.parts(row.ordinal, begin, begin + step.duration_ps)
             assert sum(parts) == step.duration_ps
             total += parts
-        assert total.tolist() == [getattr(row, key) for key in (*PART_KEYS, "idle_ps")]
+        assert total.tolist() == [getattr(row, key) for key in Parts.__struct_fields__]
 
 
 # One run, written in other ways

@@ -6,8 +6,9 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from traceview.analysis import device_time, steps
 from traceview.analysis.base import Evidence
