@@ -361,3 +361,72 @@ def test_what_another_finding_explains_is_no_finding(tmp_path: Path) -> None:
         step.kernel(0, length_ms - 40, length_ms, launch_ms=length_ms - 40)
         at_ms += length_ms
     assert set(found(tmp_path, trace)) == {"checkpoint-stall"}
+
+
+# Evidence
+
+
+def test_what_a_step_did_is_no_evidence_of_what_ran_between_steps(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=30):
+        step.kernel(0, 2, 12)
+        step.host("cpu/work:Work", 13, 29)
+        step.host("EagerLocalExecute: WriteSummary", 40, 41)
+    trace.write(tmp_path)
+    idle = traceview.analyze(tmp_path).results.idle
+    assert idle is not None
+    gap = idle.devices[0].gaps[0]
+    assert (gap.cause, gap.host_event) == ("callback", "EagerLocalExecute: WriteSummary")
+
+
+@pytest.mark.parametrize(("second_ms", "both"), [(31.5, True), (2, False)])
+def test_devices_that_wait_as_long_are_named(tmp_path: Path, second_ms: float, both: bool) -> None:
+    """GPU:0 is idle least; GPU:1 waits for the same input, or had its kernel before it."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.host("IteratorGetNext:IteratorGetNext", 1, 31)
+        step.kernel(0, 32, 44, launch_ms=31.5)
+        begin = second_ms + 0.5
+        step.kernel(1, begin, begin + (10 if both else 11), launch_ms=second_ms if both else 0.5)
+        if not both:
+            step.kernel(1, 14, 14.5, launch_ms=0.6)
+    trace.write(tmp_path)
+    (finding,) = [f for f in traceview.analyze(tmp_path).findings if f.code == "input-bound"]
+    assert finding.devices == (("GPU:0", "GPU:1") if both else ("GPU:0",))
+    assert ("GPU:1 waits as long or longer." in finding.explanation) is both
+
+
+# Titles
+
+
+def title_of_stall(pauses_ms: list[float], logdir: Path) -> str:
+    """Of the finding `callback-stall` for steps of 50 ms, each followed by a pause between markers."""
+    trace = new_trace(length_ms=1000)
+    start_ms = 0.0
+    for number, pause_ms in enumerate(pauses_ms):
+        step = Step(trace, start_ms)
+        trace.marker(number, step.at(0), step.at(50))
+        step.kernel(0, 1, 49)
+        start_ms += 50 + pause_ms
+    # Ends the last pause; too short to count beside the others.
+    last = Step(trace, start_ms)
+    trace.marker(len(pauses_ms), last.at(0), last.at(50))
+    trace.write(logdir)
+    findings = traceview.analyze(logdir).findings
+    return next(finding.title for finding in findings if finding.code == "callback-stall")
+
+
+@pytest.mark.parametrize("slow", [0, 2])
+def test_the_step_with_most_of_it_is_named(slow: int, tmp_path: Path) -> None:
+    pauses: list[float] = [2, 2, 2, 2]
+    pauses[slow] = 300
+    assert title_of_stall(pauses, tmp_path).endswith(f", most of it in step {slow}")
+
+
+def test_no_step_is_named_where_all_have_some(tmp_path: Path) -> None:
+    expected = "GPU:0 waits 16.0 ms per step on average for Python between steps (22.9%)"
+    assert title_of_stall([20, 20, 20, 20], tmp_path) == expected
+
+
+def test_of_two_steps_none_is_named(tmp_path: Path) -> None:
+    assert "most of it" not in title_of_stall([100], tmp_path)
