@@ -1,4 +1,4 @@
-"""Are input waits and stages, to the picosecond, those of an obvious recomputation from the raw planes?"""
+"""Input waits and stages are, to the picosecond, those of an obvious recomputation from the raw planes."""
 
 from __future__ import annotations
 
