@@ -21,7 +21,7 @@ from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
 
 
-class _OfDevice(Protocol):
+class _HasDevice(Protocol):
     """A row about one device."""
 
     @property
@@ -29,7 +29,7 @@ class _OfDevice(Protocol):
 
 
 R = TypeVar("R", bound=Record)
-D = TypeVar("D", bound=_OfDevice)
+D = TypeVar("D", bound=_HasDevice)
 
 
 def _nothing(*_: object) -> Iterable[Finding]:
@@ -55,9 +55,10 @@ class Analysis(Struct, Generic[R], frozen=True):
     """A topic: how its result is computed, what is concluded from it, and how it is shown.
 
     `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings
-    that it can lead to. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are only made where the findings so far do
-    not explain them. `sections`: its parts of a document, None for one that has nothing to show. `title_if_absent`: the
-    title of a section that gives the reason where there is no result; without one nothing is said.
+    that it can lead to. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
+    only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
+    nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
+    it nothing is said.
     """
 
     name: str

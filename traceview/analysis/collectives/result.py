@@ -217,7 +217,8 @@ class _Sums:
         complete = chosen & collectives.is_complete
         in_complete = rows & complete[collectives.collective]
         last = collectives.last_among(in_complete)
-        numbers = self._used_numbers(hosts)
+        used = [step.number for host in hosts for step in self._selection.used_of(host)]
+        numbers = np.unique(np.array(used, dtype=np.int64))
         devices = {
             trace.device_key(index): index
             for index in range(len(trace.device_list))
@@ -278,10 +279,6 @@ class _Sums:
             path_ops=path.ops,
             path_reason=path.reason,
         )
-
-    def _used_numbers(self, hosts: Sequence[int]) -> Int64Array:
-        numbers = [step.number for host in hosts for step in self._selection.used_of(host)]
-        return sorted_unique(np.array(numbers, dtype=np.int64))
 
     def _per_step(self, chosen: BoolArray, values: Int64Array, numbers: Int64Array) -> Int64Array:
         """The sum of `values` of the chosen collectives in each of the steps `numbers`."""

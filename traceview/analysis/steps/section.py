@@ -166,7 +166,7 @@ def _columns_of_hosts(
 
 
 def _slowest(hosts: _Hosts) -> str | None:
-    """The host on which the step took longest; None of a tie."""
+    """The host on which the step took longest; None where several did."""
     is_tie = len(hosts) > 1 and hosts[-1].duration_ps == hosts[-2].duration_ps
     return None if is_tie else hosts[-1].host
 
