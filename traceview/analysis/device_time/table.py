@@ -10,6 +10,7 @@ from traceview.analysis.balance.hardware import DeviceHardware
 from traceview.analysis.balance.result import DeviceBalance
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
 from traceview.analysis.placement import Placement
+from traceview.analysis.placement.section import device_changes
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import STATUSES, look_of
@@ -80,7 +81,7 @@ def device_section(
         (
             *doc.table("Devices", _columns(shown)),
             *doc.remarks(_ranges(alike) if alike.count else None),
-            *doc.notes(*(_changes(placement) if placement else ())),
+            *doc.notes(*(device_changes(placement) if placement else ())),
         ),
         lead="" if rows.count else "No device was recorded.",
     )
@@ -125,13 +126,3 @@ def _ranges(rows: Table) -> str:
     }
     parts = ", ".join(f"{name} {numbers.share_range(values)}" for name, values in ratios.items())
     return f"{numbers.plural(rows.count, 'other device')}: {parts}. `-o FILE.csv` has all."
-
-
-def _changes(placement: Placement) -> list[str]:
-    """In which steps which devices ran work, for hosts where that changes; hosts alike share a sentence."""
-    sentences: dict[str, str] = {}
-    for host in placement.hosts:
-        if len(host.active) > 1:
-            sentence = host.statements[0]
-            sentences.setdefault(sentence.replace(f"{host.host}/", ""), sentence)
-    return [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences.values()]

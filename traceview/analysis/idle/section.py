@@ -38,8 +38,7 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
         return doc.Section("idle", TITLE, (), lead=no_kernel or "No device waited.")
     windows = _windows(view)
     ranked = _ranked(rows)
-    outliers = [row for row in rows if row.device not in view.others]
-    others = [row for row in rows if row.device in view.others]
+    outliers, others = view.split(rows)
     other_devices = (
         f"{numbers.plural(len(others), 'other device')}: idle {_idle_range(others, windows)}. "
         f"{view.command('gaps')} --device KEY shows why."

@@ -20,8 +20,13 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
         return None
     rows = result.devices[: BRIEF_GPUS if view.is_brief else view.most_rows]
     reasons = [
-        *_reasons("NVML not compared with the trace", _not_compared(result.devices)),
-        *_reasons("Other processes unknown", _others_unknown(result.devices)),
+        *_reasons(
+            "NVML not compared with the trace",
+            ((row.device, row.not_compared) for row in result.devices),
+        ),
+        *_reasons(
+            "Other processes unknown", ((row.device, row.others_unknown) for row in result.devices)
+        ),
         *(f"No samples of {host}: {reason}." for host, reason in result.absent.items()),
     ]
     return doc.Section(
@@ -71,18 +76,11 @@ def _of_most(value: float | None, most: float | None, unit: float, name: str) ->
     return f"{value / unit:.0f}{limit} {name}"
 
 
-def _not_compared(rows: Sequence[NvmlRow]) -> Iterator[tuple[str, str]]:
-    return ((row.device, row.not_compared) for row in rows if row.not_compared)
-
-
-def _others_unknown(rows: Sequence[NvmlRow]) -> Iterator[tuple[str, str]]:
-    return ((row.device, row.others_unknown) for row in rows if row.others_unknown)
-
-
-def _reasons(label: str, reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _reasons(label: str, reasons: Iterable[tuple[str, str | None]]) -> Iterator[str]:
     """Each reason once, with all devices that have it."""
     keys: dict[str, list[str]] = {}
     for device, reason in reasons:
-        keys.setdefault(reason, []).append(device)
+        if reason:
+            keys.setdefault(reason, []).append(device)
     for reason, same in keys.items():
         yield f"{label} on {numbers.joined_devices(same)}: {reason}."
