@@ -38,7 +38,7 @@ from traceview.analysis.collectives.reduction_path import (
 )
 from traceview.analysis.context import Context
 from traceview.analysis.selection import step_bounds
-from traceview.ids import unique_ids
+from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
 from traceview.record import Count, DeviceKey, Hostname, OpName, Picoseconds, Record, Share
 from traceview.robust import median_ps
