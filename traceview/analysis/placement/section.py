@@ -49,7 +49,8 @@ def placement_section(view: View, result: Placement) -> doc.Section | None:
 def device_changes(placement: Placement) -> list[str]:
     """Which devices ran work in which steps, of hosts on which that changes; once for hosts that are alike."""
     changing = [host for host in placement.hosts if len(host.active) > 1]
-    return [group[0].statements[0] for group in _alike(changing)[:BRIEF]]
+    statements = [group[0].statements[0] for group in _alike(changing)[:BRIEF]]
+    return [f"{statement[:1].upper()}{statement[1:]}." for statement in statements]
 
 
 def _alike(hosts: Sequence[HostPlacement]) -> list[list[HostPlacement]]:
