@@ -21,8 +21,8 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "intervals", "robust", "units", "version"),
-    ("ids", "record"),
+    ("errors", "ids", "robust", "units", "version"),
+    ("intervals", "record"),
     ("xplane",),
     ("trace",),
     ("document",),

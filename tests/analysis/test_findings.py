@@ -338,8 +338,8 @@ def test_damaged_and_duplicate_files(tmp_path: Path) -> None:
     assert codes(report) == {"damaged-file": "warning", "duplicate-host-file": "warning"}
     (damage,) = the(report, "damaged-file").evidence
     assert str(damage.value).startswith("host1.xplane.pb: byte ")
-    copied = the(report, "duplicate-host-file")
-    assert copied.explanation.startswith("host3.xplane.pb is byte for byte host2.xplane.pb.")
+    (copied,) = the(report, "duplicate-host-file").evidence
+    assert copied.where == "host3.xplane.pb and host2.xplane.pb"
     assert report.results.device_time is not None
     assert [row.compute_ps for row in report.results.device_time.devices] == [
         ms(160),

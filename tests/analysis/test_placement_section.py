@@ -87,7 +87,7 @@ def test_without_a_sidecar_only_changes_are_shown() -> None:
     active = (ActiveDevices(0, 1, 2, ("GPU:0",)), ActiveDevices(2, 3, 2, ()))
     changing = replace(steady, active=active, statements=("the devices changed",))
     assert sentences_of(shown(changing, has_sidecar=False)) == ["the devices changed"]
-    assert device_changes(Placement((steady, changing))) == ["the devices changed"]
+    assert device_changes(Placement((steady, changing))) == ["The devices changed."]
 
 
 def test_a_reason_is_shown_where_no_function_has_a_graph() -> None:

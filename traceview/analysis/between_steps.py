@@ -11,19 +11,8 @@ from traceview.analysis import steps
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
 from traceview.analysis.selection import Selection
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Section,
-    counts,
-    names,
-    notes,
-    ratio,
-    shares,
-    table,
-    times,
-    words,
-)
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.record import Count, Hostname, OpName, Picoseconds, Record
@@ -172,7 +161,7 @@ def _names(trace: Trace, rows: Int64Array, kind: Int64Array) -> dict[str, tuple[
     return {key: names for key, names in names_by_kind.items() if names}
 
 
-def section(view: View, result: BetweenAllSteps) -> Section | None:
+def section(view: View, result: BetweenAllSteps) -> doc.Section | None:
     """What each host did between steps; in a brief document only where it takes a share of the step."""
     step_times = view.result(steps.ANALYSIS)
     median_ps = step_times.median_ps if step_times else None
@@ -189,21 +178,23 @@ def section(view: View, result: BetweenAllSteps) -> Section | None:
         if length_ps
     ]
     shown = [] if view.is_brief else parts[: view.most_rows]
-    blocks: tuple[Block, ...] = (
-        *notes(*sentences[: view.most_rows]),
-        *table(
+    blocks: tuple[doc.Block, ...] = (
+        *doc.notes(*sentences[: view.most_rows]),
+        *doc.table(
             "What ran between steps",
             (
-                names("host", [host.host if several else None for host, _, _ in shown]),
-                words("what ran", [KINDS.get(kind, kind) for _, kind, _ in shown]),
-                times(
+                doc.names("host", [host.host if several else None for host, _, _ in shown]),
+                doc.words("what ran", [KINDS.get(kind, kind) for _, kind, _ in shown]),
+                doc.times(
                     "each time",
                     [length_ps // host.count for host, _, length_ps in shown],
                     meaning="mean over the spans between steps",
                 ),
-                shares("share", [ratio(length_ps, host.total_ps) for host, _, length_ps in shown]),
-                counts("spans", [host.count for host, _, _ in shown], priority=1),
-                names(
+                doc.shares(
+                    "share", [doc.ratio(length_ps, host.total_ps) for host, _, length_ps in shown]
+                ),
+                doc.counts("spans", [host.count for host, _, _ in shown], priority=1),
+                doc.names(
                     "longest events",
                     [", ".join(host.names.get(kind, ())[:_SHOWN_NAMES]) for host, kind, _ in shown],
                     priority=2,
@@ -212,7 +203,7 @@ def section(view: View, result: BetweenAllSteps) -> Section | None:
             row_count=len(parts),
         ),
     )
-    return Section("between-steps", TITLE, blocks) if blocks else None
+    return doc.Section("between-steps", TITLE, blocks) if blocks else None
 
 
 def _mean_ps(host: BetweenSteps) -> int:

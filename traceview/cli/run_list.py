@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Column,
-    Section,
-    names,
-    notes,
-    remarks,
-    sizes,
-    table,
-    times,
-    words,
-)
 from traceview.trace.locate import FileSummary, RunSummary
 from traceview.xplane.source import NOT_A_TRACE
 
 
-def run_section(runs: Sequence[RunSummary], chosen: str | None) -> Section:
+def run_section(runs: Sequence[RunSummary], chosen: str | None) -> doc.Section:
     """A table of the runs; `chosen`: the name of the run that `analyze` reads by default, None if none can be read."""
     remark = (
         "No run can be read."
@@ -34,22 +24,22 @@ def run_section(runs: Sequence[RunSummary], chosen: str | None) -> Section:
         for file in run.files
         if file.damage
     ]
-    return Section(
+    return doc.Section(
         "runs",
         "Runs",
-        (*table("Runs", _columns(runs, chosen)), *notes(*damage), *remarks(remark)),
+        (*doc.table("Runs", _columns(runs, chosen)), *doc.notes(*damage), *doc.remarks(remark)),
     )
 
 
-def _columns(runs: Sequence[RunSummary], chosen: str | None) -> Iterator[Column]:
+def _columns(runs: Sequence[RunSummary], chosen: str | None) -> Iterator[doc.Column]:
     files = [file for run in runs for file in run.files]
-    yield names("run", [name for run in runs for name in _names(run, run.name == chosen)])
-    yield words("started", [numbers.date(file.profile_start_ns) for file in files], priority=2)
+    yield doc.names("run", [name for run in runs for name in _names(run, run.name == chosen)])
+    yield doc.words("started", [numbers.date(file.profile_start_ns) for file in files], priority=2)
     lengths = [None if file.duration_ns is None else file.duration_ns * 1000 for file in files]
-    yield times("length", lengths, priority=3)
-    yield names("host", [file.host for file in files], priority=1)
-    yield words("devices", map(_devices, files))
-    yield sizes("size", [file.bytes for file in files], priority=4)
+    yield doc.times("length", lengths, priority=3)
+    yield doc.names("host", [file.host for file in files], priority=1)
+    yield doc.words("devices", map(_devices, files))
+    yield doc.sizes("size", [file.bytes for file in files], priority=4)
 
 
 def _names(run: RunSummary, is_chosen: bool) -> list[str]:

@@ -10,19 +10,8 @@ from msgspec.structs import replace
 from traceview.crosscheck.comparison import Compared, Value
 from traceview.crosscheck.reasons import REASONS
 from traceview.crosscheck.recount import KNOWN_VERSION
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Column,
-    Section,
-    Subheading,
-    looks,
-    names,
-    notes,
-    remarks,
-    table,
-    words,
-)
-from traceview.document.model import numbers as number_column
 from traceview.document.vocabulary import CAUSES, CLASSES, Look
 from traceview.trace.table import Table, texts
 from traceview.trace.table import table as data_table
@@ -58,26 +47,26 @@ _LEGEND: Final = (
 )
 
 
-def crosscheck_section(run: str, xprof_version: str, rows: Sequence[Compared]) -> Section:
+def crosscheck_section(run: str, xprof_version: str, rows: Sequence[Compared]) -> doc.Section:
     """A table of numbers and a table of kernels, with the reasons that they refer to by number."""
     numbered = _numbered_reasons(rows)
     shown, zeros = _shown(rows)
     kernels = [row for row in rows if row.is_of_kernel]
-    return Section(
+    return doc.Section(
         "crosscheck",
         f"traceview {VERSION} and XProf {xprof_version}, run {run}",
         (
-            *table("Numbers of both", _number_columns(shown, numbered)),
-            *remarks(f"Zero in both: {', '.join(zeros)}." if zeros else None),
+            *doc.table("Numbers of both", _number_columns(shown, numbered)),
+            *doc.remarks(f"Zero in both: {', '.join(zeros)}." if zeros else None),
             *(
-                (Subheading("Kernels", "by name, over all devices and the whole profile"),)
+                (doc.Subheading("Kernels", "by name, over all devices and the whole profile"),)
                 if kernels
                 else ()
             ),
-            *table("Kernels of both", _kernel_columns(kernels, numbered)),
-            *((Subheading("Reasons"),) if numbered else ()),
-            *notes(*(f"({number}) {REASONS[code]}." for code, number in numbered.items())),
-            *remarks(_legend(xprof_version)),
+            *doc.table("Kernels of both", _kernel_columns(kernels, numbered)),
+            *((doc.Subheading("Reasons"),) if numbered else ()),
+            *doc.notes(*(f"({number}) {REASONS[code]}." for code, number in numbered.items())),
+            *doc.remarks(_legend(xprof_version)),
         ),
         is_folded=False,
     )
@@ -147,11 +136,11 @@ def _shown(rows: Sequence[Compared]) -> tuple[list[Compared], list[str]]:
     return [row for row in compared if row not in zero], [LABELS[row.metric] for row in zero]
 
 
-def _number_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> Iterator[Column]:
-    yield words("mean per step, and totals", [LABELS[row.metric] for row in rows])
-    yield number_column("traceview", map(_range, rows))
-    yield number_column("XProf", [numbers.measured(row.metric, row.theirs) for row in rows])
-    yield looks("difference", [_outcome(row, numbered) for row in rows])
+def _number_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> Iterator[doc.Column]:
+    yield doc.words("mean per step, and totals", [LABELS[row.metric] for row in rows])
+    yield doc.numbers("traceview", map(_range, rows))
+    yield doc.numbers("XProf", [numbers.measured(row.metric, row.theirs) for row in rows])
+    yield doc.looks("difference", [_outcome(row, numbered) for row in rows])
 
 
 def _range(row: Compared) -> str:
@@ -168,7 +157,7 @@ def _outcome(row: Compared, numbered: Mapping[str, int]) -> Look:
     return replace(look, words=f"{look.words} ({reasons})") if reasons else look
 
 
-def _kernel_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> Iterator[Column]:
+def _kernel_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> Iterator[doc.Column]:
     """Each kernel has two rows in succession: its count and its time."""
     counts, times = rows[::2], rows[1::2]
     order = list(STATUSES)
@@ -176,11 +165,9 @@ def _kernel_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> It
         max(pair, key=lambda row: order.index(row.status))
         for pair in zip(counts, times, strict=True)
     ]
-    yield names("kernel", [row.name for row in worst])
-    yield number_column("traceview", [numbers.measured("_ps", row.ours_most) for row in times])
-    yield number_column(
-        "count", [numbers.measured("", row.ours_most) for row in counts], priority=2
-    )
-    yield number_column("XProf", [numbers.measured("_ps", row.theirs) for row in times])
-    yield number_column("count", [numbers.measured("", row.theirs) for row in counts], priority=1)
-    yield looks("difference", [_outcome(row, numbered) for row in worst])
+    yield doc.names("kernel", [row.name for row in worst])
+    yield doc.numbers("traceview", [numbers.measured("_ps", row.ours_most) for row in times])
+    yield doc.numbers("count", [numbers.measured("", row.ours_most) for row in counts], priority=2)
+    yield doc.numbers("XProf", [numbers.measured("_ps", row.theirs) for row in times])
+    yield doc.numbers("count", [numbers.measured("", row.theirs) for row in counts], priority=1)
+    yield doc.looks("difference", [_outcome(row, numbered) for row in worst])

@@ -13,25 +13,9 @@ from markupsafe import Markup, escape
 from msgspec import Struct
 
 from traceview.document import cells, html_text, numbers, timeline
+from traceview.document import model as doc
 from traceview.document.asset_files import D3, STYLES, asset, bar_colours, colours, script
 from traceview.document.html_text import prose, shown
-from traceview.document.model import (
-    Bar,
-    Block,
-    Column,
-    Document,
-    Findings,
-    Link,
-    Section,
-    Span,
-    Strips,
-    Table,
-    Timeline,
-    Value,
-    bar_looks,
-    device_anchor,
-    with_remarks_once,
-)
 from traceview.document.page import Page
 from traceview.document.strip import strip_lines
 from traceview.document.vocabulary import COLOURS, Look
@@ -64,7 +48,7 @@ _MARKED: Final = ("critical", "warning")
 _NOTEBOOK_KINDS: Final = ("bar", "device", "look", "share")
 
 
-def render(document_of: Callable[[int], Document], most_bytes: int = MOST_BYTES) -> str:
+def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BYTES) -> str:
     """The whole page, the same for the same report, in at most `most_bytes` bytes as far as rows can be left out.
 
     `document_of`: the document with so many rows per table at most.
@@ -77,7 +61,7 @@ def render(document_of: Callable[[int], Document], most_bytes: int = MOST_BYTES)
     return page
 
 
-def render_notebook(document: Document) -> str:
+def render_notebook(document: doc.Document) -> str:
     """A fragment without scripts, ids and links: the answer, the findings, and the time of each device.
 
     Its style holds for what is inside it only, and takes the colours of text and background from the notebook, which
@@ -101,17 +85,17 @@ class _Script(Struct, frozen=True):
 class _Notebook:
     """A document as a fragment: values are written as on a page, and nothing leads anywhere."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: doc.Document) -> None:
         self._document = document
         self._ids: dict[str, str] = {}
         self._drawn: frozenset[str] = frozenset()
 
     def render(self) -> str:
         """The fragment."""
-        findings = self._document.block(Findings) or Findings(())
+        findings = self._document.block(doc.Findings) or doc.Findings(())
         devices = (section for section in self._document.sections if section.id == "devices")
         blocks = next((section.blocks for section in devices), ())
-        table = next((block for block in blocks if isinstance(block, Table)), None)
+        table = next((block for block in blocks if isinstance(block, doc.Table)), None)
         columns = _notebook_columns(table) if table else []
         row_count = min(table.shown_count, NOTEBOOK_ROWS) if table else 0
         return self._fill(
@@ -122,7 +106,7 @@ class _Notebook:
             columns=columns,
             row_count=row_count,
             hidden_row_count=max(table.row_count, table.shown_count) - row_count if table else 0,
-            looks=bar_looks(column for column, _ in columns),
+            looks=doc.bar_looks(column for column, _ in columns),
             # These can be read on light and on dark.
             colours={style: dark for style, (_, dark) in COLOURS.items()},
         )
@@ -131,7 +115,7 @@ class _Notebook:
         """A template with these values: text in them is escaped, and sanitized before that."""
         return _templates().get_template(name).render(values, cell=self._cell)
 
-    def _cell(self, column: Column, texts: Sequence[str], row: int, is_first: bool) -> Markup:
+    def _cell(self, column: doc.Column, texts: Sequence[str], row: int, is_first: bool) -> Markup:
         """One cell of a table, with what rows are sorted by."""
         value, text = column.values[row], texts[row]
         tag = "th" if is_first else "td"
@@ -150,34 +134,34 @@ class _Notebook:
             Markup(tag), attributes, self._content(column, value, text)
         )
 
-    def _content(self, column: Column, value: Value, text: str) -> Markup:
-        if isinstance(value, Bar):
+    def _content(self, column: doc.Column, value: doc.Value, text: str) -> Markup:
+        if isinstance(value, doc.Bar):
             return _bar(value)
-        if isinstance(value, Span):
+        if isinstance(value, doc.Span):
             return self._show(value, "show")
         if isinstance(value, tuple):
             return self._links(value)
         if cells.is_absent(text):
             return escape(text)
         if column.kind == "device":
-            target = self._ids.get(device_anchor(text))
+            target = self._ids.get(doc.device_anchor(text))
             name = html_text.name(text)
             return Markup('<a href="#{}">{}</a>').format(target, name) if target else name
         if column.kind == "name":
             return html_text.name(text)
         return prose(text) if column.kind == "words" else escape(shown(text))
 
-    def _links(self, links: Sequence[Link]) -> Markup:
+    def _links(self, links: Sequence[doc.Link]) -> Markup:
         return Markup(", ").join(map(self._link, links))
 
-    def _link(self, link: Link) -> Markup:
+    def _link(self, link: doc.Link) -> Markup:
         """A link where the page has its target, else its text."""
         is_numbered = link.anchor.partition(" ")[0] in _NUMBERED
         text = html_text.unbroken(link.text) if is_numbered else escape(shown(link.text))
         target = self._ids.get(link.anchor)
         return Markup('<a href="#{}">{}</a>').format(target, text) if target else text
 
-    def _show(self, span: Span | None, text: str) -> Markup:
+    def _show(self, span: doc.Span | None, text: str) -> Markup:
         """A link that shows a span on the timeline; nothing where its device is not drawn."""
         if span is None or span.device not in self._drawn:
             return Markup("")
@@ -189,10 +173,10 @@ class _Notebook:
 class _Page(_Notebook):
     """A document as a page, on which links lead to rows, findings and spans of the timeline."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: doc.Document) -> None:
         super().__init__(document)
         self._ids = _ids(document)
-        block = document.block(Timeline)
+        block = document.block(doc.Timeline)
         self._drawn = block.drawn if block else frozenset()
         self._given_ids: set[str] = set()
 
@@ -206,7 +190,7 @@ class _Page(_Notebook):
         return self._fill(
             "page.html.j2",
             document=self._document,
-            sections=list(with_remarks_once(self._document.sections)),
+            sections=list(doc.with_remarks_once(self._document.sections)),
             ids=self._ids,
             styles=list(map(Markup, sheets)),
             first_script=first,
@@ -223,16 +207,16 @@ class _Page(_Notebook):
             texts_of=self._texts_of,
         )
 
-    def _definitions(self, section: Section) -> list[tuple[str, str]]:
+    def _definitions(self, section: doc.Section) -> list[tuple[str, str]]:
         known = {
             term: meaning for _, terms in self._document.definitions for term, meaning in terms
         }
         return [(term, known[term]) for term in section.terms if term in known]
 
-    def _figure(self, block: Timeline) -> Markup:
+    def _figure(self, block: doc.Timeline) -> Markup:
         return timeline.figure(block, self._document.summary, self._ids)
 
-    def _strips(self, block: Strips) -> Markup:
+    def _strips(self, block: doc.Strips) -> Markup:
         """What stands in the place of a timeline that is not drawn."""
         if self._drawn:
             return Markup("")
@@ -243,7 +227,7 @@ class _Page(_Notebook):
             Markup('<pre class="strips" tabindex="0">{}</pre>').format(text) if text else Markup("")
         )
 
-    def _row_ids(self, table: Table) -> list[str]:
+    def _row_ids(self, table: doc.Table) -> list[str]:
         """By row its id; empty for what has a row above already."""
         ids = []
         for anchor in table.anchors:
@@ -252,7 +236,7 @@ class _Page(_Notebook):
             self._given_ids.add(id_)
         return ids
 
-    def _texts_of(self, table: Table) -> list[tuple[Column, list[str]]]:
+    def _texts_of(self, table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
         """The columns with their texts, without those that lead to a timeline that is not drawn."""
         return [
             (column, cells.texts(column))
@@ -260,20 +244,20 @@ class _Page(_Notebook):
             if column.kind != "span" or any(map(self._is_drawn, column.values))
         ]
 
-    def _is_drawn(self, value: Value) -> bool:
-        return isinstance(value, Span) and value.device in self._drawn
+    def _is_drawn(self, value: doc.Value) -> bool:
+        return isinstance(value, doc.Span) and value.device in self._drawn
 
 
 # Ids
 
 
-def _section_id(section: Section) -> str:
+def _section_id(section: doc.Section) -> str:
     """The figure of the timeline is `timeline`."""
-    has_figure = any(isinstance(block, Timeline) for block in section.blocks)
+    has_figure = any(isinstance(block, doc.Timeline) for block in section.blocks)
     return f"{section.id}-section" if has_figure else section.id
 
 
-def _ids(document: Document) -> dict[str, str]:
+def _ids(document: doc.Document) -> dict[str, str]:
     """By anchor the id of its element, in which there is no recorded text: devices are numbered as they come."""
     ids = {section.id: _section_id(section) for section in document.sections}
     counts: dict[str, int] = {}
@@ -286,12 +270,12 @@ def _ids(document: Document) -> dict[str, str]:
     return ids
 
 
-def _anchors(document: Document) -> Iterator[str]:
+def _anchors(document: doc.Document) -> Iterator[str]:
     for section in document.sections:
         for block in section.blocks:
-            if isinstance(block, Table):
+            if isinstance(block, doc.Table):
                 yield from block.anchors
-            elif isinstance(block, Findings):
+            elif isinstance(block, doc.Findings):
                 yield from (finding.anchor for finding in block.findings)
 
 
@@ -311,7 +295,7 @@ def _templates() -> Environment:
     )
     templates.filters |= {"kind": _kind, "prose": prose}
     templates.globals |= {
-        "bar_looks": bar_looks,
+        "bar_looks": doc.bar_looks,
         "filter_from": FILTER_FROM,
         "least_width": _least_width,
         "long_from": LONG_FROM,
@@ -320,36 +304,36 @@ def _templates() -> Environment:
     return templates
 
 
-def _kind(block: Block) -> str:
+def _kind(block: doc.Block) -> str:
     return type(block).__name__
 
 
 # Tables
 
 
-def _notebook_columns(table: Table) -> list[tuple[Column, list[str]]]:
+def _notebook_columns(table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
     """How busy each device was, and with what; the report has the other columns."""
-    columns: dict[str, Column] = {}
+    columns: dict[str, doc.Column] = {}
     for column in table.columns:
         if column.kind in _NOTEBOOK_KINDS:
             columns.setdefault(column.kind, column)
     return [(column, cells.texts(column)) for column in columns.values()]
 
 
-def _least_width(column: Column, texts: Sequence[str]) -> int:
+def _least_width(column: doc.Column, texts: Sequence[str]) -> int:
     """Characters that a column of text should not be narrower than; 0 where that is left to the table."""
     longest = max(map(len, texts), default=0)
     return 0 if column.is_numeric else min(longest, _WIDEST_TEXT)
 
 
-def _sort_key(value: Value) -> str | None:
+def _sort_key(value: doc.Value) -> str | None:
     """The value that rows are sorted by: more digits of a ratio than are shown, and whole numbers whole."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value) if isinstance(value, int) else None
 
 
-def _bar(bar: Bar) -> Markup:
+def _bar(bar: doc.Bar) -> Markup:
     title = ", ".join(f"{part.look.words} {numbers.share(part.ratio)}" for part in bar.parts)
     parts = Markup("").join(
         Markup('<i class="part {}" style="width:{:.2f}%"></i>').format(

@@ -7,24 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from traceview.document import cells, numbers
+from traceview.document import model as doc
 from traceview.document.code_in_prose import LONGEST_CALL, Piece, pieces
-from traceview.document.model import (
-    Block,
-    Column,
-    Document,
-    Facts,
-    Finding,
-    Findings,
-    Notes,
-    Remark,
-    Section,
-    Strips,
-    Subheading,
-    Summary,
-    Table,
-    Timeline,
-    with_remarks_once,
-)
 from traceview.document.page import Page
 from traceview.document.sanitize import sanitize
 from traceview.document.strip import strip_lines
@@ -49,7 +33,7 @@ _BLOCK_START: Final = re.compile(r"^(?=[-+])|^(\d+)(?=[.)](?: |$))")
 _FENCE: Final = re.compile(r"^`{3,}", re.MULTILINE)
 
 
-def render(document: Document, most_bytes: int = MOST_BYTES) -> str:
+def render(document: doc.Document, most_bytes: int = MOST_BYTES) -> str:
     """The page in at most `most_bytes` bytes of UTF-8; sections that do not fit are named at its end.
 
     What comes first is always there, and is some kilobytes at most.
@@ -57,7 +41,7 @@ def render(document: Document, most_bytes: int = MOST_BYTES) -> str:
     blocks = [block for block in _summary(document.summary) if block]
     room = most_bytes - _ROOM_FOR_CUT - sum(map(_size, blocks))
     left_out = []
-    for section in (*with_remarks_once(document.sections), *_definitions(document)):
+    for section in (*doc.with_remarks_once(document.sections), *_definitions(document)):
         block = _section(section)
         if not block:
             continue
@@ -79,7 +63,7 @@ def _size(block: str) -> int:
 # The first screen
 
 
-def _summary(summary: Summary) -> list[str]:
+def _summary(summary: doc.Summary) -> list[str]:
     return [
         f"# traceview: run {code(summary.run, 60)}",
         " · ".join(prose(fact) for fact in (*summary.captured, *summary.job)),
@@ -93,7 +77,7 @@ def _summary(summary: Summary) -> list[str]:
     ]
 
 
-def _tiles(summary: Summary) -> str:
+def _tiles(summary: doc.Summary) -> str:
     headings = [
         prose(f"{tile.label}, {tile.note}" if tile.note else tile.label) for tile in summary.tiles
     ]
@@ -104,14 +88,14 @@ def _tiles(summary: Summary) -> str:
     return "\n".join((_row(headings), _row("---:" for _ in headings), _row(values)))
 
 
-def _first_findings(summary: Summary) -> Iterable[str]:
+def _first_findings(summary: doc.Summary) -> Iterable[str]:
     if summary.findings:
         yield "\n".join(map(_first_finding, summary.findings))
     if summary.hidden_count:
         yield f"{numbers.plural(summary.hidden_count, 'more finding')} below."
 
 
-def _first_finding(finding: Finding) -> str:
+def _first_finding(finding: doc.Finding) -> str:
     facts = (
         [f"costs {plain(finding.cost)}"] if finding.cost and not finding.is_cost_in_title else []
     )
@@ -125,12 +109,12 @@ def _first_finding(finding: Finding) -> str:
 # Sections
 
 
-def render_section(section: Section) -> str:
+def render_section(section: doc.Section) -> str:
     """One section alone."""
     return f"{_section(section)}\n"
 
 
-def _section(section: Section) -> str:
+def _section(section: doc.Section) -> str:
     """The section; nothing for one that holds what text cannot show."""
     body = "\n\n".join(text for text in (prose(section.lead), *map(_block, section.blocks)) if text)
     if not body:
@@ -140,34 +124,34 @@ def _section(section: Section) -> str:
     return f"<details>\n<summary><b>{plain(section.title)}</b></summary>\n\n{body}\n\n</details>"
 
 
-def _block(block: Block) -> str:
-    if isinstance(block, Table):
+def _block(block: doc.Block) -> str:
+    if isinstance(block, doc.Table):
         return _table(block)
-    if isinstance(block, Facts):
+    if isinstance(block, doc.Facts):
         return " · ".join(map(prose, block.items))
-    if isinstance(block, Notes):
+    if isinstance(block, doc.Notes):
         return "\n".join(f"- {prose(item)}" for item in block.items)
-    if isinstance(block, Remark):
+    if isinstance(block, doc.Remark):
         return prose(block.text)
-    if isinstance(block, Subheading):
+    if isinstance(block, doc.Subheading):
         remark = f": {prose(block.remark)}" if block.remark else ""
         return f"**{prose(block.text)}**{remark}"
-    if isinstance(block, Strips):
+    if isinstance(block, doc.Strips):
         page = Page(_STRIP_WIDTH)
         strip_lines(page, block)
         text = page.render().strip("\n")
         return fenced(text.split("\n")) if text else ""
-    if isinstance(block, Findings):
+    if isinstance(block, doc.Findings):
         more = f"{numbers.plural(block.hidden_count, 'more finding')}: the JSON report."
         return "\n\n".join(
             (*map(_finding, block.findings), *([more] if block.hidden_count else []))
         )
-    if isinstance(block, Timeline):  # in text the strips stand in its place
+    if isinstance(block, doc.Timeline):  # in text the strips stand in its place
         return ""
     raise TypeError(block)
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: doc.Finding) -> str:
     bullets = [
         f"Cost: {prose(finding.cost)}." if finding.cost else "",
         f"Evidence: {prose(finding.evidence)}.",
@@ -180,15 +164,15 @@ def _finding(finding: Finding) -> str:
     return f"{title}\n\n{prose(finding.explanation)}\n\n{listed}"
 
 
-def _definitions(document: Document) -> Iterable[Section]:
+def _definitions(document: doc.Document) -> Iterable[doc.Section]:
     if document.definitions:
         lines = tuple(
             f"{term}: {meaning}" for _, terms in document.definitions for term, meaning in terms
         )
-        yield Section("definitions", "Definitions", (Notes(lines),))
+        yield doc.Section("definitions", "Definitions", (doc.Notes(lines),))
 
 
-def _table(table: Table) -> str:
+def _table(table: doc.Table) -> str:
     columns = [column for column in table.columns if column.kind not in _INVISIBLE]
     rows = zip(*(_cells(column) for column in columns), strict=True)
     lines = [
@@ -204,7 +188,7 @@ def _table(table: Table) -> str:
     return "\n".join(lines)
 
 
-def _cells(column: Column) -> list[str]:
+def _cells(column: doc.Column) -> list[str]:
     texts = cells.texts(column)
     if column.kind in ("name", "device"):
         return [text if cells.is_absent(text) else code(text, LONGEST_CELL) for text in texts]

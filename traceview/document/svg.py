@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import Struct, structs
 
+from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.asset_files import colours
 from traceview.document.chart import (
@@ -20,7 +21,6 @@ from traceview.document.chart import (
     merged_sentence,
     window_offsets,
 )
-from traceview.document.model import Document, Summary, Timeline
 from traceview.document.sanitize import encodable, sanitize
 from traceview.document.vocabulary import Look
 
@@ -67,14 +67,14 @@ _HATCH: Final = (
 )
 
 
-def render(document: Document) -> str:
+def render(document: doc.Document) -> str:
     """The whole file, the same for the same document."""
-    timeline = document.block(Timeline) or Timeline(None)
+    timeline = document.block(doc.Timeline) or doc.Timeline(None)
     drawn = picture(timeline, document.summary, is_alone=True)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{drawn}\n'
 
 
-def picture(timeline: Timeline, summary: Summary, *, is_alone: bool) -> str:
+def picture(timeline: doc.Timeline, summary: doc.Summary, *, is_alone: bool) -> str:
     """The `svg` element; alone it brings its colours and its heading, on a page it takes those of the page."""
     canvas = _Canvas(summary, is_alone=is_alone)
     if timeline.lanes is None or not timeline.lanes.devices:
@@ -98,7 +98,7 @@ class _Rectangle(Struct, frozen=True):
 class _Canvas:
     """A picture that grows downwards: what lies behind the slices, the slices, and what lies before them."""
 
-    def __init__(self, summary: Summary, *, is_alone: bool) -> None:
+    def __init__(self, summary: doc.Summary, *, is_alone: bool) -> None:
         self._summary = summary
         self._is_alone = is_alone
         self._y = 10.0

@@ -10,25 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceview.document import cells, numbers
-from traceview.document.model import (
-    Bar,
-    Block,
-    Column,
-    Document,
-    Facts,
-    Finding,
-    Findings,
-    Notes,
-    Remark,
-    Section,
-    Strips,
-    Subheading,
-    Summary,
-    Table,
-    Timeline,
-    Value,
-    bar_looks,
-)
+from traceview.document import model as doc
 from traceview.document.page import Page
 from traceview.document.shortening import shortened_names
 from traceview.document.strip import strip_lines
@@ -47,11 +29,11 @@ WIDEST_FIRST: Final = 28
 
 _INVISIBLE: Final = ("span", "links")
 _INDENT: Final = 11
-_APART: Final = (Findings, Notes, Remark, Strips, Table)
+_APART: Final = (doc.Findings, doc.Notes, doc.Remark, doc.Strips, doc.Table)
 """Blocks that a table or a strip does not follow without an empty line."""
 
 
-def render(document: Document, *, width: int, color: bool, unicode: bool = True) -> str:
+def render(document: doc.Document, *, width: int, color: bool, unicode: bool = True) -> str:
     """The whole document in lines of at most `width` columns.
 
     `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
@@ -70,14 +52,14 @@ def render(document: Document, *, width: int, color: bool, unicode: bool = True)
     return page.render()
 
 
-def render_section(section: Section, *, width: int, color: bool, unicode: bool = True) -> str:
+def render_section(section: doc.Section, *, width: int, color: bool, unicode: bool = True) -> str:
     """One section alone, as the commands for single tables print it."""
     page = Page(width, color, unicode)
     add_section(page, section)
     return page.render()
 
 
-def add_section(page: Page, section: Section) -> None:
+def add_section(page: Page, section: doc.Section) -> None:
     """A section below its title, with its lead beside or below it, and which columns had no room."""
     hidden = _add_section(page, section)
     if hidden.headings:
@@ -91,17 +73,17 @@ class _Hidden(Struct):
     needed: int = 0
 
 
-def _add_section(page: Page, section: Section) -> _Hidden:
+def _add_section(page: Page, section: doc.Section) -> _Hidden:
     hidden = _Hidden([])
-    if not section.lead and all(isinstance(block, Timeline) for block in section.blocks):
+    if not section.lead and all(isinstance(block, doc.Timeline) for block in section.blocks):
         return hidden
     page.heading(section.title, section.lead)
-    before: Block | None = None
+    before: doc.Block | None = None
     for block in section.blocks:
-        if isinstance(block, (Table, Strips)) and isinstance(before, _APART):
+        if isinstance(block, (doc.Table, doc.Strips)) and isinstance(before, _APART):
             page.gap()
         before = block
-        if isinstance(block, Table):
+        if isinstance(block, doc.Table):
             of_table = add_table(page, block)
             new = [heading for heading in of_table.headings if heading not in hidden.headings]
             hidden = _Hidden(hidden.headings + new, max(hidden.needed, of_table.needed))
@@ -114,35 +96,35 @@ def _add_hidden(page: Page, headings: str, needed: int) -> None:
     page.remark(f"Not shown at {page.width} columns: {headings}; --width {needed} shows all.")
 
 
-def _add_block(page: Page, block: Block) -> None:
-    if isinstance(block, Facts):
+def _add_block(page: Page, block: doc.Block) -> None:
+    if isinstance(block, doc.Facts):
         page.facts(block.items)
-    elif isinstance(block, Notes):
+    elif isinstance(block, doc.Notes):
         for note in block.items:
             page.prose(note, indent=4, label=Text("  - "))
-    elif isinstance(block, Remark):
+    elif isinstance(block, doc.Remark):
         page.remark(block.text)
-    elif isinstance(block, Subheading):
+    elif isinstance(block, doc.Subheading):
         page.gap()
         remark = f"  {block.remark}" if block.remark else ""
         page.prose(Text().join([page.styled(block.text, "bold"), page.styled(remark, "dim")]))
-    elif isinstance(block, Strips):
+    elif isinstance(block, doc.Strips):
         strip_lines(page, block)
-    elif isinstance(block, Findings):
+    elif isinstance(block, doc.Findings):
         for place, finding in enumerate(block.findings):
             if place:
                 page.gap()
             _add_finding(page, finding)
         if block.hidden_count:
             page.remark(f"{numbers.plural(block.hidden_count, 'more finding')}: the JSON report.")
-    elif not isinstance(block, Timeline):  # in text the strips stand in its place
+    elif not isinstance(block, doc.Timeline):  # in text the strips stand in its place
         raise TypeError(block)
 
 
 # Summary and findings
 
 
-def _add_summary(page: Page, summary: Summary) -> None:
+def _add_summary(page: Page, summary: doc.Summary) -> None:
     page.facts([Text.assemble("run ", (page.text(summary.run), "bold")), *summary.captured])
     if summary.job:
         page.facts(summary.job)
@@ -162,7 +144,7 @@ def _add_summary(page: Page, summary: Summary) -> None:
         page.prose(Text.assemble("Capture ", (summary.quality.words, summary.quality.ink)))
 
 
-def _add_finding(page: Page, finding: Finding) -> None:
+def _add_finding(page: Page, finding: doc.Finding) -> None:
     severity = page.styled(finding.severity.words.upper(), finding.severity.ink)
     page.prose(page.styled(finding.title, "bold"), indent=_INDENT, label=severity)
     if finding.cost:
@@ -188,7 +170,7 @@ class _Printed(Struct):
     `readable`: columns of less priority go before it becomes narrower. `head`: how much of a shortened text is its start.
     """
 
-    column: Column
+    column: doc.Column
     heading: list[str]
     texts: list[Text]
     width: int
@@ -197,7 +179,7 @@ class _Printed(Struct):
     head: float = 0.5
 
 
-def add_table(page: Page, table: Table) -> _Hidden:
+def add_table(page: Page, table: doc.Table) -> _Hidden:
     """The columns that fit beside each other; returns the others."""
     columns = [column for column in table.columns if column.kind not in _INVISIBLE]
     printed = _printed(page, columns, most_lines=1)
@@ -221,14 +203,14 @@ def add_table(page: Page, table: Table) -> _Hidden:
     )
 
 
-def _printed(page: Page, columns: Sequence[Column], most_lines: int) -> list[_Printed]:
+def _printed(page: Page, columns: Sequence[doc.Column], most_lines: int) -> list[_Printed]:
     return [
         _printed_column(page, column, most_lines, is_first=place == 0)
         for place, column in enumerate(columns)
     ]
 
 
-def _printed_column(page: Page, column: Column, most_lines: int, *, is_first: bool) -> _Printed:
+def _printed_column(page: Page, column: doc.Column, most_lines: int, *, is_first: bool) -> _Printed:
     heading = [page.middle(column.heading, WIDEST_FIRST)]
     if column.kind == "bar":
         bars = [_drawn(value, BAR_WIDTH) for value in column.values]
@@ -323,11 +305,11 @@ def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> No
     page.line(*pieces[:-1])
 
 
-def _drawn(value: Value, width: int) -> Text:
-    return _bar(value, width) if isinstance(value, Bar) else Text()
+def _drawn(value: doc.Value, width: int) -> Text:
+    return _bar(value, width) if isinstance(value, doc.Bar) else Text()
 
 
-def _bar(bar: Bar, width: int) -> Text:
+def _bar(bar: doc.Bar, width: int) -> Text:
     """Letters shared out by largest remainder, so that there are as many as the bar is long."""
     filled = round(width * bar.ratio)
     whole = sum(part.ratio for part in bar.parts) or 1.0
@@ -342,9 +324,9 @@ def _bar(bar: Bar, width: int) -> Text:
     return text
 
 
-def _add_legend(page: Page, columns: Sequence[Column]) -> None:
+def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
     """What the letters of bars mean, the most frequent first."""
-    looks = bar_looks(columns)
+    looks = doc.bar_looks(columns)
     page.facts(
         [Text.assemble((_letter(look), look.ink), f" {look.words}") for look in looks],
         between="   ",

@@ -19,25 +19,8 @@ from traceview.analysis.idle.section import NumberedGap, numbered_gaps
 from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.steps.section import found_steps
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Document,
-    Finding,
-    Findings,
-    Link,
-    Section,
-    Span,
-    Summary,
-    Tile,
-    counts,
-    device_anchor,
-    facts,
-    finding_anchor,
-    gap_anchor,
-    names,
-    sizes,
-    table,
-)
 from traceview.document.vocabulary import (
     BOUNDS,
     CAUSES,
@@ -65,7 +48,7 @@ _LISTED_WINDOWS: Final = 3
 _FIRST_WORD: Final = re.compile(r"^[a-z](?=[a-z]* )")
 
 
-def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> Document:
+def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> doc.Document:
     """The whole document. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far."""
     view = view_of(report, most_rows=most_rows, is_brief=is_brief)
     gaps = {
@@ -74,7 +57,7 @@ def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) 
     }
     findings = tuple(_findings(report, view, gaps))
     view = replace(view, findings_of_gaps=_by_gap(gaps))
-    return Document(
+    return doc.Document(
         traceview_version=report.traceview_version,
         summary=_summary(report, findings),
         sections=tuple(_sections(report, view, findings)),
@@ -116,7 +99,9 @@ def _results(report: Report) -> Mapping[str, object]:
     }
 
 
-def _sections(report: Report, view: View, findings: tuple[Finding, ...]) -> Iterator[Section]:
+def _sections(
+    report: Report, view: View, findings: tuple[doc.Finding, ...]
+) -> Iterator[doc.Section]:
     """The timeline first, then the findings, then what an expert checks them with."""
     sections = list(_topic_sections(view))
     yield from (section for section in sections if section.id == "timeline")
@@ -126,29 +111,29 @@ def _sections(report: Report, view: View, findings: tuple[Finding, ...]) -> Iter
         yield from _files_section(report, view)
 
 
-def _files_section(report: Report, view: View) -> Iterator[Section]:
+def _files_section(report: Report, view: View) -> Iterator[doc.Section]:
     """The files of the run with their checksums."""
     files = report.source.files[: view.most_rows]
     if files:
         columns = (
-            names("file", [file.name for file in files]),
-            sizes("size", [file.bytes for file in files]),
-            counts("events", [file.event_count for file in files]),
-            names("SHA-256", [file.sha256 for file in files]),
-            names("same as", [file.duplicate_of for file in files]),
+            doc.names("file", [file.name for file in files]),
+            doc.sizes("size", [file.bytes for file in files]),
+            doc.counts("events", [file.event_count for file in files]),
+            doc.names("SHA-256", [file.sha256 for file in files]),
+            doc.names("same as", [file.duplicate_of for file in files]),
         )
         row_count = len(report.source.files)
-        blocks = table("Files", columns, row_count=row_count, rest="the JSON report")
-        yield Section("files", "Files", blocks)
+        blocks = doc.table("Files", columns, row_count=row_count, rest="the JSON report")
+        yield doc.Section("files", "Files", blocks)
 
 
-def _topic_sections(view: View) -> Iterator[Section]:
+def _topic_sections(view: View) -> Iterator[doc.Section]:
     for topic in (*TOPICS[1:], TOPICS[0]):  # how far to trust the capture comes last
         result = view.result(topic)
         if result is None:
             if topic.title_if_absent:
                 reason = view.reason(topic)
-                yield Section(topic.name, topic.title_if_absent, (), lead=_sentence(reason))
+                yield doc.Section(topic.name, topic.title_if_absent, (), lead=_sentence(reason))
             continue
         for section_of in topic.sections:
             section = section_of(view, result)
@@ -159,18 +144,18 @@ def _topic_sections(view: View) -> Iterator[Section]:
 # The first screen
 
 
-def _summary(report: Report, findings: tuple[Finding, ...]) -> Summary:
+def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
     quality = report.capture.quality
     answer = _answer(report)
     environment_record = report.results.environment
     others = report.source.other_runs
     shown = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
-    return Summary(
+    return doc.Summary(
         run=report.source.run,
         captured=tuple(_captured(report)),
         job=tuple(job_facts(environment_record)) if environment_record else (),
         answer=answer,
-        headline="" if answer == report.verdict.headline else report.verdict.headline,
+        headline=_headline(report, answer),
         quality=None if quality == "ok" else look_of(QUALITIES, quality),
         tiles=tuple(_tiles(report)),
         findings=findings[:FIRST_FINDINGS],
@@ -180,6 +165,14 @@ def _summary(report: Report, findings: tuple[Finding, ...]) -> Summary:
         if others
         else (),
     )
+
+
+def _headline(report: Report, answer: str) -> str:
+    """Which devices worked, where not all of them did and the answer does not say it."""
+    times = report.results.device_time
+    are_active = all(row.status == "active" for row in (times.devices if times else ()))
+    headline = report.verdict.headline
+    return "" if are_active or answer == headline else headline
 
 
 def _captured(report: Report) -> Iterator[str]:
@@ -255,17 +248,17 @@ def _mostly(report: Report) -> str:
     return f"; most of the rest: {CAUSES[cause].words}" if length and cause in CAUSES else ""
 
 
-def _tiles(report: Report) -> Iterator[Tile]:
+def _tiles(report: Report) -> Iterator[doc.Tile]:
     by_key = {number.key: number for number in report.verdict.numbers}
     step = by_key.get("median_step_ps")
     if step is not None:
         why = report.skipped.get("steps", "") if step.value is None else ""
-        yield Tile("Step time", _value(step), why or step.label.partition(", ")[2])
+        yield doc.Tile("Step time", _value(step), why or step.label.partition(", ")[2])
     least, mean = by_key.get("least_busy_ratio"), by_key.get("mean_busy_ratio")
     if least is not None:
-        yield Tile("Busy", _value(least), least.label.partition(", ")[2])
+        yield doc.Tile("Busy", _value(least), least.label.partition(", ")[2])
     if mean is not None and mean.label.partition(", ")[2] != "mean":
-        yield Tile("Busy", _value(mean), mean.label.partition(", ")[2])
+        yield doc.Tile("Busy", _value(mean), mean.label.partition(", ")[2])
     yield _recoverable(report)
 
 
@@ -273,29 +266,29 @@ def _value(number: VerdictNumber) -> str:
     return numbers.measured(number.key, number.value)
 
 
-def _recoverable(report: Report) -> Tile:
+def _recoverable(report: Report) -> doc.Tile:
     most = recoverable(report)
     if most is None:
-        return Tile("Recoverable", numbers.ABSENT, "no finding has a cost")
+        return doc.Tile("Recoverable", numbers.ABSENT, "no finding has a cost")
     whole = "the step" if report.results.steps else "the window"
     share = "" if most.ratio is None else f"{numbers.share(most.ratio)} of {whole}"
     bound = BOUNDS.get(most.source)
     number = next(
         (place for place, row in enumerate(report.findings, 1) if row.code == most.source), 0
     )
-    anchor = "balance" if bound else finding_anchor(number)
-    source = Link(bound.words if bound else most.source, anchor)
+    anchor = "balance" if bound else doc.finding_anchor(number)
+    source = doc.Link(bound.words if bound else most.source, anchor)
     if most.ps_per_step is None:
-        return Tile("Recoverable", share, "at most, by one change", source)
+        return doc.Tile("Recoverable", share, "at most, by one change", source)
     of = f", {share}" if share else ""
     time = numbers.time(most.ps_per_step)
-    return Tile("Recoverable", time, f"per step at most{of}, by one change", source)
+    return doc.Tile("Recoverable", time, f"per step at most{of}, by one change", source)
 
 
 # Findings
 
 
-def _findings_section(report: Report, view: View, findings: tuple[Finding, ...]) -> Section:
+def _findings_section(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> doc.Section:
     left_out = list(dict.fromkeys(report.left_out_findings))
     counts = [
         f"{count} {severity}"
@@ -304,12 +297,12 @@ def _findings_section(report: Report, view: View, findings: tuple[Finding, ...])
     ]
     lead = f"{', '.join(counts)}; the largest cost first." if counts else "No problem found."
     shown = findings[: view.most_rows]
-    return Section(
+    return doc.Section(
         "findings",
         "Findings",
         (
-            *((Findings(shown, len(findings) - len(shown)),) if shown else ()),
-            *facts(f"left out on request: {', '.join(left_out)}" if left_out else None),
+            *((doc.Findings(shown, len(findings) - len(shown)),) if shown else ()),
+            *doc.facts(f"left out on request: {', '.join(left_out)}" if left_out else None),
         ),
         lead=lead,
     )
@@ -326,12 +319,12 @@ def _by_gap(gaps: Mapping[int, list[NumberedGap]]) -> dict[int, tuple[int, ...]]
 
 def _findings(
     report: Report, view: View, gaps: Mapping[int, list[NumberedGap]]
-) -> Iterator[Finding]:
+) -> Iterator[doc.Finding]:
     whole = "the median step" if report.results.steps else "the window"
     for number, finding in enumerate(report.findings, start=1):
         cost = _cost(finding, whole)
         of_finding = gaps[number]
-        yield Finding(
+        yield doc.Finding(
             number=number,
             code=finding.code,
             severity=look_of(SEVERITIES, finding.severity),
@@ -392,17 +385,17 @@ def _gaps_of(finding: FindingRecord, gaps: tuple[NumberedGap, ...]) -> list[Numb
     ][:_LINKED_GAPS]
 
 
-def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[Link]:
+def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link]:
     for device in finding.devices[:_LINKED_DEVICES]:
-        yield Link(device, device_anchor(device))
+        yield doc.Link(device, doc.device_anchor(device))
     if len(finding.devices) > _LINKED_DEVICES:
-        yield Link(f"{len(finding.devices) - _LINKED_DEVICES} more devices", "devices")
+        yield doc.Link(f"{len(finding.devices) - _LINKED_DEVICES} more devices", "devices")
     for numbered in gaps:
         length = numbers.time(numbered.gap.duration_ps)
-        yield Link(f"gap {numbered.number} ({length})", gap_anchor(numbered.number))
+        yield doc.Link(f"gap {numbered.number} ({length})", doc.gap_anchor(numbered.number))
 
 
-def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> Span | None:
+def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
     """What to look at: its longest gap, else its first step, else its device; None without any."""
     if gaps:
         # Its title names the first device.
@@ -419,8 +412,8 @@ def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> Span |
     for step in found.steps if found else ():
         if step.host == row.host and step.number in finding.steps:
             begin = step.start_ps - view.window_start_ps[row.host]
-            return Span(row.device, begin, begin + step.duration_ps)
-    return Span(row.device, 0, row.window_ps) if row.window_ps else None
+            return doc.Span(row.device, begin, begin + step.duration_ps)
+    return doc.Span(row.device, 0, row.window_ps) if row.window_ps else None
 
 
 def _sentence(text: str) -> str:

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceview.analysis.base import Rule
-from traceview.document.model import Section, notes, remarks
+from traceview.document import model as doc
 
 
-def explain_list(rules: Iterable[Rule]) -> Section:
+def explain_list(rules: Iterable[Rule]) -> doc.Section:
     """Every code with its severities and the moment from which it is reported."""
-    return Section(
+    return doc.Section(
         "findings",
         "Findings",
         (
-            *notes(*(f"{rule.code} ({_severities(rule)}): {rule.start}" for rule in rules)),
-            *remarks("traceview explain CODE says what one means and what to do."),
+            *doc.notes(*(f"{rule.code} ({_severities(rule)}): {rule.start}" for rule in rules)),
+            *doc.remarks("traceview explain CODE says what one means and what to do."),
         ),
         lead="code, severity, and from when on it is reported",
     )
 
 
-def explain_section(rule: Rule) -> Section:
+def explain_section(rule: Rule) -> doc.Section:
     """What a finding means, from when on it is made, what shows it and what to change."""
     explained = ", ".join(rule.explains)
-    return Section(
+    return doc.Section(
         rule.code,
         rule.code,
-        notes(
+        doc.notes(
             f"Meaning: {rule.meaning}",
             f"Reported from: {rule.start}",
             f"Evidence: {rule.evidence}",

@@ -170,7 +170,6 @@ def _duplicate(file: SourceFile) -> Finding:
         "the run holds the trace of one host twice",
         [Evidence("sha256", file.sha256 or "", None, where)],
         confidence=("high", "the files hold the same bytes"),
-        explanation=f"{file.name} is byte for byte {file.duplicate_of}. It was counted once, as one host.",
     )
 
 
@@ -196,7 +195,6 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
                 f"the trace of {host} is damaged in {count}; what is readable was used",
                 evidence,
                 confidence=("high", "the file cannot be decoded as a whole"),
-                explanation="What could not be read is missing from every number of this report.",
             )
 
 
@@ -204,17 +202,13 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
     tasks = tasks_without_file(trace)
     if not tasks:
         return
-    shown = [str(task) for task in tasks[:NAMED_STEPS_OR_TASKS]]
+    names = [str(task) for task in tasks]
     verb = "was" if len(tasks) == 1 else "were"
     yield MISSING_HOST.finding(
         f"{len(tasks)} of {len(tasks) + host_count} processes of the cluster {verb} not recorded: "
-        f"{numbers.listed([str(task) for task in tasks], NAMED_STEPS_OR_TASKS)}",
-        [Evidence("role", task, None, "TF_CONFIG") for task in shown],
+        f"{numbers.listed(names, NAMED_STEPS_OR_TASKS)}",
+        [Evidence("role", name, None, "TF_CONFIG") for name in names[:NAMED_STEPS_OR_TASKS]],
         confidence=("high", "the sidecar holds the size of the cluster"),
-        explanation=(
-            "TF_CONFIG names more processes that train together than the run has files for. What their devices did "
-            "is unknown; the device that all others wait for may be among them."
-        ),
     )
 
 

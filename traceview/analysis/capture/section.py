@@ -9,21 +9,8 @@ from traceview.analysis import device_time, environment, steps
 from traceview.analysis.capture.result import Capture, HostCapture
 from traceview.analysis.context import View
 from traceview.analysis.outlier_devices import named_devices
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Column,
-    Section,
-    Subheading,
-    counts,
-    names,
-    notes,
-    remarks,
-    shares,
-    table,
-    times,
-    words,
-)
 from traceview.document.vocabulary import QUALITIES, look_of
 
 BRIEF_HOSTS: Final = 8
@@ -51,7 +38,7 @@ _TOPICS: Final = {
 # Hosts
 
 
-def hosts_section(view: View, result: Capture) -> Section | None:
+def hosts_section(view: View, result: Capture) -> doc.Section | None:
     """A row per host of a run of several: its task, its steps, and how its clock was aligned."""
     hosts = result.hosts
     if len(hosts) < 2:
@@ -59,13 +46,13 @@ def hosts_section(view: View, result: Capture) -> Section | None:
     shown = _worth_showing(view, hosts, BRIEF_HOSTS if view.is_brief else view.most_rows)
     others = [host for host in hosts if host not in shown]
     absent = numbers.listed(result.unrecorded_tasks, _SHOWN_TASKS)
-    return Section(
+    return doc.Section(
         "hosts",
         "Hosts",
         (
-            *table("Hosts", _host_columns(view, shown)),
-            *notes(f"Not recorded: {absent}." if absent else None),
-            *remarks(_range_of(view, others) if others else None),
+            *doc.table("Hosts", _host_columns(view, shown)),
+            *doc.notes(f"Not recorded: {absent}." if absent else None),
+            *doc.remarks(_range_of(view, others) if others else None),
         ),
         lead=clock_sentence(hosts),
     )
@@ -107,30 +94,30 @@ def _worth_showing(view: View, hosts: Sequence[HostCapture], most: int) -> list[
     return [host for host in hosts if host in first]
 
 
-def _host_columns(view: View, hosts: Sequence[HostCapture]) -> Iterator[Column]:
+def _host_columns(view: View, hosts: Sequence[HostCapture]) -> Iterator[doc.Column]:
     times_ = view.result(device_time.ANALYSIS)
     steps_ = view.result(steps.ANALYSIS)
     device_hosts = [row.host for row in (times_.devices if times_ else ())]
     step_hosts = [row.host for row in (steps_.steps if steps_ else ())]
-    yield names("host", [host.host for host in hosts])
-    yield names("role", [host.role for host in hosts], priority=1)
-    yield counts("devices", [device_hosts.count(host.host) for host in hosts], priority=6)
-    yield counts("steps", [step_hosts.count(host.host) for host in hosts], priority=5)
-    yield shares("busy", [_busy(view, [host]) for host in hosts], priority=3)
+    yield doc.names("host", [host.host for host in hosts])
+    yield doc.names("role", [host.role for host in hosts], priority=1)
+    yield doc.counts("devices", [device_hosts.count(host.host) for host in hosts], priority=6)
+    yield doc.counts("steps", [step_hosts.count(host.host) for host in hosts], priority=5)
+    yield doc.shares("busy", [_busy(view, [host]) for host in hosts], priority=3)
     methods = [host.clock and _CLOCK_METHODS[host.clock.method] for host in hosts]
-    yield words("clock aligned", methods, priority=2)
-    yield times(
+    yield doc.words("clock aligned", methods, priority=2)
+    yield doc.times(
         "clock moved by",
         [_offset(host) for host in hosts],
         meaning="what collectives added to the times of the host",
     )
-    yield times(
+    yield doc.times(
         "drift per second",
         [host.clock and host.clock.drift_ps_per_s for host in hosts],
         priority=4,
         meaning="what its clock gained on that of the reference",
     )
-    yield words("steps missing", [_missing_steps(host) for host in hosts])
+    yield doc.words("steps missing", [_missing_steps(host) for host in hosts])
 
 
 def _offset(host: HostCapture) -> int | None:
@@ -169,21 +156,21 @@ def _signed(ps: int) -> str:
 # Quality
 
 
-def capture_section(view: View, result: Capture) -> Section | None:
+def capture_section(view: View, result: Capture) -> doc.Section | None:
     """What limits the capture, which results are absent and why, and what each host recorded."""
     is_limited = bool(result.problems) or result.quality != "ok"
     overhead = _overhead_sentence(view, result.hosts)
     if view.is_brief and not is_limited and not overhead:
         return None
-    blocks: tuple[Block, ...] = (*_problems(view, result), *remarks(overhead))
+    blocks: tuple[doc.Block, ...] = (*_problems(view, result), *doc.remarks(overhead))
     if not view.is_brief:
         blocks = (*blocks, *_absent_results(view.skipped), *_recordings(view, result.hosts))
     quality = look_of(QUALITIES, result.quality).words
     lead = f"The capture is {quality}." if is_limited else "Nothing limits the capture."
-    return Section("capture", "Capture quality", blocks, lead=lead)
+    return doc.Section("capture", "Capture quality", blocks, lead=lead)
 
 
-def _problems(view: View, result: Capture) -> tuple[Block, ...]:
+def _problems(view: View, result: Capture) -> tuple[doc.Block, ...]:
     shown = result.problems[: BRIEF_PROBLEMS if view.is_brief else view.most_rows]
     has_several_hosts = len(result.hosts) > 1
     sentences = [
@@ -192,7 +179,7 @@ def _problems(view: View, result: Capture) -> tuple[Block, ...]:
     ]
     more = len(result.problems) - len(shown)
     rest = f"{numbers.plural(more, 'more problem')}: see {_IN_JSON}." if more else None
-    return (*notes(*sentences), *remarks(rest))
+    return (*doc.notes(*sentences), *doc.remarks(rest))
 
 
 def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
@@ -219,26 +206,28 @@ def _step_spreads(view: View) -> dict[str, float]:
     }
 
 
-def _absent_results(skipped: Mapping[str, str]) -> tuple[Block, ...]:
+def _absent_results(skipped: Mapping[str, str]) -> tuple[doc.Block, ...]:
     sentences = [
         f"{_TOPICS.get(name, name.replace('_', ' '))}: {reason}" for name, reason in skipped.items()
     ]
-    return (Subheading("Not in this report"), *notes(*sentences)) if sentences else ()
+    return (doc.Subheading("Not in this report"), *doc.notes(*sentences)) if sentences else ()
 
 
-def _recordings(view: View, hosts: Sequence[HostCapture]) -> tuple[Block, ...]:
+def _recordings(view: View, hosts: Sequence[HostCapture]) -> tuple[doc.Block, ...]:
     shown = hosts[: view.most_rows]
     spreads = _step_spreads(view)
-    recordings = table(
+    recordings = doc.table(
         "What each host recorded",
         (
-            names("host", [host.host for host in shown]),
-            times("recorded", [host.duration_ps for host in shown]),
-            counts("events", [host.event_count for host in shown]),
-            counts("on devices", [host.device_event_count for host in shown], priority=1),
-            counts("dropped", [host.dropped_event_count for host in shown]),
-            shares("kernels without launch", [host.unlinked_ratio for host in shown], priority=2),
-            shares(
+            doc.names("host", [host.host for host in shown]),
+            doc.times("recorded", [host.duration_ps for host in shown]),
+            doc.counts("events", [host.event_count for host in shown]),
+            doc.counts("on devices", [host.device_event_count for host in shown], priority=1),
+            doc.counts("dropped", [host.dropped_event_count for host in shown]),
+            doc.shares(
+                "kernels without launch", [host.unlinked_ratio for host in shown], priority=2
+            ),
+            doc.shares(
                 "profiler overhead",
                 [_overhead(host, spreads.get(host.host, 0.0)) for host in shown],
                 priority=3,
@@ -248,7 +237,7 @@ def _recordings(view: View, hosts: Sequence[HostCapture]) -> tuple[Block, ...]:
         row_count=len(hosts),
         rest=_IN_JSON,
     )
-    return (Subheading("Recorded by each host"), *recordings) if recordings else ()
+    return (doc.Subheading("Recorded by each host"), *recordings) if recordings else ()
 
 
 def _overhead(host: HostCapture, spread: float) -> float | str | None:

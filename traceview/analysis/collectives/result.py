@@ -218,7 +218,7 @@ class _Sums:
         in_complete = rows & complete[collectives.collective]
         last = collectives.last_among(in_complete)
         used = [step.number for host in hosts for step in self._selection.used_of(host)]
-        numbers = np.unique(np.array(used, dtype=np.int64))
+        numbers = sorted_unique(np.array(used, dtype=np.int64))
         devices = {
             trace.device_key(index): index
             for index in range(len(trace.device_list))

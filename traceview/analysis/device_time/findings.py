@@ -182,16 +182,11 @@ def _held_evidence(row: DeviceTimeRow) -> Evidence:
 
 def _memory_held(holding: list[DeviceTimeRow]) -> Finding:
     total = sum(row.memory_held_bytes or 0 for row in holding)
-    devices = [row.device for row in holding]
     return MEMORY_HELD_IDLE_GPU.finding(
         f"{numbers.size(total)} of memory held on {numbers.plural(len(holding), 'GPU')} that ran nothing",
         [_held_evidence(row) for row in holding],
         confidence=("high", "recorded by the allocator itself"),
-        explanation=(
-            f"TensorFlow's allocator holds memory on {numbers.listed(devices)}, "
-            "but no kernel and no copy was recorded there."
-        ),
-        devices=devices,
+        devices=[row.device for row in holding],
     )
 
 

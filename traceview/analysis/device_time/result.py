@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from traceview.analysis.activity import DeviceActivity, Parts
-from traceview.analysis.selection import Selection, rows_in
-from traceview.ids import unique_ids
+from traceview.analysis.selection import Selection, covered_ps, rows_in
+from traceview.document.model import ratio
 from traceview.intervals import Int64Array, union
 from traceview.record import (
     Count,
@@ -134,11 +134,10 @@ class DeviceTime(Record, frozen=True):
 
 def compute(trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]) -> DeviceTime:
     """Account for every picosecond of each device in its window; `activities` by device index."""
-    status = statuses(trace, activities)
-    hosts_with_events = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
+    status, recorded = statuses(trace, activities), trace.hosts_with_device_events
     rows = [
         _row(trace, index, status[index], selection, activities[index])
-        if device.host in hosts_with_events
+        if device.host in recorded
         else _without_numbers(trace, index, status[index], selection)
         for index, device in enumerate(trace.device_list)
     ]
@@ -149,11 +148,7 @@ def compute(trace: Trace, selection: Selection, activities: Sequence[DeviceActiv
 
 
 def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
-    """The status of each device of the device list, judged over the whole recording.
-
-    active; marginal (computes less than a fifth of the busiest device of its kind and role); copy_only (copies or
-    fills, no kernel); memory_only (its allocator holds bytes, no event); empty.
-    """
+    """The status of each device of the device list; `DeviceTimeRow` says what each means."""
     compute_ps = [a.by_class[ActivityClass.COMPUTE].length for a in activities]
     busiest = busiest_peers(trace, compute_ps)
     result = []
@@ -209,52 +204,38 @@ def _row(
     if window is None:
         return bare
     parts = Parts(*activity.parts([window.start_ps], [window.end_ps])[:, 0].tolist())
-    length = window.length_ps
-    busy = length - parts.idle_ps
-    counted = _with_counts(bare, trace, index, window)
+    busy_ps = window.length_ps - parts.idle_ps
     return replace(
-        counted,
-        busy_ps=busy,
-        busy_ratio=_ratio(busy, length),
-        compute_ratio=_ratio(parts.compute_ps, length),
+        bare,
+        **asdict(parts),
+        **_counts(trace, index, window),
+        busy_ps=busy_ps,
+        busy_ratio=ratio(busy_ps, window.length_ps),
+        compute_ratio=ratio(parts.compute_ps, window.length_ps),
         total_ps={
-            class_.name.lower(): int(
-                activity.by_class[class_].within(window.start_ps, window.end_ps)
-            )
+            class_.name.lower(): covered_ps(activity.by_class[class_], window)
             for class_ in ActivityClass
         },
-        compute_ps=parts.compute_ps,
-        exposed_collective_ps=parts.exposed_collective_ps,
-        exposed_h2d_ps=parts.exposed_h2d_ps,
-        exposed_d2h_ps=parts.exposed_d2h_ps,
-        exposed_d2d_ps=parts.exposed_d2d_ps,
-        exposed_memset_ps=parts.exposed_memset_ps,
-        idle_ps=parts.idle_ps,
     )
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
-
-
-def _with_counts(row: DeviceTimeRow, trace: Trace, index: int, window: Window) -> DeviceTimeRow:
+def _counts(trace: Trace, index: int, window: Window) -> dict[str, int | None]:
     columns, rows = trace.device_columns, trace.device_columns.rows_of(index)
     inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
     class_, size = columns.class_[inside], columns.bytes[inside]
     count = np.bincount(class_, minlength=len(ActivityClass)).tolist()
-    return replace(
-        row,
-        kernel_count=count[ActivityClass.COMPUTE],
-        collective_count=count[ActivityClass.COLLECTIVE],
-        copy_count=sum(count[ActivityClass.H2D : ActivityClass.D2D + 1]),
-        memset_count=count[ActivityClass.MEMSET],
-        h2d_bytes=_known_sum(size[class_ == ActivityClass.H2D]),
-        d2h_bytes=_known_sum(size[class_ == ActivityClass.D2H]),
-        d2d_bytes=_known_sum(size[class_ == ActivityClass.D2D]),
-        unknown_direction_count=int(columns.unknown_direction[inside].sum()),
-        opaque_count=int(columns.opaque[inside].sum()),
-        outside_window_count=rows.stop - rows.start - inside.size,
-    )
+    return {
+        "kernel_count": count[ActivityClass.COMPUTE],
+        "collective_count": count[ActivityClass.COLLECTIVE],
+        "copy_count": sum(count[ActivityClass.H2D : ActivityClass.D2D + 1]),
+        "memset_count": count[ActivityClass.MEMSET],
+        "h2d_bytes": _known_sum(size[class_ == ActivityClass.H2D]),
+        "d2h_bytes": _known_sum(size[class_ == ActivityClass.D2H]),
+        "d2d_bytes": _known_sum(size[class_ == ActivityClass.D2D]),
+        "unknown_direction_count": int(columns.unknown_direction[inside].sum()),
+        "opaque_count": int(columns.opaque[inside].sum()),
+        "outside_window_count": rows.stop - rows.start - inside.size,
+    }
 
 
 def _known_sum(sizes: Int64Array) -> int | None:
@@ -270,6 +251,5 @@ def _shared(trace: Trace, selection: Selection) -> tuple[SharedTime, ...]:
         of_host = rows[columns.host[rows] == host]
         if of_host.size:
             covered = union(columns.start_ps[of_host], columns.end_ps[of_host])
-            inside = int(covered.within(window.start_ps, window.end_ps))
-            result.append(SharedTime(trace.hosts[host].name, inside))
+            result.append(SharedTime(trace.hosts[host].name, covered_ps(covered, window)))
     return tuple(result)

@@ -8,27 +8,8 @@ from typing import Final
 
 from traceview.analysis.context import View
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Bar,
-    Column,
-    Part,
-    Section,
-    Span,
-    bars,
-    counts,
-    device_anchor,
-    devices,
-    looks,
-    names,
-    ratio,
-    remarks,
-    shares,
-    sizes,
-    spans,
-    table,
-    times,
-)
 from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, PARTS, STATUSES, look_of
 
 TITLE: Final = "Devices"
@@ -41,27 +22,27 @@ _PARTS_ADD_UP: Final = (
 )
 
 
-def devices_section(view: View, result: DeviceTime) -> Section | None:
+def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
     """A row per device; of very many devices the outliers, and the range of the others."""
     if not result.devices:
-        return Section("devices", TITLE, (), lead="No device was recorded.", is_folded=False)
+        return doc.Section("devices", TITLE, (), lead="No device was recorded.", is_folded=False)
     empty = _without_record(result.devices)
     folded = empty if len(empty) >= FOLD_FROM else []
     others = [row for row in result.devices if row.device in view.others]
     rows = [row for row in result.devices if row not in folded and row not in others]
     shown = rows[: view.most_rows]
-    return Section(
+    return doc.Section(
         "devices",
         TITLE,
         (
-            *table(
+            *doc.table(
                 "Time of each device",
                 _columns(view, shown),
                 row_count=len(rows),
                 rest=view.command("devices"),
-                anchors=[device_anchor(row.device) for row in shown],
+                anchors=[doc.device_anchor(row.device) for row in shown],
             ),
-            *remarks(
+            *doc.remarks(
                 *_folded_sentences(folded),
                 _range_of(view, others),
                 _unknown_directions(result.devices),
@@ -102,25 +83,25 @@ def _without_record(rows: Sequence[DeviceTimeRow]) -> list[DeviceTimeRow]:
 # Columns
 
 
-def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Column]:
-    def of_window(heading: str, parts: Sequence[int | None], **options: int) -> Column:
-        ratios = [ratio(part, row.window_ps) for part, row in zip(parts, rows, strict=True)]
-        return shares(heading, ratios, **options)
+def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Column]:
+    def of_window(heading: str, parts: Sequence[int | None], **options: int) -> doc.Column:
+        ratios = [doc.ratio(part, row.window_ps) for part, row in zip(parts, rows, strict=True)]
+        return doc.shares(heading, ratios, **options)
 
-    yield devices("device", [row.device for row in rows])
-    yield looks("status", [look_of(STATUSES, row.status) for row in rows], priority=6)
+    yield doc.devices("device", [row.device for row in rows])
+    yield doc.looks("status", [look_of(STATUSES, row.status) for row in rows], priority=6)
     windows = [row.window_ps for row in rows]
-    yield spans(
+    yield doc.spans(
         "",
         [
-            Span(row.device, 0, length) if length else None
+            doc.Span(row.device, 0, length) if length else None
             for row, length in zip(rows, windows, strict=True)
         ],
     )
-    yield shares("busy", [row.busy_ratio for row in rows])
+    yield doc.shares("busy", [row.busy_ratio for row in rows])
     if not view.is_brief:
-        yield bars("window", [_bar(row) for row in rows], priority=11)
-    yield times("busy time", [row.busy_ps for row in rows], priority=5)
+        yield doc.bars("window", [_bar(row) for row in rows], priority=11)
+    yield doc.times("busy time", [row.busy_ps for row in rows], priority=5)
     yield of_window("compute", [row.compute_ps for row in rows], priority=1)
     yield of_window("communication", [row.exposed_collective_ps for row in rows], priority=2)
     yield of_window("copies", list(map(copies_ps, rows)), priority=3)
@@ -135,12 +116,12 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Column]:
             if any(parts):
                 yield of_window(CLASSES[class_].words, parts, priority=10)
     yield of_window("idle", [row.idle_ps for row in rows])
-    yield counts("kernels", [row.kernel_count for row in rows], priority=8)
+    yield doc.counts("kernels", [row.kernel_count for row in rows], priority=8)
     peaks = [row.memory_peak_bytes for row in rows]
-    yield sizes("peak memory", peaks, priority=7)
+    yield doc.sizes("peak memory", peaks, priority=7)
     # The lead of the section names a model that all devices share.
     are_mixed = len({row.model for row in rows}) > 1
-    yield names("model", [row.model if are_mixed else None for row in rows], priority=9)
+    yield doc.names("model", [row.model if are_mixed else None for row in rows], priority=9)
 
 
 def copies_ps(row: DeviceTimeRow) -> int | None:
@@ -150,13 +131,13 @@ def copies_ps(row: DeviceTimeRow) -> int | None:
     return sum(known) if len(known) == len(parts) else None
 
 
-def _bar(row: DeviceTimeRow) -> Bar | None:
+def _bar(row: DeviceTimeRow) -> doc.Bar | None:
     parts = (row.compute_ps, row.exposed_collective_ps, copies_ps(row), row.idle_ps)
     if not row.window_ps:
         return None
-    return Bar(
+    return doc.Bar(
         tuple(
-            Part(look, length / row.window_ps)
+            doc.Part(look, length / row.window_ps)
             for look, length in zip(PARTS.values(), parts, strict=True)
             if length
         )
@@ -183,8 +164,8 @@ def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> str | None:
     parts = {
         "busy": [row.busy_ratio for row in rows],
         "compute": [row.compute_ratio for row in rows],
-        "communication": [ratio(row.exposed_collective_ps, row.window_ps) for row in rows],
-        "copies": [ratio(copies_ps(row), row.window_ps) for row in rows],
+        "communication": [doc.ratio(row.exposed_collective_ps, row.window_ps) for row in rows],
+        "copies": [doc.ratio(copies_ps(row), row.window_ps) for row in rows],
     }
     ranges = ", ".join(f"{name} {numbers.share_range(ratios)}" for name, ratios in parts.items())
     count = numbers.plural(len(rows), "other device")

@@ -10,24 +10,9 @@ from traceview.analysis.balance.hardware import DeviceHardware
 from traceview.analysis.balance.result import DeviceBalance
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
 from traceview.analysis.placement import Placement
+from traceview.analysis.placement.section import device_changes
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Column,
-    Section,
-    counts,
-    devices,
-    looks,
-    names,
-    notes,
-    ratio,
-    remarks,
-    shares,
-    signed_shares,
-    sizes,
-    times,
-    words,
-)
-from traceview.document.model import table as table_block
 from traceview.document.vocabulary import STATUSES, look_of
 from traceview.trace.table import Table, flags, integers, record_columns, table, texts
 from traceview.xplane.planes import ActivityClass
@@ -86,43 +71,43 @@ def device_table(result: DeviceTime | None, balance: Balance | None) -> Table:
 
 def device_section(
     rows: Table, others: Collection[str] = (), placement: Placement | None = None
-) -> Section:
+) -> doc.Section:
     """A row per device; of `others`, devices that are much alike, only the range of their parts."""
     shown = rows.at([at for at, device in enumerate(rows["device"]) if device not in others])
     alike = rows.where("device", others)
-    return Section(
+    return doc.Section(
         "devices",
         "Devices",
         (
-            *table_block("Devices", _columns(shown)),
-            *remarks(_ranges(alike) if alike.count else None),
-            *notes(*(_changes(placement) if placement else ())),
+            *doc.table("Devices", _columns(shown)),
+            *doc.remarks(_ranges(alike) if alike.count else None),
+            *doc.notes(*(device_changes(placement) if placement else ())),
         ),
         lead="" if rows.count else "No device was recorded.",
     )
 
 
-def _columns(rows: Table) -> Iterator[Column]:
+def _columns(rows: Table) -> Iterator[doc.Column]:
     windows = rows["window_ps"]
 
-    def of_window(heading: str, parts: Sequence[int | None], priority: int) -> Column:
-        return shares(heading, map(ratio, parts, windows), priority=priority)
+    def of_window(heading: str, parts: Sequence[int | None], priority: int) -> doc.Column:
+        return doc.shares(heading, map(doc.ratio, parts, windows), priority=priority)
 
-    yield devices("device", rows["device"])
-    yield looks("status", [look_of(STATUSES, status) for status in rows["status"]], priority=2)
-    yield shares("busy", rows["busy_ratio"])
-    yield shares("compute", rows["compute_ratio"])
+    yield doc.devices("device", rows["device"])
+    yield doc.looks("status", [look_of(STATUSES, status) for status in rows["status"]], priority=2)
+    yield doc.shares("busy", rows["busy_ratio"])
+    yield doc.shares("compute", rows["compute_ratio"])
     yield of_window("communication", rows["exposed_collective_ps"], 4)
     yield of_window("copies", _copies_ps(rows), 5)
     yield of_window("idle", rows["idle_ps"], 1)
-    yield times("compute per step", rows["compute_ps_per_step"], priority=6)
-    yield signed_shares("vs. median", rows["longer_ratio"], priority=3)
-    yield counts("kernels", rows["kernel_count"], priority=8)
-    yield times("starts later by", rows["start_lag_ps"], priority=9)
-    yield sizes("peak memory", rows["memory_peak_bytes"], priority=7)
+    yield doc.times("compute per step", rows["compute_ps_per_step"], priority=6)
+    yield doc.signed_shares("vs. median", rows["longer_ratio"], priority=3)
+    yield doc.counts("kernels", rows["kernel_count"], priority=8)
+    yield doc.times("starts later by", rows["start_lag_ps"], priority=9)
+    yield doc.sizes("peak memory", rows["memory_peak_bytes"], priority=7)
     answers = {True: "yes", False: "no", None: None}
-    yield words("gradients", [answers[value] for value in rows["backward"]], priority=10)
-    yield names("model", rows["model"], priority=11)
+    yield doc.words("gradients", [answers[value] for value in rows["backward"]], priority=10)
+    yield doc.names("model", rows["model"], priority=11)
 
 
 def _copies_ps(rows: Table) -> list[int | None]:
@@ -136,18 +121,8 @@ def _ranges(rows: Table) -> str:
     ratios = {
         "busy": rows["busy_ratio"],
         "compute": rows["compute_ratio"],
-        "communication": map(ratio, rows["exposed_collective_ps"], rows["window_ps"]),
-        "copies": map(ratio, _copies_ps(rows), rows["window_ps"]),
+        "communication": map(doc.ratio, rows["exposed_collective_ps"], rows["window_ps"]),
+        "copies": map(doc.ratio, _copies_ps(rows), rows["window_ps"]),
     }
     parts = ", ".join(f"{name} {numbers.share_range(values)}" for name, values in ratios.items())
     return f"{numbers.plural(rows.count, 'other device')}: {parts}. `-o FILE.csv` has all."
-
-
-def _changes(placement: Placement) -> list[str]:
-    """In which steps which devices ran work, for hosts where that changes; hosts alike share a sentence."""
-    sentences: dict[str, str] = {}
-    for host in placement.hosts:
-        if len(host.active) > 1:
-            sentence = host.statements[0]
-            sentences.setdefault(sentence.replace(f"{host.host}/", ""), sentence)
-    return [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences.values()]

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from traceview.analysis.context import View
 from traceview.analysis.environment.result import Environment, HostEnvironment
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import Section, facts
 from traceview.document.sanitize import shortened
 
 LONGEST_FACT: Final = 60
@@ -31,11 +31,11 @@ PUBLIC_NAMES: Final = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrate
 _Fact: TypeAlias = Callable[[HostEnvironment], str | None]
 
 
-def environment_section(view: View, result: Environment) -> Section | None:
+def environment_section(view: View, result: Environment) -> doc.Section | None:
     """What is known of the job beyond `job_facts`, which a document begins with."""
     del view
     details = job_details(result)
-    return Section("environment", "Environment", facts(*details)) if details else None
+    return doc.Section("environment", "Environment", doc.facts(*details)) if details else None
 
 
 def job_facts(environment: Environment) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analysis.base import Finding, Skipped
-from traceview.analysis.context import Analysis, Context
+from traceview.analysis.context import Analysis
 from traceview.analysis.idle import findings
 from traceview.analysis.idle.result import Idle, compute
 from traceview.analysis.idle.rules import RULES
@@ -14,15 +13,13 @@ from traceview.analysis.idle.section import TITLE, gaps_section, idle_section
 __all__ = ["ANALYSIS", "Idle"]
 
 
-def _diagnose(context: Context, result: Idle | Skipped) -> list[Finding]:
-    return findings.diagnose(context.trace, result, context.idle, context.selection)
-
-
 ANALYSIS: Final = Analysis[Idle](
     "idle",
     compute=lambda context: compute(context.trace, context.selection, context.idle),
     rules=RULES,
-    diagnose=_diagnose,
+    diagnose=lambda context, result: findings.diagnose(
+        context.trace, result, context.idle, context.selection
+    ),
     sections=(idle_section, gaps_section),
     title_if_absent=TITLE,
 )

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.launches.eager_scopes import EAGER, GRAPH
-from traceview.analysis.selection import Selection
+from traceview.analysis.selection import Selection, step_bounds
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
 from traceview.robust import median_ps
@@ -35,14 +35,13 @@ class EagerOps(Struct, frozen=True):
 
 def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
     """The eager ops of one host; None without steps or without such ops."""
-    steps = [step for step in selection.steps.get(host, ()) if step.excluded is None]
+    steps = selection.used_of(host)
     columns = trace.host_columns
     rows = np.flatnonzero(trace.names.matching(columns.name, [EAGER]) & (columns.host == host))
     rows = rows[~_holds_graph(trace, rows)]
     if not steps or rows.size == 0:
         return None
-    start = np.array([step.start_ps for step in steps], dtype=np.int64)
-    end = np.array([step.end_ps for step in steps], dtype=np.int64)
+    start, end = step_bounds(steps)
     begun = np.sort(columns.start_ps[rows])
     count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
     spans = union(columns.start_ps[rows], columns.end_ps[rows])

@@ -14,7 +14,6 @@ from traceview.analysis.base import (
     Evidence,
     Finding,
     Severity,
-    Skipped,
 )
 from traceview.analysis.idle.blocking_ops import blocking_ops
 from traceview.analysis.idle.eager_ops import eager_ops
@@ -91,11 +90,9 @@ class _Waiting(Struct, frozen=True, eq=False):
 
 
 def diagnose(
-    trace: Trace, result: Idle | Skipped, attribution: IdleAttribution, selection: Selection
+    trace: Trace, result: Idle, attribution: IdleAttribution, selection: Selection
 ) -> list[Finding]:
     """What devices wait for, for the device of each host that is idle least."""
-    if isinstance(result, Skipped):
-        return []
     return [
         finding
         for host in selection.windows
@@ -133,7 +130,7 @@ def _waiting(
         is_replica=trace.device_list[device].kind == "replica",
         idle_ps=idle_ps.pop(device),
         others={trace.device_key(other): causes for other, causes in idle_ps.items()},
-        step_numbers=tuple(step.number for step in selection.steps[host] if step.excluded is None),
+        step_numbers=tuple(step.number for step in selection.used_of(host)),
         step_ps=step_ps,
         gaps=next(row.gaps for row in result.devices if row.device == key),
     )

@@ -10,30 +10,8 @@ from msgspec import Struct
 from traceview.analysis import device_time
 from traceview.analysis.context import View
 from traceview.analysis.idle.result import Gap, Idle, IdleRow
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Bar,
-    Column,
-    Link,
-    Part,
-    Section,
-    Span,
-    bars,
-    counts,
-    devices,
-    finding_anchor,
-    gap_anchor,
-    links,
-    looks,
-    names,
-    ordinals,
-    ratio,
-    remarks,
-    shares,
-    spans,
-    table,
-    times,
-)
 from traceview.document.vocabulary import CAUSES, look_of
 
 MOST_GAPS: Final = 100
@@ -48,35 +26,34 @@ class NumberedGap(Struct, frozen=True):
 
     number: int
     gap: Gap
-    span: Span
+    span: doc.Span
 
 
-def idle_section(view: View, result: Idle) -> Section | None:
+def idle_section(view: View, result: Idle) -> doc.Section | None:
     """The share of the window that each cause has on each device."""
     unused = [row.device for row in result.devices if "unused" in row.causes]
     no_kernel = f"No kernel ran on {numbers.joined_devices(unused)}." if unused else ""
     rows = [row for row in result.devices if row.idle_ps and "unused" not in row.causes]
     if not rows:
-        return Section("idle", TITLE, (), lead=no_kernel or "No device waited.")
+        return doc.Section("idle", TITLE, (), lead=no_kernel or "No device waited.")
     windows = _windows(view)
     ranked = _ranked(rows)
-    outliers = [row for row in rows if row.device not in view.others]
-    others = [row for row in rows if row.device in view.others]
+    outliers, others = view.split(rows)
     other_devices = (
         f"{numbers.plural(len(others), 'other device')}: idle {_idle_range(others, windows)}. "
         f"{view.command('gaps')} --device KEY shows why."
     )
-    return Section(
+    return doc.Section(
         "idle",
         TITLE,
         (
-            *table(
+            *doc.table(
                 "Idle time by cause",
                 _columns(outliers[: view.most_rows], ranked, windows),
                 row_count=len(outliers),
                 rest=view.command("gaps"),
             ),
-            *remarks(
+            *doc.remarks(
                 other_devices if others else None,
                 no_kernel,
                 "Shares are of the window; the causes of a device add up to its idle time.",
@@ -89,7 +66,7 @@ def idle_section(view: View, result: Idle) -> Section | None:
 
 
 def _idle_range(rows: Sequence[IdleRow], windows: dict[str, int | None]) -> str:
-    return numbers.share_range(ratio(row.idle_ps, windows.get(row.device)) for row in rows)
+    return numbers.share_range(doc.ratio(row.idle_ps, windows.get(row.device)) for row in rows)
 
 
 def _windows(view: View) -> dict[str, int | None]:
@@ -105,23 +82,25 @@ def _ranked(rows: Sequence[IdleRow]) -> list[str]:
 
 def _columns(
     rows: Sequence[IdleRow], ranked: Sequence[str], windows: dict[str, int | None]
-) -> Iterator[Column]:
-    yield devices("device", [row.device for row in rows])
-    yield shares("idle", [ratio(row.idle_ps, windows.get(row.device)) for row in rows])
-    yield bars("by cause", [_bar(row, ranked) for row in rows])
+) -> Iterator[doc.Column]:
+    yield doc.devices("device", [row.device for row in rows])
+    yield doc.shares("idle", [doc.ratio(row.idle_ps, windows.get(row.device)) for row in rows])
+    yield doc.bars("by cause", [_bar(row, ranked) for row in rows])
     for priority, cause in enumerate(ranked):
         look = CAUSES[cause]
-        parts = [ratio(row.causes.get(cause, 0), windows.get(row.device)) for row in rows]
-        yield shares(look.words, parts, priority=priority and priority + 2, meaning=look.meaning)
-    yield counts("gaps", [row.gap_count for row in rows], priority=2)
-    yield times("longest gap", [row.longest_gap_ps for row in rows], priority=1)
+        parts = [doc.ratio(row.causes.get(cause, 0), windows.get(row.device)) for row in rows]
+        yield doc.shares(
+            look.words, parts, priority=priority and priority + 2, meaning=look.meaning
+        )
+    yield doc.counts("gaps", [row.gap_count for row in rows], priority=2)
+    yield doc.times("longest gap", [row.longest_gap_ps for row in rows], priority=1)
 
 
-def _bar(row: IdleRow, ranked: Sequence[str]) -> Bar:
+def _bar(row: IdleRow, ranked: Sequence[str]) -> doc.Bar:
     """The idle time of a device, all of it one bar long."""
-    return Bar(
+    return doc.Bar(
         tuple(
-            Part(CAUSES[cause], row.causes[cause] / row.idle_ps)
+            doc.Part(CAUSES[cause], row.causes[cause] / row.idle_ps)
             for cause in ranked
             if row.causes.get(cause)
         )
@@ -155,44 +134,44 @@ def numbered_gaps(view: View) -> tuple[NumberedGap, ...]:
     )
 
 
-def _span(device: str, gap: Gap, window_ps: int) -> Span:
+def _span(device: str, gap: Gap, window_ps: int) -> doc.Span:
     begin = gap.start_ps - window_ps
-    return Span(device, begin, begin + gap.duration_ps)
+    return doc.Span(device, begin, begin + gap.duration_ps)
 
 
-def gaps_section(view: View, result: Idle) -> Section | None:
+def gaps_section(view: View, result: Idle) -> doc.Section | None:
     """The longest gaps of all devices, with the evidence for their cause."""
     numbered = numbered_gaps(view)[: BRIEF_GAPS if view.is_brief else view.most_rows]
     if not numbered:
         return None
     used = [row for row in result.devices if "unused" not in row.causes]
     gaps = [row.gap for row in numbered]
-    return Section(
+    return doc.Section(
         "gaps",
         "Longest gaps",
-        table(
+        doc.table(
             "The longest gaps",
             (
-                ordinals("gap", [row.number for row in numbered]),
-                devices("device", [row.span.device for row in numbered]),
-                spans("", [row.span for row in numbered]),
-                times(
+                doc.ordinals("gap", [row.number for row in numbered]),
+                doc.devices("device", [row.span.device for row in numbered]),
+                doc.spans("", [row.span for row in numbered]),
+                doc.times(
                     "start",
                     [row.span.start_ps for row in numbered],
                     priority=5,
                     meaning="from the start of the window",
                 ),
-                times("length", [gap.duration_ps for gap in gaps]),
-                ordinals("step", [gap.step for gap in gaps], priority=3),
-                looks("mostly", [look_of(CAUSES, gap.cause) for gap in gaps]),
-                links("findings", [_findings(view, row) for row in numbered]),
-                names("evidence on the host", [_evidence(gap) for gap in gaps], priority=1),
-                names("after", [gap.before for gap in gaps], priority=2),
-                names("before", [gap.after for gap in gaps], priority=4),
+                doc.times("length", [gap.duration_ps for gap in gaps]),
+                doc.ordinals("step", [gap.step for gap in gaps], priority=3),
+                doc.looks("mostly", [look_of(CAUSES, gap.cause) for gap in gaps]),
+                doc.links("findings", [_findings(view, row) for row in numbered]),
+                doc.names("evidence on the host", [_evidence(gap) for gap in gaps], priority=1),
+                doc.names("after", [gap.before for gap in gaps], priority=2),
+                doc.names("before", [gap.after for gap in gaps], priority=4),
             ),
             row_count=sum(row.gap_count for row in used),
             rest=view.command("gaps"),
-            anchors=[gap_anchor(row.number) for row in numbered],
+            anchors=[doc.gap_anchor(row.number) for row in numbered],
         ),
         terms=("gap",),
     )
@@ -203,9 +182,9 @@ def _evidence(gap: Gap) -> str | None:
     return ": ".join(part for part in (gap.thread, gap.host_event) if part) or None
 
 
-def _findings(view: View, numbered: NumberedGap) -> tuple[Link, ...]:
+def _findings(view: View, numbered: NumberedGap) -> tuple[doc.Link, ...]:
     """The findings that name this gap."""
     return tuple(
-        Link(f"finding {number}", finding_anchor(number))
+        doc.Link(f"finding {number}", doc.finding_anchor(number))
         for number in view.findings_of_gaps.get(numbered.number, ())
     )

@@ -10,8 +10,7 @@ import numpy as np
 from traceview.analysis.idle.result import Gap, gap_rows
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
-from traceview.document.model import Column, Section, counts, devices, looks, names, times
-from traceview.document.model import table as table_block
+from traceview.document import model as doc
 from traceview.document.vocabulary import CAUSES, look_of
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
@@ -89,30 +88,30 @@ def _table(
     )
 
 
-def gap_rows_section(rows: Table) -> Section | None:
+def gap_rows_section(rows: Table) -> doc.Section | None:
     """A row per gap: where it lies, its causes, and what shows them; nothing without any."""
     if not rows.count:
         return None
-    return Section("gap-rows", "Gaps", table_block("Gaps", _columns(rows)))
+    return doc.Section("gap-rows", "Gaps", doc.table("Gaps", _columns(rows)))
 
 
-def _columns(rows: Table) -> Iterator[Column]:
-    yield devices("device", rows["device"])
-    yield times("length", rows["duration_ps"])
-    yield looks("mostly", [look_of(CAUSES, cause) for cause in rows["cause"]])
-    yield counts("step", rows["step"], priority=2)
-    yield times("start", rows["start_ps"], priority=4)
+def _columns(rows: Table) -> Iterator[doc.Column]:
+    yield doc.devices("device", rows["device"])
+    yield doc.times("length", rows["duration_ps"])
+    yield doc.looks("mostly", [look_of(CAUSES, cause) for cause in rows["cause"]])
+    yield doc.counts("step", rows["step"], priority=2)
+    yield doc.times("start", rows["start_ps"], priority=4)
     evidence = zip(rows["thread"], rows["host_stack"], strict=True)
-    yield names(
+    yield doc.names(
         "evidence on the host",
         [f"{thread}: {stack}" if stack else None for thread, stack in evidence],
         priority=1,
     )
-    yield names("after", rows["before"], priority=3)
-    yield names("before", rows["after"], priority=5)
+    yield doc.names("after", rows["before"], priority=3)
+    yield doc.names("before", rows["after"], priority=5)
     parts = {cause: rows[f"{cause}_ps"] for cause in CAUSES if cause != "unused"}
     totals = {cause: sum(lengths) for cause, lengths in parts.items()}
     ranked = sorted((cause for cause in parts if totals[cause]), key=lambda cause: -totals[cause])
     if len(ranked) > 1:
         for priority, cause in enumerate(ranked, start=6):
-            yield times(CAUSES[cause].words, parts[cause], priority=priority)
+            yield doc.times(CAUSES[cause].words, parts[cause], priority=priority)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis import capture, idle
-from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.base import Finding
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input import findings
@@ -16,7 +16,7 @@ from traceview.analysis.input.section import section
 __all__ = ["ANALYSIS", "Input"]
 
 
-def _diagnose(context: Context, result: Input | Skipped) -> list[Finding]:
+def _diagnose(context: Context, result: Input) -> list[Finding]:
     # Where the planes of GPUs were lost, the GPUs may have worked while the host waited.
     if any(
         finding.code == "no-gpu-plane" and finding.severity == "critical"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Severity, Skipped
+from traceview.analysis.base import Confidence, Evidence, Finding, Severity
 from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input.result import Bottleneck, Input, InputHost, InputReplica
 from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
@@ -12,16 +12,12 @@ from traceview.document import numbers
 _ALWAYS_READY = "an element was ready whenever the model asked"
 
 
-def diagnose(
-    result: Input | Skipped, selection: Selection, *, is_bound: bool | None = None
-) -> list[Finding]:
+def diagnose(result: Input, selection: Selection, *, is_bound: bool | None = None) -> list[Finding]:
     """Waits of the model, and the stage and the shard behind them; no wait where the ratio is not known.
 
     `is_bound`: whether the idle time of the devices shows that input costs time, which is a finding already;
     None where no device was recorded, so that the waits of the host decide.
     """
-    if isinstance(result, Skipped):
-        return []
     findings = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
     ratio = result.input_ratio
     if is_bound is False or ratio is None or INPUT_BOUND.severity_of(ratio) is None:
@@ -38,15 +34,12 @@ def diagnose(
 
 
 def _confidence(selection: Selection) -> tuple[Confidence, str]:
-    used_count = len(selection.used_steps)
-    steps = numbers.plural(used_count, "used step") if used_count else "no used step"
-    if used_count >= FEWEST_STEPS:
-        return "high", f"over {steps}"
-    return "low", f"only {steps}" if used_count else steps
+    count = numbers.plural(len(selection.used_steps), "used step")
+    return selection.few_steps or ("high", f"over {count}")
 
 
 def _severity(selection: Selection, severity: Severity) -> Severity:
-    return severity if len(selection.used_steps) >= FEWEST_STEPS else "info"
+    return "info" if selection.few_steps else severity
 
 
 def _is_always_ready(result: Input) -> bool:

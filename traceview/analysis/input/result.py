@@ -19,7 +19,7 @@ from traceview.analysis.base import Skipped, Verdict
 from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input.advice import advice_for
 from traceview.analysis.input.rules import REPLICA_STARVED
-from traceview.analysis.selection import Selection, rows_in
+from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
 from traceview.intervals import Int64Array, union
 from traceview.record import (
     Count,
@@ -34,7 +34,7 @@ from traceview.record import (
 )
 from traceview.robust import median, median_ps
 from traceview.trace.input_waits import InputWaits, arrivals, find_input_waits, shards
-from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.model import NONE, Trace
 from traceview.trace.pipeline import (
     GENERATOR,
     InputStage,
@@ -199,13 +199,13 @@ class _HostInput(Struct, frozen=True, eq=False):
 def compute(
     trace: Trace,
     selection: Selection,
-    input_idle: Mapping[int, Int64Array] | None,
+    input_idle: Mapping[int, Int64Array],
     top: int | None = TOP_STAGES,
 ) -> Input | Skipped:
     """The waits, shards and stages of every host.
 
     `input_idle`: for each device of the device list the idle picoseconds of cause input in each step of its host,
-    in the order of `selection.steps`; None where that is not known. `top`: rows of stages, None for all.
+    in the order of `selection.steps`, without those where that is not known. `top`: rows of stages, None for all.
     """
     inputs = [
         host_input
@@ -270,7 +270,7 @@ def _steps(
     trace: Trace,
     selection: Selection,
     host_input: _HostInput,
-    input_idle: Mapping[int, Int64Array] | None,
+    input_idle: Mapping[int, Int64Array],
 ) -> list[InputStep]:
     """The wait of each step; empty where it is not known."""
     steps = selection.steps[host_input.host]
@@ -280,7 +280,7 @@ def _steps(
             return []
         wait = np.max(list(idle.values()), axis=0)
     elif host_input.waits.row.size:
-        wait = union(host_input.waits.start_ps, host_input.waits.end_ps).within(*_bounds(steps))
+        wait = union(host_input.waits.start_ps, host_input.waits.end_ps).within(*step_bounds(steps))
     else:
         return []
     return [
@@ -296,18 +296,13 @@ def _steps(
 
 
 def _idle_of_host(
-    trace: Trace, host: int, input_idle: Mapping[int, Int64Array] | None
+    trace: Trace, host: int, input_idle: Mapping[int, Int64Array]
 ) -> dict[int, Int64Array]:
     return {
         device: per_step
-        for device, per_step in (input_idle or {}).items()
+        for device, per_step in input_idle.items()
         if trace.device_list[device].host == host
     }
-
-
-def _bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
-    start = np.array([step.start_ps for step in steps], dtype=np.int64)
-    return start, np.array([step.end_ps for step in steps], dtype=np.int64)
 
 
 def _host(
@@ -315,7 +310,7 @@ def _host(
     selection: Selection,
     host_input: _HostInput,
     steps: list[InputStep],
-    input_idle: Mapping[int, Int64Array] | None,
+    input_idle: Mapping[int, Int64Array],
 ) -> InputHost:
     name = trace.hosts[host_input.host].name
     used = [step for step in steps if step.used]
@@ -336,7 +331,7 @@ def _host(
     waited, window = None, selection.windows[host_input.host]
     if host_input.waits.row.size:
         waits = union(host_input.waits.start_ps, host_input.waits.end_ps)
-        waited = int(waits.within(window.start_ps, window.end_ps))
+        waited = covered_ps(waits, window)
         if not selection.steps[host_input.host] and window.length_ps:
             ratio = waited / window.length_ps
     absent = NO_WAIT_RECORDED if waited is None else NO_STEPS
@@ -356,11 +351,11 @@ def _host(
 
 def _replicas(trace: Trace, selection: Selection, host_input: _HostInput) -> list[InputReplica]:
     """The shards of a distributed dataset, in their order, over the used steps."""
-    steps = [step for step in selection.steps[host_input.host] if step.excluded is None]
+    steps = selection.used_of(host_input.host)
     if not steps or not host_input.shards:
         return []
     waits, window = host_input.waits, selection.windows[host_input.host]
-    start, end = _bounds(steps)
+    start, end = step_bounds(steps)
     arrived = arrivals(trace, host_input.calls, waits)
     of_shard = sorted(host_input.shards, key=lambda pipeline: host_input.shards[pipeline])
     unions = [
@@ -380,7 +375,7 @@ def _replicas(trace: Trace, selection: Selection, host_input: _HostInput) -> lis
             host=trace.hosts[host_input.host].name,
             shard=shard,
             device=keys.get(shard),
-            wait_ps=int(unions[shard].within(window.start_ps, window.end_ps)),
+            wait_ps=covered_ps(unions[shard], window),
             wait_per_step_ps=median_ps(wait[shard]) or 0,
             late_per_step_ps=median_ps(late[shard]) or 0,
             late_step_count=int((late[shard] >= limit_ps).sum()),

@@ -7,20 +7,8 @@ from typing import Final
 
 from traceview.analysis.context import View
 from traceview.analysis.input.result import Input, InputHost, InputReplica
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Section,
-    Table,
-    counts,
-    devices,
-    names,
-    notes,
-    ratio,
-    shares,
-    table,
-    times,
-    words,
-)
 from traceview.document.vocabulary import VERDICTS, look_of
 from traceview.trace.pipeline import SLOW_CALL_PS, InputStage
 
@@ -37,16 +25,16 @@ MISSING: Final = {
 _MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
 
 
-def section(view: View, result: Input) -> Section:
+def section(view: View, result: Input) -> doc.Section:
     """The wait, what the pipeline lacks, and the hosts, shards and stages."""
     most_rows = BRIEF_ROWS if view.is_brief else view.most_rows
     everything = f"{view.command('analyze')} --format json"
     stages = result.stages[: min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows]
-    return Section(
+    return doc.Section(
         "input",
         "Input",
         (
-            *notes(*_notes(result, is_brief=view.is_brief)),
+            *doc.notes(*_notes(result, is_brief=view.is_brief)),
             *_hosts(result.hosts, most_rows, everything),
             *_replicas(result.replicas, most_rows, everything),
             *_stages(stages, result.stage_count, view.command("input")),
@@ -79,85 +67,85 @@ def _notes(result: Input, *, is_brief: bool) -> tuple[str | None, ...]:
     )
 
 
-def _hosts(hosts: Sequence[InputHost], most_rows: int, rest: str) -> tuple[Table, ...]:
+def _hosts(hosts: Sequence[InputHost], most_rows: int, rest: str) -> tuple[doc.Table, ...]:
     """The wait of each host; with a single host the lead gives it."""
     if len(hosts) < 2:
         return ()
     rows = hosts[:most_rows]
-    return table(
+    return doc.table(
         "Input wait by host",
         (
-            names("host", [row.host for row in rows]),
-            shares("share of the step", [row.input_ratio for row in rows]),
-            times("wait per step", [row.wait_per_step_ps for row in rows], priority=1),
-            times("wait in the window", [row.wait_ps for row in rows], priority=3),
-            devices(
+            doc.names("host", [row.host for row in rows]),
+            doc.shares("share of the step", [row.input_ratio for row in rows]),
+            doc.times("wait per step", [row.wait_per_step_ps for row in rows], priority=1),
+            doc.times("wait in the window", [row.wait_ps for row in rows], priority=3),
+            doc.devices(
                 "device",
                 [row.device for row in rows],
                 priority=2,
                 meaning="the device of the host that waits most",
             ),
-            words(
+            doc.words(
                 "measured by",
                 [_MEASURES.get(row.measured_by, row.measured_by) for row in rows],
                 priority=5,
             ),
-            words("unknown because", [row.reason for row in rows], priority=4),
+            doc.words("unknown because", [row.reason for row in rows], priority=4),
         ),
         row_count=len(hosts),
         rest=rest,
     )
 
 
-def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tuple[Table, ...]:
+def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tuple[doc.Table, ...]:
     rows = replicas[:most_rows]
     hosts = {row.host for row in replicas}
-    return table(
+    return doc.table(
         "Input wait by shard",
         (
-            words("shard", [str(row.shard) for row in rows]),
-            devices("device", [row.device for row in rows]),
-            names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
-            times("wait per step", [row.wait_per_step_ps for row in rows]),
-            times(
+            doc.words("shard", [str(row.shard) for row in rows]),
+            doc.devices("device", [row.device for row in rows]),
+            doc.names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
+            doc.times("wait per step", [row.wait_per_step_ps for row in rows]),
+            doc.times(
                 "late per step",
                 [row.late_per_step_ps for row in rows],
                 meaning="later than the earliest shard, median of the steps",
             ),
-            counts("late steps", [row.late_step_count for row in rows], priority=1),
-            counts("steps", [row.step_count for row in rows], priority=2),
+            doc.counts("late steps", [row.late_step_count for row in rows], priority=1),
+            doc.counts("steps", [row.step_count for row in rows], priority=2),
         ),
         row_count=len(replicas),
         rest=rest,
     )
 
 
-def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[Table, ...]:
+def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[doc.Table, ...]:
     hosts = {row.host for row in rows}
-    return table(
+    return doc.table(
         "Stages of the input pipeline",
         (
-            names("stage", [_path(row.name) for row in rows]),
-            names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
-            times(
+            doc.names("stage", [_path(row.name) for row in rows]),
+            doc.names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
+            doc.times(
                 "self",
                 [row.self_ps for row in rows],
                 meaning="time without the stages that it calls on its own thread",
             ),
-            shares(
+            doc.shares(
                 "thereof waiting",
-                [ratio(row.waiting_ps, row.self_ps) for row in rows],
+                [doc.ratio(row.waiting_ps, row.self_ps) for row in rows],
                 priority=1,
                 meaning="for stages on other threads",
             ),
-            counts("calls", [row.calls for row in rows], priority=4),
-            counts(
+            doc.counts("calls", [row.calls for row in rows], priority=4),
+            doc.counts(
                 f"over {numbers.time(SLOW_CALL_PS)}", [row.slow_count for row in rows], priority=5
             ),
-            counts("parallel calls", [row.parallelism for row in rows], priority=6),
-            words("buffer", [_buffer(row) for row in rows], priority=7),
-            shares("buffer empty", [row.empty_ratio for row in rows], priority=3),
-            words("role", [_role(row) for row in rows], priority=2),
+            doc.counts("parallel calls", [row.parallelism for row in rows], priority=6),
+            doc.words("buffer", [_buffer(row) for row in rows], priority=7),
+            doc.shares("buffer empty", [row.empty_ratio for row in rows], priority=3),
+            doc.words("role", [_role(row) for row in rows], priority=2),
         ),
         row_count=stage_count,
         rest=rest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analysis.base import Evidence, Finding, Rule, Skipped
+from traceview.analysis.base import Evidence, Finding, Rule
 from traceview.analysis.nvml.result import Nvml, NvmlRow, OtherProcess
 from traceview.document import numbers
 
@@ -65,10 +65,8 @@ NVML_DISAGREES: Final = Rule(
 RULES: Final = (GPU_SHARED, GPU_THROTTLED, NVML_DISAGREES)
 
 
-def diagnose(result: Nvml | Skipped) -> list[Finding]:
+def diagnose(result: Nvml) -> list[Finding]:
     """GPUs that are shared or throttled, or of which NVML and the trace disagree."""
-    if isinstance(result, Skipped):
-        return []
     shared = [row for row in result.devices if _sharers(row)]
     limit = GPU_THROTTLED.limits["throttled_ratio"]
     throttled = [row for row in result.devices if (row.throttled_ratio or 0) >= limit]

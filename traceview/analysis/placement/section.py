@@ -8,19 +8,8 @@ from typing import Final
 from traceview.analysis import environment
 from traceview.analysis.context import View
 from traceview.analysis.placement.result import HostPlacement, PlacedFunction, Placement
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Section,
-    Subheading,
-    counts,
-    devices,
-    names,
-    notes,
-    remarks,
-    sizes,
-    table,
-)
 from traceview.document.sanitize import shortened
 
 MOST_GROUPS: Final = 6
@@ -35,7 +24,7 @@ _WIDEST_NAME: Final = 40
 _IN_JSON: Final = "see the JSON report"
 
 
-def placement_section(view: View, result: Placement) -> Section | None:
+def placement_section(view: View, result: Placement) -> doc.Section | None:
     """The step functions of each host; without a sidecar only hosts whose devices change."""
     recorded = view.result(environment.ANALYSIS)
     with_sidecar = {host.host for host in recorded.hosts} if recorded else set()
@@ -47,20 +36,21 @@ def placement_section(view: View, result: Placement) -> Section | None:
     groups = _alike(worth_showing)
     shown = groups[: BRIEF if view.is_brief else MOST_GROUPS]
     more = sum(map(len, groups[len(shown) :]))
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for group in shown:
         if len(result.hosts) > 1:
             hosts = numbers.listed([host.host for host in group], most=_SHOWN_HOSTS)
-            blocks.append(Subheading(f"On {hosts}"))
+            blocks.append(doc.Subheading(f"On {hosts}"))
         blocks += _of_host(view, group[0], has_sidecar=group[0].host in with_sidecar)
-    blocks += remarks(f"{numbers.plural(more, 'more host')}: {_IN_JSON}." if more else None)
-    return Section("placement", "Placement", tuple(blocks)) if blocks else None
+    blocks += doc.remarks(f"{numbers.plural(more, 'more host')}: {_IN_JSON}." if more else None)
+    return doc.Section("placement", "Placement", tuple(blocks)) if blocks else None
 
 
 def device_changes(placement: Placement) -> list[str]:
     """Which devices ran work in which steps, of hosts on which that changes; once for hosts that are alike."""
     changing = [host for host in placement.hosts if len(host.active) > 1]
-    return [group[0].statements[0] for group in _alike(changing)[:BRIEF]]
+    statements = [group[0].statements[0] for group in _alike(changing)[:BRIEF]]
+    return [f"{statement[:1].upper()}{statement[1:]}." for statement in statements]
 
 
 def _alike(hosts: Sequence[HostPlacement]) -> list[list[HostPlacement]]:
@@ -72,35 +62,35 @@ def _alike(hosts: Sequence[HostPlacement]) -> list[list[HostPlacement]]:
     return list(groups.values())
 
 
-def _of_host(view: View, host: HostPlacement, *, has_sidecar: bool) -> Iterator[Block]:
+def _of_host(view: View, host: HostPlacement, *, has_sidecar: bool) -> Iterator[doc.Block]:
     most = BRIEF if view.is_brief else MOST_FUNCTIONS
     for function in host.functions[:most]:
         yield from _of_function(view, function, host)
     more = len(host.functions) - most
-    yield from remarks(
+    yield from doc.remarks(
         f"{numbers.plural(more, 'more function')}: {_IN_JSON}." if more > 0 else None
     )
     reasons = list(host.missing.items())[:most] if has_sidecar else []
-    yield from notes(
+    yield from doc.notes(
         # The subheading names the host.
         *(statement.replace(f"{host.host}/", "") for statement in host.statements),
         *(f"{shortened(name, _WIDEST_NAME)}: {reason}" for name, reason in reasons),
     )
 
 
-def _of_function(view: View, function: PlacedFunction, host: HostPlacement) -> Iterator[Block]:
+def _of_function(view: View, function: PlacedFunction, host: HostPlacement) -> Iterator[doc.Block]:
     rows = function.devices[: BRIEF_DEVICES if view.is_brief else view.most_rows]
-    yield Subheading(", ".join(_description(function)))
-    yield from table(
+    yield doc.Subheading(", ".join(_description(function)))
+    yield from doc.table(
         "Devices of a step function",
         (
-            names("device", [row.device for row in rows]),
-            counts("ops placed", [row.op_count for row in rows]),
-            counts("variables", [row.variable_count for row in rows]),
-            counts("mirrored", [row.mirrored_count for row in rows], priority=3),
-            sizes("size", [row.variable_bytes for row in rows], priority=4),
-            devices("recorded as", [row.recorded for row in rows], priority=2),
-            counts(
+            doc.names("device", [row.device for row in rows]),
+            doc.counts("ops placed", [row.op_count for row in rows]),
+            doc.counts("variables", [row.variable_count for row in rows]),
+            doc.counts("mirrored", [row.mirrored_count for row in rows], priority=3),
+            doc.sizes("size", [row.variable_bytes for row in rows], priority=4),
+            doc.devices("recorded as", [row.recorded for row in rows], priority=2),
+            doc.counts(
                 f"work in, of {numbers.plural(host.step_count, 'step')}",
                 [row.step_count for row in rows],
                 priority=1,
