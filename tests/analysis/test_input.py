@@ -245,7 +245,7 @@ def test_one_limit_says_when_input_matters() -> None:
 def test_the_table_may_be_cut(tmp_path: Path) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
     trace = load(tmp_path)
-    result = compute(trace, select(trace), None, 1)
+    result = compute(trace, select(trace), {}, 1)
     assert isinstance(result, Input)
     assert (len(result.stages), result.stage_count, result.left_out_count) == (1, 4, 3)
     assert len(trace.input_stages) == 4
