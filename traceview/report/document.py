@@ -391,8 +391,8 @@ def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Sp
         row = rows[0] if rows else None
     if row is None:
         return None
-    found = view.result(steps.ANALYSIS)
-    for step in found.steps if found else ():
+    step_times = view.result(steps.ANALYSIS)
+    for step in step_times.steps if step_times else ():
         if step.host == row.host and step.number in finding.steps:
             begin = step.start_ps - view.window_start_ps[row.host]
             return doc.Span(row.device, begin, begin + step.duration_ps)
