@@ -354,7 +354,7 @@ def test_what_is_of_known_form_stays(kind: TextKind, name: str, shown: str) -> N
 )
 def test_words_of_others_are_hidden(sentence: str, shown: str) -> None:
     names = Pseudonyms()
-    names.host("gandalf")
+    names.shown("host", "gandalf")
     assert names.text(sentence) == shown
 
 

@@ -1,4 +1,4 @@
-"""`traceview analyze`: how busy every device was, and what to change."""
+"""Defines `traceview analyze`: how busy every device was, and what to change."""
 
 from __future__ import annotations
 

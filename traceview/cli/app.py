@@ -11,29 +11,16 @@ import typer
 from traceview.cli.errors import Command, CommandGroup
 from traceview.version import VERSION
 
-PANELS: Final = {
-    "capture": "Record a run",
-    "doctor": "Record a run",
-    "analyze": "See what is wrong",
-    "report": "See what is wrong",
-    "open": "See what is wrong",
-    "runs": "See what is wrong",
-    "steps": "Look closer",
-    "gaps": "Look closer",
-    "input": "Look closer",
-    "transfers": "Look closer",
-    "collectives": "Look closer",
-    "devices": "Look closer",
-    "balance": "Look closer",
-    "ops": "Look closer",
-    "render": "Share it",
-    "export": "Share it",
-    "crosscheck": "Share it",
-    "explain": "Look up",
-    "schema": "Look up",
-    "version": "Look up",
+_PANELS: Final = {
+    "Record a run": "capture doctor",
+    "See what is wrong": "analyze report open runs",
+    "Look closer": "steps gaps input transfers collectives devices balance ops",
+    "Share it": "render export crosscheck",
+    "Look up": "explain schema version",
 }
-"""Commands in the order in which users need them, each the name of its module here, with their panels of the help."""
+"""Commands in the order in which users need them, each the name of its module here."""
+
+_PANEL_OF: Final = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 
 
 class _Commands(Mapping[str, Any]):
@@ -44,7 +31,7 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            panel = PANELS[name]
+            panel = _PANEL_OF[name]
             module = import_module(f"traceview.cli.{name}")
             # A trailing underscore keeps a name of Python free.
             function = getattr(module, name, None) or getattr(module, f"{name}_")
@@ -57,10 +44,10 @@ class _Commands(Mapping[str, Any]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(PANELS)
+        return iter(_PANEL_OF)
 
     def __len__(self) -> int:
-        return len(PANELS)
+        return len(_PANEL_OF)
 
 
 class _Group(CommandGroup):

@@ -1,4 +1,4 @@
-"""`traceview balance`: how evenly the devices worked, which one is late, and what that costs."""
+"""Defines `traceview balance`: how evenly the devices worked, which one is late, and what that costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`traceview collectives`: every collective, how long each device was in it, and which one came last."""
+"""Defines `traceview collectives`: every collective, how long each device was in it, and which one came last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`traceview crosscheck`: the numbers of XProf beside those of traceview, with the reasons for differences."""
+"""Defines `traceview crosscheck`: the numbers of XProf beside those of traceview, with the reasons for differences."""
 
 from __future__ import annotations
 

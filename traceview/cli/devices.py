@@ -1,4 +1,4 @@
-"""`traceview devices`: every device, how busy it was, with what, and how it compares."""
+"""Defines `traceview devices`: every device, how busy it was, with what, and how it compares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`traceview explain`: what a finding means, what shows it, and what to do."""
+"""Defines `traceview explain`: what a finding means, what shows it, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`traceview export`: the events of a run, and what traceview computed, for other programs."""
+"""Defines `traceview export`: the events of a run, and what traceview computed, for other programs."""
 
 from __future__ import annotations
 

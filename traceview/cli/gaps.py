@@ -1,4 +1,4 @@
-"""`traceview gaps`: every span in which a device did nothing, and why."""
+"""Defines `traceview gaps`: every span in which a device did nothing, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`traceview input`: what the input pipeline costs, and every stage of it."""
+"""Defines `traceview input`: what the input pipeline costs, and every stage of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`traceview open`: a run in a browser, as a report or in XProf or TensorBoard."""
+"""Defines `traceview open`: a run in a browser, as a report or in XProf or TensorBoard."""
 
 from __future__ import annotations
 

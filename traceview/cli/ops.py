@@ -1,4 +1,4 @@
-"""`traceview ops`: the whole table of ops and kernels."""
+"""Defines `traceview ops`: the whole table of ops and kernels."""
 
 from __future__ import annotations
 

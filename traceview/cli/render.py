@@ -1,4 +1,4 @@
-"""`traceview render`: a saved report, shown again."""
+"""Defines `traceview render`: a saved report, shown again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`traceview report`: everything about a run, for a ticket or for later."""
+"""Defines `traceview report`: everything about a run, for a ticket or for later."""
 
 from __future__ import annotations
 

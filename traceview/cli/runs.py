@@ -1,4 +1,4 @@
-"""`traceview runs`: the runs in a log directory."""
+"""Defines `traceview runs`: the runs in a log directory."""
 
 from __future__ import annotations
 

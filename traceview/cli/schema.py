@@ -1,4 +1,4 @@
-"""`traceview schema`: the JSON Schema of a report."""
+"""Defines `traceview schema`: the JSON Schema of a report."""
 
 from __future__ import annotations
 

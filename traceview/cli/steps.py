@@ -1,4 +1,4 @@
-"""`traceview steps`: how long each step took, and what every device did in it."""
+"""Defines `traceview steps`: how long each step took, and what every device did in it."""
 
 from __future__ import annotations
 

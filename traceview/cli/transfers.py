@@ -1,4 +1,4 @@
-"""`traceview transfers`: what copies between the host and the GPUs cost, and what issues them."""
+"""Defines `traceview transfers`: what copies between the host and the GPUs cost, and what issues them."""
 
 from __future__ import annotations
 

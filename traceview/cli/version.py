@@ -1,4 +1,4 @@
-"""`traceview version`: the versions that a bug report should name."""
+"""Defines `traceview version`: the versions that a bug report should name."""
 
 from __future__ import annotations
 

@@ -233,10 +233,3 @@ def merged_sentence(lanes: Lanes) -> str:
         more = numbers.plural(lanes.left_out_device_count, "more device is", "more devices are")
         sentences.append(f"{more} not drawn.")
     return " ".join(sentences)
-
-
-def label(text: str) -> str:
-    """A name for the head of a row."""
-    if len(text) <= LONGEST_LABEL:
-        return text
-    return f"{text[: LONGEST_LABEL // 2]}…{text[1 - LONGEST_LABEL // 2 :]}"

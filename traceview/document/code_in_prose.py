@@ -14,30 +14,8 @@ from typing import Final
 from msgspec import Struct
 
 COMMANDS: Final = (
-    *(
-        "analyze",
-        "balance",
-        "capture",
-        "collectives",
-        "crosscheck",
-        "devices",
-        "doctor",
-        "explain",
-        "export",
-    ),
-    *(
-        "gaps",
-        "input",
-        "open",
-        "ops",
-        "render",
-        "report",
-        "runs",
-        "schema",
-        "steps",
-        "transfers",
-        "version",
-    ),
+    "analyze|balance|capture|collectives|crosscheck|devices|doctor|explain|export|gaps|input|open|ops|render|report|runs"
+    "|schema|steps|transfers|version"
 )
 """What may stand after `traceview` in a sentence for the two to be a command line."""
 
@@ -51,7 +29,7 @@ _CALL_START: Final = re.compile(
 )
 _CALL_GOES_ON: Final = re.compile(r"\.[A-Za-z_][\w.]*\(")
 _COMMAND: Final = re.compile(
-    rf"(?<![^ (\"'])traceview (?:{'|'.join(COMMANDS)})(?![\w.:/-])"
+    rf"(?<![^ (\"'])traceview (?:{COMMANDS})(?![\w.:/-])"
     r"(?: (?:--[a-z][a-z-]*|[A-Z][A-Z_]*(?::[A-Z]+)?|\d+:\d+|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
 )
 _END_OF_WORD: Final = re.compile(r"[.,;:)\"'?!]*(?: |$)")

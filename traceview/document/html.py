@@ -293,7 +293,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.filters |= {"kind": _kind, "prose": prose}
+    templates.filters |= {"kind": lambda block: type(block).__name__, "prose": prose}
     templates.globals |= {
         "bar_looks": doc.bar_looks,
         "filter_from": FILTER_FROM,
@@ -302,10 +302,6 @@ def _templates() -> Environment:
         "plural": numbers.plural,
     }
     return templates
-
-
-def _kind(block: doc.Block) -> str:
-    return type(block).__name__
 
 
 # Tables

@@ -10,7 +10,7 @@ from traceview.document import cells, numbers
 from traceview.document import model as doc
 from traceview.document.code_in_prose import LONGEST_CALL, Piece, pieces
 from traceview.document.page import Page
-from traceview.document.sanitize import sanitize
+from traceview.document.sanitize import sanitize, shortened
 from traceview.document.strip import strip_lines
 
 MOST_BYTES: Final = 60_000
@@ -204,7 +204,7 @@ def _row(row: Iterable[str]) -> str:
 
 def code(text: str, most: int = LONGEST_NAME) -> str:
     """A name as code, also in the cell of a table."""
-    shown = _shortened(sanitize(text), most)
+    shown = shortened(sanitize(text), most)
     if not shown.strip():
         return numbers.ABSENT
     if "`" in shown or "|" in shown:
@@ -221,7 +221,7 @@ def plain(text: str) -> str:
 
 def prose(text: str) -> str:
     """A sentence that may hold recorded names; calls, commands and names in it become code."""
-    whole = _shortened(sanitize(text.strip()), LONGEST_PROSE)
+    whole = shortened(sanitize(text.strip()), LONGEST_PROSE)
     shown = "".join(map(_piece, pieces(whole)))
     return _BLOCK_START.sub(lambda match: f"{match[1] or ''}\\", shown, count=1)
 
@@ -238,10 +238,3 @@ def _piece(piece: Piece) -> str:
     if not piece.is_code:
         return plain(piece.text)
     return code(piece.text, LONGEST_CALL if piece.is_whole else LONGEST_NAME)
-
-
-def _shortened(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    head = (most - 1) // 2
-    return f"{text[:head]}…{text[head - most + 1 :]}"

@@ -58,13 +58,6 @@ def signed_share(ratio: float | None) -> str:
     return f"{ratio:+.1%}" if abs(ratio) < 1 - _LEAST_SHARE else f"{ratio:+.0%}"
 
 
-def part(of: int | None, whole: int | None) -> str:
-    """`of` as a share of `whole`."""
-    if of is None or whole is None:
-        return ABSENT
-    return share(of / whole if whole else 0.0)
-
-
 def share_range(ratios: Iterable[float | None]) -> str:
     """The least and the greatest of the ratios that are known: `57.7–57.9%`."""
     known = sorted(ratio for ratio in ratios if ratio is not None)
@@ -135,8 +128,13 @@ def measured(key: str, value: float | str | None) -> str:
 
 def sentence(text: str) -> str:
     """A statement with a capital letter and a full stop; a name at its beginning stays as it is."""
-    capital = _FIRST_WORD.sub(lambda match: match[0].upper(), text)
+    capital = capitalized(text)
     return f"{capital}." if capital and not capital.endswith(".") else capital
+
+
+def capitalized(text: str) -> str:
+    """A statement with a capital letter; a name at its beginning stays as it is."""
+    return _FIRST_WORD.sub(lambda match: match[0].upper(), text)
 
 
 def listed(keys: Sequence[str], most: int = 8) -> str:

@@ -12,16 +12,16 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.asset_files import colours
 from traceview.document.chart import (
+    LONGEST_LABEL,
     DeviceLanes,
     HostLanes,
     Lane,
     Lanes,
-    label,
     legend,
     merged_sentence,
     window_offsets,
 )
-from traceview.document.sanitize import encodable, sanitize
+from traceview.document.sanitize import encodable, sanitize, shortened
 from traceview.document.vocabulary import Look
 
 WIDTH: Final = 1200
@@ -210,7 +210,11 @@ class _Canvas:
             self._text(12, self._y - 3, _fitting(host.host, 60), "name")
         for lane in host.lanes:
             height = _HEIGHTS[lane.kind]
-            name = "steps" if lane.kind == "steps" else label(lane.thread or "thread")
+            name = (
+                "steps"
+                if lane.kind == "steps"
+                else shortened(lane.thread or "thread", LONGEST_LABEL)
+            )
             self._row(name, height, is_head=False)
             self._add(lane, left, scale, least, self._y, height)
             if lane.kind == "steps":
@@ -235,7 +239,7 @@ class _Canvas:
     def _folded(
         self, device: DeviceLanes, left: float, scale: float, least: float, height: float
     ) -> None:
-        self._row(label(device.device), height, is_head=True)
+        self._row(shortened(device.device, LONGEST_LABEL), height, is_head=True)
         upper = 0.0 if len(device.lanes) == 1 else height * 0.6
         # What is worth most is painted last.
         for lane in reversed(device.lanes):

@@ -165,7 +165,7 @@ STEP_METHODS: Final = _by_key(
     Look("period", "by a kernel sequence that repeats"),
     Look("mixed", "by several methods"),
 )
-"""How steps were found."""
+"""How steps were detected."""
 
 WINDOWS: Final = _by_key(
     Look("steps", "first to last step"),

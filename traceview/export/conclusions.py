@@ -10,7 +10,7 @@ import numpy as np
 from traceview.analysis.base import Finding
 from traceview.analysis.idle.result import gap_rows
 from traceview.analysis.idle_attribution import IdleAttribution
-from traceview.analysis.selection import Selection, rows_in
+from traceview.analysis.selection import Selection, rows_in, step_bounds
 from traceview.document.vocabulary import CAUSES, SEVERITIES, STEP_KINDS, look_of
 from traceview.export.scene import (
     Argument,
@@ -25,7 +25,7 @@ from traceview.export.scene import (
 from traceview.intervals import Int64Array, union
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import CollectiveKind, Collectives
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Step, Trace
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 
 GAPS_WITH_EVIDENCE: Final = 200
 """So many of the longest gaps of a device have the host event that shows their cause; finding it takes a while."""
@@ -41,9 +41,10 @@ def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[
     """The steps of each host; the name of the track has the host if there are several."""
     for host, info in enumerate(trace.hosts):
         steps = selection.steps.get(host, ())
+        start, end = step_bounds(steps)
         slices = Slices(
-            start_ps=np.array([step.start_ps for step in steps], dtype=np.int64),
-            end_ps=np.array([step.end_ps for step in steps], dtype=np.int64),
+            start_ps=start,
+            end_ps=end,
             name=_ids(labels, [f"step {step.number}" for step in steps]),
             category=_ids(labels, ["step"] * len(steps)),
             arguments=(
@@ -250,7 +251,7 @@ def _spans(trace: Trace, selection: Selection, finding: Finding) -> Iterator[tup
         if step.number in numbers
     ]
     if steps:
-        runs = union(*_bounds(steps))
+        runs = union(*step_bounds(steps))
         yield from zip(runs.start.tolist(), runs.end.tolist(), strict=True)
     elif selection.windows:
         windows = selection.windows.values()
@@ -268,13 +269,6 @@ def _hosts(trace: Trace, finding: Finding) -> set[int]:
         if trace.device_key(device) in finding.devices
     }
     return of_devices or set(range(len(trace.hosts)))
-
-
-def _bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
-    return (
-        np.array([step.start_ps for step in steps], dtype=np.int64),
-        np.array([step.end_ps for step in steps], dtype=np.int64),
-    )
 
 
 def busy_counter(trace: Trace, selection: Selection, device: int) -> Iterator[Counter]:

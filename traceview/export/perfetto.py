@@ -177,14 +177,14 @@ class _Interned:
         self._arguments: dict[str, int] = {}
 
     def labels(self, field: int, indices: Int64Array) -> bytes:
-        """What tells the texts at `indices` that are not known yet; their iids are the indices, from 1 on."""
+        """Packets with the texts at `indices` that are not known yet; their iids are the indices, from 1 on."""
         known = self._known.setdefault(field, set())
         fresh = [label for label in np.unique(indices).tolist() if label not in known]
         known.update(fresh)
         return b"".join(self._entry(field, label + 1, self._labels.shown(label)) for label in fresh)
 
     def argument(self, name: str) -> tuple[int, bytes]:
-        """The iid of the name of an argument, and what tells it if it is new."""
+        """The iid of the name of an argument, and the packet that declares it if it is new."""
         if name in self._arguments:
             return self._arguments[name], b""
         iid = self._arguments[name] = len(self._arguments) + 1

@@ -8,20 +8,13 @@ from typing import Any
 
 from traceview.analysis import capture
 from traceview.analysis.base import Finding, Skipped, by_cost
-from traceview.analysis.capture.result import Capture
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
 from traceview.errors import UsageError
 from traceview.report.command import reproducing
-from traceview.report.model import (
-    SCHEMA_VERSION,
-    Report,
-    ReportFile,
-    ReportWindow,
-    Source,
-)
+from traceview.report.model import SCHEMA_VERSION, Report, ReportFile, ReportWindow, Source
 from traceview.report.verdict import verdict_of
 from traceview.trace.load import load
 from traceview.trace.model import Trace
@@ -62,18 +55,24 @@ def analyze(
         Options(top=top, baseline=_loaded(baseline), lanes=lanes),
     )
     results, skipped = _results(context)
+    recorded = context.record(capture.ANALYSIS)
+    assert recorded is not None  # every trace has a capture
     findings = _findings(context)
-    chosen = [finding for finding in findings if _is_chosen(finding, select_codes, ignore_codes)]
+    chosen = tuple(
+        finding
+        for finding in findings
+        if finding.code not in ignore_codes and (not select_codes or finding.code in select_codes)
+    )
     return Report(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
         source=_source(loaded),
-        capture=_capture(context),
+        capture=recorded,
         windows=_windows(loaded, context.selection),
-        verdict=verdict_of(loaded, _capture(context), results.device_time, results.steps, findings),
+        verdict=verdict_of(loaded, recorded, results.device_time, results.steps, findings),
         results=results,
         skipped=skipped,
-        findings=tuple(chosen),
+        findings=chosen,
         left_out_findings=tuple(finding.code for finding in findings if finding not in chosen),
         command=reproducing(
             str(loaded.logdir),
@@ -109,12 +108,6 @@ def _findings(context: Context) -> tuple[Finding, ...]:
     return by_cost(findings)
 
 
-def _capture(context: Context) -> Capture:
-    result = context.result(capture.ANALYSIS)
-    assert not isinstance(result, Skipped)  # every trace has a capture
-    return result
-
-
 def _loaded(baseline: Trace | str | Path | None) -> Trace | None:
     return baseline if baseline is None or isinstance(baseline, Trace) else load(baseline)
 
@@ -135,12 +128,6 @@ def check_codes(codes: Collection[str]) -> None:
     for code in codes:
         if code not in RULES:
             raise UsageError(f"no finding is called {code!r}", hint="traceview explain lists them")
-
-
-def _is_chosen(
-    finding: Finding, select_codes: Collection[str] | None, ignore_codes: Collection[str]
-) -> bool:
-    return finding.code not in ignore_codes and (not select_codes or finding.code in select_codes)
 
 
 def _source(trace: Trace) -> Source:

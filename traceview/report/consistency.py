@@ -168,12 +168,10 @@ def _lane(
     if {len(lane.before_ps), len(lane.class_), len(lane.name)} != {count}:
         yield Disagreement(where, "has columns of other lengths than length_ps")
         return
-    if len(lane.merged_count) != len(lane.merged) or len(lane.merged_hole_ps) != len(lane.merged):
+    if {len(lane.merged_count), len(lane.merged_hole_ps)} != {len(lane.merged)}:
         yield Disagreement(where, "has columns of other lengths than merged")
         return
-    if len(lane.other_class) != len(lane.other_slice) or len(lane.other_ps) != len(
-        lane.other_slice
-    ):
+    if {len(lane.other_class), len(lane.other_ps)} != {len(lane.other_slice)}:
         yield Disagreement(where, "has columns of other lengths than other_slice")
         return
     if max((*lane.class_, *lane.other_class), default=-1) >= len(lane.classes):

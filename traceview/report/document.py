@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from traceview.analysis import device_time, steps
 from traceview.analysis.base import Evidence
@@ -45,8 +44,6 @@ _SHOWN_RUNS: Final = 3
 _LISTED_WINDOWS: Final = 3
 """Of more hosts the shortest and the longest window are shown."""
 
-_FIRST_WORD: Final = re.compile(r"^[a-z](?=[a-z]* )")
-
 
 def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> doc.Document:
     """The whole document. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far."""
@@ -76,7 +73,14 @@ def view_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> V
     devices = report.results.device_time.devices if report.results.device_time else ()
     outliers = outlier_devices(devices, named_devices(report.findings))
     return View(
-        results={**_results(report), "capture": report.capture},
+        results={
+            **{
+                name: result
+                for name, result in asdict(report.results).items()
+                if result is not None
+            },
+            "capture": report.capture,
+        },
         skipped=report.skipped,
         findings=report.findings,
         window_start_ps={window.host: window.start_ps for window in report.windows},
@@ -88,15 +92,6 @@ def view_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> V
         run=report.source.run,
         other_runs=report.source.other_runs,
     )
-
-
-def _results(report: Report) -> Mapping[str, object]:
-    results = report.results
-    return {
-        name: result
-        for name in results.__struct_fields__
-        if (result := getattr(results, name)) is not None
-    }
 
 
 def _sections(
@@ -133,7 +128,9 @@ def _topic_sections(view: View) -> Iterator[doc.Section]:
         if result is None:
             if topic.title_if_absent:
                 reason = view.reason(topic)
-                yield doc.Section(topic.name, topic.title_if_absent, (), lead=_sentence(reason))
+                yield doc.Section(
+                    topic.name, topic.title_if_absent, (), lead=numbers.sentence(reason)
+                )
             continue
         for section_of in topic.sections:
             section = section_of(view, result)
@@ -227,8 +224,7 @@ def _answer(report: Report) -> str:
     """What costs most; without a known cost how idle the devices are if all work; else how many do."""
     verdict, times = report.verdict, report.results.device_time
     if verdict.largest_cost is not None:
-        # A word begins with a large letter here, a name as it is.
-        return _FIRST_WORD.sub(lambda match: match[0].upper(), verdict.largest_cost)
+        return numbers.capitalized(verdict.largest_cost)
     mean = next((number for number in verdict.numbers if number.key == "mean_busy_ratio"), None)
     rows = times.devices if times else ()
     are_active = all(row.status == "active" for row in rows)
@@ -322,22 +318,21 @@ def _findings(
 ) -> Iterator[doc.Finding]:
     whole = "the median step" if report.results.steps else "the window"
     for number, finding in enumerate(report.findings, start=1):
-        cost = _cost(finding, whole)
-        of_finding = gaps[number]
+        cost_ps = finding.cost_ps_per_step
         yield doc.Finding(
             number=number,
             code=finding.code,
             severity=look_of(SEVERITIES, finding.severity),
             title=finding.title,
-            cost=cost,
-            is_cost_in_title=_is_cost_in(finding.title, finding),
+            cost=_cost(finding, whole),
+            is_cost_in_title=cost_ps is not None and numbers.time(cost_ps) in finding.title,
             explanation=finding.explanation,
             evidence=evidence_words(finding.evidence),
             confidence=finding.confidence,
             confidence_reason=finding.confidence_reason,
             advice=finding.advice,
-            links=tuple(_links(finding, of_finding)),
-            span=_span(finding, view, of_finding),
+            links=tuple(_links(finding, gaps[number])),
+            span=_span(finding, view, gaps[number]),
         )
 
 
@@ -348,10 +343,6 @@ def _cost(finding: FindingRecord, whole: str) -> str:
         return ratio
     cost = f"{numbers.time(finding.cost_ps_per_step)} per step"
     return f"{cost}, {ratio}" if ratio else cost
-
-
-def _is_cost_in(title: str, finding: FindingRecord) -> bool:
-    return finding.cost_ps_per_step is not None and numbers.time(finding.cost_ps_per_step) in title
 
 
 def evidence_words(evidence: tuple[Evidence, ...]) -> str:
@@ -408,13 +399,9 @@ def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Sp
         row = rows[0] if rows else None
     if row is None:
         return None
-    found = view.result(steps.ANALYSIS)
-    for step in found.steps if found else ():
+    step_times = view.result(steps.ANALYSIS)
+    for step in step_times.steps if step_times else ():
         if step.host == row.host and step.number in finding.steps:
             begin = step.start_ps - view.window_start_ps[row.host]
             return doc.Span(row.device, begin, begin + step.duration_ps)
     return doc.Span(row.device, 0, row.window_ps) if row.window_ps else None
-
-
-def _sentence(text: str) -> str:
-    return text and f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

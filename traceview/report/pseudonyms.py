@@ -7,7 +7,6 @@ up.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from traceview.record import TextKind
@@ -56,6 +55,9 @@ _PLAIN_VALUE: Final = re.compile(
 )
 """A number, a list of small ones such as those of devices, or a switch; an address is none of these."""
 
+_HIDDEN: Final = frozenset(("argument", "function", "host", "module", "path"))
+"""Kinds of names of which nothing stays."""
+
 _HELD: Final = re.compile("\ue000(\\d+)\ue001")
 _HOLDERS: Final = re.compile("[\ue000\ue001]")
 _SHORTEST_PHRASE: Final = 3
@@ -85,7 +87,14 @@ class Pseudonyms:
 
     def shown(self, kind: TextKind | None, text: str) -> str:
         """What is shown instead of a name of this kind; without a kind the text is a sentence."""
-        return _BY_KIND[kind](self, text)
+        if kind in _HIDDEN:
+            return self._hidden(kind, text)
+        shown: str = getattr(self, kind or "text")(text)
+        return shown
+
+    def _hidden(self, kind: str, name: str) -> str:
+        """`path_1`: nothing of the name stays."""
+        return self._known(name, self._numbered(kind, name)) if name else name
 
     # Names of one kind
 
@@ -98,10 +107,6 @@ class Pseudonyms:
         """A PCI address stays."""
         return name if _BUS.fullmatch(name) else self._numbered("bus", name)
 
-    def host(self, name: str) -> str:
-        """`host_1`."""
-        return self._known(name, self._numbered("host", name)) if name else name
-
     def device(self, key: str) -> str:
         """`host_1/GPU:0`: the number of the device stays."""
         parts = key.split("/")
@@ -112,15 +117,11 @@ class Pseudonyms:
                 return self._known(key, f"{self._shown[prefix]}/{last}")
         return self._known(key, "/".join(hidden))
 
-    def path(self, name: str) -> str:
-        """`path_1`, whatever it is."""
-        return self._known(name, self._numbered("path", name)) if name else name
-
     def file(self, name: str) -> str:
         """`host_1.xplane.pb`: the file of a host is called after it."""
         stem, dot, rest = name.partition(".xplane.pb")
         if dot and not rest:
-            return self._known(name, f"{self.host(stem)}{dot}")
+            return self._known(name, f"{self._hidden('host', stem)}{dot}")
         return self._known(name, self._numbered("file", name))
 
     def run(self, name: str) -> str:
@@ -184,18 +185,6 @@ class Pseudonyms:
             for part in name.split("::")
         ]
         return self._known(name, "::".join(parts))
-
-    def function(self, name: str) -> str:
-        """`function_1`."""
-        return self._known(name, self._numbered("function", name))
-
-    def module(self, name: str) -> str:
-        """`module_1`."""
-        return self._known(name, self._numbered("module", name))
-
-    def argument(self, name: str) -> str:
-        """`argument_1`: of a command line nothing stays."""
-        return self._known(name, self._numbered("argument", name))
 
     def setting(self, value: str) -> str:
         """The value of a setting stays if it is a number, a list of numbers or a switch."""
@@ -294,29 +283,3 @@ def is_plain(core: str) -> bool:
         )
         or not any(c.isalnum() for c in core)
     )
-
-
-_BY_KIND: Final[Mapping[TextKind | None, Callable[[Pseudonyms, str], str]]] = {
-    "activity": Pseudonyms.activity,
-    "argument": Pseudonyms.argument,
-    "bus": Pseudonyms.bus,
-    "device": Pseudonyms.device,
-    "file": Pseudonyms.file,
-    "function": Pseudonyms.function,
-    "host": Pseudonyms.host,
-    "kernel": Pseudonyms.kernel,
-    "metric": Pseudonyms.metric,
-    "model": Pseudonyms.model,
-    "module": Pseudonyms.module,
-    "op": Pseudonyms.op,
-    "path": Pseudonyms.path,
-    "run": Pseudonyms.run,
-    "setting": Pseudonyms.setting,
-    "slice": Pseudonyms.slice,
-    "stage": Pseudonyms.stage,
-    "thread": Pseudonyms.thread,
-    "threads": Pseudonyms.threads,
-    "type": Pseudonyms.type,
-    "version": Pseudonyms.version,
-    None: Pseudonyms.text,
-}

@@ -60,11 +60,14 @@ def verdict_of(
 
 
 def _healthy(device_time: DeviceTime) -> str:
-    rows = device_time.devices
-    kinds = {row.kind for row in rows}
-    noun, _ = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
+    noun, _ = _words_of(device_time)
     busy = numbers.share(_mean_busy_ratio(device_time))
-    return f"No problem found: {numbers.plural(len(rows), noun)}, {busy} busy."
+    return f"No problem found: {numbers.plural(len(device_time.devices), noun)}, {busy} busy."
+
+
+def _words_of(device_time: DeviceTime) -> tuple[str, str]:
+    kinds = {row.kind for row in device_time.devices}
+    return _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
 
 
 def _mean_busy_ratio(device_time: DeviceTime) -> float | None:
@@ -83,9 +86,8 @@ def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
         return "No device was recorded: nothing can be said about GPUs."
     if capture.quality == "unusable":
         return f"{numbers.plural(len(rows), 'device')} visible, none with a recorded event."
-    kinds = {row.kind for row in rows}
-    noun, verb = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
-    working = [row for row in rows if row.status in ("active", "marginal")]
+    noun, verb = _words_of(device_time)
+    working = [row for row in rows if row.is_in_use]
     sentence = f"{len(working)} of {numbers.plural(len(rows), noun)} {verb}"
     if [row.kind for row in working] == ["replica"] and len(rows) == 1:
         # One alone is no replica of anything.
@@ -118,13 +120,9 @@ def _missing(trace: Trace, capture: Capture) -> str:
 
 
 def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumber, ...]:
-    working = [
-        row
-        for row in device_time.devices
-        if row.status in ("active", "marginal") and row.busy_ratio is not None
-    ]
-    least = min((row.busy_ratio or 0.0 for row in working), default=None)
-    visible_count = sum(row.busy_ratio is not None for row in device_time.devices)
+    known = [(row, row.busy_ratio) for row in device_time.devices if row.busy_ratio is not None]
+    least = min((busy_ratio for row, busy_ratio in known if row.is_in_use), default=None)
+    visible_count = len(known)
     step_count = steps.used_count if steps else 0
     of_steps = f" of {numbers.plural(step_count, 'step')}" if step_count else ""
     return (

@@ -80,7 +80,7 @@ def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tup
     if not worst.ordinary_ps:
         return ()
     kernels = worst.ordinary_kernels[:most_rows]
-    share = numbers.part(worst.ordinary_ps, worst.compute_ps)
+    share = numbers.share(doc.ratio(worst.ordinary_ps, worst.compute_ps))
     return (
         doc.Subheading(
             f"{share} of the compute on {worst.device} could use tensor cores and does not"
