@@ -1,4 +1,4 @@
-"""The oracle itself is right: against truths worked out by hand and by other scripts."""
+"""The oracle gives the answers worked out by hand and by other scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
 from tests.oracle import run_answer
-from tests.oracle.looking import ORIGIN_PS, devices_of, holds_identity, window_of
+from tests.oracle.accessors import ORIGIN_PS, devices_of, holds_identity, window_of
 
 
 def _contains(found: Any, truth: Any, where: str = "") -> list[str]:

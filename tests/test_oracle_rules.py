@@ -1,4 +1,4 @@
-"""Does the oracle keep the rules that cases A to G do not touch?"""
+"""The oracle keeps the rules that cases A to G do not cover."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from scripts.cuda_trace import MS, PROFILE_START_NS, SECOND, CudaTrace, Ref, Stats
 from tests.oracle import run_answer
+from tests.oracle.accessors import ORIGIN_PS, PARTS, devices_of, holds_identity, window_of
 from tests.oracle.intervals import length, subtract, union
-from tests.oracle.looking import ORIGIN_PS, PARTS, devices_of, holds_identity, window_of
 
 
 def _marked(**options: Any) -> CudaTrace:

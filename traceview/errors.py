@@ -1,4 +1,4 @@
-"""What can go wrong, and with which exit code the command line says so."""
+"""The errors that traceview raises, and the exit code of the command line for each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class TraceviewError(Exception):
-    """An error that the user can act on: one line, and a hint where there is one."""
+    """An error that the user can act on: a message of one line, and a hint if there is one."""
 
     exit_code = 1
 
@@ -17,13 +17,13 @@ class TraceviewError(Exception):
 
 
 class UsageError(TraceviewError):
-    """A request that cannot be carried out as it was made: a bad flag value, a missing extra."""
+    """An invalid request: a bad flag value, a missing extra."""
 
     exit_code = 2
 
 
 class TraceNotFoundError(TraceviewError):
-    """No `*.xplane.pb` where one was looked for."""
+    """There is no `*.xplane.pb` at the given path."""
 
     exit_code = 3
 
@@ -31,8 +31,8 @@ class TraceNotFoundError(TraceviewError):
 class TraceFormatError(TraceviewError):
     """A file that is not a readable trace.
 
-    `offset` is the byte in `path` at which reading stopped; None when the file as a whole is
-    something else, for instance a web page.
+    `offset` is the byte in `path` at which reading stopped; None if the file is of another kind, for instance
+    a web page.
     """
 
     exit_code = 4
@@ -48,18 +48,18 @@ class TraceFormatError(TraceviewError):
 
 
 class CaptureError(TraceviewError):
-    """Nothing could be captured, or what was captured could not be kept."""
+    """The capture failed, or its files could not be saved."""
 
     exit_code = 5
 
 
 class OutputExistsError(TraceviewError):
-    """The output file is already there and `--force` was not given."""
+    """The output file exists and `--force` was not given."""
 
     exit_code = 6
 
 
 class ViewerError(TraceviewError):
-    """Another program that was asked to show or to convert a trace failed; the message has its last words."""
+    """A viewer or converter failed; the message ends with its last output."""
 
     exit_code = 9

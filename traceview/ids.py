@@ -1,4 +1,4 @@
-"""Which ids occur, when they are mostly small numbers? Counting beats sorting and hashing then."""
+"""Finds the distinct values of ids. Ids are mostly small numbers, so counting is faster than sorting or hashing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy.typing as npt
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 _DENSE_IDS: Final = 1 << 22
-"""Ids below this are looked up in an array; larger ones, which no known writer uses, are sorted."""
+"""Ids below this are counted in an array; larger ids, which no known writer uses, are sorted."""
 
 
 def is_dense(ids: npt.NDArray[np.integer]) -> bool:
-    """Whether every id may be an index into an array of moderate size."""
+    """Whether every id can be an index into an array of moderate size."""
     return ids.size == 0 or bool(ids.min() >= 0 and ids.max() < _DENSE_IDS)
 
 

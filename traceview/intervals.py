@@ -1,8 +1,8 @@
-"""How much time do these intervals cover, exactly?
+"""Computes, exactly, the time that intervals cover, and how they nest.
 
-All times are int64; an interval is half-open, `[start, end)`. Everything here is vectorised and exact:
-a union is kept as sorted disjoint intervals with the running total of their lengths, so that the covered
-time before any instant, and hence inside any window or step, is one binary search.
+All times are int64; an interval is half-open, `[start, end)`. Everything is vectorized and exact. A set of intervals
+is sorted, disjoint and has the running total of its lengths, so that the covered time before any instant, and hence
+inside any window or step, takes one binary search.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 class IntervalSet:
     """Sorted, disjoint, non-touching, non-empty intervals.
 
-    `start`, `end`: int64 `[n]`. `covered`: int64 `[n + 1]`, `covered[i]` is the length of the first i.
+    `start`, `end`: int64 `[n]`. `covered`: int64 `[n + 1]`, `covered[i]` is the length of the first i intervals.
     """
 
     start: Int64Array
@@ -40,7 +40,7 @@ class IntervalSet:
         if self.start.size == 0:
             return np.zeros(at.shape, dtype=np.int64)
         opened = np.searchsorted(self.start, at, side="right")
-        # The interval opened last may reach past `at`: take that part off again.
+        # The last opened interval may reach past `at`: subtract that part.
         overshoot = self.end[np.maximum(opened - 1, 0)] - at
         overshoot = np.where(opened > 0, np.maximum(overshoot, 0), 0)
         result: Int64Array = self.covered[opened] - overshoot
@@ -85,11 +85,11 @@ def union(start: Int64Array, end: Int64Array) -> IntervalSet:
 def uncovered(
     part: IntervalSet, cover: IntervalSet, start: npt.ArrayLike, end: npt.ArrayLike
 ) -> Int64Array:
-    """How much of `part` lies outside of `cover` inside each `[start, end)`; int64, one per span."""
+    """The time that `part` covers and `cover` does not, inside each `[start, end)`; int64, one per span."""
     begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
     cuts = np.unique(np.concatenate((begin, finish)))
     around = np.searchsorted(part.start, cuts) - 1
-    # Cut at all bounds, so that each piece lies inside a span or outside.
+    # Cut at all bounds, so that each piece is either inside or outside of a span.
     inside = cuts[(around >= 0) & (cuts < np.append(part.end, 0)[around])]
     low = np.sort(np.concatenate((part.start, inside)))
     high = np.sort(np.concatenate((part.end, inside)))
@@ -99,7 +99,7 @@ def uncovered(
 
 
 def difference(part: IntervalSet, cover: IntervalSet) -> IntervalSet:
-    """What of `part` lies outside of `cover`."""
+    """The time that `part` covers and `cover` does not."""
     _, low, high = pieces_outside(part.start, part.end, cover)
     return union(low, high)
 
@@ -110,7 +110,7 @@ def pieces_outside(
     """The pieces of disjoint, sorted intervals outside of `cover`: number of the interval, start, end; none is empty."""
     first = np.searchsorted(cover.end, start, side="right")
     last = np.searchsorted(cover.start, end)
-    # So many intervals of the cover cut one of the parts, and leave one piece more; most of those at the ends are empty.
+    # n intervals of the cover cut an interval into n + 1 pieces; those at the ends are mostly empty.
     cuts = last - first
     begin = np.cumsum(cuts + 1) - (cuts + 1)
     of_part = np.repeat(np.arange(start.size), cuts + 1)
@@ -135,11 +135,11 @@ def overlapping(
 
 @dataclass(frozen=True, eq=False)
 class Nesting:
-    """Which interval lies inside which.
+    """How intervals nest.
 
-    `order`: the intervals sorted by start, longer first. `start`, `end`: in that order. `parent`: for each
-    interval by original number, the one that was opened last before it and is still open at its start; -1
-    for outermost ones. Where two overlap only in part, the later one counts as inside.
+    `order`: the intervals sorted by start, longer first. `start`, `end`: in that order. `parent`: for each interval,
+    by original number, the last one opened before it that is still open at its start; -1 for outermost intervals. Of
+    two intervals that partly overlap, the later one counts as inside.
     """
 
     order: Int64Array
@@ -148,7 +148,7 @@ class Nesting:
     parent: Int64Array
 
     def innermost(self, time: Int64Array) -> Int64Array:
-        """Original number of the interval opened last that contains each instant; -1 where none does."""
+        """Original number of the last opened interval that contains each instant; -1 where none does."""
         opened = np.searchsorted(self.start, time, side="right").astype(np.int64)
         return _originals(self.order, _last_open(self.end, opened, time))
 
@@ -156,7 +156,7 @@ class Nesting:
 def nesting(start: Int64Array, end: Int64Array) -> Nesting:
     """Nest intervals of one thread.
 
-    Empty intervals take part: they lie inside whatever is open at their start. Negative ones count as empty.
+    Empty intervals are inside the interval that is open at their start. Negative intervals count as empty.
     """
     order = np.lexsort((-end, start)).astype(np.int64)
     begin, finish = start[order], end[order]
@@ -166,14 +166,14 @@ def nesting(start: Int64Array, end: Int64Array) -> Nesting:
     return Nesting(order, begin, finish, parent)
 
 
-def _originals(order: Int64Array, found: Int64Array) -> Int64Array:
-    return np.append(order, -1)[found]
+def _originals(order: Int64Array, place: Int64Array) -> Int64Array:
+    return np.append(order, -1)[place]
 
 
 def _last_open(end: Int64Array, limit: Int64Array, time: Int64Array) -> Int64Array:
     """For each query the last index below `limit` whose `end` lies after `time`; -1 where there is none.
 
-    Over a pyramid of maxima: up until a block holds one, then down to its last.
+    The search goes up a pyramid of maxima until a block has such an end, then down to its last one.
     """
     maxima = [end]
     while maxima[-1].size > 1:
@@ -185,11 +185,11 @@ def _last_open(end: Int64Array, limit: Int64Array, time: Int64Array) -> Int64Arr
     bound = limit[query]
     for height, latest in enumerate(maxima):
         is_open = latest[bound - 1] > time[query]
-        found, block = query[is_open], bound[is_open] - 1
+        answered, block = query[is_open], bound[is_open] - 1
         for lower in reversed(maxima[:height]):
             block = 2 * block + 1
-            block -= lower[block] <= time[found]
-        result[found] = block
+            block -= lower[block] <= time[answered]
+        result[answered] = block
         query, bound = query[~is_open], bound[~is_open] >> 1
         query, bound = query[bound > 0], bound[bound > 0]
     return result

@@ -1,4 +1,4 @@
-"""Statistics that a few outliers do not move, of int64 values such as picoseconds and counts."""
+"""Robust statistics, which a few outliers do not change, of int64 values such as picoseconds and counts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 MAD_TO_SIGMA: Final = 1.4826
-"""Times the median absolute deviation it is the standard deviation, where values are normally distributed."""
+"""The standard deviation over the median absolute deviation, for normally distributed values."""
 
 
 def median_ps(values: npt.ArrayLike) -> int | None:
-    """The median of integers, rounded down; None of nothing."""
+    """The median of integers, rounded down; None without values."""
     known = np.ravel(values)
     if known.size == 0:
         return None
@@ -22,7 +22,7 @@ def median_ps(values: npt.ArrayLike) -> int | None:
 
 
 def low_median(values: npt.ArrayLike) -> int | None:
-    """The median of integers, of two middle values the lower one, so that it was measured; None of nothing."""
+    """The median of integers; of two middle values the lower one, so that it is a measured value. None without values."""
     known = np.ravel(values)
     if known.size == 0:
         return None
@@ -31,7 +31,7 @@ def low_median(values: npt.ArrayLike) -> int | None:
 
 
 def p95_ps(values: npt.NDArray[np.integer]) -> int | None:
-    """The 95th percentile by nearest rank; None of nothing."""
+    """The 95th percentile by nearest rank; None without values."""
     if values.size == 0:
         return None
     rank = (19 * values.size + 19) // 20 - 1
@@ -39,6 +39,6 @@ def p95_ps(values: npt.NDArray[np.integer]) -> int | None:
 
 
 def quartile_range(values: npt.NDArray[Any]) -> float:
-    """What lies between the quartiles, which are interpolated between values."""
+    """The interquartile range, with quartiles interpolated between values."""
     low, high = np.percentile(values, (25, 75))
     return float(high - low)

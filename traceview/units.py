@@ -1,4 +1,4 @@
-"""Units of the trace format, as integers."""
+"""Picoseconds per unit of time, as integers."""
 
 from __future__ import annotations
 

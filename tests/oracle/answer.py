@@ -1,4 +1,4 @@
-"""The report's windows, device_time, steps, idle, transfers, launches, ops, recomputed (docs/method.md)."""
+"""Recomputes the windows, device_time, steps, idle, transfers, launches and ops of a report (docs/method.md)."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def _memory(host: Host, devices: list[Device]) -> None:
         if peak is not None:
             peaks.setdefault(number, []).append(peak)
     gpus = {device.ordinal: device for device in devices if device.kind == "gpu"}
-    # On "virtual GPUs make n differ from the ordinal": seen by an allocator whose number
-    # no GPU plane has; then no allocator of the host is trusted.
+    # With virtual GPUs the numbers of allocators differ from those of planes. An allocator whose
+    # number no GPU plane has shows that; then no allocator of the host is used.
     if (held.keys() | peaks.keys()) - gpus.keys():
         return
     for ordinal, device in gpus.items():
@@ -92,7 +92,7 @@ def _read(host: Host) -> HostAnswer:
     links = Links(host)
     devices: list[Device] = []
     for plane in host.planes.values():
-        # Other device planes (CUSTOM, SparseCore, …) are no rows here at all.
+        # Other device planes (CUSTOM, SparseCore, …) have no rows.
         match = re.fullmatch(r"/device:(GPU|TPU):(\d+)", plane.name)
         if match is None:
             continue
@@ -110,10 +110,10 @@ def _read(host: Host) -> HostAnswer:
 
 
 def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
-    """Fills in the steps of all hosts; returns method and basis.
+    """Fill in the steps of all hosts; return method and basis.
 
-    Method and basis are one for the run. The first method with which any host has
-    steps counts for all; one host that runs ahead puts all of them on the devices' basis.
+    Method and basis are the same for the whole run. The first method with which any host has steps
+    counts for all hosts; if one host runs ahead, the basis of all hosts is the devices.
     """
     for method in METHODS:
         if method == "group":
@@ -146,7 +146,7 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
                 number_steps(answer.steps)
                 answer.step_method = method
             return method, basis
-    # On "→ none": taken as the word, as in the scenarios' truths; there is no basis then.
+    # Without steps the method is "none", as in the truths of the scenarios, and there is no basis.
     return "none", None
 
 
@@ -159,7 +159,7 @@ def _set_window(answer: HostAnswer, kind: str) -> None:
     spans = [activity.span for activity in answer.activities()]
     choices: dict[str, Interval] = {}
     if answer.steps:
-        # On "at least one complete step": every step found has a start and an end.
+        # Every step has a start and an end, so one step suffices.
         starts, ends = [s.start for s in answer.steps], [s.end for s in answer.steps]
         choices["steps"] = (min(starts), max(ends))
     if spans:
@@ -180,7 +180,7 @@ def _set_window(answer: HostAnswer, kind: str) -> None:
 
 
 def _narrow(answer: HostAnswer, chosen: tuple[int, int]) -> None:
-    """`--steps A:B`: By `number` (renumbered if they restart), cut from the window."""
+    """`--steps A:B` selects by `number` (renumbered if the numbers restart) and narrows the window."""
     answer.steps = [s for s in answer.steps if chosen[0] <= s.number < chosen[1]]
     if not answer.steps:
         raise ValueError(f"{answer.host.name} has no step {chosen[0]}:{chosen[1]}")
@@ -225,7 +225,7 @@ def _parts(device: Device, window: Interval) -> Row:
 
 
 def _bytes(activities: list[Activity]) -> int | None:
-    """The sum of the known ones; null when there are some and none is known."""
+    """The sum of the known sizes; None if there are activities and no size is known."""
     known = [a.bytes for a in activities if a.bytes is not None]
     return None if activities and not known else sum(known)
 
@@ -243,7 +243,7 @@ def _status(device: Device, busiest_ps: int) -> str:
 
 
 def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
-    # On "the busiest device's": of the whole run, not of the host.
+    # The busiest device of the whole run, not of the host.
     computes = [length(a.span for a in d.of_class("compute")) for x in answers for d in x.devices]
     busiest_ps = max(computes, default=0)
     rows = []
@@ -252,7 +252,7 @@ def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
         for device in answer.devices:
             parts = _parts(device, answer.window)
             if not worked:
-                # On "else its numbers are null": the window's length is no number of its.
+                # The numbers of such a device are None, except the length of the window.
                 parts = {k: v if k == "window_ps" else None for k, v in parts.items()}
             rows.append(
                 {
@@ -290,13 +290,13 @@ def _step_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
 
 
 def _edges(files: list[Path], host: str) -> list[int]:
-    """Steps that a capture recorded on either side of those that were asked for."""
+    """Steps that a capture recorded on either side of the requested steps."""
     for file in files:
         sidecar = file.with_name(f"{host}.traceview.json")
         if file.name == f"{host}.xplane.pb" and sidecar.exists():
             window = json.loads(sidecar.read_text("utf-8")).get("window", {})
-            found: list[int] = window.get("edge_steps", [])
-            return found
+            edges: list[int] = window.get("edge_steps", [])
+            return edges
     return []
 
 
@@ -314,11 +314,11 @@ def _have_servers(files: list[Path]) -> bool:
 def run_answer(
     files: list[Path], window: str = "auto", steps: tuple[int, int] | None = None
 ) -> dict[str, Any]:
-    """What traceview has to say about these `*.xplane.pb` files.
+    """The answer that traceview should give for these `*.xplane.pb` files.
 
     `window` is auto, steps, devices or trace; `steps` is half-open, like `--steps A:B`.
-    Times are ps since the run's origin. Other than in the report: `device_time.shared`, the replica ops that
-    belong to nobody, as `{host: {count, total_ps}}` over the window.
+    Times are ps since the run's origin. `device_time.shared`, which the report does not have, holds the
+    ops that no replica owns, as `{host: {count, total_ps}}` over the window.
     """
     answers = [_read(host) for host in read_hosts(files)]
     several = len(answers) > 1
@@ -357,7 +357,7 @@ def run_answer(
         "steps": {
             "method": method,
             "basis": basis,
-            # Entries of `steps`, so that two hosts with four steps each count eight.
+            # The entries of `steps`, so that two hosts with four steps each count eight.
             "count": sum(len(answer.steps) for answer in answers),
             "used_count": len(used),
             "median_ps": median(used),

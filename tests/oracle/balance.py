@@ -1,4 +1,4 @@
-"""The numbers of `results.balance` that compare devices, recomputed (docs/method.md, "Balance")."""
+"""Recomputes the numbers of `results.balance` that compare devices (docs/method.md, "Balance")."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ KINDS = ("gpu", "tpu", "replica")
 
 
 def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
-    """None where no device computed in its window."""
-    # On "devices with compute": of one kind, GPUs before TPUs before replicas.
+    """None if no device computed in its window."""
+    # Devices with compute of one kind: GPUs before TPUs before replicas.
     at_work = [
         (answer, device)
         for answer in answers
-        for device in sorted(answer.devices, key=lambda one: one.ordinal)
+        for device in sorted(answer.devices, key=lambda device: device.ordinal)
         if _computed(device, answer.window)
     ]
     kinds = [kind for kind in KINDS if any(device.kind == kind for _, device in at_work)]
@@ -38,9 +38,9 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
         for answer, device in at_work
     ]
     concurrency = chance = None
-    # Moments of several hosts are compared where their collectives show that the clocks agree.
+    # Times of several hosts are compared if their collectives show that the clocks agree.
     hosts = {answer.host.name: answer for answer, _ in at_work}
-    agree = len(hosts) == 1 or sum(not one.shares_ends for one in hosts.values()) <= 1
+    agree = len(hosts) == 1 or sum(not answer.shares_ends for answer in hosts.values()) <= 1
     if len(at_work) > 1 and agree:
         concurrency = Fraction(sum(lengths) - length(together), sum(lengths) - max(lengths))
         first, last = min(a for a, _ in together), max(b for _, b in together)
@@ -73,18 +73,18 @@ def _computed(device: Device, window: Interval) -> int:
 
 
 def _common_steps(answers: list[HostAnswer]) -> list[int]:
-    """On "per step" of several hosts: the used steps whose number all of them have."""
+    """The used steps whose number all hosts have."""
     used = [{step.number for step in answer.steps if step.used} for answer in answers]
     return sorted(set.intersection(*used))
 
 
 def _bounds(answer: HostAnswer, number: int) -> Interval:
-    (found,) = [step for step in answer.steps if step.number == number]
-    return found.start, found.end
+    (step,) = [step for step in answer.steps if step.number == number]
+    return step.start, step.end
 
 
 def _skew(per_step: list[list[int]]) -> Fraction | None:
-    """Steps in which the middle device computed nothing have no such ratio."""
+    """The median ratio over the steps; a step in which the middle device computed nothing has none."""
     if len(per_step) < 2:
         return None
     ratios = [

@@ -1,4 +1,7 @@
-"""Which device events count, and as what (docs/method.md, "Activity classes"; docs/xplane.md, "What counts as activity")."""
+"""Selects the device events that count, and gives each its class.
+
+docs/method.md, "Activity classes"; docs/xplane.md, "What counts as activity".
+"""
 
 from __future__ import annotations
 
@@ -85,8 +88,8 @@ def event_never_counts(event: Event) -> bool:
     details = {name.lower() for name in event.stats}
     if details & {"memalloc_details", "memfree_details"}:
         return True
-    # Allocations and synchronisations on a line that holds kernels too are known by
-    # the name of the type or of the driver function.
+    # On a line with kernels, the name of the type or of the driver function identifies allocations
+    # and synchronizations.
     if event.name in ("MemoryAlloc", "MemoryFree", "Generic"):
         return True
     return bool(
@@ -154,13 +157,13 @@ def copied_bytes(event: Event, key: str, details: dict[str, str]) -> int | None:
 
 
 def replica_free(name: str) -> str:
-    """`replica_k` components go; an optimizer's `update_k` is `update` (docs/method.md, "Ops")."""
+    """Drop `replica_k` components; an optimizer's `update_k` becomes `update` (docs/method.md, "Ops")."""
     parts = [part for part in name.split("/") if not re.fullmatch(r"replica_\d+", part)]
     return "/".join(re.sub(r"^update_\d+(?=$|_)", "update", part) for part in parts)
 
 
 def op_of(event: Event) -> tuple[str, str]:
-    """(replica-free op name, op type) of a device event; empty when the trace does not say."""
+    """(replica-free op name, op type) of a device event; empty where not recorded."""
     full = event.text("tf_op")
     name, colon, op_type = full.rpartition(":")
     if colon and not op_type and event.text("hlo_op"):
@@ -178,7 +181,7 @@ def op_of(event: Event) -> tuple[str, str]:
 
 
 def classify(event: Event, calls: list[Event]) -> Activity | None:
-    """The one class of an event of a GPU line that counts; `calls` are its linked host calls."""
+    """The activity of an event of a GPU line, None if it does not count; `calls`: its linked host calls."""
     if event_never_counts(event):
         return None
     op, op_type = op_of(event)
@@ -186,8 +189,8 @@ def classify(event: Event, calls: list[Event]) -> Activity | None:
     if is_collective_name(name):
         return Activity(event, "collective", name, op, op_type)
     if name.startswith("__amd_rocclr_copyBuffer"):
-        said = [direction_of_name(call.name) for call in calls]
-        direction = next((d for d in said if d), None)
+        directions = [direction_of_name(call.name) for call in calls]
+        direction = next((d for d in directions if d), None)
         details = parse_details(event.text("memcpy_details"))
         size = copied_bytes(event, "size", details)
         return Activity(
@@ -196,7 +199,7 @@ def classify(event: Event, calls: list[Event]) -> Activity | None:
     if is_copy_name(name):
         details = parse_details(event.text("memcpy_details"))
         direction = direction_of_name(name) or direction_of_details(details)
-        # A neutral name without kinds counts like a neutral ROCm copy, as d2d unknown.
+        # A neutral name without kinds counts like a neutral ROCm copy: d2d with unknown direction.
         size = copied_bytes(event, "size", details)
         return Activity(
             event, direction or "d2d", name, op, op_type, size, unknown_direction=not direction

@@ -15,31 +15,29 @@ SIGMA = 1.4826
 
 
 def find_clocks(answers: list[HostAnswer]) -> tuple[dict[str, int], dict[str, int]]:
-    """Picoseconds to add by name of host, the first that shares collectives stays; and the spread of the ends."""
+    """Picoseconds to add and spread of the ends, by name of host; the first host with shared collectives stays."""
     spreads: dict[str, int] = {}
     clocks = {answer.host.name: 0 for answer in answers}
     if len(answers) < 2:
         return clocks, spreads
-    complete = [one for one in find_collectives(answers) if one.complete]
-    ends = [_ends(one) for one in complete]
+    ends = [_ends(collective) for collective in find_collectives(answers) if collective.complete]
     placed: list[HostAnswer] = []
     for answer in answers:
         name = answer.host.name
-        shared = [one for one in ends if name in one and len(one) > 1]
+        shared = [end_of for end_of in ends if name in end_of and len(end_of) > 1]
         if len(shared) < MIN_COLLECTIVES:
             continue
         if not placed:
             placed.append(answer)
             continue
         reference = placed[0]
-        pairs = [
-            (one[reference.host.name], one[name]) for one in shared if reference.host.name in one
-        ]
+        first = reference.host.name
+        pairs = [(end_of[first], end_of[name]) for end_of in shared if first in end_of]
         if len(pairs) < MIN_COLLECTIVES:
             continue
         ahead = [own - other for other, own in pairs]
         middle = _middle(ahead)
-        spread = SIGMA * _middle([abs(one - middle) for one in ahead])
+        spread = SIGMA * _middle([abs(difference - middle) for difference in ahead])
         spreads[name] = round(spread)
         known = answer.host.start_ns is not None and reference.host.start_ns is not None
         if not known or abs(middle) > CLEAR * spread:
@@ -47,16 +45,17 @@ def find_clocks(answers: list[HostAnswer]) -> tuple[dict[str, int], dict[str, in
     return clocks, spreads
 
 
-def _ends(one: Collective) -> dict[str, int]:
+def _ends(collective: Collective) -> dict[str, int]:
+    """The last end of a collective on each host."""
     ends: dict[str, int] = {}
-    for part in one.parts:
+    for part in collective.parts:
         name = part.answer.host.name
         ends[name] = max(part.end, ends.get(name, part.end))
     return ends
 
 
 def _middle(values: list[int]) -> int:
-    """The median in integers; of two in the middle the lower half of their sum."""
+    """The median in integers, rounded down."""
     ordered = sorted(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return low + (high - low) // 2

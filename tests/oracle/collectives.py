@@ -1,4 +1,4 @@
-"""The times of `results.collectives`, recomputed (docs/method.md, "Collectives")."""
+"""Recomputes the times of `results.collectives` (docs/method.md, "Collectives")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Keys = tuple[int, int]
 
 @dataclass(eq=False)
 class Part:
-    """What one device did in a collective; `start` is when it arrived."""
+    """The part of one device in a collective; `start` is the time of its arrival."""
 
     answer: HostAnswer
     device: Device
@@ -33,7 +33,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """On "one name": ops of replicas differ in theirs, so that all count as one."""
+        """The name for matching; ops of replicas differ in name, so all of them share an empty one."""
         return "" if self.device.kind == "replica" else self.activity.event.name
 
     @property
@@ -58,9 +58,9 @@ class Collective:
         return step.number if step else None
 
     def last(self, devices: list[Device]) -> Device | None:
-        """On "started last": of devices that start at the same time none did, nor one alone.
+        """The device that started last; None if several start at the same time, or for a single device.
 
-        On several hosts: all end at once, so the last one takes the shortest time; none that is not clear.
+        On several hosts all devices end at once, so the last one takes the shortest time; None if its lead is unclear.
         """
         parts = [part for part in self.parts if part.device in devices]
         if len({part.answer.host.name for part in parts}) > 1:
@@ -73,14 +73,14 @@ class Collective:
 
 
 def _above(event: Event, links: Links) -> Iterable[Event]:
-    """The event and what caused it, nearest first."""
-    queue, seen = [event], {event}
+    """The event and its causes, nearest first."""
+    queue, visited = [event], {event}
     while queue:
-        one = queue.pop(0)
-        yield one
-        for cause in links.causes(one):
-            if cause not in seen:
-                seen.add(cause)
+        current = queue.pop(0)
+        yield current
+        for cause in links.causes(current):
+            if cause not in visited:
+                visited.add(cause)
                 queue.append(cause)
 
 
@@ -100,23 +100,23 @@ def _part(answer: HostAnswer, device: Device, activity: Activity) -> Part:
 
 
 def _together(parts: list[Part]) -> list[list[Part]]:
-    """Parts of one label that are one collective.
+    """The parts of one label, divided into collectives.
 
-    With one part per device they are; on one host those that overlap in time are, for a collective ends
-    nowhere before all devices are in it; across hosts the n-th of a step on each device.
+    With one part per device they are one collective. On one host parts that overlap in time are one, because a
+    collective ends nowhere before all devices have joined. Across hosts it is the n-th part of a step on each device.
     """
     devices = [part.device for part in parts]
     if len(set(devices)) == len(devices):
         return [parts]
     if len({part.answer.host.name for part in parts}) > 1:
-        found: dict[tuple[int, int], list[Part]] = {}
+        by_place: dict[tuple[int, int], list[Part]] = {}
         for device in dict.fromkeys(devices):
-            seen: dict[int, int] = {}
+            place_in_step: dict[int, int] = {}
             for part in sorted((p for p in parts if p.device is device), key=lambda p: p.start):
                 number = part.step.number if part.step else -1
-                seen[number] = seen.get(number, -1) + 1
-                found.setdefault((number, seen[number]), []).append(part)
-        return list(found.values())
+                place_in_step[number] = place_in_step.get(number, -1) + 1
+                by_place.setdefault((number, place_in_step[number]), []).append(part)
+        return list(by_place.values())
     clusters: list[list[Part]] = []
     for part in sorted(parts, key=lambda part: part.activity.span):
         if not clusters or part.activity.span[0] >= max(p.end for p in clusters[-1]):
@@ -126,7 +126,7 @@ def _together(parts: list[Part]) -> list[list[Part]]:
 
 
 def find_collectives(answers: list[HostAnswer]) -> list[Collective]:
-    """The parts of all devices, sorted into collectives."""
+    """The parts of all devices, divided into collectives."""
     parts = [
         _part(answer, device, activity)
         for answer in answers
@@ -141,37 +141,38 @@ def find_collectives(answers: list[HostAnswer]) -> list[Collective]:
         label = part.name if by_name else part.keys
         groups[label] = label if by_name or part.keys is None else part.keys[0]
         labels.setdefault(label, []).append(part)
-    found = [
+    collectives = [
         Collective(groups[label], together)
-        for label, own in labels.items()
-        for together in _together(own)
+        for label, members in labels.items()
+        for together in _together(members)
     ]
-    for one in found:
-        most = max(len(other.parts) for other in found if other.group == one.group)
-        one.complete = len(one.parts) == most > 1
-    return found
+    for collective in collectives:
+        most = max(len(other.parts) for other in collectives if other.group == collective.group)
+        collective.complete = len(collective.parts) == most > 1
+    return collectives
 
 
 def collective_answer(answers: list[HostAnswer], several: bool) -> Row:
-    """The times of all devices together, and of each host below `hosts`."""
-    found = find_collectives(answers)
+    """The times of all devices together, and of each host under `hosts`."""
+    collectives = find_collectives(answers)
     inside = [
-        one
-        for one in found
-        if any(overlaps(part.activity.span, part.answer.window) for part in one.parts)
+        collective
+        for collective in collectives
+        if any(overlaps(part.activity.span, part.answer.window) for part in collective.parts)
     ]
     with_devices = [answer for answer in answers if answer.activities()]
     return {
-        **_times(with_devices, found, inside, several),
+        **_times(with_devices, collectives, inside, several),
         "hosts": {
-            answer.host.name: _times([answer], found, inside, several) for answer in with_devices
+            answer.host.name: _times([answer], collectives, inside, several)
+            for answer in with_devices
         },
     }
 
 
 def _times(
     answers: list[HostAnswer],
-    found: list[Collective],
+    collectives: list[Collective],
     inside: list[Collective],
     several: bool,
 ) -> Row:
@@ -181,40 +182,40 @@ def _times(
         for device in answer.devices
     }
     own = [device for _, device in devices.values()]
-    here = [one for one in inside if any(part.device in own for part in one.parts)]
-    told = [one for one in here if one.complete]
+    shared = [c for c in inside if any(part.device in own for part in c.parts)]
+    complete = [collective for collective in shared if collective.complete]
     numbers = {step.number for answer in answers for step in answer.steps if step.used}
     busy = {
-        key: _busy(answer, device, found, answer.window)
+        key: _busy(answer, device, collectives, answer.window)
         for key, (answer, device) in devices.items()
     }
-    total = sum(one["busy"] for one in busy.values())
-    exposed = sum(one["exposed"] for one in busy.values())
+    total = sum(times["busy"] for times in busy.values())
+    exposed = sum(times["exposed"] for times in busy.values())
     return {
-        "count": len(here),
-        "incomplete_count": len(here) - len(told),
-        "transfer_ps": sum(one.transfer for one in told),
+        "count": len(shared),
+        "incomplete_count": len(shared) - len(complete),
+        "transfer_ps": sum(collective.transfer for collective in complete),
         "transfer_per_step_ps": _median(
-            [sum(one.transfer for one in told if one.number == n) for n in numbers]
+            [sum(c.transfer for c in complete if c.number == number) for number in numbers]
         ),
         "wait_ps": {
             key: sum(
-                part.end - part.start - one.transfer
-                for one in told
-                for part in one.parts
+                part.end - part.start - collective.transfer
+                for collective in complete
+                for part in collective.parts
                 if part.device is device
             )
             for key, (_, device) in devices.items()
         },
-        "exposed_ps": {key: one["exposed"] for key, one in busy.items()},
-        "exposed_transfer_ps": {key: one["transfer"] for key, one in busy.items()},
+        "exposed_ps": {key: times["exposed"] for key, times in busy.items()},
+        "exposed_transfer_ps": {key: times["transfer"] for key, times in busy.items()},
         "exposed_transfer_per_step_ps": {
             key: median
             for key, (answer, device) in devices.items()
             if (
                 median := _median(
                     [
-                        _busy(answer, device, found, (step.start, step.end))["transfer"]
+                        _busy(answer, device, collectives, (step.start, step.end))["transfer"]
                         for step in answer.steps
                         if step.used
                     ]
@@ -225,33 +226,34 @@ def _times(
         or None,
         "overlap_ratio": (total - exposed) / total if total else None,
         "last_count": {
-            key: sum(one.last(own) is device for one in told)
+            key: sum(collective.last(own) is device for collective in complete)
             for key, (_, device) in devices.items()
         },
     }
 
 
 def _busy(
-    answer: HostAnswer, device: Device, found: list[Collective], window: Interval
+    answer: HostAnswer, device: Device, collectives: list[Collective], window: Interval
 ) -> dict[str, int]:
-    """Time in collectives, the part that compute does not cover, and of that the part in transfers."""
+    """Time in collectives, the part that compute does not cover, and the transfers in that part."""
     compute = union(a.span for a in device.of_class("compute"))
-    own = union(a.span for a in device.of_class("collective"))
+    busy = union(a.span for a in device.of_class("collective"))
     transfers = []
-    for one in found:
-        for part in one.parts:
+    for collective in collectives:
+        for part in collective.parts:
             if part.device is device and part.answer is answer:
                 start, end = part.activity.span
-                transfers.append((max(start, end - one.transfer) if one.complete else start, end))
+                begin = max(start, end - collective.transfer) if collective.complete else start
+                transfers.append((begin, end))
     return {
-        "busy": length(clip(own, window)),
-        "exposed": length(clip(subtract(own, compute), window)),
+        "busy": length(clip(busy, window)),
+        "exposed": length(clip(subtract(busy, compute), window)),
         "transfer": length(clip(subtract(transfers, compute), window)),
     }
 
 
 def _median(values: list[int]) -> int | None:
-    """Rounded down; None of nothing."""
+    """The median rounded down; None without values."""
     ordered = sorted(values)
     if not ordered:
         return None

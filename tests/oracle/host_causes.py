@@ -1,4 +1,4 @@
-"""What did each thread of a host do at an instant, as a cause of idle time (docs/method.md, "State of a host thread")?"""
+"""The cause of idle time that each thread of a host shows at an instant (docs/method.md, "State of a host thread")."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.oracle.classes import Activity
-from tests.oracle.covers import Cover, Outside
 from tests.oracle.host_names import kind_of
+from tests.oracle.interval_cover import Cover, Outside
 from tests.oracle.model import HostAnswer
 from tests.oracle.reading import Event, Line
 from tests.oracle.steps import find_marks
@@ -16,7 +16,7 @@ BACK_TO_BACK_PS = 100_000_000
 SCHEDULING_OP_PS = 50_000_000
 STRONG = ("input", "h2d", "compile", "sync", "checkpoint")
 LONGEST_CHAIN = 8
-# At an instant that all of its covers hold, a layer tells its cause.
+# A layer gives its cause at the instants that all of its covers hold.
 Layer = tuple[str, list[Cover]]
 
 
@@ -70,7 +70,7 @@ class HostCauses:
         return self.thread_of[id(event.line)]
 
     def _find_caller(self) -> int | None:
-        """See the ladder; of threads with equally many calls the one that called first."""
+        """The first rung that applies; of threads with equally many calls the one that called first."""
         if self.marker_line is not None:
             return self.thread_of[id(self.marker_line)]
         if self.call_events:
@@ -91,7 +91,7 @@ class HostCauses:
         return min(by_thread, key=lambda n: (-len(by_thread[n]), min(by_thread[n]), n))
 
     def _find_reads(self) -> list[tuple[Event, int]]:
-        """Calls that copy from a device, and when the copy had ended."""
+        """Calls that copy from a device, and the end of each copy."""
         return [
             (launch, activity.event.end)
             for device in self.answer.devices
@@ -152,14 +152,14 @@ class HostCauses:
         )
 
     def _joined(self, threads: Iterable[int]) -> Shown:
-        every = [self.shown[n] for n in threads]
-        strong = {cause: _union(one.strong[cause] for one in every) for cause in STRONG}
+        parts = [self.shown[n] for n in threads]
+        strong = {cause: _union(shown.strong[cause] for shown in parts) for cause in STRONG}
         strong["input"] = _union((strong["input"], self._async_input()))
         return Shown(
             strong,
-            _union(one.launch for one in every),
-            _union(one.host_compute for one in every),
-            _union(one.scheduling for one in every),
+            _union(shown.launch for shown in parts),
+            _union(shown.host_compute for shown in parts),
+            _union(shown.scheduling for shown in parts),
         )
 
     def _async_input(self) -> Cover:
@@ -171,7 +171,7 @@ class HostCauses:
         )
 
     def layers(self, thread: int) -> list[Layer]:
-        """The layers of a thread's timeline, the first that holds an instant tells its cause."""
+        """The layers of a thread's timeline; the first that holds an instant gives its cause."""
         if thread not in self._layers:
             is_caller = thread == self.caller
             self._layers[thread] = (
@@ -215,7 +215,7 @@ class HostCauses:
         return "launch" if self.has_queue else "host_compute"
 
     def handed_over(self, event: Event) -> int | None:
-        """When the caller handed the work of an event of another thread over; None: before all."""
+        """When the caller handed over the work of an event of another thread; None if before all graph calls."""
         current = event
         for _ in range(LONGEST_CHAIN):
             consumers = [
@@ -235,7 +235,7 @@ class HostCauses:
 
 
 def launch_of(answer: HostAnswer, activity: Activity) -> Event | None:
-    """The host call that launched a device event; a replica's op is its own."""
+    """The host call that launched a device event; an op of a replica is its own launch."""
     if activity.event.line.plane.startswith("/host:"):
         return activity.event
     calls = answer.links.calls(activity.event)
@@ -252,4 +252,4 @@ def _cover(events: Iterable[Event]) -> Cover:
 
 
 def _union(covers: Iterable[Cover]) -> Cover:
-    return Cover(span for one in covers for span in one.spans)
+    return Cover(span for cover in covers for span in cover.spans)

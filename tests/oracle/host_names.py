@@ -1,4 +1,4 @@
-"""What a thread does while a host event of some name is open (docs/method.md, "State of a host thread")."""
+"""The activity of a thread while a host event of some name is open (docs/method.md, "State of a host thread")."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DRIVERS = ("cuda", "cu", "hip")
 
 
 def type_of_op(name: str) -> str | None:
-    """On "`scope/name:Type`": no `::` before the type, and something before it but a space."""
+    """The type in `scope/name:Type`; there is no `::`, and the scope does not begin with a space."""
     scope, colon, op_type = name.rpartition(":")
     if not colon or not scope or "::" in name or scope[0] in " \t\n\r\f\v:":
         return None
@@ -52,7 +52,7 @@ def _of_type(op_type: str) -> str:
 
 
 def _of_driver_call(name: str) -> str:
-    """Pinned memory that is made or registered stages a copy to the device."""
+    """The kind of a driver call; allocating or registering pinned memory stages a copy to the device."""
     for driver in DRIVERS:
         call = name.removeprefix(driver)
         if call == name:

@@ -1,4 +1,4 @@
-"""The causes of idle time (docs/method.md, "Idle causes"): every gap is swept, and each instant asked for its cause."""
+"""The causes of idle time, found by sweeping every gap instant by instant (docs/method.md, "Idle causes")."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.oracle.classes import Activity
-from tests.oracle.covers import Cover
 from tests.oracle.host_causes import HostCauses, launch_of
+from tests.oracle.interval_cover import Cover
 from tests.oracle.intervals import Interval, clip, overlaps, subtract
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
@@ -87,9 +87,9 @@ def _largest(causes: dict[str, int]) -> str:
 
 
 def _step_of(answer: HostAnswer, gap: _Gap) -> int | None:
-    """The step of the longest piece, cut at the bounds of steps; of overlapping steps the last begun.
+    """The step of the longest piece between bounds of steps, of equally long pieces the first.
 
-    Of equally long pieces the first.
+    Of overlapping steps the one that began last counts.
     """
     edges = [edge for step in answer.steps for edge in (step.start, step.end)]
     bounds = sorted({gap.start, gap.end, *(e for e in edges if gap.start < e < gap.end)})
@@ -108,9 +108,9 @@ def _gaps(
     peers = Cover(
         activity.span
         for other in answers
-        for one in other.devices
-        if one is not device
-        for activity in one.of_class("collective")
+        for peer in other.devices
+        if peer is not device
+        for activity in peer.of_class("collective")
     )
     starting: dict[int, list[Activity]] = {}
     copied = set()
@@ -139,13 +139,13 @@ def _parts(
     peers: Cover,
     gap: Interval,
 ) -> list[Part]:
-    """A gap that one of the events `starting` ends; `after_copy`: one to the device ended where it begins."""
+    """The causes of a gap that the events `starting` end; `after_copy`: a copy to the device ended at its start."""
     start, end = gap
     launches = [(launch_of(answer, activity), activity) for activity in starting]
     known = [(launch, activity) for launch, activity in launches if launch is not None]
     if not known:
         return [(start, end, "unattributed")]
-    # Of several events that begin together, the one that was launched first.
+    # Of several events that begin together, the one launched first counts.
     launch, after = min(known, key=lambda pair: (pair[0].start, pair[0].order))
     late_end = launch.start
     if host.has_queue and launch.end - launch.start >= LATENCY_PS:
@@ -172,18 +172,21 @@ def _parts(
 
 
 def _late(host: HostCauses, thread: int | None, start: int, end: int) -> list[Part]:
-    """What a thread shows at each instant of a span."""
+    """The causes that a thread shows in a span."""
     if start >= end:
         return []
     if thread is None:
         return [(start, end, "unattributed")]
     layers = host.layers(thread)
-    edges = {edge for _, covers in layers for one in covers for edge in one.edges(start, end)}
+    edges = {edge for _, covers in layers for cover in covers for edge in cover.edges(start, end)}
     return [
         (
             a,
             b,
-            next((c for c, covers in layers if all(o.holds(a) for o in covers)), "unattributed"),
+            next(
+                (cause for cause, covers in layers if all(cover.holds(a) for cover in covers)),
+                "unattributed",
+            ),
         )
         for a, b in pairwise(sorted({start, end, *edges}))
     ]

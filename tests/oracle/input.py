@@ -1,4 +1,4 @@
-"""Input waits of a host without GPUs, and self times of iterator stages, recomputed (docs/method.md, "Input")."""
+"""Recomputes input waits of a host without GPUs, and self times of iterator stages (docs/method.md, "Input")."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _id(call: Event, stat: str) -> int | None:
 
 
 def _inside(call: Event, calls: list[Event]) -> list[Event]:
-    """Calls on the same thread within another; of two equal ones the later recorded is inside."""
+    """Calls on the same thread inside a call; of two equal calls the later recorded one is inside."""
     return [
         other
         for other in calls
@@ -34,10 +34,10 @@ def _inside(call: Event, calls: list[Event]) -> list[Event]:
 
 
 def stage_times(host: Host) -> dict[str, tuple[int, int]]:
-    """Self time by name without the numbers of inputs, and how much of it an input ran elsewhere.
+    """By name without the numbers of inputs: self time, and the part of it in which an input ran elsewhere.
 
-    Self time is what no call inside covers; an input elsewhere is a call whose `parent_id` is the id of the
-    call, and whose innermost surrounding call is not one of that iterator. What waits for a shard is not told.
+    Self time is the time that no call inside covers. An input elsewhere is a call whose `parent_id` is the id of the
+    call and whose innermost surrounding call is not of that iterator. Waits for a shard are not computed.
     """
     calls = _iterators(host)
     inside = {id(call): _inside(call, calls) for call in calls}
@@ -48,19 +48,19 @@ def stage_times(host: Host) -> dict[str, tuple[int, int]]:
         above = _id(call, "parent_id")
         if above not in (None, _id(call, "id")) and (not nearest or _id(nearest, "id") != above):
             elsewhere.setdefault(above, []).append((call.start, call.end))
-    found: dict[str, tuple[int, int]] = {}
+    times: dict[str, tuple[int, int]] = {}
     for call in calls:
         own = subtract([(call.start, call.end)], [(o.start, o.end) for o in inside[id(call)]])
         others = union(elsewhere.get(_id(call, "id"), []))
         waiting = length(own) - length(subtract(own, others))
         name = re.sub(r"\[\d+\]", "", call.name)
-        total, waited = found.get(name, (0, 0))
-        found[name] = (total + length(own), waited + waiting)
-    return found
+        total, waited = times.get(name, (0, 0))
+        times[name] = (total + length(own), waited + waiting)
+    return times
 
 
 def _waits(host: Host) -> list[tuple[int, int]]:
-    """On the thread of the markers, and elsewhere with the id of a FunctionRun of the model."""
+    """Waits on the thread of the markers, and waits elsewhere with the id of a FunctionRun of the model."""
     threads = {
         event.line.id
         for event in host.host_events()
@@ -68,7 +68,7 @@ def _waits(host: Host) -> list[tuple[int, int]]:
     }
     model = [e for e in host.host_events() if not e.line.name.startswith("tf_data")]
     ids = {e.integer("id") for e in model if e.name == "FunctionRun"}
-    found = []
+    waits = []
     for event in host.host_events():
         if not re.fullmatch(r"IteratorGetNext\w*::DoCompute", event.name):
             continue
@@ -76,12 +76,12 @@ def _waits(host: Host) -> list[tuple[int, int]]:
             not threads and not event.line.name.startswith("tf_data")
         )
         if in_step or event.integer("id") in ids:
-            found.append((event.start, event.end))
-    return found
+            waits.append((event.start, event.end))
+    return waits
 
 
 def step_waits(host: Host, steps: list[tuple[int, int]]) -> list[int]:
-    """The time of each step in which any of those waits ran."""
+    """The time of each step in which the model waited for input."""
     waits = union(_waits(host))
     return [length(clip(waits, step)) for step in steps]
 

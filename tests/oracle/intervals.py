@@ -41,22 +41,22 @@ def subtract(keep: Iterable[Interval], remove: Iterable[Interval]) -> list[Inter
 
 
 def clip(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
-    """What lies inside the window."""
+    """The parts of the intervals inside the window."""
     low, high = window
     cut = [(max(start, low), min(end, high)) for start, end in intervals]
     return [(start, end) for start, end in cut if end > start]
 
 
 def length(intervals: Iterable[Interval]) -> int:
-    """How many picoseconds; counts each once."""
+    """The number of picoseconds, each counted once."""
     return sum(end - start for start, end in union(intervals))
 
 
 def overlaps(event: Interval, window: Interval) -> bool:
     """Whether an event counts in a window.
 
-    docs/method.md, "Window": an event of zero length has no inside;
-    it counts when its moment lies in [start, end) of the window.
+    An event of zero length has no inside; it counts if its time lies in [start, end) of the window
+    (docs/method.md, "Window").
     """
     start, end = event
     low, high = window

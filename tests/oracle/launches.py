@@ -1,4 +1,4 @@
-"""Launches and precision, recomputed kernel by kernel (docs/method.md, "Launches" and "Precision")."""
+"""Recomputes launches and precision, kernel by kernel (docs/method.md, "Launches" and "Precision")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.reading import Event
 from tests.oracle.steps import median
 
-# Narrowest first: of kernels that run at once, the narrowest counts. A name is searched for these in turn.
+# Narrowest first: of kernels that run at the same time the narrowest counts. Names are searched in this order.
 SPELLINGS = {
     "fp16": r"\bEigen::half\b|\b__half\b|_fp16_|_HHS_",
     "bf16": r"bf16|_BBS_",
@@ -85,9 +85,9 @@ def _row(answer: HostAnswer, device: Device, several: bool) -> Row:
 
 def _precision(compute: list[Activity], window: Interval) -> Row:
     spans: dict[str, list[Interval]] = defaultdict(list)
-    for one in compute:
-        found = [name for name, spelling in SPELLINGS.items() if re.search(spelling, one.kernel)]
-        spans[found[0] if found else "unknown"].append(one.span)
+    for kernel in compute:
+        formats = [name for name, text in SPELLINGS.items() if re.search(text, kernel.kernel)]
+        spans[formats[0] if formats else "unknown"].append(kernel.span)
     times, above = {}, list[Interval]()
     for name in (*SPELLINGS, "unknown"):
         times[name] = length(clip(subtract(union(spans[name]), above), window))

@@ -1,4 +1,4 @@
-"""From an event to what caused it: nesting, producers, launches (docs/xplane.md, "From kernel to step")."""
+"""Links an event to its causes: nesting, producers, launches (docs/xplane.md, "From kernel to step")."""
 
 from __future__ import annotations
 
@@ -72,10 +72,7 @@ class Links:
         return self._parents.get(event)
 
     def calls(self, device_event: Event) -> list[Event]:
-        """Host events with the device event's correlation_id.
-
-        0 links nothing (docs/xplane.md, "From kernel to step").
-        """
+        """Host events with the correlation_id of the device event; 0 links nothing."""
         correlation = device_event.integer("correlation_id")
         if not correlation:
             return []
@@ -86,11 +83,11 @@ class Links:
         kind, number = event.integer("_ct"), event.integer("_c")
         if kind is None or number is None:
             return []
-        # Xprof leaves groups of 64 x 64 unconnected; here every equal pair counts.
+        # XProf does not connect groups of 64 × 64; here every equal pair counts.
         return self._producers.get((kind, number % 2**64), [])
 
     def causes(self, event: Event) -> list[Event]:
-        """One step up: the event around it, and the producers of what it consumes."""
+        """One level up: the event around it, and the producers of what it consumes."""
         result: list[Event] = []
         around = self._parents.get(event)
         if around is not None:
@@ -100,18 +97,18 @@ class Links:
     def root_of(self, starts: Iterable[Event], roots: dict[Event, int]) -> int | None:
         """Breadth-first upwards to the nearest root; `roots` gives each root's step."""
         queue = list(starts)
-        seen = set(queue)
+        visited = set(queue)
         while queue:
             event = queue.pop(0)
             if event in roots:
                 return roots[event]
             if id(event.line) in self._threadless:
-                # "then time": a driver call without a thread belongs to the root around it in time.
+                # A driver call without a thread belongs to the root around it in time.
                 around = [r for r in roots if r.start <= event.start < r.end]
                 if around:
                     return roots[min(around, key=lambda r: (r.start, r.order))]
             for cause in self.causes(event):
-                if cause not in seen:
-                    seen.add(cause)
+                if cause not in visited:
+                    visited.add(cause)
                     queue.append(cause)
         return None

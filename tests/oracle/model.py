@@ -42,8 +42,10 @@ class HostAnswer:
     step_method: str = "none"
     window: Interval = (0, 0)
     window_kind: str = ""
-    end_spread: int = 0  # how much ends of one collective differ from those on another host
-    shares_ends: bool = False  # whether it was compared with another host by them
+    end_spread: int = (
+        0  # spread of the differences between ends of collectives here and on another host
+    )
+    shares_ends: bool = False  # whether these ends were compared with another host
 
     def activities(self) -> list[Activity]:
         return [a for device in self.devices for a in device.activities]

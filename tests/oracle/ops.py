@@ -1,4 +1,4 @@
-"""The table of ops (docs/method.md, "Ops")."""
+"""Recomputes the table of ops (docs/method.md, "Ops")."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from tests.oracle.steps import median
 
 
 def _self_ps(activity: Activity, window: Interval, others: list[Activity]) -> int:
-    """Kernels have no children, self = total; for host and TPU ops, the time that no
-    counted op of the same device nested inside it (same line) covers.
-    """
+    """The time that no counted op of the same device and line nested inside covers; kernels have none inside."""
     own = clip([activity.span], window)
     if not activity.self_ps_children:
         return length(own)
@@ -29,7 +27,7 @@ def _self_ps(activity: Activity, window: Interval, others: list[Activity]) -> in
 
 
 def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
-    """Durations are cut at the window, like all times."""
+    """One row per device, class, op and kernel; durations are cut at the window, like all times."""
     rows = []
     for answer in answers:
         for device in answer.devices:
@@ -49,9 +47,9 @@ def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
                         "count": len(own),
                         "total_ps": total,
                         "self_ps": sum(_self_ps(a, answer.window, inside) for a in own),
-                        "mean_ps": total // len(own),  # Floor
+                        "mean_ps": total // len(own),
                         "median_ps": median(times),
-                        # Nearest rank
+                        # The nearest rank.
                         "p95_ps": times[-(-95 * len(times) // 100) - 1],
                         "share_ratio": total / compute_ps if compute_ps else None,
                         "bytes": _op_bytes(own),
@@ -61,6 +59,6 @@ def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
 
 
 def _op_bytes(own: list[Activity]) -> int | None:
-    """Null for kernels: a trace does not hold the bytes they move."""
+    """None for kernels: a trace does not record the bytes that they move."""
     known = [a.bytes for a in own if a.bytes is not None]
     return sum(known) if known else None

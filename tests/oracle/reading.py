@@ -1,4 +1,4 @@
-"""From files to hosts, planes, lines and events with their times (docs/xplane.md, "Messages", "Time", "Planes")."""
+"""Reads files into hosts, planes, lines and events with their times (docs/xplane.md, "Messages", "Time", "Planes")."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Host:
         return [e for p in self.planes.values() for line in p.lines for e in line.events]
 
     def host_lines(self) -> list[Line]:
-        """Threads and driver calls: /host:CPU and the planes that are merged into it at stop."""
+        """Threads and driver calls: /host:CPU and the planes that the writer merges into it at the end."""
         return [
             line for name in HOST_PLANES if name in self.planes for line in self.planes[name].lines
         ]
@@ -81,7 +81,7 @@ HOST_PLANES = (
 
 
 def as_integer(value: Stat | None) -> int | None:
-    """The same stat may be int64, uint64 or double (docs/xplane.md, "Messages")."""
+    """The value as an integer; a stat may be int64, uint64 or double (docs/xplane.md, "Messages")."""
     return int(value) if isinstance(value, int | float) else None
 
 
@@ -98,7 +98,7 @@ def _stats(messages: Any, names: dict[int, str]) -> dict[str, Stat]:
             continue
         value = getattr(stat, kind)
         if kind == "ref_value":
-            if value in names:  # a text that dangles is no text
+            if value in names:  # a reference to nothing is no text
                 result[name] = names[value]
         elif kind == "str_value":
             result[name] = decode(value)
@@ -156,18 +156,18 @@ def _raw_planes(data: bytes) -> dict[str, RawPlane]:
         stat_names = {key: decode(meta.name) for key, meta in message.stat_metadata.items()}
         name = decode(message.name)
         plane = planes.setdefault(name, RawPlane(name))
-        # Chunks that disagree about a plane stat; the first one read wins.
+        # Where chunks of a plane have different values for a stat, the first one read counts.
         plane.stats = {**_stats(message.stats, stat_names), **plane.stats}
         for line_message in message.lines:
             line = _raw_line(line_message, message.event_metadata, stat_names)
-            # On "exactly repeated" = same id, name, stamp and events with their stats.
+            # A repeated line has the same id, name, stamp and events with their stats.
             if not any(line.same(other) for other in plane.lines):
                 plane.lines.append(line)
     return planes
 
 
 def _timed(host: Host, raw_planes: dict[str, RawPlane]) -> None:
-    """Gives every event its time since the run's origin, in ps."""
+    """Give every event its time since the run's origin, in ps."""
     absolute = [
         line.stamp_ns
         for plane in raw_planes.values()
@@ -195,7 +195,7 @@ def _timed(host: Host, raw_planes: dict[str, RawPlane]) -> None:
                     offset = as_integer(stats.get("device_offset_ps", offset)) or 0
                     duration = as_integer(stats.get("device_duration_ps", duration)) or 0
                 start = base + offset
-                # A negative duration is taken as zero length.
+                # A negative duration counts as zero length.
                 event = Event(name, start, start + max(0, duration), stats, line, order)
                 line.events.append(event)
                 order += 1
@@ -206,7 +206,7 @@ def read_hosts(files: list[Path], clocks: dict[str, int] | None = None) -> list[
 
     `clocks`: ps to add to the times of a host before that, by name.
     """
-    seen: set[bytes] = set()
+    digests: set[bytes] = set()
     hosts: list[Host] = []
     contents: list[dict[str, RawPlane]] = []
     # Of byte-identical files the first in order of path gives the host's name.
@@ -218,9 +218,9 @@ def read_hosts(files: list[Path], clocks: dict[str, int] | None = None) -> list[
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
         digest = hashlib.sha256(data).digest()
-        if digest in seen:
+        if digest in digests:
             continue
-        seen.add(digest)
+        digests.add(digest)
         raw = _raw_planes(data)
         environment = raw.get("Task Environment", RawPlane("")).stats
         name = path.name.removesuffix(".gz").removesuffix(".xplane.pb")

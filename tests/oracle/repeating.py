@@ -1,4 +1,4 @@
-"""Steps from what repeats once per step, where nothing marks them (docs/method.md, "Steps without a marker")."""
+"""Steps from events that repeat once per step, for traces without markers (docs/method.md, "Steps without a marker")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.oracle.steps import Step
 
 FEWEST = 3
 MOST_ANCHORS = 200
-FEWEST_KERNELS = 2  # different ones in a step
+FEWEST_KERNELS = 2  # different kernels in a step
 
 
 def _steps(host: str, starts: list[int], last_end: int) -> list[Step]:
@@ -20,8 +20,8 @@ def _steps(host: str, starts: list[int], last_end: int) -> list[Step]:
 
 
 def iterator_steps(answer: HostAnswer) -> list[Step]:
-    """From one request for input to the next; the last ends with the recording."""
-    asked = {
+    """Steps from one request for input to the next; the last ends with the recording."""
+    requests = {
         event.start
         for event in answer.host.host_events()
         if kind_of(event.name) in ("input", "async_input")
@@ -30,7 +30,7 @@ def iterator_steps(answer: HostAnswer) -> list[Step]:
         )
         and not event.line.name.startswith("tf_data")
     }
-    starts = first_of_bursts(sorted(asked))
+    starts = first_of_bursts(sorted(requests))
     if len(starts) < FEWEST:
         return []
     ends = [activity.event.end for activity in answer.activities()]
@@ -39,9 +39,9 @@ def iterator_steps(answer: HostAnswer) -> list[Step]:
 
 
 def first_of_bursts(starts: list[int]) -> list[int]:
-    """On "once per replica": bursts of one size, at least 4 times as far apart as their calls are.
+    """The first call of each burst; bursts have one size and are at least 4 times as far apart as their calls.
 
-    Of several ways to part them the one with the clearest jump of the distances, then the shortest.
+    Of several ways to divide calls into bursts, the clearest jump of the distances counts, then the shortest distance.
     """
     lengths = sorted({b - a for a, b in pairwise(starts)})
     jumps = [(high / max(low, 1), -high) for low, high in pairwise(lengths)]
@@ -60,7 +60,7 @@ def first_of_bursts(starts: list[int]) -> list[int]:
 
 
 def periodic_steps(answer: HostAnswer) -> list[Step]:
-    """From one occurrence of the anchor to the next, wherever it comes first; the anchor of the busiest device."""
+    """Steps from one occurrence of the busiest device's anchor to the next, on the device where it is first."""
     of_device: list[list[Activity]] = []
     kernels: list[Activity] = []
     for device in answer.devices:
@@ -73,7 +73,7 @@ def periodic_steps(answer: HostAnswer) -> list[Step]:
     names = [activity.event.name for activity in kernels]
     counts = Counter(names)
     repeated = [name for name in counts if counts[name] >= FEWEST]
-    # The rarest name, of equally rare ones the earliest.
+    # The rarest name first, of equally rare names the earliest.
     for anchor in sorted(repeated, key=lambda name: (counts[name], names.index(name)))[
         :MOST_ANCHORS
     ]:
@@ -101,11 +101,11 @@ def periodic_steps(answer: HostAnswer) -> list[Step]:
 def _over_devices(
     kernels: list[Activity], of_device: list[list[Activity]], anchor: str, usual: int
 ) -> tuple[list[int], int]:
-    """On "repeating kernel sequence" of several devices: the first of those that repeat as often begins it.
+    """Starts and last end of the periods: the first of the devices that repeat equally often begins each.
 
-    Unless one of them begins a repetition only when another is at the next: then the busiest device alone counts.
+    If a device begins a period only when another is at the next, the busiest device alone counts.
     """
-    wanted = sum(one.event.name == anchor for one in kernels)
+    wanted = sum(kernel.event.name == anchor for kernel in kernels)
     alike = [own for own in of_device if sum(a.event.name == anchor for a in own) == wanted]
     while True:
         begins = [[a.event.start for a in own if a.event.name == anchor] for own in alike]
@@ -124,7 +124,7 @@ def _over_devices(
 def _leave_out_edges(
     steps: list[Step], of_device: list[list[Activity]], anchor: str, count: int
 ) -> None:
-    """A device whose repetition lies before the first step or after the last one has no part in it."""
+    """Leave out the first or last step if a device ran its part before the first or after the last step."""
     for own in of_device:
         begins = [a.event.start for a in own if a.event.name == anchor]
         if len(begins) < 0.8 * count:

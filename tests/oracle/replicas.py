@@ -13,7 +13,7 @@ Group = tuple[int | None, ...]
 
 
 def has_gpu_evidence(host: Host) -> bool:
-    """Any device plane or GPU thread: then a missing GPU trace has failed, there are no replicas."""
+    """Whether there is a device plane or a GPU thread: then a missing GPU trace failed, and there are no replicas."""
     if any(name.startswith("/device:") for name in host.planes):
         return True
     return any(line.name.startswith("tf_gpu_") for line in host.host_lines())
@@ -28,7 +28,7 @@ def split_op(event: Event) -> tuple[str, str] | None:
 
 
 def is_work(op_type: str) -> bool:
-    # `_Send`/`_Recv` also as `_HostSend`/`_HostRecv`; `While` and `If` exactly.
+    # `While` and `If` match exactly, not as a prefix.
     if op_type in ("_Send", "_Recv", "_HostSend", "_HostRecv", "While", "If"):
         return False
     if op_type.startswith(("RemoteCall", "IteratorGetNext")):
@@ -41,7 +41,7 @@ def is_collective_type(op_type: str) -> bool:
 
 
 def replica_in_name(name: str) -> int | None:
-    """`replica_0` and `update_0` name replica 0; `update_1_3` is `update_1` made unique."""
+    """The replica in a name: `replica_0` and `update_0` are replica 0; `update_1_3` is `update_1` made unique."""
     for part in name.split("/"):
         match = re.fullmatch(r"replica_(\d+)|update_(\d+)(?:_\d+)?", part)
         if match:
@@ -50,7 +50,7 @@ def replica_in_name(name: str) -> int | None:
 
 
 def uses_variable(op_type: str) -> bool:
-    """Ops on a variable, which run where it lies."""
+    """Whether the op is on a variable and runs on its device."""
     if op_type.startswith(("ResourceGather", "ResourceScatter")):
         return True
     if op_type.startswith(("ResourceApply", "ResourceSparseApply")):
@@ -65,7 +65,7 @@ def uniquifier(name: str) -> int:
 
 
 def executor_of(event: Event, links: Links) -> tuple[int, int, int] | None:
-    """(id, type, number) of the ExecutorState::Process above an op: which executor ran it."""
+    """(id, type, number) of the ExecutorState::Process around an op, which identifies its executor."""
     above = links.parent(event)
     while above is not None:
         if above.name == "ExecutorState::Process":
@@ -79,10 +79,9 @@ def executor_of(event: Event, links: Links) -> tuple[int, int, int] | None:
 
 
 def deal_out(members: list[tuple[Event, str]], replicas: list[int]) -> dict[Event, int]:
-    """One collective: its unnamed members, by uniquifier, go to the replicas that have none yet.
+    """Assign the unnamed members of one collective, by uniquifier, to the replicas that have none yet.
 
-    On "in the order of their group" = ranks inside the events of one group_key,
-    instance_key and step; ties keep the order of time.
+    A collective is the events of one group_key, instance_key and step; ties keep the order of time.
     """
     named = {event: replica_in_name(name) for event, name in members}
     result = {event: k for event, k in named.items() if k is not None}
@@ -102,16 +101,16 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         parsed = split_op(event)
         if parsed is None or event.line.name.startswith("tf_data_"):
             continue
-        # On "executor and collective threads": an op counts when it ran below an
-        # ExecutorState::Process, on whichever thread, or on a thread named collective_ops.
+        # An op counts if it ran inside an ExecutorState::Process, on whichever thread, or on a thread
+        # named collective_ops.
         if executor_of(event, links) or event.line.name.startswith("collective_ops"):
             ops.append((event, *parsed))
-    seen = {replica_in_name(name) for _, name, _ in ops} - {None}
-    replicas = sorted({0} | {k for k in seen if k is not None})
+    numbers = {replica_in_name(name) for _, name, _ in ops}
+    replicas = sorted({0} | {k for k in numbers if k is not None})
 
-    # What each executor is known to run; and the executors of the step function's own calls, which a
-    # FunctionRun outside the tf.data threads started.
-    # A variable is read and written where it lies, so an executor that does more is not known by that.
+    # The replicas in the names of each executor's ops, and the executors started by calls of the step
+    # function, which are FunctionRuns outside of the tf.data threads.
+    # A variable is read and written on its device, so these ops count only for an executor without others.
     by_executor: dict[tuple[int, int, int], set[int]] = {}
     used_by: dict[tuple[int, int, int], set[int]] = {}
     for event, name, op_type in ops:
@@ -119,8 +118,8 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         known = replica_in_name(name)
         if executor is None:
             continue
-        found = (used_by if uses_variable(op_type) else by_executor).setdefault(executor, set())
-        found.update([] if known is None else [known])
+        named = (used_by if uses_variable(op_type) else by_executor).setdefault(executor, set())
+        named.update([] if known is None else [known])
     by_executor = used_by | by_executor
     started = {
         (event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64)
@@ -150,10 +149,9 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
             owner = dealt.get(event)
         if owner is None:
             executor = executor_of(event, links)
-            # On "belong to replica 0 when links show it": an executor runs the part of one
-            # replica, so an unnamed op beside ops of replica k is k's; an executor of the step
-            # function without any such name is replica 0's.
+            # An executor runs the part of one replica, so an unnamed op beside ops of replica k
+            # belongs to k; an executor of the step function without such a name belongs to replica 0.
             if executor is not None and executor[1:] in started:
                 owner = max(by_executor[executor], default=0)
         (shared if owner is None else result[owner]).append(activity)
-    return {k: found for k, found in result.items() if found}, shared
+    return {k: activities for k, activities in result.items() if activities}, shared

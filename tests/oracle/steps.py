@@ -1,4 +1,4 @@
-"""Steps of one host: markers, periods, basis, numbers (docs/method.md, "Steps")."""
+"""Recomputes the steps of one host: markers, periods, basis, numbers (docs/method.md, "Steps")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Step:
 
 @dataclass(eq=False)
 class Mark:
-    """What starts a step on the host: one marker, or the runs of one function call."""
+    """The start of a step on the host: one marker, or the runs of one function call."""
 
     number: int | None
     start: int
@@ -36,7 +36,7 @@ class Mark:
 
 
 def median(values: list[int]) -> int | None:
-    """Integers: for an even count the floor of the mean of the two middle ones."""
+    """The median of integers, rounded down."""
     if not values:
         return None
     ordered = sorted(values)
@@ -47,7 +47,7 @@ def median(values: list[int]) -> int | None:
 
 
 def _kind(name: str) -> str:
-    """`test*` and any `eval` in the name are eval."""
+    """The kind of a step: eval if the name begins with `test` or contains `eval`."""
     return "eval" if name.startswith("test") or "eval" in name.lower() else "train"
 
 
@@ -59,7 +59,7 @@ def _is_marker(event: Event) -> bool:
 
 
 def _outermost(events: list[Event]) -> list[Event]:
-    """Nested = inside another one's time, on whichever thread of the host."""
+    """The events that are not inside the time of another one, on whichever thread of the host."""
     ordered = sorted(events, key=lambda e: (e.start, -e.end, e.order))
     result: list[Event] = []
     for event in ordered:
@@ -97,8 +97,8 @@ def _function_marks(host: Host, links: Links) -> list[Mark]:
         nested = False
         while above is not None:
             nested = nested or above.name == "FunctionRun"
-            # The function is the event around it with `tf_function_call`, the
-            # outermost if several; else the eager op; else all runs of the thread are one.
+            # The function is the outermost event around it with `tf_function_call`, else the eager op;
+            # without either all runs of the thread are one function.
             if "tf_function_call" in above.stats:
                 function = above.name
             elif above.text("eager_op") and not function:
@@ -110,7 +110,7 @@ def _function_marks(host: Host, links: Links) -> list[Mark]:
     repeated = [list(call.values()) for call in calls.values() if len(call) >= 2]
     if not repeated:
         return []
-    # Of several repeated functions the one called most often, then the earliest.
+    # Of several repeated functions the one called most often counts, then the earliest.
     chosen = min(repeated, key=lambda c: (-len(c), min(e.start for runs in c for e in runs)))
     chosen.sort(key=lambda runs: min(e.start for e in runs))
     return [
@@ -146,7 +146,7 @@ def group_steps(host: Host, activities: list[Activity]) -> list[Step]:
                 if number is not None:
                     spans.setdefault(number, []).append((event.start, event.end))
     if not spans:
-        # Without a Steps line, group_id of the counted device events alone.
+        # Without a Steps line only the group_id of counted device events is used.
         for activity in activities:
             group = activity.event.integer("group_id")
             if group is not None:
@@ -159,7 +159,7 @@ def group_steps(host: Host, activities: list[Activity]) -> list[Step]:
 
 
 def holds_tracing(host: Host, start: int, end: int) -> bool:
-    """Tracing = a call `traced-*`; compilation = these names (no op scopes)."""
+    """Whether a span includes a call `traced-*` or a compilation, by these names without op scopes."""
     compiling = r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad"
     for event in host.host_events():
         if not start <= event.start < end:
@@ -175,9 +175,9 @@ def holds_tracing(host: Host, start: int, end: int) -> bool:
 def _step_of_activity(
     activity: Activity, links: Links, roots: dict[Event, int], marks: list[Mark]
 ) -> tuple[int | None, bool]:
-    """(index of the step, whether links show it); unlinked: the step it starts in."""
+    """(index of the step, whether links show it); without links the step in which it starts."""
     event = activity.event
-    calls = [event, *links.calls(event)]  # a replica's op is its own host event
+    calls = [event, *links.calls(event)]  # an op of a replica is its own host event
     linked = links.root_of(calls, roots)
     if linked is not None:
         return linked, True
@@ -211,9 +211,9 @@ def marked_steps(
         steps.append(Step(host.name, mark.number, mark.start, end, mark.kind))
     steps[0].used = not holds_tracing(host, steps[0].start, steps[0].end)
 
-    # On "the lag grows by more than 10 % of T per step": from the first to the last step, spread
-    # evenly, T = median period from marker to marker; where a step has no linked device event, the steps
-    # cannot be cut at the devices.
+    # The host runs ahead if the lag grows by more than 10 % of T per step: from the first to the last
+    # step, spread evenly, with T = median period from marker to marker. If a step has no linked device
+    # event, the steps cannot be cut at the devices.
     in_order = sorted(first_linked.values()) == [first_linked[i] for i in sorted(first_linked)]
     on_planes = any(name.startswith("/device:") for name in host.planes)
     if len(marks) < 2 or len(first_linked) < len(marks) or not in_order or not on_planes:
@@ -224,8 +224,8 @@ def marked_steps(
     if 10 * 2 * (lags[-1] - lags[0]) <= (len(marks) - 1) * (periods[middle] + periods[-middle - 1]):
         return steps, None
 
-    # A step without a linked device event has no cut and goes into the one before; the
-    # last ends with its marker or last event, as on the host's basis.
+    # A step without a linked device event is merged into the one before; the last step ends with its
+    # marker or last event, as on the basis of the host.
     cut = sorted(first_linked.items(), key=lambda item: (item[1], item[0]))
     shifted = []
     for place, (i, start) in enumerate(cut):
@@ -237,10 +237,9 @@ def marked_steps(
 
 
 def number_steps(steps: list[Step]) -> None:
-    """Recorded numbers, or 0, 1, 2 … in time order when they restart.
+    """Set the recorded numbers, or 0, 1, 2 … in time order if they restart.
 
-    On "restart" = a number that is not larger than the one before it; the new numbers
-    begin at 0.
+    A number that is not larger than the one before it is a restart.
     """
     recorded = [step.recorded_number for step in steps if step.recorded_number is not None]
     restarts = len(recorded) < len(steps) or any(b <= a for a, b in pairwise(recorded))

@@ -1,4 +1,4 @@
-"""The directions of `results.transfers`, recomputed (docs/method.md, "Transfers")."""
+"""Recomputes the directions of `results.transfers` (docs/method.md, "Transfers")."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
     exposed_ps = _exposed(device, cls, answer.window)
     steps = [(step.start, step.end) for step in answer.steps if step.used]
     per_step = [_exposed(device, cls, step) for step in steps]
-    # On "of step time": the median of the shares of the used steps, not the share of sums.
+    # The share of the step time is the median of the shares of the used steps, not the share of sums.
     shares = [Fraction(e, b - a) for e, (a, b) in zip(per_step, steps, strict=True) if b > a]
     window_ps = answer.window[1] - answer.window[0]
     ratio = median(shares) if shares else Fraction(exposed_ps, window_ps) if window_ps else None
     small = [a for a in copies if a.bytes is not None and a.bytes < SMALL_BYTES]
-    # A copy is of the step that it starts in.
+    # A copy belongs to the step in which it starts.
     small_in = [sum(a <= s.event.start < b for s in small) for a, b in steps]
     return {
         "bytes": sum(sizes) if is_known else None,
@@ -72,9 +72,9 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
 
 
 def _pageable_bytes(copies: list[Activity]) -> int | None:
-    """Unknown where no copy tells the memory of its host's side, or a pageable one its size."""
+    """None if no copy records the memory of its host side, or a pageable copy lacks its size."""
     details = [parse_details(a.event.text("memcpy_details")) for a in copies]
-    kinds = [{one.get("kind_src"), one.get("kind_dst")} for one in details]
+    kinds = [{detail.get("kind_src"), detail.get("kind_dst")} for detail in details]
     if copies and not any(kind & {"pageable", "pinned"} for kind in kinds):
         return None
     sizes = [a.bytes for a, kind in zip(copies, kinds, strict=True) if "pageable" in kind]

@@ -1,4 +1,4 @@
-"""Are the events of one collective found on every device, whatever is cut, and with what the host says of it?"""
+"""The events of a collective are matched on every device, whatever is cut, with the host's details."""
 
 from __future__ import annotations
 

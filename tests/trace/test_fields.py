@@ -1,22 +1,20 @@
-"""Is a JSON object read as its data class says, and as nothing where it is something else?"""
+"""A JSON object is read as its struct says; a field of another type is left out and named."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import Struct, structs
 
 from traceview.trace.fields import LARGEST, read_as
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(Struct, frozen=True):
     size: int | None
 
 
-@dataclass(frozen=True)
-class Outer:
+class Outer(Struct, frozen=True):
     class_: str | None
     ratio: float | None
     is_on: bool | None
@@ -97,7 +95,7 @@ def test_another_type_is_left_out_and_named(key: str, value: Any, path: str) -> 
     read = read_as(Outer, {key: value}, wrong)
     assert wrong == [path]
     expected = {"many": (Inner(None),)} if path == "many.size" else {}
-    assert read == Outer(**vars(NOTHING) | expected)
+    assert read == Outer(**structs.asdict(NOTHING) | expected)
 
 
 def test_the_largest_numbers_are_kept() -> None:

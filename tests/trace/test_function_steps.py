@@ -1,4 +1,4 @@
-"""When does a step end that was found from the calls of a function?"""
+"""A step detected from calls of a function ends with the last component of its call."""
 
 from __future__ import annotations
 

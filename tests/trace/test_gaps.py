@@ -1,4 +1,4 @@
-"""Is every gap attributed to what was put into it? Times are microseconds; the gap is 100 to 200."""
+"""Every gap is attributed to the cause that was written into it. Times are microseconds; the gap is 100 to 200."""
 
 from __future__ import annotations
 

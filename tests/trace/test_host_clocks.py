@@ -1,4 +1,4 @@
-"""Are the clocks of several hosts put right by what they share, and left alone where nothing is shown?"""
+"""The clocks of several hosts are aligned by shared collectives, and stay as recorded without clear evidence."""
 
 from __future__ import annotations
 

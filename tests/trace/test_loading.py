@@ -1,4 +1,4 @@
-"""Whatever path the user has at hand and whatever lies there: which run is read, and what is said of it?"""
+"""For any path that the user gives, the right run is read, or an error says what is there."""
 
 from __future__ import annotations
 

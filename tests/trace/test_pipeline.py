@@ -1,4 +1,4 @@
-"""Are the stages of the input pipeline rebuilt as they were recorded?"""
+"""The stages of the input pipeline are rebuilt as recorded."""
 
 from __future__ import annotations
 

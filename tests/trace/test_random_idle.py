@@ -1,4 +1,4 @@
-"""Do the causes of idle time hold their rules in traces that nobody would think of?"""
+"""The causes of idle time follow their rules in random traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do recordings of real machines give the numbers that a script of other people's code found in them?
+"""Recordings of real machines give the numbers that a script with third-party code computed from them.
 
 Every number is from the README beside the recordings, which says how it was made.
 """

@@ -1,4 +1,4 @@
-"""Is every op of a CPU-only strategy given to the replica that ran it, and not to the one that is named?"""
+"""Every op of a CPU-only strategy is assigned to the replica that ran it, even if its name has another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is each host there for, which make their steps together, and which steps does one lack?"""
+"""Roles of hosts, groups that make their steps together, and steps that a host lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the file that `traceview capture` writes beside a trace reaches the report?"""
+"""The file that `traceview capture` writes beside a trace reaches the report, whatever it holds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rich.cells import cell_len
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.render.json import render as as_json
-from traceview.render.terminal import render as as_text
+from traceview.document import terminal
+from traceview.report.document import document_of
+from traceview.report.saved import to_json
 
 
 def written(logdir: Path, sidecar: str) -> traceview.Report:
@@ -21,7 +22,7 @@ def written(logdir: Path, sidecar: str) -> traceview.Report:
     return traceview.analyze(logdir)
 
 
-def test_edge_steps_are_left_out_and_the_overhead_is_said(tmp_path: Path) -> None:
+def test_edge_steps_are_left_out_and_the_overhead_is_reported(tmp_path: Path) -> None:
     fields = {"window": {"asked": [1, 3], "edge_steps": [0, 3]}, "overhead": {"ratio": 0.25}}
     report = written(tmp_path, json.dumps(fields))
     assert report.results.steps is not None
@@ -32,20 +33,21 @@ def test_edge_steps_are_left_out_and_the_overhead_is_said(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("overhead", "said"),
+    ("overhead", "expected"),
     [
-        ({"ratio": 0.25}, "profiler overhead 25.0% of a step"),
-        ({"ratio": 0.25, "spread_ratio": 0.1}, "profiler overhead 25.0% of a step"),
-        ({"ratio": 0.25, "spread_ratio": 0.4}, "too small to measure: steps vary by ±40%"),
-        ({"ratio": -0.25, "spread_ratio": 0.1}, "too small to measure: steps vary by ±10%"),
-        ({"ratio": -0.25}, "profiler overhead too small to measure\n"),
+        ({"ratio": 0.25}, "25.0% of a step"),
+        ({"ratio": 0.25, "spread_ratio": 0.1}, "25.0% of a step"),
+        ({"ratio": 0.25, "spread_ratio": 0.4}, "too small to measure: steps vary by ±40.0%"),
+        ({"ratio": -0.25, "spread_ratio": 0.1}, "too small to measure: steps vary by ±10.0%"),
+        ({"ratio": -0.25}, "too small to measure"),
     ],
 )
 def test_an_overhead_that_may_be_chance_is_no_number(
-    overhead: dict[str, float], said: str, tmp_path: Path
+    overhead: dict[str, float], expected: str, tmp_path: Path
 ) -> None:
     report = written(tmp_path, json.dumps({"overhead": overhead}))
-    assert said in as_text(report, width=200, color=False, top=0)
+    page = terminal.render(document_of(report), width=200, color=False)
+    assert f"Profiler overhead: {expected}." in page
 
 
 @pytest.mark.parametrize("fields", [{}, None, {"window": {}, "placement": {}}, {"newer": [1]}])
@@ -58,7 +60,7 @@ def test_every_field_may_be_missing(fields: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "", "\x00", "[" * 100_000])
-def test_a_broken_one_is_a_problem_and_no_more(text: str, tmp_path: Path) -> None:
+def test_an_unreadable_sidecar_is_only_a_problem(text: str, tmp_path: Path) -> None:
     report = written(tmp_path, text)
     assert [problem.code for problem in report.capture.problems] == ["sidecar-unreadable"]
     assert report.results.steps is not None
@@ -75,7 +77,7 @@ WRONG = {
 }
 
 
-def test_fields_of_another_type_are_left_out_and_said_once(tmp_path: Path) -> None:
+def test_fields_of_another_type_are_left_out_and_named_once(tmp_path: Path) -> None:
     report = written(tmp_path, json.dumps(WRONG))
     assert report.results.steps is not None
     assert report.results.steps.count == 4
@@ -83,13 +85,13 @@ def test_fields_of_another_type_are_left_out_and_said_once(tmp_path: Path) -> No
     (problem,) = report.capture.problems
     assert (problem.code, problem.host, report.capture.quality) == ("sidecar-fields", "host0", "ok")
     assert problem.text == (
-        "the sidecar holds something else than it should in versions.cuda, strategy, batch.global, "
-        "overhead.ratio, window.asked and 2 more; that was left out"
+        "the sidecar has values of the wrong type in versions.cuda, strategy, batch.global, "
+        "overhead.ratio, window.asked and 2 more; these were left out"
     )
 
 
 @pytest.mark.parametrize("value", ["[]", '"text"', "1", "true", "NaN", f'{{"state": {"9" * 400}}}'])
-def test_what_is_no_sidecar_at_all_is_no_more_than_a_problem(value: str, tmp_path: Path) -> None:
+def test_another_json_value_is_only_a_problem(value: str, tmp_path: Path) -> None:
     report = written(tmp_path, value)
     assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
 
@@ -140,10 +142,12 @@ def test_hostile_text_does_no_harm(text: str, tmp_path: Path) -> None:
     }
     report = written(tmp_path, json.dumps(fields))
     assert report.capture.quality == "ok"
-    json.loads(as_json(report))
+    json.loads(to_json(report))
     for width in (40, 80, 120):
         for unicode in (True, False):
-            shown = as_text(report, width=width, color=False, unicode=unicode, top=5)
+            shown = terminal.render(
+                document_of(report, is_brief=True), width=width, color=False, unicode=unicode
+            )
             assert all(line.isprintable() for line in shown.split("\n"))
             assert [line for line in shown.splitlines() if cell_len(line) > width] == []
             assert len(shown) < 32_000

@@ -1,4 +1,4 @@
-"""Does a timeline know at every instant which layer covers it first?"""
+"""At every instant a timeline gives the cause of the first layer that covers it."""
 
 from __future__ import annotations
 

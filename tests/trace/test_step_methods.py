@@ -1,4 +1,4 @@
-"""Are steps found where only something repeats, and none where nothing does?"""
+"""Steps are detected where events repeat, and none where nothing does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from scripts.cuda_trace import MS, US, CudaTrace
 from tests.oracle import run_answer
-from tests.oracle.looking import ORIGIN_PS
+from tests.oracle.accessors import ORIGIN_PS
 from traceview.api import load
 from traceview.trace.model import HostSteps
 

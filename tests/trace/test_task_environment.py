@@ -1,4 +1,4 @@
-"""Which tracer levels does a trace say were in force?"""
+"""The tracer levels in force are read from the trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small files that hold one of everything, written with the full protobuf classes."""
+"""Small files with one entry of each kind, written with the full protobuf classes."""
 
 from __future__ import annotations
 

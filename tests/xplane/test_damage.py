@@ -1,4 +1,4 @@
-"""Is a damaged file always a trace or a format error, whichever byte is wrong? Never anything else."""
+"""A damaged file gives a trace or a format error, whichever byte is wrong, and never anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do both decoders read from any well-formed line what the protobuf runtime reads from it?"""
+"""Both decoders read the same from any well-formed line as the protobuf runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a name say what its thread was doing?"""
+"""The name of a host event shows the activity of its thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a kernel's name tell the precision and the unit it computes with, and nothing that it does not prove?
+"""The name of a kernel shows its precision and unit, and nothing that it does not prove.
 
 The names are recorded ones of cuBLAS, cuDNN, CUTLASS, Eigen, TensorFlow and Tensile, cut where only shapes follow.
 """

@@ -1,4 +1,4 @@
-"""Does analysing a trace need little more memory than a few times its size?"""
+"""The analysis of a trace needs only a few times the memory of its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every recorded spelling mean what it should, and nothing that only looks like one?"""
+"""Every recorded spelling has its meaning, and a name that only resembles one has not."""
 
 from __future__ import annotations
 

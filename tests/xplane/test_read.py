@@ -1,4 +1,4 @@
-"""What does the reader make of files as they are met: odd but whole, of another kind, or cut off?"""
+"""The reader handles odd but complete files, files of another kind, and cut files."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from traceview.xplane.read import read_file, read_summary
 from traceview.xplane.space import Plane, Space, Stat
 from traceview.xplane.table import PlaneTable, build_table, unrepeated_lines
 
-SALVAGE_HINT = "traceview analyze --salvage says what can still be read"
+SALVAGE_HINT = "traceview analyze --salvage reports the readable part"
 EMPTY = "the file is empty (0 bytes)"
 NO_PLANES = (
-    "no planes in it: the profiler was stopped before it recorded anything, "
+    "the file has no planes: the profiler was stopped before it recorded anything, "
     "or this is another kind of file"
 )
 PAST_END = "a field reaches past the end of what holds it"
@@ -48,7 +48,7 @@ def table_of(space: Space, plane: Plane, origin_ns: int = 0) -> PlaneTable:
 
 MANGLED = b"\x0a\xff\x90\x8f\xfe" + bytes(range(128, 180))
 IMPOSTORS = [
-    (b"", EMPTY, "was the profiler stopped, and the disk not full?"),
+    (b"", EMPTY, "check that the profiler was stopped and the disk was not full"),
     (b"\x1f\x8b\x08\x00rest", "not a trace: gzip data", "unpack it: gunzip"),
     (b"PK\x03\x04rest", "not a trace: a ZIP archive", "unpack it first"),
     (
@@ -125,7 +125,7 @@ def test_a_file_larger_than_memory_is_refused_with_its_size(
     path = stored(tmp_path, content)
     monkeypatch.setattr(Path, "open", lambda *_: Large(content))
     for call in (read_file, traceview.load):
-        with pytest.raises(TraceFormatError, match=r": 4,000 bytes are more than fit into memory"):
+        with pytest.raises(TraceFormatError, match=r": 4,000 bytes do not fit into memory"):
             call(path)
 
 
@@ -333,7 +333,7 @@ def test_an_event_too_far_away_is_damage_at_its_place(
     with pytest.raises(TraceFormatError) as caught:
         read_file(path)
     offset = caught.value.offset
-    reason = "an event of 'python' lies more than 26 days away"
+    reason = "an event of 'python' is more than 26 days away"
     assert str(caught.value) == f"{path}: byte {offset}: {reason}"
     event = message.planes[0].lines[0].events[1].SerializeToString()
     assert offset == path.read_bytes().index(wire.content(4, event))

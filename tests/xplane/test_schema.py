@@ -1,4 +1,4 @@
-"""Does the private schema live beside other definitions of the same messages?"""
+"""The private schema coexists with other definitions of the same messages."""
 
 from __future__ import annotations
 

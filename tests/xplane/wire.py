@@ -1,4 +1,4 @@
-"""Wire bytes as a writer may lay them out, and as no writer would: the raw material of the decoder's tests."""
+"""Bytes on the wire as a writer may lay them out, and as no writer would: input for the tests of the decoders."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ that launches; what is left is queued (see `gaps`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, IntervalSet, overlapping
@@ -25,8 +25,7 @@ _FOREVER: Final = 1 << 62
 """Later than any event."""
 
 
-@dataclass(frozen=True, eq=False)
-class CauseSpans:
+class CauseSpans(Struct, frozen=True, eq=False):
     """Spans of one cause each, in time order; all arrays `[n]`.
 
     int64 `start_ps`, `end_ps`; uint8 `cause`; int64 `gap`, the number of the gap.

@@ -1,1 +1,1 @@
-"""The XPlane file format: nobody outside this package knows a field number, a plane name or a stat name."""
+"""The XPlane file format: only this package knows its field numbers, plane names and stat names."""

@@ -1,4 +1,4 @@
-"""What both decoders return: the events of one XLine as columns, and the faults that stop them."""
+"""The result of both decoders: the events of one XLine as columns, and the fault at which decoding stopped."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import numpy.typing as npt
 from traceview.intervals import Int64Array
 
 Buffer: TypeAlias = bytes | memoryview | mmap
-"""The bytes of a file, read or mapped."""
+"""The bytes of a file, in memory or mapped."""
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def joined(parts: Iterable[npt.NDArray[Any]], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
-    """One array from parts, none of which may be missing its type; empty without parts."""
+    """One array of the given type from parts; empty without parts."""
     arrays = [np.empty(0, dtype=dtype), *parts]
-    # A copy only where there is something to join.
+    # A single part is returned without a copy.
     filled = [array for array in arrays if array.size] or arrays[:1]
     whole = filled[0] if len(filled) == 1 else np.concatenate(filled)
     return whole.astype(dtype, copy=False)
 
 
 class ValueKind(IntEnum):
-    """Which member of the `value` oneof an XStat holds: its field number; 0 where none is set."""
+    """The member of the `value` oneof that an XStat holds, as its field number; 0 if none is set."""
 
     NONE = 0
     DOUBLE = 2
@@ -42,7 +42,7 @@ class ValueKind(IntEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """Why reading stopped: the byte offset in the file, and what stood there."""
+    """Where reading stopped, as a byte offset in the file, and why."""
 
     offset: int
     reason: str
@@ -60,9 +60,8 @@ FAULT_REASONS: Final = (
 class Fields:
     """The fields of one message, in file order; each array has one entry per field.
 
-    `number`, `wire_type`; `tag`: offset of the field's tag; `begin`, `end`: offsets of its payload
-    (of the content for length-delimited fields, else of the encoded value). `fault` is set when the
-    message could only be read up to there.
+    `number`, `wire_type`; `tag`: offset of the field's tag; `begin`, `end`: offsets of its payload (the content of
+    a length-delimited field, else the encoded value). `fault`: where the rest of the message is unreadable.
     """
 
     number: Int64Array
@@ -107,9 +106,9 @@ UNWANTED: Final = -1
 
 @dataclass(frozen=True, eq=False)
 class WantedStats:
-    """Which stats to collect: slot numbers by stat id, -1 for the others.
+    """The stats to collect: slot numbers by stat id, -1 for unwanted stats.
 
-    `dense`: int16, indexed by ids below its length. `sparse_id`, `sparse_slot`: the ids beyond it.
+    `dense`: int16, indexed by ids below its length. `sparse_id`, `sparse_slot`: the larger ids and their slots.
     """
 
     dense: npt.NDArray[np.int16]

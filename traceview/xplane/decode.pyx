@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""How are the events of an XLine read at the speed of memory? One pass to count, one to fill, no GIL.
+"""Decodes the events of an XLine at the speed of memory: one pass counts, one pass fills, without the GIL.
 
-Field numbers: openxla/xla `tsl/profiler/protobuf/xplane.proto`. `decode_reference` does the same through
-the protobuf runtime and is what the tests hold this module to. Every length is checked against the
-end of what holds it before it is used, so damaged bytes end in a `Fault`, never outside the buffer.
+Field numbers: openxla/xla `tsl/profiler/protobuf/xplane.proto`. `decode_reference` does the same in plain Python; the
+tests compare the two. Every length is checked against the end of its message before use, so that damaged bytes end in
+a `Fault` and never outside of the buffer.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -210,7 +210,7 @@ cdef int read_event(
 
 
 cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept nogil:
-    # Stops at the first event that cannot be read whole; `whole_end` is where that begins.
+    # Stops at the first event that is not readable as a whole; `whole_end` is its start.
     cdef Field field
     cdef Cursor inner
     cdef int status
@@ -340,7 +340,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     out.stat_value = &v_value[0]
     out.header = &v_header[0]
     out.events = out.stats = out.headers = 0
-    # The stats of an event that is cut short have been counted off, so they must not be stored either.
+    # The stats of a cut event are not in the counts, so they must not be stored either.
     cursor.end = out.whole_end
     cursor.at = begin
     with nogil:

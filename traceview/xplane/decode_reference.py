@@ -1,8 +1,8 @@
-"""What do the events of an XLine say, slowly and obviously? Same answers as `decode`, in plain Python.
+"""Decodes the events of an XLine slowly and obviously, in plain Python, with the same result as `decode`.
 
-It stands in where no compiler was there at install, and is the yardstick of the compiled decoder in the
-tests. A field is found by the same rules as in the protobuf runtime: the last one of a kind wins, and a
-known number with another wire type is an unknown field.
+It replaces the compiled decoder where the installation had no compiler, and the tests compare the two. It follows
+the rules of the protobuf runtime: of several fields of a kind the last one counts, and a known number with another
+wire type is an unknown field.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def _read_field(data: Buffer, start: int, end: int) -> _Field:
 
 
 def _fields(data: Buffer, at: int, end: int) -> list[_Field]:
-    found = []
+    fields = []
     while at < end:
         field = _read_field(data, at, end)
-        found.append(field)
+        fields.append(field)
         at = field[4]
-    return found
+    return fields
 
 
 def scan_fields(data: Buffer, begin: int, end: int) -> Fields:
@@ -111,7 +111,7 @@ def _check_bounds(data: Buffer, begin: int, end: int) -> None:
 
 
 def read_stat(data: Buffer, begin: int, end: int) -> tuple[int, ValueKind, int]:
-    """Stat id, kind and value of the XStat at `data[begin:end]`, the value as in `LineColumns`."""
+    """Stat id, kind and value of the XStat at `data[begin:end]`; the value is encoded as in `LineColumns`."""
     stat_id, kind, value = 0, ValueKind.NONE, 0
     for number, wire_type, tag, at, _, raw in _fields(data, begin, end):
         if wire_type == _VARINT and number == 1:
@@ -127,7 +127,7 @@ def read_stat(data: Buffer, begin: int, end: int) -> tuple[int, ValueKind, int]:
 
 
 def read_stats_of_event(data: Buffer, position: int) -> list[tuple[int, ValueKind, int]]:
-    """All stats of the event whose tag is at `position`, as `read_stat` gives them."""
+    """All stats of the event whose tag is at `position`, as `read_stat` returns them."""
     _, _, _, begin, end, _ = _read_field(data, position, len(data))
     return [
         read_stat(data, at, after)
@@ -137,7 +137,7 @@ def read_stats_of_event(data: Buffer, position: int) -> list[tuple[int, ValueKin
 
 
 def read_content(data: Buffer, offset: int) -> bytes:
-    """The content of the length-delimited field whose tag is at `offset`; `ValueError` if none is there."""
+    """The content of the length-delimited field whose tag is at `offset`; `ValueError` if there is none."""
     with suppress(_DamageError):
         # A negative index would count from the end of the data.
         start = offset if offset >= 0 else len(data)
@@ -148,7 +148,7 @@ def read_content(data: Buffer, offset: int) -> bytes:
 
 
 class CutField(NamedTuple):
-    """A length-delimited field whose content reaches past the end of what holds it."""
+    """A length-delimited field whose content reaches past the end of the message around it."""
 
     number: int
     begin: int
@@ -168,12 +168,12 @@ def read_cut_field(data: Buffer, offset: int, end: int) -> CutField | None:
 def _slot_of(wanted: WantedStats, stat_id: int) -> int:
     if 0 <= stat_id < wanted.dense.size:
         return int(wanted.dense[stat_id])
-    found = np.flatnonzero(wanted.sparse_id == stat_id)
-    return int(wanted.sparse_slot[found[0]]) if found.size else UNWANTED
+    place = np.flatnonzero(wanted.sparse_id == stat_id)
+    return int(wanted.sparse_slot[place[0]]) if place.size else UNWANTED
 
 
 def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> LineColumns:
-    """The events of the XLine at `data[begin:end]`; stops in front of the first unreadable one."""
+    """The events of the XLine at `data[begin:end]`, up to the first unreadable one."""
     _check_bounds(data, begin, end)
     events: list[tuple[int, int, int, int, int]] = []
     stats: list[tuple[int, int, int, int]] = []

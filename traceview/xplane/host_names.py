@@ -1,4 +1,4 @@
-"""What does the name of a host event say about what its thread was doing?
+"""Tells the activity of a thread from the name of a host event.
 
 Sources: TraceMe names of TensorFlow 2.21 (`kernel_and_device.cc`, `executor.cc`, `iterator_ops.cc`,
 `tensor_handle.cc`), driver calls as CUPTI and ROCm name them, and recorded traces from 2020 to 2026.
@@ -15,17 +15,17 @@ from traceview.xplane.planes import NameKind, is_compilation, name_kind
 
 
 class HostNameKind(IntEnum):
-    """What a thread does while an event of that name is open."""
+    """The activity of a thread while an event of that name is open."""
 
     OTHER = 0
     INPUT = 1  # asks a dataset for the next element
-    H2D = 2  # copies to a device, or makes or registers pinned memory to copy from
+    H2D = 2  # copies to a device, or allocates or registers pinned memory for that
     D2H = 3  # copies from a device
     COMPILE = 4
     SYNC = 5  # waits for a device, or for a value
     CHECKPOINT = 6  # saves or restores variables
     OP = 7  # runs an op
-    DISPATCH = 8  # finds out what to run and hands it on
+    DISPATCH = 8  # decides what to run and hands it on
     EXECUTOR = 9  # runs ready ops of a graph, one after the other
     CALL = 10  # runs a graph and waits for it
     ASYNC_INPUT = 11  # as INPUT, for an op that runs on a thread of its own
@@ -58,9 +58,9 @@ _GRAPH_LAUNCH: Final = re.compile(rb"(?:cu|cuda|hip)GraphLaunch.*|.* \(CudaGraph
 
 
 def op_type(name: bytes) -> bytes | None:
-    """The type of the op that a host event of this name ran (`scope/name:Type`); None if it ran none."""
+    """The type of the op that a host event of this name ran (`scope/name:Type`); None if the name is not of an op."""
     scope, _, type_ = name.rpartition(b":")
-    # `a::b` is a C++ name, and Python frames begin with a blank or hold one before the colon's number.
+    # `a::b` is a C++ name; the name of a Python frame begins with a blank or has a line number after the colon.
     if not scope or scope[:1].isspace() or b"::" in name or name[:1] == b":":
         return None
     return type_ if _TYPE.fullmatch(type_) else None
@@ -72,10 +72,10 @@ def is_graph_launch(name: bytes) -> bool:
 
 
 def host_name_kind(name: bytes) -> HostNameKind:
-    """What a thread does while a host event of this name is open."""
+    """The activity of a thread while a host event of this name is open."""
     eager = _EAGER_OP.fullmatch(name)
     if eager:
-        # The op itself waits inside, after the dispatch.
+        # The op waits in an event of its own, inside the dispatch.
         kind = _of_type(eager[1], HostNameKind.DISPATCH)
         return HostNameKind.DISPATCH if kind is HostNameKind.INPUT else kind
     type_ = op_type(name)

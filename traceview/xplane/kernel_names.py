@@ -1,16 +1,16 @@
-"""What does the name of a kernel say about the numbers it computes with, and about matrix units?
+"""Tells from the name of a kernel its precision, and whether it uses matrix units.
 
 Libraries name their kernels after what they compute: cuBLAS and cuDNN `ampere_bf16_s16816gemm_bf16_128x64_…` and
 `sm80_xmma_gemm_f32f32_tf32f32_f32_…`, CUTLASS `cutlass_80_tensorop_s1688gemm_128x256_…`, Tensile on ROCm
 `Cijk_Ailk_Bljk_BBS_BH_…_MI16x16x16x1_…`. Kernels of Eigen, TensorFlow and cuDNN are C++ templates with the type of
-their elements in the signature: `Eigen::half`, `__nv_bfloat16`, `float`. Kernels that XLA names (`fusion_3`) and
-those on whole numbers say nothing.
+their elements in the signature: `Eigen::half`, `__nv_bfloat16`, `float`. The names of XLA kernels (`fusion_3`) and of
+integer kernels do not show a precision.
 
-A name may hold several types. Kernels on narrow numbers sum up in `float`, and a conversion belongs to the
-narrower side, so the narrowest counts; XMMA writes `f32f32_tf32f32_f32` for float data multiplied in TF32.
+A name may contain several types. Kernels on narrow types accumulate in `float`, and a conversion counts for its
+narrower side, so the narrowest type decides. XMMA writes `f32f32_tf32f32_f32` for float data multiplied in TF32.
 
-Sources: CUTLASS `gemm_operation.py` (a name without element types has operands like its accumulator, which on
-tensor cores of compute capability 8 is TF32 for `s1688`), Tensile `SolutionStructs`, names in recorded traces
+Sources: CUTLASS `gemm_operation.py` (without element types in the name the operands have the type of the accumulator,
+which on tensor cores of compute capability 8 is TF32 for `s1688`), Tensile `SolutionStructs`, names in recorded traces
 and in the public profiles of PyTorch and TensorFlow on V100 to B200 and MI200 to MI300X.
 """
 
@@ -23,7 +23,7 @@ from typing import Final
 
 
 class NumberFormat(IntEnum):
-    """Kinds of numbers, narrowest first, in the order in which time at once on several streams is attributed."""
+    """Number formats, narrowest first; of kernels that run at the same time the earlier member gets the time."""
 
     FP8 = 0
     INT8 = 1
@@ -37,10 +37,10 @@ class NumberFormat(IntEnum):
 
 @dataclass(frozen=True)
 class KernelName:
-    """What a kernel's name proves. `precision`: of what it multiplies, `UNKNOWN` where the name does not tell.
+    """What a kernel's name proves. `precision`: format of its operands, `UNKNOWN` where the name does not show it.
 
-    `tensor_core`: its name shows that it uses tensor cores (AMD: matrix cores). `is_matrix`: it multiplies
-    matrices or convolves, which is what those are made for.
+    `tensor_core`: the kernel uses tensor cores (AMD: matrix cores). `is_matrix`: it multiplies matrices or
+    convolves, which tensor cores are made for.
     """
 
     precision: NumberFormat
@@ -49,7 +49,7 @@ class KernelName:
 
 
 _LONGEST: Final = 1 << 13
-"""Bytes of a name that are looked at: types stand early in a signature, and a name may be of any length."""
+"""Bytes of a name that are searched: types come early in a signature, and a name may be of any length."""
 
 _WORD: Final = re.compile(rb"[a-z0-9]+")
 _TYPES_OF_WORD: Final[dict[bytes, NumberFormat]] = {
@@ -65,7 +65,7 @@ _TYPE: Final = re.compile(rb"bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32")
 _TYPE_RUN: Final = re.compile(rb"(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32){2,}")
 _MANGLED: Final = re.compile(rb"13__nv_bfloat16|12hip_bfloat16|8bfloat16|6__half|4half")
 
-# `sgemm`, `hcudnn`, `gcgemm`: the letter of BLAS, on ordinary cores.
+# `sgemm`, `hcudnn`, `gcgemm`: the type letter of BLAS, on ordinary cores.
 _BLAS_WORD: Final = re.compile(rb"(?:g?([sdhcz]))(?:gemm|cudnn)")
 _BLAS_TYPES: Final = {
     b"s": NumberFormat.FP32,
@@ -112,34 +112,34 @@ def kernel_name(name: bytes) -> KernelName:
     lowered = name.lower()
     is_matrix = _MATRIX_WORK.search(lowered) is not None
     words = set(_WORD.findall(lowered))
-    found = {_TYPES_OF_WORD[word] for word in words if word in _TYPES_OF_WORD}
-    found |= {NumberFormat.FP8 for word in words if _FP8_WORD.fullmatch(word)}
+    formats = {_TYPES_OF_WORD[word] for word in words if word in _TYPES_OF_WORD}
+    formats |= {NumberFormat.FP8 for word in words if _FP8_WORD.fullmatch(word)}
     instruction = None
     for word in words:
         blas = _BLAS_WORD.match(word)
         if blas:
-            found.add(_BLAS_TYPES[blas[1]])
+            formats.add(_BLAS_TYPES[blas[1]])
         if _TYPE_RUN.fullmatch(word):
-            found |= {_of_type(one) for one in _TYPE.findall(word)}
+            formats |= {_of_type(type_) for type_ in _TYPE.findall(word)}
         instruction = instruction or _MATRIX_WORD.match(word)
     if name.startswith(b"_Z"):
-        found |= {_of_mangled(one) for one in _MANGLED.findall(name)}
+        formats |= {_of_mangled(type_) for type_ in _MANGLED.findall(name)}
     if is_matrix and words & {b"i8", b"s8", b"int8", b"imma"}:
-        found.add(NumberFormat.INT8)
+        formats.add(NumberFormat.INT8)
     if instruction:
-        found |= _of_instruction(instruction, lowered, found)
+        formats |= _of_instruction(instruction, lowered, formats)
     nvjet = _NVJET.match(lowered)
     if nvjet:
-        found.add(_NVJET_TYPES[nvjet[1][:1]])
-    precision = min(found, default=NumberFormat.UNKNOWN)
-    uses = instruction is not None or _MATRIX_UNIT.search(lowered) is not None
-    if b"xmma_" in lowered and precision not in (
-        NumberFormat.FP32,
-        NumberFormat.FP64,
-        NumberFormat.UNKNOWN,
-    ):
-        uses = True
-    return KernelName(precision, uses and not _ORDINARY_UNIT.search(lowered), is_matrix or uses)
+        formats.add(_NVJET_TYPES[nvjet[1][:1]])
+    precision = min(formats, default=NumberFormat.UNKNOWN)
+    is_narrow = precision < NumberFormat.FP32
+    on_matrix_unit = instruction is not None or _MATRIX_UNIT.search(lowered) is not None
+    on_matrix_unit |= b"xmma_" in lowered and is_narrow
+    return KernelName(
+        precision,
+        on_matrix_unit and not _ORDINARY_UNIT.search(lowered),
+        is_matrix or on_matrix_unit,
+    )
 
 
 def _of_type(text: bytes) -> NumberFormat:
@@ -153,9 +153,9 @@ def _of_mangled(text: bytes) -> NumberFormat:
 
 
 def _of_instruction(
-    instruction: re.Match[bytes], lowered: bytes, found: set[NumberFormat]
+    instruction: re.Match[bytes], lowered: bytes, formats: set[NumberFormat]
 ) -> set[NumberFormat]:
-    """What the shape of the matrix instruction adds to the types that the name holds."""
+    """The formats that the shape of the matrix instruction adds to the types in the name."""
     accumulator, shape, math = instruction[1], instruction[2], instruction[3]
     if math:
         return {_TYPES_OF_WORD[math]}
@@ -165,13 +165,13 @@ def _of_instruction(
         return {NumberFormat.FP64}
     if accumulator == b"h" or shape == b"884":
         return {NumberFormat.FP16}
-    if found <= {NumberFormat.FP32} and shape == b"1688" and _CUTLASS_80.search(lowered):
+    if formats <= {NumberFormat.FP32} and shape == b"1688" and _CUTLASS_80.search(lowered):
         return {NumberFormat.TF32}
     return set()
 
 
 def _of_tensile(match: re.Match[bytes]) -> KernelName:
-    """Names of Tensile: operands, then `MI` with the shape of the instruction where it is one on matrices."""
+    """A name of Tensile: the operands, and `MI` with the shape of the instruction if that is a matrix instruction."""
     fp8, int8, letter, rest = match.groups()
     if fp8 or int8:
         precision = NumberFormat.FP8 if fp8 else NumberFormat.INT8

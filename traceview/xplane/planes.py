@@ -1,4 +1,4 @@
-"""What do the names of planes, lines, events and stats mean? Every recorded spelling stands here.
+"""The meaning of the names of planes, lines, events and stats, in every recorded spelling.
 
 Sources: XPlane schema and writers of openxla/xla (`xplane_schema.cc`, `cupti_collector.cc`,
 `rocm_collector.cc`) and recorded traces from 2020 to 2026.
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class PlaneKind(Enum):
-    """What a plane holds."""
+    """The kind of content of a plane."""
 
     GPU = "gpu"
     TPU = "tpu"
@@ -37,7 +37,7 @@ _HOST_PLANES = frozenset(
 
 
 def plane_kind(name: bytes) -> tuple[PlaneKind, int]:
-    """What a plane holds, and the device ordinal in its name (-1 for everything but GPU and TPU)."""
+    """The kind of a plane, and the device ordinal in its name (-1 except for GPU and TPU)."""
     device = _DEVICE_PLANE.fullmatch(name)
     if device:
         kind = PlaneKind.GPU if device[1] == b"GPU" else PlaneKind.TPU
@@ -53,7 +53,7 @@ def plane_kind(name: bytes) -> tuple[PlaneKind, int]:
     return PlaneKind.UNKNOWN, -1
 
 
-# Lines that viewers derive from the others; some writers of 2020 stored them.
+# Lines that viewers derive from other lines; some writers of 2020 stored them.
 _DERIVED_IDS = range(-559038737, -559038347)
 _DERIVED_NAMES = frozenset(
     (
@@ -82,7 +82,7 @@ _NEVER_BUSY_TYPES = frozenset(
 
 
 def is_derived_line(line_id: int, name: bytes) -> bool:
-    """Whether a device line repeats what other lines hold, so that it must not be counted."""
+    """Whether a device line repeats events of other lines, so that it must not be counted."""
     signed = line_id - (1 << 32) if line_id >= 1 << 31 else line_id
     derived = _DERIVED_FROM_STREAM.fullmatch(name)
     base = derived[1] if derived else name
@@ -90,12 +90,12 @@ def is_derived_line(line_id: int, name: bytes) -> bool:
 
 
 def is_never_busy_line(name: bytes) -> bool:
-    """Whether a device line holds counters or bookkeeping only."""
+    """Whether a device line holds only counters or bookkeeping."""
     if name == b"_counters_":
         return True
     types = _STREAM_TYPES.fullmatch(name)
     return types is not None and all(
-        one.strip() in _NEVER_BUSY_TYPES for one in types[1].split(b",")
+        type_.strip() in _NEVER_BUSY_TYPES for type_ in types[1].split(b",")
     )
 
 
@@ -111,7 +111,7 @@ class ActivityClass(IntEnum):
 
 
 class NameKind(IntEnum):
-    """What the name of a device event alone says; the first six are the members of `ActivityClass`."""
+    """The kind of a device event by its name alone; the first six are the members of `ActivityClass`."""
 
     COMPUTE = 0
     COLLECTIVE = 1
@@ -120,8 +120,8 @@ class NameKind(IntEnum):
     D2D = 4
     MEMSET = 5
     P2P = 6  # d2d between two GPUs
-    COPY = 7  # a copy whose direction stands elsewhere
-    LINKED_COPY = 8  # a copy whose direction is that of the host call
+    COPY = 7  # a copy whose name does not show the direction
+    LINKED_COPY = 8  # a copy with the direction of its host call
     GRAPH = 9  # a whole CUDA graph as one event
     NEVER_BUSY = 10
 
@@ -153,7 +153,7 @@ _MEMSET = re.compile(rb"\[?(?:cuda |hip)?memset(?:d\d+)?(?:async)?(?:[ \]].*)?",
 
 
 def name_kind(name: bytes) -> NameKind:
-    """What the name of an event on a GPU stream says about its class."""
+    """The kind of an event on a GPU stream, by its name."""
     if name.startswith(b"UM_"):
         return NameKind.NEVER_BUSY
     if name.startswith(b"CudaGraphExec:"):
@@ -177,7 +177,7 @@ def is_collective_op(name: bytes) -> bool:
 
 
 def copy_direction(call: bytes) -> NameKind:
-    """The direction that the name of a host call such as `hipMemcpyHtoDAsync` tells; COPY if none."""
+    """The direction in the name of a host call such as `hipMemcpyHtoDAsync`; COPY without one."""
     lowered = call.lower()
     for spelling, kind in _COPY_KINDS.items():
         if spelling in lowered:
@@ -186,7 +186,7 @@ def copy_direction(call: bytes) -> NameKind:
 
 
 class HostMemory(IntEnum):
-    """The kind of memory on the host's side of a copy; only from pinned memory can a GPU read by itself."""
+    """The memory on the host side of a copy; a GPU can read directly only from pinned memory."""
 
     UNKNOWN = 0
     PAGEABLE = 1
@@ -204,7 +204,7 @@ def parse_details(text: bytes) -> dict[bytes, bytes]:
 
 
 def details_direction(details: dict[bytes, bytes]) -> NameKind:
-    """The direction of a copy from the kinds of memory it joins; COPY where they do not tell."""
+    """The direction of a copy, from the kinds of memory on both sides; COPY where they do not show it."""
     source, target = details.get(b"kind_src", b""), details.get(b"kind_dst", b"")
     if source in _HOST_MEMORY and target in _DEVICE_MEMORY:
         return NameKind.H2D
@@ -217,7 +217,7 @@ def details_direction(details: dict[bytes, bytes]) -> NameKind:
 
 
 def details_host_memory(details: dict[bytes, bytes]) -> HostMemory:
-    """The memory on the host's side of a copy; UNKNOWN where there is none or the details do not tell."""
+    """The memory on the host side of a copy; UNKNOWN if there is no host side or the details do not show it."""
     kinds = {details.get(b"kind_src"), details.get(b"kind_dst")}
     if b"pageable" in kinds:
         return HostMemory.PAGEABLE
@@ -225,7 +225,7 @@ def details_host_memory(details: dict[bytes, bytes]) -> HostMemory:
 
 
 def details_bytes(details: dict[bytes, bytes]) -> int | None:
-    """The bytes that a copy, fill or allocation concerned; None where it does not say."""
+    """The size of a copy, fill or allocation in bytes; None where not recorded."""
     text = details.get(b"size", details.get(b"num_bytes", b""))
     return int(text) if text.isdigit() and len(text) < 19 else None
 
@@ -234,11 +234,11 @@ _COMPILATION = re.compile(rb"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad"
 
 
 def is_compilation(name: bytes) -> bool:
-    """Whether a host event is XLA compiling, autotuning or loading a module; not an op or Python frame."""
+    """Whether a host event is compilation by XLA, autotuning or module loading; ops and Python frames are not."""
     return b"/" not in name and not name.startswith(b"$") and bool(_COMPILATION.search(name))
 
 
-# Stats that become columns: our key → every spelling that writers have used.
+# Stats that become columns: the key in traceview → every spelling that writers have used.
 DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "correlation_id": (b"correlation_id",),
     "kernel_details": (b"kernel_details",),

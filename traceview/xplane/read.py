@@ -1,7 +1,7 @@
-"""What does one XPlane file hold? Its planes, their metadata, and every event as columns.
+"""Reads one XPlane file: its planes, their metadata, and every event as columns.
 
-Names and metadata go through the protobuf runtime, events through the decoder; the outer structure is
-walked by us, so that every fault has a byte offset and one damaged part leaves the others readable.
+The protobuf runtime parses names and metadata, the decoder parses events. The reader walks the outer structure
+itself, so that every fault has a byte offset and a damaged part leaves the others readable.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ except ImportError:
     _compiled = None
 
 DECODER: Final[ModuleType] = decode_reference if _compiled is None else _compiled
-"""The decoder in use: the compiled one, or the reference where there was no compiler at install."""
+"""The decoder in use: the compiled one, or the reference if the installation had no compiler."""
 
 _CONTENT: Final = 2
 _THREADS: Final = 8
@@ -51,9 +51,9 @@ MAX_DAYS: Final = MAX_PS // (PS_PER_S * 86400)
 
 
 def read_summary(path: Path) -> SpaceSummary:
-    """The planes of a file without their events and without reading more than it needs.
+    """The planes of a file without their events; only the needed parts of the file are read.
 
-    Damage outside the events is collected in `faults`; only what is no trace at all raises.
+    Damage outside of the events is collected in `faults`; only a file that is not a trace raises.
     """
     with mapped(path) as data:
         reader = _Reader(path, data, salvage=True)
@@ -64,8 +64,8 @@ def read_summary(path: Path) -> SpaceSummary:
 def read_file(path: Path, *, salvage: bool = False) -> Space:
     """Read one `*.xplane.pb`.
 
-    Raises `TraceNotFoundError` if it cannot be opened, `TraceFormatError` with the byte offset if it is
-    not a trace or damaged. With `salvage` damage is collected in `faults` and what is readable returned.
+    Raises `TraceNotFoundError` if it cannot be opened, `TraceFormatError` with the byte offset if it is not a trace or
+    damaged. With `salvage` damage is collected in `faults`, and the readable part is returned.
     """
     data = read_bytes(path)
     return _Reader(path, data, salvage=salvage).space()
@@ -86,7 +86,7 @@ class _Reader:
         self.data = data
         self.salvage = salvage
         self.faults: list[Fault] = []
-        # Where something ends that was reported as cut off: what is cut off inside it is the same damage.
+        # Ends of parts that were reported as cut off; a cut at the same end inside such a part is the same damage.
         self.cut_ends: set[int] = set()
 
     def space(self) -> Space:
@@ -104,7 +104,7 @@ class _Reader:
             if not planes:
                 raise TraceFormatError(
                     self.path,
-                    "no planes in it: the profiler was stopped before it recorded anything, "
+                    "the file has no planes: the profiler was stopped before it recorded anything, "
                     "or this is another kind of file",
                 )
             return Space(
@@ -119,13 +119,13 @@ class _Reader:
             )
 
     def fault(self, offset: int, reason: str) -> None:
-        """Damage at `offset`: raise, or note it when salvaging."""
+        """Raise for damage at `offset`, or note it when salvaging."""
         if not self.salvage:
             raise TraceFormatError(
                 self.path,
                 reason,
                 offset=offset,
-                hint="traceview analyze --salvage says what can still be read",
+                hint="traceview analyze --salvage reports the readable part",
             )
         self.faults.append(Fault(offset, reason))
 
@@ -173,7 +173,7 @@ class _Reader:
             self.fault(kept[0][0], "damaged: metadata from here on cannot be parsed")
             message = message_class()
             for tag, end in kept:
-                # One by one: what parses alone is kept.
+                # Each field by itself, so that the readable ones are kept.
                 try:
                     message.MergeFromString(self.data[tag:end])
                 except DecodeError:
@@ -188,7 +188,7 @@ class _Reader:
         is_line = (fields.number == schema.PLANE_LINES) & (fields.wire_type == _CONTENT)
         in_header = ~is_line
         if not with_events or self.kind(fields) is PlaneKind.METADATA:
-            # There the metadata of an event is a whole compiled program.
+            # In that plane the metadata of an event is a whole compiled program.
             in_header &= fields.number != schema.PLANE_EVENT_METADATA
         header = self.parse(
             schema.PlaneHeader,
@@ -208,7 +208,7 @@ class _Reader:
         return header, bounds
 
     def kind(self, fields: Fields) -> PlaneKind:
-        """What the plane with these fields holds."""
+        """The kind of the plane with these fields."""
         return plane_kind(self.plane_name(fields))[0]
 
     def plane_name(self, fields: Fields) -> bytes:
@@ -278,7 +278,7 @@ class _Reader:
         )
 
     def check_times(self, header: Any, columns: LineColumns) -> None:
-        """Times that do not fit beside each other in int64 picoseconds are damage, not data."""
+        """Report times that do not fit into int64 picoseconds as damage, and leave their events out."""
         timed = columns.aggregated == 0
         bad = timed & (
             (columns.time > MAX_PS)
@@ -289,7 +289,7 @@ class _Reader:
         if bad.any():
             first = int(columns.position[np.flatnonzero(bad)[0]])
             name = header.name.decode(errors="replace")
-            self.fault(first, f"an event of {name!r} lies more than {MAX_DAYS} days away")
+            self.fault(first, f"an event of {name!r} is more than {MAX_DAYS} days away")
             columns.aggregated[bad] = 1
 
     def stats(self, messages: Any, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
@@ -318,8 +318,8 @@ def _stat_value(message: Any, stat_names: dict[int, bytes]) -> StatValue:
 
 
 def read_event_stats(data: bytes, position: int, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
-    """Every stat of the event whose tag is at `position`: nothing in a file is out of reach."""
-    found = []
+    """Every stat of the event whose tag is at `position`, including stats that do not become columns."""
+    stats = []
     for stat_id, kind, value in decode_reference.read_stats_of_event(data, position):
         result: StatValue = value
         if kind is ValueKind.DOUBLE:
@@ -330,5 +330,5 @@ def read_event_stats(data: bytes, position: int, stat_names: dict[int, bytes]) -
             result = decode_reference.read_content(data, value)
         elif kind is ValueKind.REF:
             result = stat_names.get(value, b"")
-        found.append(Stat(stat_names.get(stat_id, b""), result))
-    return tuple(found)
+        stats.append(Stat(stat_names.get(stat_id, b""), result))
+    return tuple(stats)

@@ -1,8 +1,8 @@
-"""How is the small part of an XSpace, names and metadata, parsed by the protobuf runtime?
+"""The protobuf messages of the small part of an XSpace: names and metadata.
 
-The descriptor is made here and lives in a pool of its own, so it never meets the one that TensorFlow
-registers, in whichever order the two are imported. Strings are declared as bytes: recorded names need
-not be valid UTF-8. Planes have no `lines` and lines no `events` here: those are read by the decoder.
+The descriptor lives in a pool of its own, so that it never collides with the one that TensorFlow registers, whichever
+is imported first. Strings are declared as bytes, because recorded names need not be valid UTF-8. Planes have no
+`lines` and lines no `events` here: the decoder reads those.
 Fields: openxla/xla `tsl/profiler/protobuf/xplane.proto`.
 """
 
@@ -112,7 +112,7 @@ SpaceHeader: Final = _message_class("Space")
 PlaneHeader: Final = _message_class("Plane")
 LineHeader: Final = _message_class("Line")
 
-# Field numbers that the reader itself looks for.
+# Field numbers that the reader itself uses.
 SPACE_PLANES: Final = 1
 PLANE_NAME: Final = 2
 PLANE_LINES: Final = 3

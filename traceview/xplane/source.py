@@ -1,4 +1,4 @@
-"""Is this file a trace at all? Its bytes, or what stands there instead."""
+"""Reads the bytes of a trace file, and refuses files of another kind with what they are."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import BinaryIO, Final
 from traceview.errors import TraceFormatError, TraceNotFoundError
 
 NOT_A_TRACE: Final = "not a trace"
-"""What the reason begins with where a file is of another kind, rather than damaged."""
+"""The start of the reason if a file is of another kind, rather than damaged."""
 
 _HEAD_BYTES: Final = 4096
 _WIRE_TYPES: Final = (0, 1, 2, 5)
-"""What a field can begin with: varint, 64 bits, content, 32 bits (protobuf's encoding; groups are no more)."""
+"""Wire types in use: varint, 64 bits, length-delimited, 32 bits (protobuf's encoding; groups are obsolete)."""
 
 _TEXT_CONTROLS: Final = b"\t\n\f\r\x1b"
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's bytes, or an error that says what stands there instead of a trace."""
+    """The bytes of the file; raises an error that says what the file is if it is not a trace."""
     with _opened(path) as file:
         _refuse_impostor(path, file.read(_HEAD_BYTES))
         file.seek(0)
@@ -30,13 +30,13 @@ def read_bytes(path: Path) -> bytes:
         except MemoryError:
             size = path.stat().st_size
             raise TraceFormatError(
-                path, f"{size:,} bytes are more than fit into memory", hint="record fewer steps"
+                path, f"{size:,} bytes do not fit into memory", hint="record fewer steps"
             ) from None
 
 
 @contextmanager
 def mapped(path: Path) -> Iterator[mmap]:
-    """The file as a map, of which only what is looked at is read; errors as in `read_bytes`."""
+    """The file as a memory map, of which only the accessed parts are read; errors as in `read_bytes`."""
     with _opened(path) as file:
         _refuse_impostor(path, file.read(_HEAD_BYTES))
         with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
@@ -46,7 +46,7 @@ def mapped(path: Path) -> Iterator[mmap]:
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        # Opening a pipe would wait for someone to write into it.
+        # Opening a pipe would wait for a writer.
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise TraceNotFoundError(f"{path}: not a regular file")
         with path.open("rb") as file:
@@ -67,7 +67,10 @@ def _refuse_impostor(path: Path, head: bytes) -> None:
 def _impostor(head: bytes) -> tuple[str, str | None] | None:
     text = head[:512].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if not head:
-        return "the file is empty (0 bytes)", "was the profiler stopped, and the disk not full?"
+        return (
+            "the file is empty (0 bytes)",
+            "check that the profiler was stopped and the disk was not full",
+        )
     if head.startswith(b"\x1f\x8b"):
         return f"{NOT_A_TRACE}: gzip data", "unpack it: gunzip"
     if head.startswith(b"PK\x03\x04"):
@@ -86,7 +89,7 @@ def _impostor(head: bytes) -> tuple[str, str | None] | None:
 
 
 def _other_kind(head: bytes) -> str | None:
-    """What a file is that begins with no field of a message; None where it may begin with one."""
+    """The kind of a file that does not begin with a field of a message; None if it may begin with one."""
     if head.startswith(b"\x7fELF"):
         return "an ELF program"
     if not any(head):
@@ -100,7 +103,7 @@ def _other_kind(head: bytes) -> str | None:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether there is nothing but text; the names in a trace stand between bytes that no text has."""
+    """Whether all bytes are text; a trace has control bytes between its names."""
     if any((byte < 0x20 or byte == 0x7F) and byte not in _TEXT_CONTROLS for byte in head):
         return False
     try:

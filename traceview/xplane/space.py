@@ -1,4 +1,4 @@
-"""What does one file hold? The planes, lines and metadata of an XSpace, events as columns."""
+"""The contents of one file: the planes, lines and metadata of an XSpace, and events as columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ StatValue: TypeAlias = int | float | bytes
 
 
 class Stat(NamedTuple):
-    """A stat as recorded: its name and value; text that stood in a reference is resolved."""
+    """A stat as recorded: its name and value, with references to text resolved."""
 
     name: bytes
     value: StatValue
 
 
 class EventMetadata(NamedTuple):
-    """What all events of one id have in common."""
+    """The metadata that all events of one id share."""
 
     name: bytes
     display_name: bytes
@@ -29,7 +29,7 @@ class EventMetadata(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One XLine: a stream or a thread. Times as recorded: nanoseconds of the line, picoseconds in it."""
+    """One XLine: a stream or a thread. Its own time is in nanoseconds, the times of its events in picoseconds."""
 
     id: int
     name: bytes
@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """One XPlane. `spellings`: the keys of the stats in the columns, by slot, and their recorded names."""
+    """One XPlane. `spellings`: key and recorded names of each stat in the columns, in the order of slots."""
 
     id: int
     name: bytes
@@ -61,7 +61,7 @@ class Plane:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """One file. `faults` is empty unless it was read with `salvage`; `data` is the file as it is."""
+    """One file. `faults` is empty unless it was read with `salvage`; `data` holds the bytes of the file."""
 
     path: Path
     data: bytes = field(repr=False)
@@ -75,7 +75,7 @@ class Space:
 
 @dataclass(frozen=True)
 class PlaneSummary:
-    """A plane without its events: what `runs` lists."""
+    """A plane without its events, as `traceview runs` needs it."""
 
     name: bytes
     kind: PlaneKind
@@ -86,7 +86,7 @@ class PlaneSummary:
 
 @dataclass(frozen=True)
 class SpaceSummary:
-    """A file without its events, and the damage met on the way."""
+    """A file without its events, and its damage."""
 
     planes: tuple[PlaneSummary, ...]
     faults: tuple[Fault, ...]

@@ -1,4 +1,4 @@
-"""What happened on one plane, as one table: times on the profile's clock, names and stats by index."""
+"""The events of one plane as one table: times on the profile's clock, names and stats by index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
 _MAX_DOUBLE: Final = 2.0**62
 
 ABSOLUTE_STAMP_NS: Final = 10**15
-"""Line stamps from here on are Unix times, below it they are relative to the start of the profile."""
+"""Line stamps from here on are Unix times; smaller stamps are relative to the start of the profile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,8 @@ class PlaneTable:
 
     `start_ps`, `duration_ps`: int64, picoseconds since the start of the profile. `name`: int32 index into
     `names`. `line`: int32 index into `lines`. `position`: offset of the event in the file.
-    Aggregated events, which have no time, are not in it; `aggregated_count` says how many there were.
-    Neither are lines that begin months away from the start of the profile: `misplaced_line_count`.
+    Left out are the `aggregated_count` aggregated events, which have no time, and the `misplaced_line_count` lines
+    that begin months before or after the start of the profile.
     """
 
     plane: Plane
@@ -98,30 +98,30 @@ class PlaneTable:
         return entries if matching.all() else entries[matching]
 
     def ints(self, key: str) -> Ints:
-        """A numeric stat; unsigned values modulo 2**64, doubles without their fraction where they fit."""
+        """A numeric stat; unsigned values are taken modulo 2**64, doubles that fit lose their fraction."""
         entries = self._entries(key, (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE))
         values = self._value[entries]
         is_double = self._kind[entries] == ValueKind.DOUBLE
         if is_double.any():
             numbers = values.view(np.float64)
             with np.errstate(invalid="ignore"):
-                # Of what is no double, the bits may look like a NaN.
+                # The bits of an integer may look like a NaN.
                 fits = ~is_double | (np.abs(numbers) < _MAX_DOUBLE)
                 values = np.where(is_double, numbers.astype(np.int64), values)
             entries, values = entries[fits], values[fits]
         return self._with_metadata(key, self._row_of_stat[entries], values)
 
     def rows_with(self, key: str) -> Int64Array:
-        """The events that have a stat of any kind under one of its names; indices, repeated if it is."""
+        """Indices of the events with a stat of this key, of any kind; repeated if an event has several."""
         if key not in self.plane.spellings:
             return np.empty(0, dtype=np.int64)
         rows: Int64Array = self._row_of_stat[self._by_slot[list(self.plane.spellings).index(key)]]
         return rows
 
     def _with_metadata(self, key: str, row: Int64Array, value: Int64Array) -> Ints:
-        """Add the stats that stand in the metadata, for events that have none of their own."""
-        held = self._metadata_stats(key)
-        numbers = {i: n for i, v in held.items() if (n := _as_int64(v)) is not None}
+        """Add the stats in the metadata, for events without a stat of their own."""
+        shared = self._metadata_stats(key)
+        numbers = {i: n for i, v in shared.items() if (n := _as_int64(v)) is not None}
         if not numbers:
             return Ints(*_last_per_event(row, value))
         rows = np.flatnonzero(np.isin(self._metadata, list(numbers)))
@@ -139,11 +139,11 @@ class PlaneTable:
         rows = [self._row_of_stat[refs], self._row_of_stat[strings]]
         indices = [ref_index, content_index.astype(np.int64) + len(texts)]
         texts += contents
-        held = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
-        if held:
-            of_metadata = np.flatnonzero(np.isin(self._metadata, list(held)))
-            index_of = {i: len(texts) + n for n, i in enumerate(held)}
-            texts += held.values()
+        shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
+        if shared:
+            of_metadata = np.flatnonzero(np.isin(self._metadata, list(shared)))
+            index_of = {i: len(texts) + n for n, i in enumerate(shared)}
+            texts += shared.values()
             rows.insert(0, of_metadata)
             indices.insert(
                 0, np.array([index_of[int(i)] for i in self._metadata[of_metadata]], dtype=np.int64)
@@ -153,7 +153,7 @@ class PlaneTable:
 
     @cached_property
     def _stats_of_metadata(self) -> dict[int, tuple[Stat, ...]]:
-        return {i: one.stats for i, one in self.plane.event_metadata.items() if one.stats}
+        return {i: event.stats for i, event in self.plane.event_metadata.items() if event.stats}
 
     def _metadata_stats(self, key: str) -> dict[int, int | float | bytes]:
         spellings = self.plane.spellings.get(key, ())
@@ -166,7 +166,7 @@ class PlaneTable:
 
 
 def _as_int64(value: StatValue) -> int | None:
-    """A value in the metadata as `PlaneTable.ints` has it; None for text and for doubles that do not fit."""
+    """A value in the metadata as `PlaneTable.ints` returns it; None for text and for doubles that do not fit."""
     if isinstance(value, bytes) or (isinstance(value, float) and not abs(value) < _MAX_DOUBLE):
         return None
     number = int(value)
@@ -174,7 +174,7 @@ def _as_int64(value: StatValue) -> int | None:
 
 
 def _last_per_event(event: Int64Array, value: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Sorted by event, the last value where one event has several."""
+    """The values sorted by event; of several values of an event the last."""
     if event.size and (event[1:] <= event[:-1]).any():
         order = np.argsort(event, kind="stable")
         event, value = event[order], value[order]
@@ -195,7 +195,7 @@ def stat_of(stats: Iterable[Stat], name: bytes) -> int | float | bytes | None:
 def build_table(
     plane: Plane, data: bytes, lines: tuple[Line, ...], absolute_origin_ns: int
 ) -> PlaneTable:
-    """One table from `lines` of `plane`; `absolute_origin_ns` is taken off stamps that are Unix times."""
+    """One table from `lines` of `plane`; `absolute_origin_ns` is subtracted from stamps that are Unix times."""
     placed = [line for line in lines if abs(_stamp(line, absolute_origin_ns)) <= MAX_STAMP_NS]
     misplaced_count, lines = len(lines) - len(placed), tuple(placed)
     columns = [line.columns for line in lines]
@@ -248,13 +248,13 @@ def build_table(
 
 
 def _stamp(line: Line, absolute_origin_ns: int) -> int:
-    """Nanoseconds from the start of the profile to that of the line."""
+    """Nanoseconds from the start of the profile to the start of the line."""
     absolute = line.timestamp_ns >= ABSOLUTE_STAMP_NS
     return line.timestamp_ns - absolute_origin_ns if absolute else line.timestamp_ns
 
 
 def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
-    """Index of each event's name, and the names; events whose metadata is missing are called unknown."""
+    """Index of each event's name, and the names; events without metadata are named `<unknown>`."""
     known = np.array(sorted(plane.event_metadata), dtype=np.int64)
     names = [_display_name(plane, int(i)) for i in known]
     if known.size and is_dense(known):
@@ -263,8 +263,8 @@ def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes,
         index = index_of[np.where((metadata < 0) | (metadata > known[-1]), known[-1] + 1, metadata)]
     else:
         place = np.searchsorted(known, metadata)
-        found = known[np.minimum(place, known.size - 1)] == metadata if known.size else False
-        index = np.where(found, place, known.size).astype(np.int32)
+        is_known = known[np.minimum(place, known.size - 1)] == metadata if known.size else False
+        index = np.where(is_known, place, known.size).astype(np.int32)
     if (index == known.size).any():
         names.append(b"<unknown>")
     return index, tuple(names)
@@ -277,18 +277,18 @@ def _display_name(plane: Plane, metadata_id: int) -> bytes:
 
 
 def unrepeated_lines(planes: Iterable[Plane], data: bytes) -> list[tuple[Line, ...]]:
-    """The lines of each plane, without those that a plane of the same name already held byte for byte."""
+    """The lines of each plane, without exact copies of lines in an earlier plane of the same name."""
     view = memoryview(data)
-    seen: dict[tuple[bytes, int, int], list[memoryview]] = {}
+    contents: dict[tuple[bytes, int, int], list[memoryview]] = {}
     kept = []
     for plane in planes:
         lines = []
         for line in plane.lines:
             begin, end = line.payload
             content = view[begin:end]
-            alike = seen.setdefault((plane.name, line.id, end - begin), [])
-            if content not in alike:
-                alike.append(content)
+            known = contents.setdefault((plane.name, line.id, end - begin), [])
+            if content not in known:
+                known.append(content)
                 lines.append(line)
         kept.append(tuple(lines))
     return kept

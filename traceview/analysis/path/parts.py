@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.context import Context
 from traceview.analysis.path.walk import WalkedSpan
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, IntervalSet, overlapping, pieces_outside, union
 from traceview.trace.cause import Cause
 from traceview.trace.gap_spans import cause_spans
@@ -23,8 +24,7 @@ FIRST_CAUSE: Final = len(ActivityClass)
 KIND_COUNT: Final = FIRST_CAUSE + len(Cause)
 
 
-@dataclass(frozen=True, eq=False)
-class Parts:
+class Parts(Struct, frozen=True, eq=False):
     """Parts of the path in time order within each step; all arrays int64 `[n]`.
 
     `step`: the number of the walk. `device`; `start_ps`, `end_ps`; `kind`, see `FIRST_CAUSE`. `row`: the device
@@ -59,10 +59,10 @@ def parts_of(context: Context, walks: Sequence[Sequence[WalkedSpan]]) -> Parts:
     waiting = np.full(len(lost), FIRST_CAUSE + Cause.PEER, dtype=np.int64)
     found = [Parts(lost[:, 0], lost[:, 1], lost[:, 2], lost[:, 3], waiting, nothing, nothing)]
     followed = table[~is_lost]
-    for device in np.unique(followed[:, 1]).tolist():
+    for device in unique_ids(followed[:, 1]).tolist():
         rows = followed[followed[:, 1] == device]
         found.append(_on_device(context, device, rows[:, 0], rows[:, 2], rows[:, 3]))
-    names = Parts.__dataclass_fields__
+    names = Parts.__struct_fields__
     columns = [np.concatenate([getattr(part, name) for part in found]) for name in names]
     order = np.lexsort((columns[2], columns[0]))
     return Parts(*(column[order] for column in columns))

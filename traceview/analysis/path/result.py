@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Context
@@ -164,8 +164,7 @@ class CriticalPath(Record, frozen=True):
     steps: tuple[StepPath, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class WalkedSteps:
+class WalkedSteps(Struct, frozen=True, eq=False):
     """The steps that were walked, and the parts of their paths.
 
     `number`: None for a window. `key`: by part the number of its key.

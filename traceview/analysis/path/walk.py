@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.balance.what_if import clocks_agree
 from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.context import Context
+from traceview.ids import unique_ids
 from traceview.intervals import IntervalSet, difference
 from traceview.trace.cause import Cause
 from traceview.trace.gap_spans import cause_spans
@@ -38,8 +39,7 @@ class WalkedSpan(NamedTuple):
     is_lost: bool
 
 
-@dataclass(frozen=True)
-class _Waits:
+class _Waits(Struct, frozen=True, eq=False):
     """When a device waits for another one, in time order: where it is idle, and where it is in a collective."""
 
     start: list[int]
@@ -47,8 +47,7 @@ class _Waits:
     is_idle: list[bool]
 
 
-@dataclass(frozen=True)
-class _Joined:
+class _Joined(Struct, frozen=True, eq=False):
     """The events of one device that are part of collectives, by their start.
 
     `reach`: the latest end so far. `number`: of the collective.
@@ -190,7 +189,7 @@ def _waits(context: Context, device: int, transfers: IntervalSet) -> _Waits:
     in_collectives = difference(exposed, transfers)
     gaps = context.idle.gaps[device]
     states = context.idle.states[context.trace.device_list[device].host]
-    chosen = np.unique(gaps.gap[gaps.cause_ps[Cause.PEER] > 0])
+    chosen = unique_ids(gaps.gap[gaps.cause_ps[Cause.PEER] > 0])
     idle = cause_spans(context.trace, gaps, states, chosen)
     is_peer = idle.cause == Cause.PEER
     start = np.concatenate((in_collectives.start, idle.start_ps[is_peer]))

@@ -1,4 +1,4 @@
-"""Sets of instants that can be asked one instant at a time."""
+"""Sets of instants, with a test whether an instant is in the set."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Cover:
         return place >= 0 and time < self.spans[place][1]
 
     def edges(self, start: int, end: int) -> list[int]:
-        """Where it begins or ends inside a span."""
+        """Where the cover begins or ends inside a span."""
         return self._edges[bisect_right(self._edges, start) : bisect_left(self._edges, end)]
 
     def bridged(self, hole: int) -> Cover:
-        """The same with holes up to `hole` filled."""
+        """The cover with holes of up to `hole` filled."""
         holes = [
             (end, start)
             for (_, end), (start, _) in zip(self.spans, self.spans[1:], strict=False)
@@ -35,7 +35,7 @@ class Cover:
 
 
 class Outside(Cover):
-    """The instants outside of all intervals."""
+    """The instants outside of all intervals of a cover."""
 
     def holds(self, time: int) -> bool:
         return not super().holds(time)

@@ -1,4 +1,4 @@
-"""Short ways to look at an answer, for tests."""
+"""Reads parts of an answer of the oracle, for tests."""
 
 from __future__ import annotations
 
