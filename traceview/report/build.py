@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from traceview.analysis import capture
 from traceview.analysis.base import Finding, Skipped, by_cost
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
+from traceview.analysis.path.findings import UNEXPLAINED_IDLE
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
 from traceview.errors import UsageError
@@ -21,7 +24,9 @@ from traceview.report.model import (
     ReportFile,
     ReportWindow,
     Source,
+    Verdict,
 )
+from traceview.report.recoverable import typical_step_ps
 from traceview.report.verdict import verdict_of
 from traceview.trace.load import load
 from traceview.trace.model import Trace
@@ -62,7 +67,9 @@ def analyze(
         Options(top=top, baseline=_loaded(baseline), lanes=lanes),
     )
     results, skipped = _results(context)
-    findings = _findings(context)
+    findings = _within_the_step(_findings(context), results)
+    verdict = verdict_of(loaded, _capture(context), results, findings)
+    findings = _with_unexplained_early(findings, verdict)
     chosen = [finding for finding in findings if _is_chosen(finding, select_codes, ignore_codes)]
     return Report(
         schema_version=SCHEMA_VERSION,
@@ -70,7 +77,7 @@ def analyze(
         source=_source(loaded),
         capture=_capture(context),
         windows=_windows(loaded, context.selection),
-        verdict=verdict_of(loaded, _capture(context), results.device_time, results.steps, findings),
+        verdict=verdict,
         results=results,
         skipped=skipped,
         findings=tuple(chosen),
@@ -107,6 +114,26 @@ def _findings(context: Context) -> tuple[Finding, ...]:
     for topic in TOPICS:
         findings += topic.conclude(context, context.result(topic), findings)
     return by_cost(findings)
+
+
+def _within_the_step(findings: Sequence[Finding], results: Results) -> tuple[Finding, ...]:
+    """The findings with costs of at most a step: an event that goes on after a step counts as a whole in some."""
+    most_ps = typical_step_ps(results.steps)
+    return tuple(
+        finding
+        if most_ps is None or (finding.cost_ps_per_step or 0) <= most_ps
+        else replace(finding, cost_ps_per_step=most_ps)
+        for finding in findings
+    )
+
+
+def _with_unexplained_early(findings: Sequence[Finding], verdict: Verdict) -> tuple[Finding, ...]:
+    """The findings with what is unexplained first where it costs most, else second: all others depend on it."""
+    code = UNEXPLAINED_IDLE.code
+    unexplained = [finding for finding in findings if finding.code == code]
+    others = [finding for finding in findings if finding.code != code]
+    place = 0 if verdict.finding == code else 1
+    return (*others[:place], *unexplained, *others[place:])
 
 
 def _capture(context: Context) -> Capture:

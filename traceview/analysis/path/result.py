@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Context
@@ -96,9 +97,11 @@ class UnexplainedPart(LongPart, frozen=True):
 
     Attributes:
         next_event: Host event that the thread recorded next; null without any.
+        is_launch_unknown: Whether the launch of the op that ended the gap was not recorded.
     """
 
     next_event: str | None
+    is_launch_unknown: bool
 
 
 class StepPath(Record, frozen=True):
@@ -290,34 +293,39 @@ class _Writer:
             duration_ps=int(walked.length_ps[place]),
             by_cause=_by_key(by_key),
             part_count=duration.size,
-            parts=tuple(PathPart(*self._fields(part)) for part in chosen.tolist()),
+            parts=tuple(self._part(part) for part in chosen.tolist()),
         )
 
     def long_parts(self, chosen: Int64Array) -> Iterator[LongPart]:
         """The parts of these numbers."""
         for part in chosen.tolist():
-            yield LongPart(*self._fields(part), *self._step_of(part))
+            host, step = self._step_of(part)
+            yield LongPart(**asdict(self._part(part)), host=host, step=step)
 
     def unexplained_parts(self, key: int) -> Iterator[UnexplainedPart]:
         """The longest parts of this key, each with what the thread that was late recorded around it."""
         parts = self._walked.parts
         of_key = np.flatnonzero(self._walked.key == key)
         chosen = of_key[longest_first(parts.duration_ps[of_key], MOST_UNEXPLAINED)]
-        for part in chosen.tolist():
-            *known, _, _ = self._fields(part)
-            around = _around(self._context, parts, part)
-            yield UnexplainedPart(*known, *around[:2], *self._step_of(part), around[2])
+        for part, number in zip(self.long_parts(chosen), chosen.tolist(), strict=True):
+            thread, event, next_event = _around(self._context, parts, number)
+            after = int(
+                self._context.idle.gaps[int(parts.device[number])].after[int(parts.gap[number])]
+            )
+            launch = self._context.trace.device_columns.launch
+            yield UnexplainedPart(
+                **asdict(replace(part, thread=thread, host_event=event)),
+                next_event=next_event,
+                is_launch_unknown=after != NONE and int(launch[after]) == NONE,
+            )
 
     def _step_of(self, part: int) -> tuple[str, int | None]:
         step = int(self._walked.parts.step[part])
         return self._context.trace.hosts[self._walked.host[step]].name, self._walked.number[step]
 
-    def _fields(
-        self, part: int
-    ) -> tuple[str, str, int, int, str | None, str | None, str | None, str | None, str | None]:
-        """The values of a `PathPart`."""
+    def _part(self, part: int) -> PathPart:
         parts, trace = self._walked.parts, self._context.trace
-        device, row, gap = int(parts.device[part]), int(parts.row[part]), int(parts.gap[part])
+        device, gap = int(parts.device[part]), int(parts.gap[part])
         start, end, kind = int(parts.start_ps[part]), int(parts.end_ps[part]), int(parts.kind[part])
         before = after = evidence = None
         if gap != NONE:
@@ -327,16 +335,16 @@ class _Writer:
             after = activity_name(trace, int(gaps.after[gap]))
             cause = Cause(kind - FIRST_CAUSE)
             evidence = evidence_in_gap(trace, gaps, states, gap, cause, start, end)
-        return (
-            trace.device_key(device),
-            KEYS[int(self._walked.key[part])],
-            start,
-            end - start,
-            activity_name(trace, row),
-            before,
-            after,
-            evidence.thread if evidence else None,
-            evidence.event if evidence else None,
+        return PathPart(
+            device=trace.device_key(device),
+            cause=KEYS[int(self._walked.key[part])],
+            start_ps=start,
+            duration_ps=end - start,
+            op=activity_name(trace, int(parts.row[part])),
+            before=before,
+            after=after,
+            thread=evidence.thread if evidence else None,
+            host_event=evidence.event if evidence else None,
         )
 
 
