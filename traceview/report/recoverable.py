@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 
 from traceview.analysis.steps.result import Steps
 from traceview.report.model import Report
+from traceview.trace.cause import Cause
+
+_UNEXPLAINED: Final = Cause.UNATTRIBUTED.key
 
 
 class Recoverable(Struct, frozen=True):
@@ -71,9 +75,6 @@ def savings(report: Report) -> Iterator[Recoverable]:
             yield Recoverable(
                 results.path.mean_by_cause.get(cause, 0) if median else None, share, cause
             )
-
-
-_UNEXPLAINED = "unattributed"
 
 
 def _step(report: Report) -> int | None:

@@ -15,6 +15,7 @@ from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.document.vocabulary import PATH_PARTS, look_of
 from traceview.report.model import Verdict, VerdictNumber
+from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.roles import missing_tasks
 
@@ -24,6 +25,11 @@ _NAMED_DEVICES: Final = 8
 
 LEAST_LOSS_RATIO: Final = 0.03
 """What costs less of a step is no problem."""
+
+UNEXPLAINED_FACTOR: Final = 2
+"""Time without a recorded cause is named first if it is this many times the largest loss that has one."""
+
+UNEXPLAINED: Final = Cause.UNATTRIBUTED.key
 
 _STATUS_WORDS: Final = {
     "marginal": "computed little",
@@ -56,7 +62,7 @@ def verdict_of(
     """What costs most of the findings and on the critical path, and the numbers to remember."""
     device_time = results.device_time or DeviceTime((), ())
     devices = _devices(trace, capture, device_time)
-    largest = max(losses(results, findings), key=lambda loss: loss.ratio, default=None)
+    largest = largest_loss(losses(results, findings))
     first = findings[0] if findings else None
     if first is not None and first.severity == "critical" and not first.cost_ratio:
         # Costs mean little where devices are missing, or only one of them learns.
@@ -114,6 +120,20 @@ def losses(results: Results, findings: Sequence[Finding]) -> list[Loss]:
         if cause not in explained
     ]
     return known
+
+
+def largest_loss(known: Sequence[Loss]) -> Loss | None:
+    """The loss that is named first: the largest one with a cause, unless much more has none."""
+
+    def largest(of: Sequence[Loss]) -> Loss | None:
+        return max(of, key=lambda loss: loss.ratio, default=None)
+
+    caused = largest([loss for loss in known if loss.cause != UNEXPLAINED])
+    unexplained = largest([loss for loss in known if loss.cause == UNEXPLAINED])
+    if caused is None or unexplained is None:
+        return caused or unexplained
+    factor = UNEXPLAINED_FACTOR if caused.ratio >= LEAST_LOSS_RATIO else 1
+    return unexplained if unexplained.ratio >= factor * caused.ratio else caused
 
 
 def path_causes(code: str) -> tuple[str, ...]:
