@@ -86,7 +86,7 @@ class Walker:
         self._last = _last_rows(context)
         self._is_complete: list[bool] = context.collectives.is_complete.tolist()
         self._device_of_row: list[int] = context.collectives.device.tolist()
-        self._is_one_clock: dict[frozenset[int], bool] = {}
+        self._clocks_agree = clocks_agree(context.trace, self._devices)
 
     def _transfers(self, context: Context) -> Iterator[tuple[int, IntervalSet]]:
         transfers = transfer_spans(context.trace, context.collectives)
@@ -146,7 +146,8 @@ class Walker:
             return None
         window = self._selection.windows[self._host[other]]
         is_inside = window.start_ps < moment <= window.end_ps
-        return other if is_inside and self._have_one_clock(device, other) else None
+        is_one_clock = self._clocks_agree or self._host[other] == self._host[device]
+        return other if is_inside and is_one_clock else None
 
     def _came_last(self, collective: int) -> int:
         return self._device_of_row[self._last[collective]]
@@ -174,12 +175,6 @@ class Walker:
                 if place >= 0 and busy.end[place] >= moment:
                     ends.append((int(busy.end[place]), other))
         return min(ends)[1] if ends else None
-
-    def _have_one_clock(self, device: int, other: int) -> bool:
-        hosts = frozenset((self._host[device], self._host[other]))
-        if hosts not in self._is_one_clock:
-            self._is_one_clock[hosts] = clocks_agree(self._trace, (device, other))
-        return self._is_one_clock[hosts]
 
 
 def _waits(context: Context, device: int, transfers: IntervalSet) -> _Waits:
