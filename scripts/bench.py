@@ -1,9 +1,9 @@
-"""How fast is traceview beside XProf, and how much memory does it need?
+"""Measures time and memory of traceview and of XProf on one trace, and prints them as Markdown tables.
 
-Whole processes, cold, taking turns: every run gets a log directory of its own with nothing but the
-trace in it and a temporary directory of its own, because XProf keeps caches in both. Peak memory is
-that of the biggest process of each run. Then every analysis beside the accounting alone, and the decoder on
-one core beside a plain read. It prints Markdown tables and asserts nothing: the numbers depend on the machine.
+Each measurement is a whole process with cold caches; the two programs take turns. XProf keeps caches beside the trace and
+in the temporary directory, so every run gets new ones of both. Peak memory is that of the largest process of a run.
+Further tables compare the whole report with the accounting alone, and the decoder on one core with a plain read.
+Nothing is asserted: the numbers depend on the machine.
 
     python -m scripts.bench [--trace FILE] [--small LOGDIR] [--rounds N]
 

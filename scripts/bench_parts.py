@@ -1,10 +1,10 @@
-"""What does an analysis cost beside the accounting alone? One process of scripts/bench.py.
+"""Computes parts of a report: one process of `scripts/bench.py`, which measures how long it takes.
 
     python -m scripts.bench_parts [--causes | --all] LOGDIR
 
-Reads a run and accounts for the time of its devices: over the window, by step, as a timeline, by op. With
-`--causes` it also says why they waited: idle causes, input, transfers, launches, precision. With `--all` it makes
-the whole report. Nothing is printed: what counts is how long the process takes.
+Reads a run and accounts for the time of its devices: over the window, by step, as a strip, by op. With
+`--causes` it also computes why they waited: idle causes, input, transfers, launches, precision, with their findings. With
+`--all` it makes the whole report. Nothing is printed.
 """
 
 from __future__ import annotations
@@ -15,45 +15,24 @@ from pathlib import Path
 
 
 def account(logdir: Path, *, with_causes: bool) -> None:
-    """The analyses that say how the time of the devices was spent; `with_causes` those that say why, too."""
-    from traceview.analysis import ops
-    from traceview.analysis import utilization as timeline
-    from traceview.analysis.activity import activities
-    from traceview.analysis.capture import compute as capture
-    from traceview.analysis.device_time import compute as device_time
+    """Compute how each device spent its time, and `with_causes` also why it waited."""
+    from traceview.analysis import capture, device_time, ops, steps, utilization
+    from traceview.analysis.context import Context
     from traceview.analysis.selection import select
-    from traceview.analysis.steps import compute as steps
-    from traceview.report.build import TOP_OPS
     from traceview.trace.load import load
 
     trace = load(logdir)
-    selection = select(trace)
-    unions = tuple(activities(trace))
-    capture.compute(trace)
-    of_devices = device_time.compute(trace, selection, unions)
-    steps.compute(trace, selection, unions)
-    timeline.compute(trace, selection, unions)
-    ops.compute(trace, selection, TOP_OPS)
+    context = Context(trace, select(trace))
+    for topic in (capture, device_time, steps, utilization, ops):
+        context.result(topic.ANALYSIS)
     if not with_causes:
         return
-    from traceview.analysis import precision
-    from traceview.analysis.idle import compute as idle
-    from traceview.analysis.idle import findings as idle_findings
-    from traceview.analysis.input import compute as input_pipeline
-    from traceview.analysis.input import findings as input_findings
-    from traceview.analysis.launches import compute as launches
-    from traceview.analysis.transfers import compute as transfers
-    from traceview.analysis.transfers import findings as transfer_findings
-    from traceview.trace.cause import Cause
+    from traceview.analysis import idle, launches, precision, transfers
+    from traceview.analysis.input import ANALYSIS as INPUT
 
-    found = idle.idle_time(trace, selection)
-    idle_findings.diagnose(trace, idle.compute(trace, selection, found), found, selection)
-    waits = {device: causes[Cause.INPUT] for device, causes in found.causes_of_steps.items()}
-    input_findings.diagnose(input_pipeline.compute(trace, selection, waits), selection)
-    of_transfers = transfers.compute(trace, selection, unions)
-    transfer_findings.diagnose(of_transfers, of_devices, selection)
-    launches.compute(trace, selection, unions)
-    precision.compute(trace, selection, unions)
+    context.findings(INPUT)
+    for topic in (idle, launches, precision, transfers):
+        context.findings(topic.ANALYSIS)
 
 
 def main() -> None:

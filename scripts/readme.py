@@ -1,4 +1,4 @@
-"""Keeps the README true: runs what it shows and puts the real output in its place.
+"""Renews the README: runs the commands that it shows and writes their output below them.
 
     python -m scripts.readme            writes the outputs into README.md
     python -m scripts.readme --check    says whether they are current

@@ -1,4 +1,4 @@
-"""What do traceview and XProf say about traces whose answer is known?
+"""Compares the answers of traceview and XProf on generated traces whose truth is known.
 
     python -m scripts.xprof_answers
 
@@ -21,13 +21,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 import traceview
 from scripts.scenarios.peers import CASES
 from traceview.report.model import Report
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PINNED: Final = "2.24.2"
-"""The XProf that was seen to answer so; also in pyproject.toml."""
+"""The version whose answers the README shows; also in pyproject.toml."""
 
 _PS_PER_MS: Final = 1_000_000_000
 
@@ -169,7 +171,7 @@ def step_parts(report: Report, device: str) -> dict[str, float]:
     """What a device did in the first step, in milliseconds; the other steps are the same."""
     assert report.results.steps is not None
     step = report.results.steps.steps[0]
-    (parts,) = (vars(part) for part in step.devices if part.device == device)
+    (parts,) = (asdict(part) for part in step.devices if part.device == device)
     return {
         "step": step.duration_ps / _PS_PER_MS,
         **{key: value / _PS_PER_MS for key, value in parts.items() if key.endswith("_ps")},

@@ -94,7 +94,9 @@ def findings(rename: Rename = str) -> tuple[Finding, ...]:
             confidence="medium",
             advice="Prefetch: dataset.map(f, num_parallel_calls=4).prefetch(2); traceview input says more.",
         ),
-        finding(3, "info", code="few-steps", title="only 2 steps to judge by", cost="", advice=""),
+        finding(
+            3, "info", code="few-steps", title="only 2 steps in the statistics", cost="", advice=""
+        ),
     )
 
 

@@ -698,7 +698,7 @@ def full_report() -> Report:
             finding(
                 code="few-steps",
                 severity="info",
-                title="only 2 steps to judge by",
+                title="only 2 steps in the statistics",
                 evidence=(Evidence("used_count", 2, 3, "steps"),),
                 devices=(),
                 cost_ps_per_step=None,

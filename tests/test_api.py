@@ -489,7 +489,7 @@ def test_a_range_of_steps(
 
 @pytest.mark.parametrize("steps", [slice(4, 9), slice(2, 2), slice(3, 1)])
 def test_steps_that_are_not_there(steps: slice, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there are steps 0 to 3"):
+    with pytest.raises(UsageError, match="it has steps 0 to 3"):
         traceview.analyze(scenario("A", tmp_path), steps=steps)
 
 

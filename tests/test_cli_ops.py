@@ -48,6 +48,8 @@ def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: P
     assert list(data["rows"][0]) == list(rows[0])
     shown = command("ops", logs).out
     assert all(row["kernel"][:10] in shown for row in rows)
+    assert "communication" in shown
+    assert " collective" not in shown
 
 
 def test_sort_top_class_and_device(command: Command, logs: str) -> None:

@@ -218,9 +218,10 @@ def test_a_saved_report_is_rendered_as_it_was(
 
 def test_a_saved_report_on_a_terminal(command: Command, loop: str, tmp_path: Path) -> None:
     saved = tmp_path / "report.json"
-    assert command("analyze", loop, "--top", "10", "-o", str(saved)).code == 0
-    assert command("render", str(saved)).out == command("analyze", loop).out
-    assert command("render", str(saved), "--format", "terminal").out == command("analyze", loop).out
+    assert command("analyze", loop, "--top", "7", "-o", str(saved)).code == 0
+    analyzed = command("analyze", loop, "--top", "7").out
+    assert command("render", str(saved)).out == analyzed
+    assert command("render", str(saved), "--format", "terminal").out == analyzed
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Does traceview install beside every TensorFlow it reads traces of, without moving what that one pins?
+"""traceview installs beside every TensorFlow whose traces it reads, without changing the versions that TensorFlow pins.
 
 A resolver answers from the registry's metadata; no wheel is downloaded.
 """

@@ -1,4 +1,4 @@
-"""Does every form of a report and of a run take recorded names for names, and come out the same each time?
+"""In every form of a report and of a run a recorded name stays a name, and the same input gives the same bytes.
 
 Documents are those of `DOCUMENTS`, exports those of `traceview export`: what is added there is tested here.
 """
@@ -25,9 +25,11 @@ from tests.command import Command
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
 from traceview.cli.export import Format
-from traceview.render.formats import DOCUMENTS
-from traceview.render.json import plain
-from traceview.render.terminal import render as render_terminal
+from traceview.document import terminal
+from traceview.document.json_text import encoded
+from traceview.report import formats
+from traceview.report.document import document_of
+from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
 
 MOST_BYTES = {"html": 1_500_000, "markdown": 60_000, "svg": 1_500_000}
@@ -39,28 +41,14 @@ CONTROL = re.compile(
 """Characters that do something to the text around them, or that UTF-8 does not have."""
 
 
-def terminal(report: Report) -> str:
-    return render_terminal(report, width=100, color=False, top=5)
-
-
-def notebook(report: Report) -> str:
-    return report._repr_html_()
-
-
-def document(name: str) -> Callable[[Report], str]:
-    found = next(one for one in DOCUMENTS if one.name == name)
-
-    def render(report: Report) -> str:
-        content = found.render(report)
-        return content if isinstance(content, str) else content.decode()
-
-    return render
+def on_a_terminal(report: Report) -> str:
+    return terminal.render(document_of(report, is_brief=True), width=100, color=False)
 
 
 FORMS: dict[str, Callable[[Report], str]] = {
-    **{one.name: document(one.name) for one in DOCUMENTS},
-    "terminal": terminal,
-    "notebook": notebook,
+    **{document.name: document.render for document in DOCUMENTS},
+    "terminal": on_a_terminal,
+    "notebook": formats.notebook,
 }
 
 
@@ -80,14 +68,14 @@ class Structure(HTMLParser):
 
 
 def structure(page: str) -> Structure:
-    found = Structure()
-    found.feed(page)
-    found.close()
-    return found
+    parser = Structure()
+    parser.feed(page)
+    parser.close()
+    return parser
 
 
 def report_of(text: str) -> Report:
-    """A report in which every name begins so; what was the same name still is, and what was another one too."""
+    """A report in which every name begins with `text`; names that differed still differ."""
 
     def change(field: str, whole: str) -> str:
         return f"{text}{whole}"
@@ -103,8 +91,7 @@ def test_a_hostile_name_is_text(form: str, text: str) -> None:
     assert page == render(report)
     assert len(page.encode()) <= MOST_BYTES.get(form, 10**9)
     if form == "json":
-        assert json.loads(page) == plain(report)
-        assert report.to_json() == page
+        assert json.loads(page) == json.loads(encoded(report))
         return
     assert CONTROL.findall(page) == []
     if form in ("html", "notebook", "svg"):
@@ -113,24 +100,25 @@ def test_a_hostile_name_is_text(form: str, text: str) -> None:
         ET.fromstring(page)
     if form == "markdown":
         parsed = MarkdownIt("commonmark", {"html": True}).enable("table").parse(page)
-        kinds = {one.type for token in parsed for one in (token, *(token.children or ()))}
+        kinds = {part.type for token in parsed for part in (token, *(token.children or ()))}
         assert not kinds & {"link_open", "image"}
 
 
 def check_tags(page: str, usual: str) -> None:
-    """No tag and no attribute more than with a name that is only one, and nothing that is fetched or followed."""
-    found, expected = structure(page), structure(usual)
-    assert set(found.tags) <= set(expected.tags)
-    counted = {tag: [one for one, _ in found.tags].count(tag) for tag in ("script", "style", "a")}
-    assert counted == {tag: [one for one, _ in expected.tags].count(tag) for tag in counted}
-    assert [one for one in found.targets if not one.startswith("#")] == []
+    """No tag or attribute that the page does not have with a usual name, and nothing that is fetched or followed."""
+    actual, expected = structure(page), structure(usual)
+    assert set(actual.tags) <= set(expected.tags)
+    for counted in ("script", "style", "a"):
+        expected_count = [tag for tag, _ in expected.tags].count(counted)
+        assert [tag for tag, _ in actual.tags].count(counted) == expected_count
+    assert [target for target in actual.targets if not target.startswith("#")] == []
 
 
 def hostile_trace() -> CudaTrace:
     """Steps whose ops, kernels, functions, threads and host events have hostile names, each a few times."""
     trace = new_trace("host0")
     names: Iterator[str] = cycle(
-        one.encode(errors="replace").decode().replace("\x00", "") for one in HOSTILE
+        name.encode(errors="replace").decode().replace("\x00", "") for name in HOSTILE
     )
     for number in range(4):
         start_ms = number * 50.0
@@ -185,12 +173,11 @@ def check_file(name: str, content: bytes) -> None:
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "report": ("report",),
-    **{f"export {one.value}": ("export", "--to", one.value) for one in Format},
+    **{f"export {form.value}": ("export", "--to", form.value) for form in Format},
 }
 
-
 OUTPUTS = {"chrome": "out.json", "perfetto": "out.pftrace"}
-"""What is one file, and its name; everything else is a folder."""
+"""The names of those outputs that are one file; the others are folders."""
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,4 +1,4 @@
-"""Of 128 GPUs on sixteen hosts, does a terminal show those that stand out, and a file all of them?"""
+"""Of 128 GPUs on sixteen hosts a terminal shows the outliers, and a file all of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview.document import numbers
 
+OF_OTHERS = "busy 91.8%, compute 79.8%, communication 12.0%, copies 0%."
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
 
@@ -25,15 +26,15 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("name", "most", "rest"),
     [
-        ("devices", 12, "125 others: busy 91.8%, compute 79.8%, comm 12.0%, copies 0%."),
-        ("balance", 30, "125 others: compute 39.9 ms per step, 0% beside the others."),
-        ("collectives", 25, "125 others: exposed 6.00 ms, waited 4.00 ms."),
-        ("steps", 60, "125 other devices: compute 79.8–80.0% of a step, idle 8.0–8.2% of a step;"),
-        ("analyze", 200, "125 others: busy 91.8%, compute 79.8%, comm 12.0%, copies 0%."),
+        ("devices", 12, f"125 other devices: {OF_OTHERS}"),
+        ("balance", 30, "125 other devices: compute 39.9 ms per step, 0% vs. median."),
+        ("collectives", 45, "125 other devices: exposed 6.00 ms, waited 4.00 ms."),
+        ("steps", 60, "125 devices: compute 79.8–80.0% of a step, idle 8.0–8.2%."),
+        ("analyze", 200, f"125 other devices: {OF_OTHERS}"),
     ],
 )
 @pytest.mark.parametrize("width", [80, 120])
-def test_those_that_stand_out_have_rows(
+def test_the_outliers_have_rows(
     name: str, most: int, rest: str, width: int, command: Command, logs: str
 ) -> None:
     text = command(name, logs, "--width", str(width)).out
@@ -46,7 +47,7 @@ def test_those_that_stand_out_have_rows(
 
 
 @pytest.mark.parametrize("name", ["devices", "balance", "collectives", "steps"])
-def test_one_that_is_asked_for_has_a_row(name: str, command: Command, logs: str) -> None:
+def test_a_chosen_device_has_a_row(name: str, command: Command, logs: str) -> None:
     text = command(name, logs, "--device", "host14/GPU:6", "--width", "100").out
     assert "host14/GPU:6" in text
     assert "host0/GPU:0" not in text
@@ -57,6 +58,13 @@ def test_one_that_is_asked_for_has_a_row(name: str, command: Command, logs: str)
 )
 def test_a_file_holds_all(name: str, count: int, command: Command, logs: str) -> None:
     assert len(list(csv.DictReader(StringIO(command(name, logs, "--format", "csv").out)))) == count
+
+
+def test_choosing_a_device_leaves_the_numbers_of_the_run(command: Command, logs: str) -> None:
+    text = " ".join(command("balance", logs, "--device", "host14/GPU:6").out.split())
+    assert "127 of 128 GPUs compute" in text
+    assert "126 other devices: compute 39.9 ms to 43.9 ms per step" in text
+    assert "no device was clearly the last" not in text, "host5/GPU:3 was, in all"
 
 
 def test_the_headline_names_who_is_missing(command: Command, logs: str) -> None:

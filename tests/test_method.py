@@ -1,4 +1,4 @@
-"""Comments cite sections of docs/method.md and docs/xplane.md that exist; these pages name constants that exist."""
+"""Comments cite sections of docs/method.md and docs/xplane.md that exist; these pages name limits and constants that exist."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from traceview.analysis.registry import RULES
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("method.md", "xplane.md")
-CONSTANT = re.compile(r"`(_?[A-Z]+(?:_[A-Z]+)+|SLICES|ALIKE)`")
+CONSTANT = re.compile(r"`(_?[A-Z]+(?:_[A-Z]+)+|SLICES)`")
+LIMIT = re.compile(r"`([a-z0-9-]+)\.(\w+)`")
 NOT_OURS = {"TF_CONFIG", "CUDA_VISIBLE_DEVICES", "TF_GPU_THREAD_MODE"}
 CITATION = re.compile(r'docs/(method\.md|xplane\.md), "([^"]+)"')
 
@@ -33,6 +36,12 @@ def test_every_constant_that_a_page_names_is_in_the_code(page: str) -> None:
     assert named
     code = "\n".join(path.read_text(encoding="utf-8") for path in sources("traceview"))
     assert [name for name in sorted(named) if not re.search(rf"^{name}\b.*=", code, re.M)] == []
+
+
+def test_every_limit_that_the_method_names_is_in_its_rule() -> None:
+    named = [(code, limit) for code, limit in LIMIT.findall(text("method.md")) if code in RULES]
+    assert len(named) >= 5
+    assert [(code, limit) for code, limit in named if limit not in RULES[code].limits] == []
 
 
 def test_every_section_that_a_comment_cites_exists() -> None:

@@ -1,4 +1,4 @@
-"""The topic that docs/architecture.md adds appears everywhere, by one module and two lines in the registry."""
+"""The topic that docs/architecture.md adds appears everywhere, by one module and three lines in the registry."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module, registry_lines = BLOCK.findall(
         (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     )
-    import_line, field_line = (line for line in registry_lines.splitlines() if line)
+    import_line, meaning_line, field_line = filter(None, registry_lines.splitlines())
     path, _, code = module.partition("\n")
     (folder / path.removeprefix("# ")).write_text(code, encoding="utf-8")
     registry = folder / "traceview" / "analysis" / "registry.py"
     text = registry.read_text(encoding="utf-8")
-    before, fields, after = text.partition("] = None\n\n\n")
-    assert fields, "the fields of Results end where the registry goes on"
-    registry.write_text(
-        f"{before}] = None\n{field_line}\n\n\n{after}".replace(
-            "from traceview.analysis.idle import",
-            f"{import_line}\nfrom traceview.analysis.idle import",
-            1,
-        ),
-        encoding="utf-8",
-    )
+    for place, line in (
+        ("from traceview.analysis.idle import ANALYSIS", import_line),
+        ("        idle: ", meaning_line),
+        ("    idle: Annotated[", field_line),
+    ):
+        assert text.count(place) == 1
+        text = text.replace(place, f"{line}\n{place}")
+    registry.write_text(text, encoding="utf-8")
     return folder
 
 

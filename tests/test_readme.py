@@ -1,4 +1,4 @@
-"""Is what the README shows what one gets?"""
+"""The README shows current outputs, and its links lead to files that exist."""
 
 from __future__ import annotations
 

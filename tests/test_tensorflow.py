@@ -1,4 +1,4 @@
-"""Does traceview live beside TensorFlow, and is what TensorFlow records today read right?"""
+"""Traceview runs beside TensorFlow in one process, and reads right what TensorFlow records today."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Are traceview's answers right where XProf's are known to be wrong, and does the README say so?
+"""Traceview answers right where XProf is known to answer wrong, and the README shows both answers.
 
-Both read the same traces, whose answers are known by construction. XProf's are those of one version.
+Both read the same generated traces, whose truth is known. The answers of XProf are those of one version.
 """
 
 from __future__ import annotations

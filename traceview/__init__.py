@@ -1,4 +1,4 @@
-"""Which GPUs of a TensorFlow training run are really used, and why are the others waiting?
+"""Shows which GPUs a training job uses, and what the idle ones wait for.
 
 `load` reads a recorded profile into a `Trace` of DataFrames, `analyze` makes a `Report` of it, and `load_report`
 reads one that was saved.

@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from traceview.analysis.context import TOP_OPS
 from traceview.report import build, formats, model, saved
 from traceview.trace import load as loading
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from traceview.trace.windows import StepRange, WindowKind
 
 
-class Trace(trace_model.Trace):
+class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
     """One run: everything its hosts recorded, on one clock; its tables are made when they are first asked for."""
 
     @property
@@ -112,7 +114,7 @@ def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> 
 
     Raises `TraceNotFoundError` (nothing there), `TraceFormatError` (nothing readable).
     """
-    return Trace(**vars(loading.load(path, run=run, salvage=salvage)))
+    return Trace(**asdict(loading.load(path, run=run, salvage=salvage)))
 
 
 class Report(model.Report, frozen=True):

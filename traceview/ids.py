@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,10 +23,18 @@ def _length(ids: npt.NDArray[np.integer]) -> int:
     return int(ids.max()) + 1 if ids.size else 0
 
 
+def sorted_unique(values: npt.NDArray[np.integer]) -> Int64Array:
+    """The distinct values, sorted. `np.unique` would import `numpy.ma`, which takes longer than a small trace."""
+    ordered = np.sort(values, axis=None).astype(np.int64)
+    is_first = np.ones(ordered.size, dtype=np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]
+
+
 def unique_ids(ids: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct ids, sorted."""
     if not is_dense(ids):
-        return np.unique(ids).astype(np.int64)
+        return sorted_unique(ids)
     occurs = np.zeros(_length(ids), dtype=np.bool_)
     occurs[ids] = True
     return np.flatnonzero(occurs)
@@ -40,3 +49,13 @@ def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array
     index_of = np.zeros(_length(ids), dtype=np.int64)
     index_of[values] = np.arange(values.size)
     return values, index_of[ids]
+
+
+def groups_of(*keys: npt.NDArray[np.integer]) -> Iterator[Int64Array]:
+    """The places at which all keys are equal, for each such combination, sorted by it."""
+    if keys[0].size:
+        _, group, sizes = np.unique(
+            np.stack(keys, axis=1), axis=0, return_inverse=True, return_counts=True
+        )
+        places = np.argsort(group.reshape(-1), kind="stable")
+        yield from np.split(places, np.cumsum(sizes)[:-1])

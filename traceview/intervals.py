@@ -7,19 +7,20 @@ inside any window or step, takes one binary search.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.ids import sorted_unique
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class IntervalSet:
+class IntervalSet(Struct, frozen=True, eq=False):
     """Sorted, disjoint, non-touching, non-empty intervals.
 
     `start`, `end`: int64 `[n]`. `covered`: int64 `[n + 1]`, `covered[i]` is the length of the first i intervals.
@@ -87,7 +88,7 @@ def uncovered(
 ) -> Int64Array:
     """The time that `part` covers and `cover` does not, inside each `[start, end)`; int64, one per span."""
     begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
-    cuts = np.unique(np.concatenate((begin, finish)))
+    cuts = sorted_unique(np.concatenate((begin, finish)))
     around = np.searchsorted(part.start, cuts) - 1
     # Cut at all bounds, so that each piece is either inside or outside of a span.
     inside = cuts[(around >= 0) & (cuts < np.append(part.end, 0)[around])]
@@ -133,8 +134,7 @@ def overlapping(
     return span, place
 
 
-@dataclass(frozen=True, eq=False)
-class Nesting:
+class Nesting(Struct, frozen=True, eq=False):
     """How intervals nest.
 
     `order`: the intervals sorted by start, longer first. `start`, `end`: in that order. `parent`: for each interval,

@@ -11,6 +11,12 @@ MAD_TO_SIGMA: Final = 1.4826
 """The standard deviation over the median absolute deviation, for normally distributed values."""
 
 
+def median(values: npt.ArrayLike) -> float:
+    """The median of numbers. `np.median` of fractions would import `numpy.ma`, which takes longer than a small trace."""
+    ordered = np.sort(values, axis=None)
+    return float(ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean())
+
+
 def median_ps(values: npt.ArrayLike) -> int | None:
     """The median of integers, rounded down; None without values."""
     known = np.ravel(values)
@@ -40,5 +46,14 @@ def p95_ps(values: npt.NDArray[np.integer]) -> int | None:
 
 def quartile_range(values: npt.NDArray[Any]) -> float:
     """The interquartile range, with quartiles interpolated between values."""
-    low, high = np.percentile(values, (25, 75))
-    return float(high - low)
+    ordered = np.sort(values, axis=None)
+    return _quantile(ordered, 0.75) - _quantile(ordered, 0.25)
+
+
+def _quantile(ordered: npt.NDArray[Any], share: float) -> float:
+    """As `np.percentile` interpolates; that would import `numpy.ma` too."""
+    place = (ordered.size - 1) * share
+    below = int(place)
+    low, high = ordered[below], ordered[min(below + 1, ordered.size - 1)]
+    part = place - below
+    return float(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))

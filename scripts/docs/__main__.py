@@ -1,6 +1,6 @@
-"""Keeps docs/ true: writes the pages that are made from the code, and the outputs on the pages that are not.
+"""Writes the pages in docs/ that are made from the code, and renews the outputs on the others.
 
-The notebook is left as it is where there is nothing that runs it.
+The notebook stays as it is where nothing is installed that can run it.
 
 python -m scripts.docs            writes them
 python -m scripts.docs --check    says whether they are current

@@ -60,14 +60,13 @@ def _of_command(name: str, command: Any) -> Iterator[str]:
     yield "\n\n".join(paragraphs)
     yield f"```sh\n{example}\n```"
     yield f"Usage: `traceview {name} {usage}`"
-    yield table(
-        ("argument or option", ""),
-        (
-            (_name(parameter, context), _help(parameter, context))
-            for parameter in command.params
-            if not getattr(parameter, "hidden", False)
-        ),
-    )
+    rows = [
+        (_name(parameter, context), _help(parameter, context))
+        for parameter in command.params
+        if not getattr(parameter, "hidden", False)
+    ]
+    if rows:
+        yield table(("argument or option", ""), rows)
 
 
 def _paragraphs(text: str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes docs/findings.md: what each finding means, from the rules, and how it looks, from traces that have it."""
+"""Writes docs/findings.md: the meaning of each finding from its rule, and an example from a trace."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures"
 _HEAD = """\
 # Findings
 
-A finding is one cause, with what it costs, how sure that is, what shows it and what to change. Costs are what each step
-loses; they overlap, so they do not add up. *Confidence* is high where the trace records the cause, medium where it is
-concluded, low where there is little to go by. `traceview explain CODE` prints an entry of this page; `--select` and
+A finding names one cause: what it costs, how certain that is, the evidence, and what to change. The cost is the time that
+each step loses. Costs overlap, so they do not add up. *Confidence* is high if the trace records the cause, medium if the
+cause is inferred, low if there is little evidence. `traceview explain CODE` prints an entry of this page; `--select` and
 `--ignore` choose findings by code.
 
-Examples are what traceview says of recorded runs ([fixtures](../fixtures/README.md)) and of traces that are made with a
-known fault (`scripts/scenarios`). This page is made from the rules in the code; `python -m scripts.docs` renews it.
+Examples come from recorded runs ([fixtures](../fixtures/README.md)) and from traces generated with a known fault
+(`scripts/scenarios`). This page is made from the rules in the code; `python -m scripts.docs` renews it.
 """
 
 
@@ -50,7 +50,7 @@ def page() -> str:
 
 
 def examples() -> dict[str, tuple[str, Finding]]:
-    """By code a finding, and the trace that it is from: at its gravest, recorded runs before made ones."""
+    """The most severe finding of each code, and the trace it is from; recorded runs before generated ones."""
     chosen: dict[str, tuple[str, Finding]] = {}
 
     def keep(findings: Iterable[Finding], where: str) -> None:
@@ -67,9 +67,9 @@ def examples() -> dict[str, tuple[str, Finding]]:
             place = Path(folder) / name
             build().write(place)
             try:
-                keep(_findings(place), f"the made trace `{name}`")
+                keep(_findings(place), f"the generated trace `{name}`")
             except TraceviewError:
-                continue  # a trace that is made to be refused
+                continue  # generated to be refused
     return chosen
 
 
@@ -94,7 +94,7 @@ def _entry(rule: Rule, example: tuple[str, Finding] | None) -> str:
     ]
     if rule.explains:
         links = ", ".join(f"[`{code}`](#{code})" for code in rule.explains)
-        facts.append(f"**Explains**, so that they are no findings of their own: {links}")
+        facts.append(f"**Explains**, so these are no findings of their own: {links}")
     blocks = [f"## {rule.code}", words(rule.meaning), "\n".join(f"- {fact}" for fact in facts)]
     if example is None:
         return "\n\n".join([*blocks, f"Example: {words(rule.example)}"])

@@ -16,8 +16,8 @@ CELLS: tuple[tuple[str, str], ...] = (
         """\
 # A run with a slow input pipeline
 
-`MirroredStrategy` trained on two devices while the profiler recorded five steps. Which of them waited, for what, and
-what would it take to change that? Run this from the root of a checkout; the trace is one of its
+`MirroredStrategy` trained on two devices while the profiler recorded five steps. Which device waited, for what, and
+what should change? Run this notebook from the root of a checkout; the trace is one of its
 [fixtures](../fixtures/README.md).""",
     ),
     (
@@ -32,7 +32,7 @@ report""",
     (
         "markdown",
         (
-            "A report shows itself. What it says is plain data, under the [names of the JSON](metrics.md): "
+            "A report displays itself. Its content is plain data with the [names of the JSON](metrics.md); times are "
             "picoseconds that add up."
         ),
     ),
@@ -46,7 +46,7 @@ for finding in report.findings:
     ),
     (
         "markdown",
-        "What was recorded is in DataFrames: devices, steps, ops, copies, events and gaps.",
+        "The recorded devices, steps, ops, copies, events and gaps are DataFrames.",
     ),
     (
         "code",
@@ -56,7 +56,7 @@ steps.assign(ms=steps["duration_ps"] / 1e9)""",
     ),
     (
         "markdown",
-        "Every span in which a device did nothing, with its causes. The longest gaps of each device:",
+        "The gaps are the spans in which a device did nothing, with their causes. The longest ones:",
     ),
     (
         "code",
@@ -65,7 +65,7 @@ gaps = trace.gaps.sort_values("duration_ps", ascending=False)
 gaps["ms"] = gaps["duration_ps"] / 1e9
 gaps[["device", "step", "ms", "cause"]].head(6).reset_index(drop=True)""",
     ),
-    ("markdown", "And what all of them cost, by cause, in milliseconds of the recording:"),
+    ("markdown", "The sum of all gaps by cause, in milliseconds of the recording:"),
     (
         "code",
         """\
@@ -77,7 +77,7 @@ by_device.loc[:, by_device.any()].round(1)""",
         "markdown",
         (
             "`report.to_html()`, `report.to_markdown()` and `report.to_json()` are the documents that "
-            "`traceview report` writes; `traceview.load_report` reads the last one again."
+            "`traceview report` writes; `traceview.load_report` reads a saved JSON report."
         ),
     ),
     (
@@ -89,12 +89,12 @@ print(report.to_markdown().split("<details>")[0].strip())""",
 
 
 def can_run() -> bool:
-    """Whether there is what runs notebooks."""
+    """Whether the packages that run notebooks are installed."""
     return all(map(find_spec, ("ipykernel", "nbclient", "nbformat")))
 
 
 def executed() -> str:
-    """The text of the notebook with the outputs that its cells give now."""
+    """The text of the notebook with current outputs."""
     from nbclient import NotebookClient
 
     # Without types.

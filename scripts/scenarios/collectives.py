@@ -423,8 +423,8 @@ def collective_ring() -> Scenario:
         **_NO_TIMES,
         "path": "collective_ring",
         "path_ops": (REDUCE_OP,),
-        "path_reason": "no kernel of NCCL ran and the devices copied, as with virtual GPUs or where the "
-        "strategy was told RING",
+        "path_reason": "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING "
+        "implementation",
     }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
     return Scenario("collective_ring", {"host0": trace}, truth)

@@ -306,8 +306,8 @@ def eager_training() -> Scenario:
         "not_computed": (),
         "is_single": False,
         "remark": (
-            "the optimizer ran, and no kernel is named after a gradient; the backward pass ran before the "
-            "recording, or under names that do not tell, as without a tf.function"
+            "the optimizer ran, but no kernel is named after a gradient; the backward pass ran before the "
+            "recording, or its names do not show it, as without a tf.function"
         ),
     }
     device = device_truth(WINDOW_MS, compute=140, idle=59.9, kernels=8)
@@ -325,8 +325,7 @@ def inference() -> Scenario:
         "computed": (),
         "is_single": False,
         "remark": (
-            "neither gradients nor an optimizer ran in the recording: it is inference, or ends before the backward "
-            "pass"
+            "neither gradients nor an optimizer ran: the recording is of inference, or ends before the backward pass"
         ),
     }
     truth = _truth({"GPU:0": _FORWARD_ONLY, "GPU:1": _FORWARD_ONLY}, gradients, [])

@@ -12,6 +12,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.analysis.sections import (
+    facts_of,
     headings_of,
     lines_of,
     markdown_of,
@@ -26,18 +27,13 @@ from traceview.analysis.balance.result import Balance
 from traceview.analysis.balance.section import balance_section
 from traceview.analysis.balance.uneven_steps import UnevenStep
 from traceview.analysis.balance.what_if import WhatIf
-from traceview.document.model import Facts, Section
+from traceview.document.model import Section
 
 
 def section(result: Balance, **changes: Any) -> Section:
     made = balance_section(view_of(**changes), result)
     assert made is not None
     return made
-
-
-def facts(result: Balance) -> tuple[str, ...]:
-    (block,) = [block for block in section(result).blocks if isinstance(block, Facts)]
-    return block.items
 
 
 def balance_of(folder: Path, name: str = "") -> Balance:
@@ -70,13 +66,13 @@ def test_the_lead_is_the_share_of_the_time_that_devices_compute(
 
 
 def test_facts_are_numbers_in_a_few_words() -> None:
-    assert facts(balance_result()) == (
+    assert facts_of(section(balance_result())) == (
         "compute overlap 90.0% of the maximum (60.0% expected by chance)",
         "each ran forward, backward, optimizer, reduction",
         "first kernels start 500 µs apart",
         "5,333 examples per second, 2,667 per GPU, 128 per step",
     )
-    same = facts(replace(balance_result(), concurrency_ratio=0.0, stagger_ps=0))
+    same = facts_of(section(replace(balance_result(), concurrency_ratio=0.0, stagger_ps=0)))
     assert same[0] == "GPUs never compute at the same time"
     assert same[2] == "first kernels start at the same time"
 
@@ -112,7 +108,7 @@ def test_devices_that_ran_different_parts_of_the_step_say_which(tmp_path: Path) 
     result = balance_of(tmp_path, "gradients_on_one")
     made = section(result)
     assert values_of(tables_of(made)[0], "ran")[0] == "forward, backward, optimizer"
-    assert not any(fact.startswith("each ran") for fact in facts(result))
+    assert not any(fact.startswith("each ran") for fact in facts_of(section(result)))
     assert any(text.startswith("Only GPU:0 computes gradients") for text in sentences_of(made))
 
 

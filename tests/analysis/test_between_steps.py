@@ -10,7 +10,14 @@ import pytest
 import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis import test_steps_section as hand_made
-from tests.sections import check_printed, column, headings, sentences, tables, view
+from tests.analysis.sections import (
+    cells_of,
+    check_printed,
+    headings_of,
+    sentences_of,
+    tables_of,
+    view_of,
+)
 from traceview.analysis.between_steps import (
     KINDS,
     WORTH_A_SENTENCE_RATIO,
@@ -90,7 +97,7 @@ def shown(mean_ms: float, **changes: Any) -> Section | None:
         names={"checkpoint": ("save/SaveV2:SaveV2", "save/Shard", "save/Merge")},
     )
     step_times = hand_made.steps(hand_made.step(0), median_ps=ms(100))
-    return section(view({"steps": step_times}, **changes), BetweenAllSteps((host,)))
+    return section(view_of(results={"steps": step_times}, **changes), BetweenAllSteps((host,)))
 
 
 def test_what_takes_a_share_of_the_step_is_a_sentence() -> None:
@@ -98,9 +105,9 @@ def test_what_takes_a_share_of_the_step_is_a_sentence() -> None:
         "The host spends 8.00 ms between steps: 6.00 ms saving or restoring (save/SaveV2:SaveV2), 2.00 ms running "
         "Python."
     )
-    assert sentences(shown(8)) == [sentence]
-    (table,) = tables(shown(8))
-    cells = [column(table, heading) for heading in headings(table)]
+    assert sentences_of(shown(8)) == [sentence]
+    (table,) = tables_of(shown(8))
+    cells = [cells_of(table, heading) for heading in headings_of(table)]
     assert [list(row) for row in zip(*cells, strict=True)] == [
         ["saving or restoring", "6.00 ms", "75.0%", "4", "save/SaveV2:SaveV2, save/Shard"],
         ["running Python", "2.00 ms", "25.0%", "4", ""],
@@ -114,5 +121,5 @@ def test_what_takes_a_share_of_the_step_is_a_sentence() -> None:
 def test_a_brief_document_has_the_sentences_only(mean_ms: float, is_said: bool) -> None:
     brief = shown(mean_ms, is_brief=True)
     assert (brief is not None) is is_said
-    assert tables(brief) == []
-    assert len(tables(shown(mean_ms))) == 1
+    assert tables_of(brief) == []
+    assert len(tables_of(shown(mean_ms))) == 1

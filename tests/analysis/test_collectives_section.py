@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.sections import (
+    facts_of,
     lines_of,
     markdown_of,
     sentences_of,
@@ -17,18 +18,13 @@ from tests.analysis.sections import (
 from tests.reports import MS, collective_result
 from traceview.analysis.collectives.result import CollectiveResult
 from traceview.analysis.collectives.section import HIDDEN_REMARK, SUM_REMARK, collectives_section
-from traceview.document.model import Facts, Section, Table
+from traceview.document.model import Section, Table
 
 
 def section(result: CollectiveResult, **changes: Any) -> Section:
     made = collectives_section(view_of(**changes), result)
     assert made is not None
     return made
-
-
-def facts(result: CollectiveResult) -> tuple[str, ...]:
-    (block,) = [block for block in section(result).blocks if isinstance(block, Facts)]
-    return block.items
 
 
 def by_device(made: Section) -> Table:
@@ -38,7 +34,7 @@ def by_device(made: Section) -> Table:
 def test_a_step_with_collectives_that_nothing_hides() -> None:
     made = section(collective_result())
     assert made.lead == "Collective ops sum the gradients through NCCL."
-    assert facts(collective_result()) == (
+    assert facts_of(section(collective_result())) == (
         "8 collectives, 2 per step",
         "transfer 2.00 ms per step",
         "25.0% hidden by compute",
@@ -58,7 +54,7 @@ def test_a_step_with_collectives_that_nothing_hides() -> None:
 
 def test_without_steps_times_are_those_of_the_window() -> None:
     result = collective_result(count_per_step=None, transfer_per_step_ps=None)
-    assert facts(result)[:2] == ("8 collectives", "transfer 8.00 ms in the window")
+    assert facts_of(section(result))[:2] == ("8 collectives", "transfer 8.00 ms in the window")
     table = by_device(section(result))
     assert values_of(table, "exposed") == (12 * MS, 12 * MS)
     assert values_of(table, "waited") == (4 * MS, 0)
@@ -69,7 +65,7 @@ def test_what_is_not_known_is_left_out() -> None:
     unknown: dict[str, Any] = dict.fromkeys(
         ("bus_bytes_per_second", "link_bytes_per_second", "link", "expected_ps")
     )
-    assert facts(collective_result(incomplete_count=3, **unknown)) == (
+    assert facts_of(section(collective_result(incomplete_count=3, **unknown))) == (
         "8 collectives, 2 per step",
         "transfer 2.00 ms per step",
         "25.0% hidden by compute",
@@ -78,13 +74,13 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_workers_that_were_not_recorded_are_counted() -> None:
-    assert facts(collective_result(member_count=3))[-1] == (
+    assert facts_of(section(collective_result(member_count=3)))[-1] == (
         "only 2 of 3 devices recorded: transfer may include waiting"
     )
 
 
 def test_a_link_that_is_too_slow_for_the_measured_speed_is_not_in_use() -> None:
-    words = facts(collective_result(link="pcie", link_bytes_per_second=10 * 10**9))
+    words = facts_of(section(collective_result(link="pcie", link_bytes_per_second=10 * 10**9)))
     assert words[-1] == (
         "50.0 GB/s over each link; PCIe carries 10.0 GB/s, so the devices use another link"
     )

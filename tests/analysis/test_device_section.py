@@ -214,9 +214,9 @@ def test_devices_that_did_anything_have_a_strip() -> None:
     times = DeviceTime((device(0), device(1), empty_device(2), device(3)), ())
     made = timeline({"device_time": times}, others=("GPU:1",))
     assert made is not None
-    (block,) = made.blocks
-    assert isinstance(block, Strips)
-    assert block.devices == ("GPU:0", "GPU:3")
+    (_, strips) = made.blocks
+    assert isinstance(strips, Strips)
+    assert strips.devices == ("GPU:0", "GPU:3")
 
 
 def test_lanes_come_with_the_strips_that_stand_in_their_place() -> None:
@@ -231,5 +231,12 @@ def test_lanes_come_with_the_strips_that_stand_in_their_place() -> None:
     assert "▒" in markdown_of(made)
 
 
-def test_without_anything_to_draw_there_is_no_timeline() -> None:
-    assert timeline({"device_time": DeviceTime((empty_device(0),), ())}) is None
+def test_without_anything_to_draw_a_text_has_no_timeline() -> None:
+    """A page keeps its place, and says why it is empty."""
+    made = timeline({"device_time": DeviceTime((empty_device(0),), ())})
+    assert made is not None
+    (block,) = made.blocks
+    assert isinstance(block, Timeline)
+    assert block.lanes is None
+    assert block.reason
+    assert lines_of(made) == []

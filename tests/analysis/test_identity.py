@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import tempfile
 from collections.abc import Callable
@@ -14,10 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
-from traceview.analysis.activity import PART_KEYS
+from traceview.analysis.activity import Parts
 from traceview.report.model import Report
 from traceview.trace.windows import WindowKind
 
@@ -121,7 +121,7 @@ def test_parts_and_idle_are_the_window(run: Run, window: WindowKind) -> None:
         assert (start, end) == (run.bounds[0], run.bounds[-1])
     assert report.results.device_time is not None
     for row in report.results.device_time.devices:
-        parts = [getattr(row, key) for key in (*PART_KEYS, "idle_ps")]
+        parts = [getattr(row, key) for key in Parts.__struct_fields__]
         assert parts == run.parts(row.ordinal, start, end)
         assert sum(parts) == row.window_ps == end - start
         assert row.busy_ps == row.window_ps - parts[-1]
@@ -138,16 +138,16 @@ def test_steps_that_tile_a_window_sum_to_it(run: Run, data: st.DataObject) -> No
     assert device_time is not None
     assert [step.number for step in steps.steps] == list(range(first, last))
     for place, row in enumerate(device_time.devices):
-        total = np.zeros(len(PART_KEYS) + 1, dtype=np.int64)
+        total = np.zeros(len(Parts.__struct_fields__), dtype=np.int64)
         for step in steps.steps:
             device = step.devices[place]
             assert device.device == row.device
-            parts = [getattr(device, key) for key in (*PART_KEYS, "idle_ps")]
+            parts = [getattr(device, key) for key in Parts.__struct_fields__]
             begin = step.start_ps - ORIGIN
             assert parts == run.parts(row.ordinal, begin, begin + step.duration_ps)
             assert sum(parts) == step.duration_ps
             total += parts
-        assert total.tolist() == [getattr(row, key) for key in (*PART_KEYS, "idle_ps")]
+        assert total.tolist() == [getattr(row, key) for key in Parts.__struct_fields__]
 
 
 # One run, written in other ways
@@ -248,7 +248,7 @@ WRITINGS: list[Callable[[Any], int]] = [
 
 def facts(report: Report, shift_ps: int = 0) -> dict[str, Any]:
     """The report without where it came from, in times before the shift, rows in an order of their own."""
-    facts = dataclasses.asdict(report)
+    facts: dict[str, Any] = to_builtins(report)
     del facts["source"], facts["command"]
     stamped = [*facts["windows"]]
     for result in ("steps", "timeline"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,12 +13,11 @@ from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from traceview.analysis.base import Skipped
 from traceview.analysis.device_time.result import DeviceTimeRow
 from traceview.analysis.idle.result import TOP_GAPS, Gap, Idle, IdleRow, compute
-from traceview.analysis.idle.table import gap_table
 from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.load import load
-from traceview.trace.windows import StepRange, WindowKind
+from traceview.trace.windows import WindowKind
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 SHARED = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8", "broken/host-plane-missing"]
@@ -171,34 +169,6 @@ def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
     selection = select(loaded)
     result = compute(loaded, selection, attribute_idle_time(loaded, selection))
     assert result == Skipped("no device recorded an event")
-
-
-def test_the_table_picks_by_device_cause_and_length(tmp_path: Path) -> None:
-    trace = one_gap()
-    trace.kernel(1, 0, 99 * MS, launch_ps=0)
-    trace.write(tmp_path)
-    loaded = load(tmp_path)
-    selection = select(loaded)
-    times = attribute_idle_time(loaded, selection)
-
-    def lengths(**choice: Any) -> tuple[list[tuple[str, int]], int]:
-        chosen: dict[str, Any] = {"devices": {"GPU:0", "GPU:1"}, **choice}
-        rows, left_out = gap_table(loaded, selection, times, **chosen)
-        for row in rows:
-            parts = {key: value for key, value in vars(row).items() if key.endswith("_ps")}
-            assert sum(parts.values()) == parts["start_ps"] + 2 * row.duration_ps
-        return [(row.device, row.duration_ps // MS) for row in rows], left_out
-
-    assert lengths() == ([("GPU:0", 20), ("GPU:0", 20), ("GPU:1", 1)], 0)
-    assert lengths(top=1) == ([("GPU:0", 20)], 2)
-    assert lengths(devices={"GPU:1"}) == ([("GPU:1", 1)], 0)
-    assert lengths(causes=["input"]) == ([("GPU:0", 20), ("GPU:0", 20)], 0)
-    assert lengths(causes=["sync"]) == ([], 0)
-    assert lengths(least_ps=20 * MS) == ([("GPU:0", 20), ("GPU:0", 20)], 0)
-    assert lengths(least_ps=20 * MS + 1) == ([], 0)
-    narrowed = select(loaded, steps=StepRange(1, 2))
-    rows, _ = gap_table(loaded, narrowed, attribute_idle_time(loaded, narrowed), devices={"GPU:0"})
-    assert [row.step for row in rows] == [1]
 
 
 def test_what_begins_with_the_marker_is_no_marker(tmp_path: Path) -> None:

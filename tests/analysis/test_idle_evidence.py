@@ -8,10 +8,6 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, new_trace
-from traceview.analysis.idle.table import gap_table
-from traceview.analysis.idle_attribution import attribute_idle_time
-from traceview.analysis.selection import select
-from traceview.trace.load import load
 
 
 def test_what_a_step_did_is_no_evidence_of_what_ran_between_steps(tmp_path: Path) -> None:
@@ -42,17 +38,3 @@ def test_devices_that_wait_as_long_are_named(tmp_path: Path, second_ms: float, b
     (finding,) = [f for f in traceview.analyze(tmp_path).findings if f.code == "input-bound"]
     assert finding.devices == (("GPU:0", "GPU:1") if both else ("GPU:0",))
     assert ("GPU:1 waits as long or longer." in finding.explanation) is both
-
-
-def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.gpu(0)
-    for step in marked_steps(trace):
-        step.kernel(1, 2, 42)
-    trace.write(tmp_path)
-    loaded = load(tmp_path)
-    selection = select(loaded)
-    attribution = attribute_idle_time(loaded, selection)
-    rows, _ = gap_table(loaded, selection, attribution, devices=("GPU:0", "GPU:1"))
-    assert rows[-1].device == "GPU:0"
-    assert {row.device for row in rows[:-1]} == {"GPU:1"}

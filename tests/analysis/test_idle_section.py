@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
-from tests.sections import (
+from tests.analysis.sections import (
     HOST,
+    cells_of,
     check_printed,
-    column,
-    headings,
-    sentences,
-    tables,
-    view,
+    headings_of,
+    sentences_of,
+    tables_of,
+    view_of,
     view_of_scenario,
 )
 from traceview.analysis.context import View
@@ -71,14 +71,14 @@ def row(device: str, causes: dict[str, int], *gaps: Gap) -> IdleRow:
 def view_and_result(*rows: IdleRow, **changes: Any) -> tuple[View, Idle]:
     result = Idle(rows)
     times = DeviceTimes(*(row.device for row in rows))
-    return view({"idle": result, "device_time": times}, **changes), result
+    return view_of(results={"idle": result, "device_time": times}, **changes), result
 
 
 def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
     causes = {"launch": 7 * MS, "input": 13 * MS}
     section = idle_section(*view_and_result(row("GPU:0", causes)))
-    (table,) = tables(section)
-    assert headings(table) == [
+    (table,) = tables_of(section)
+    assert headings_of(table) == [
         "device",
         "idle",
         "by cause",
@@ -87,18 +87,18 @@ def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
         "gaps",
         "longest gap",
     ]
-    assert [column(table, heading) for heading in ("idle", "input", "kernel launches")] == [
+    assert [cells_of(table, heading) for heading in ("idle", "input", "kernel launches")] == [
         ["20.0%"],
         ["13.0%"],
         ["7.0%"],
     ]
-    assert "Idle 20.0% of the window, mostly input." in sentences(section)
+    assert section.lead == "Idle 20.0% of the window, mostly input."
     check_printed(section, "GPU:0", "kernel launches", "9.00 ms")
 
 
 def test_the_bar_of_a_device_is_all_of_its_idle_time() -> None:
     section = idle_section(*view_and_result(row("GPU:0", {"input": 3, "launch": 1})))
-    (bar,) = next(column for column in tables(section)[0].columns if column.kind == "bar").values
+    (bar,) = next(column for column in tables_of(section)[0].columns if column.kind == "bar").values
     assert isinstance(bar, Bar)
     assert [(part.look.key, part.ratio) for part in bar.parts] == [
         ("input", 0.75),
@@ -116,27 +116,27 @@ def test_letters_tell_the_causes_apart() -> None:
 def test_devices_without_a_kernel_are_named_and_have_no_row() -> None:
     unused = row("GPU:1", {"unused": 100 * MS}, GAP)
     section = idle_section(*view_and_result(row("GPU:0", {"input": MS}), unused))
-    assert column(tables(section)[0], "device") == ["GPU:0"]
-    assert "No kernel ran on GPU:1." in sentences(section)
+    assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
+    assert "No kernel ran on GPU:1." in sentences_of(section)
     assert numbered_gaps(view_and_result(unused)[0]) == ()
-    assert sentences(idle_section(*view_and_result(unused))) == ["No kernel ran on GPU:1."]
+    assert idle_section(*view_and_result(unused)).lead == "No kernel ran on GPU:1."
 
 
 def test_no_device_waited() -> None:
-    assert sentences(idle_section(*view_and_result(row("GPU:0", {})))) == ["No device waited."]
+    assert idle_section(*view_and_result(row("GPU:0", {}))).lead == "No device waited."
 
 
 def test_of_many_devices_the_outliers_have_a_row_each() -> None:
     rows = [row(f"GPU:{n}", {"input": (10 + n) * MS}) for n in range(4)]
     section = idle_section(*view_and_result(*rows, others=("GPU:1", "GPU:2", "GPU:3")))
-    assert column(tables(section)[0], "device") == ["GPU:0"]
+    assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
     sentence = "3 other devices: idle 11.0–13.0%. traceview gaps logs --device KEY shows why."
-    assert sentence in sentences(section)
+    assert sentence in sentences_of(section)
 
 
 def test_rows_beyond_the_limit_are_counted() -> None:
     rows = [row(f"GPU:{n}", {"input": MS}) for n in range(5)]
-    (table,) = tables(idle_section(*view_and_result(*rows, most_rows=2)))
+    (table,) = tables_of(idle_section(*view_and_result(*rows, most_rows=2)))
     assert (table.shown_count, table.hidden_count) == (2, 3)
 
 
@@ -145,8 +145,8 @@ def test_rows_beyond_the_limit_are_counted() -> None:
 
 def test_a_gap_has_its_place_its_cause_and_the_evidence() -> None:
     section = gaps_section(*view_and_result(row("GPU:0", {"input": 20 * MS}, GAP)))
-    (table,) = tables(section)
-    cells = {heading: column(table, heading)[0] for heading in headings(table)}
+    (table,) = tables_of(section)
+    cells = {heading: cells_of(table, heading)[0] for heading in headings_of(table)}
     assert cells == {
         "gap": "1",
         "device": "GPU:0",
@@ -179,7 +179,7 @@ def test_gaps_are_numbered_by_length_over_all_devices() -> None:
 
 def test_a_brief_document_has_few_gaps() -> None:
     waiting = row("GPU:0", {"input": MS}, *[GAP] * 10)
-    (table,) = tables(gaps_section(*view_and_result(waiting, is_brief=True)))
+    (table,) = tables_of(gaps_section(*view_and_result(waiting, is_brief=True)))
     assert table.shown_count == BRIEF_GAPS
     assert gaps_section(*view_and_result(row("GPU:0", {"input": MS}))) is None
 
@@ -187,7 +187,7 @@ def test_a_brief_document_has_few_gaps() -> None:
 def test_the_findings_about_a_gap_are_linked() -> None:
     shown, result = view_and_result(row("GPU:0", {"input": MS}, GAP))
     section = gaps_section(replace(shown, findings_of_gaps={1: (2, 5)}), result)
-    assert column(tables(section)[0], "findings") == ["finding 2, finding 5"]
+    assert cells_of(tables_of(section)[0], "findings") == ["finding 2, finding 5"]
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile_names", "sixteen_hosts_of_eight"])

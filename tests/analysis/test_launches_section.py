@@ -141,8 +141,9 @@ def test_rows_that_have_no_room_are_counted() -> None:
 def test_it_prints() -> None:
     document = shown(launches_of())
     lines = lines_of(document)
-    assert lines[2].split()[:4] == ["device", "kernels", "per", "step"]
-    assert lines[3].split()[:4] == ["GPU:0", "600", "12.0", "µs"]
+    assert lines[2].split()[:3] == ["kernels", "median", "median"]
+    assert lines[3].split()[:4] == ["device", "per", "step", "kernel"]
+    assert lines[4].split()[:4] == ["GPU:0", "600", "12.0", "µs"]
     assert (
         "| `GPU:0` | 600 | 1,234 | 12.0 µs | 6.00 µs | 45.0 µs | 2.00 ms | 25.0% | `gpu_private` |"
         in (markdown_of(document))

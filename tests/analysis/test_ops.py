@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.sections import (
+from tests.analysis.sections import (
+    cells_of,
     check_printed,
-    column,
-    headings,
-    sentences,
-    tables,
-    view,
+    headings_of,
+    sentences_of,
+    tables_of,
+    view_of,
     view_of_scenario,
 )
 from traceview.analysis.ops import MOST_GROUPS, OpRow, Ops, section
@@ -44,13 +44,13 @@ def op(name: str | None, kernel: str | None = "gemm", **changes: Any) -> OpRow:
 
 def section_of(*rows: OpRow, row_count: int | None = None, **changes: Any) -> Section | None:
     count = len(rows) if row_count is None else row_count
-    return section(view(**changes), Ops(rows, count, count - len(rows)))
+    return section(view_of(**changes), Ops(rows, count, count - len(rows)))
 
 
 def test_an_op_has_its_times_its_share_and_its_kernel() -> None:
     shown = section_of(op("dense/MatMul", "void gemm<float>"))
-    (table,) = tables(shown)
-    assert {heading: column(table, heading)[0] for heading in headings(table)} == {
+    (table,) = tables_of(shown)
+    assert {heading: cells_of(table, heading)[0] for heading in headings_of(table)} == {
         "op or kernel": "dense/MatMul",
         "total": "8.00 ms",
         "share": "50.0%",
@@ -65,41 +65,43 @@ def test_an_op_has_its_times_its_share_and_its_kernel() -> None:
 
 
 def test_a_brief_table_leaves_the_room_to_the_names() -> None:
-    (table,) = tables(section_of(op("a"), is_brief=True))
-    assert headings(table) == ["op or kernel", "total", "share", "count", "class", "kernel"]
+    (table,) = tables_of(section_of(op("a"), is_brief=True))
+    assert headings_of(table) == ["op or kernel", "total", "share", "count", "class", "kernel"]
 
 
 def test_what_has_no_op_is_named_by_its_kernel() -> None:
     copy = op(None, "MemcpyH2D", class_="h2d", op_type=None, share_ratio=None)
-    (table,) = tables(section_of(copy))
-    assert column(table, "op or kernel") == ["MemcpyH2D"]
-    assert column(table, "class") == ["copies to the device"]
-    assert not {"kernel", "share", "type"} & {*headings(table)}
+    (table,) = tables_of(section_of(copy))
+    assert cells_of(table, "op or kernel") == ["MemcpyH2D"]
+    assert cells_of(table, "class") == ["copies to the device"]
+    assert not {"kernel", "share", "type"} & {*headings_of(table)}
 
 
 def test_devices_with_the_same_ops_share_a_table() -> None:
     rows = [op(name, device=f"GPU:{n}") for n in range(3) for name in ("a", "b")]
     shown = section_of(*rows, op("c", device="GPU:3"), row_count=40)
-    assert [column(table, "op or kernel") for table in tables(shown)] == [["a", "b"], ["c"]]
-    assert "and the same ops on GPU:1, 2, with their own times" in sentences(shown)
-    assert "37 of 40 rows are not shown; all of them: traceview ops logs" in sentences(shown)
+    assert [cells_of(table, "op or kernel") for table in tables_of(shown)] == [["a", "b"], ["c"]]
+    assert "and the same ops on GPU:1, 2, with their own times" in sentences_of(shown)
+    assert "37 of 40 rows are not shown; all of them: traceview ops logs" in sentences_of(shown)
 
 
 def test_devices_beyond_the_limits_have_no_table() -> None:
     rows = [op(f"op{n}", device=f"GPU:{n}") for n in range(MOST_GROUPS + 1)]
-    assert len(tables(section_of(*rows))) == MOST_GROUPS
-    assert len(tables(section_of(*rows, most_rows=3))) == 3
-    (table,) = tables(section_of(*rows, others=tuple(f"GPU:{n}" for n in range(1, 9))))
+    assert len(tables_of(section_of(*rows))) == MOST_GROUPS
+    assert len(tables_of(section_of(*rows, most_rows=3))) == 3
+    (table,) = tables_of(section_of(*rows, others=tuple(f"GPU:{n}" for n in range(1, 9))))
     assert table.label == "Ops of GPU:0"
 
 
 def test_a_share_above_all_is_explained() -> None:
-    assert OVERLAP in sentences(section_of(op("a", share_ratio=1.2)))
-    assert OVERLAP not in sentences(section_of(op("a", share_ratio=1.0)))
+    assert OVERLAP in sentences_of(section_of(op("a", share_ratio=1.2)))
+    assert OVERLAP not in sentences_of(section_of(op("a", share_ratio=1.0)))
 
 
 def test_without_rows() -> None:
-    assert sentences(section_of()) == ["No op ran in the window."]
+    empty = section_of()
+    assert empty is not None
+    assert empty.lead == "No op ran in the window."
     assert section_of(row_count=7) is None, "no row was asked for"
 
 
@@ -112,7 +114,7 @@ def test_without_rows() -> None:
 )
 def test_the_command_for_all_rows_can_be_pasted(changes: dict[str, Any], command: str) -> None:
     assert any(
-        text.endswith(command) for text in sentences(section_of(op("a"), row_count=2, **changes))
+        text.endswith(command) for text in sentences_of(section_of(op("a"), row_count=2, **changes))
     )
 
 

@@ -12,6 +12,7 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.sections import (
+    facts_of,
     lines_of,
     markdown_of,
     sentences_of,
@@ -22,7 +23,6 @@ from tests.reports import MS, scaling_result
 from tests.sidecars import write_sidecar
 from traceview.analysis.scaling.findings import POOR_SCALING
 from traceview.analysis.scaling.section import PARTS_REMARK, scaling_section
-from traceview.document.model import Facts
 from traceview.report.model import Report
 
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
@@ -145,11 +145,9 @@ def test_the_section_shows_both_runs_part_by_part() -> None:
     assert section.lead == (
         "1.67× the examples per second of the baseline on 2× the devices: 83.3% scaling efficiency."
     )
-    assert section.blocks[0] == Facts(
-        (
-            "this run: 24.0 ms per step on 2 devices",
-            "baseline: 20.0 ms per step on 1 device, run one in logs-one",
-        )
+    assert facts_of(section) == (
+        "this run: 24.0 ms per step on 2 devices",
+        "baseline: 20.0 ms per step on 1 device, run one in logs-one",
     )
     (table,) = tables_of(section)
     parts, *times = [column.values for column in table.columns]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
-from traceview.analysis.catalogue import FINDINGS
+from msgspec import to_builtins
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from traceview.analysis.registry import RULES
 from traceview.report.model import Report
 
 COVERED = {
@@ -51,7 +51,7 @@ def check_steps(report: Report, truth: dict[str, Any]) -> None:
         assert "steps" in report.skipped
         return
     assert report.results.steps is not None
-    ours: dict[str, Any] = dataclasses.asdict(report.results.steps)
+    ours: dict[str, Any] = to_builtins(report.results.steps)
     for key in STEP_LISTS:
         ours[key] = [getattr(step, key) for step in report.results.steps.steps]
     assert {key: ours[key] for key in truth} == truth
@@ -59,7 +59,7 @@ def check_steps(report: Report, truth: dict[str, Any]) -> None:
 
 def check_device_time(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.device_time is not None
-    ours = {row.device: dataclasses.asdict(row) for row in report.results.device_time.devices}
+    ours = {row.device: to_builtins(row) for row in report.results.device_time.devices}
     assert set(ours) == set(truth)
     for device, expected in truth.items():
         assert {key: ours[device][key] for key in expected} == expected, device
@@ -67,7 +67,7 @@ def check_device_time(report: Report, truth: dict[str, Any]) -> None:
 
 def check_idle(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.idle is not None
-    ours = {row.device: dataclasses.asdict(row) for row in report.results.idle.devices}
+    ours = {row.device: to_builtins(row) for row in report.results.idle.devices}
     for device, expected in truth.items():
         found = ours[device]
         assert {key: found[key] for key in expected if key != "causes"} == {
@@ -79,7 +79,7 @@ def check_idle(report: Report, truth: dict[str, Any]) -> None:
 
 def check_transfers(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.transfers is not None
-    ours = {row.device: dataclasses.asdict(row) for row in report.results.transfers.devices}
+    ours = {row.device: to_builtins(row) for row in report.results.transfers.devices}
     for device, expected in truth.items():
         found = ours[device] | ours[device]["directions"]
         for key, value in expected.items():
@@ -124,7 +124,7 @@ def check_input(report: Report, truth: dict[str, Any]) -> None:
 
 def check_collectives(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.collectives is not None
-    ours = dataclasses.asdict(report.results.collectives)
+    ours = to_builtins(report.results.collectives)
     hosts = {host["host"]: host for host in ours["hosts"]}
     for name, expected in truth.get("hosts", {}).items():
         assert {key: hosts[name][key] for key in expected} == expected, name
@@ -136,7 +136,7 @@ def check_collectives(report: Report, truth: dict[str, Any]) -> None:
 
 def check_launches(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.launches is not None
-    ours = {row.device: dataclasses.asdict(row) for row in report.results.launches.devices}
+    ours = {row.device: to_builtins(row) for row in report.results.launches.devices}
     for device, expected in truth.items():
         found = ours[device] | {f"graphs_{k}": v for k, v in ours[device]["graphs"].items()}
         assert {key: found[key] for key in expected} == expected, device
@@ -166,7 +166,7 @@ def check_clocks(report: Report, truth: dict[str, Any]) -> None:
     for name, expected in truth.items():
         clock = ours[name].clock
         assert clock is not None
-        found = {**dataclasses.asdict(clock), "missing_steps": ours[name].missing_steps}
+        found = {**to_builtins(clock), "missing_steps": ours[name].missing_steps}
         found["role"] = ours[name].role
         assert {key: found[key] for key in expected} == expected, name
 
@@ -174,7 +174,7 @@ def check_clocks(report: Report, truth: dict[str, Any]) -> None:
 def check_balance(report: Report, truth: dict[str, Any]) -> None:
     found = report.results.balance
     assert found is not None
-    ours = dataclasses.asdict(found)
+    ours = to_builtins(found)
     for key, expected in truth.items():
         mine = ours[key]
         if key == "straggler" and expected is not None:
@@ -202,14 +202,14 @@ def check_placement(report: Report, truth: dict[str, Any]) -> None:
 
 def check_outside_view(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.outside_view is not None
-    ours = {row.device: dataclasses.asdict(row) for row in report.results.outside_view.devices}
+    ours = {row.device: to_builtins(row) for row in report.results.outside_view.devices}
     for device, expected in truth.items():
         assert {key: ours[device][key] for key in expected} == expected, device
 
 
 def check_findings(report: Report, truth: dict[str, Any]) -> None:
     """Every announced finding is there, and nothing that was not announced is above info."""
-    announced = set(truth["must"]) & set(FINDINGS)
+    announced = set(truth["must"]) & set(RULES)
     codes = {finding.code for finding in report.findings}
     assert announced <= codes
     assert not codes & set(truth["must_not"])

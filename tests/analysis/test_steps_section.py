@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.sections import (
+from tests.analysis.sections import (
     HOST,
+    cells_of,
     check_printed,
-    column,
-    headings,
-    sentences,
-    tables,
-    view,
+    facts_of,
+    headings_of,
+    sentences_of,
+    tables_of,
+    view_of,
     view_of_scenario,
 )
 from traceview.analysis.steps.result import StepDevice, StepRow, Steps
@@ -71,7 +72,7 @@ def steps(*rows: StepRow, **changes: Any) -> Steps:
 
 
 def section_of(*rows: StepRow, is_brief: bool = False, **changes: Any) -> Section | None:
-    return steps_section(view(is_brief=is_brief), steps(*rows, **changes))
+    return steps_section(view_of(is_brief=is_brief), steps(*rows, **changes))
 
 
 def test_the_statistics_and_a_row_per_step() -> None:
@@ -79,42 +80,42 @@ def test_the_statistics_and_a_row_per_step() -> None:
         step(0, used=False, excluded="the first step holds tracing or compilation"),
         *map(step, (1, 2, 3)),
     )
-    assert sentences(section) == [
-        "4 steps found by explicit markers, 3 of them in the statistics.",
+    assert section.lead == "4 steps found by explicit markers, 3 of them in the statistics."
+    assert facts_of(section) == (
         "median 24.0 ms",
         "spread (IQR) 1.00 ms",
         "standard deviation over mean 5.0%",
-    ]
-    (table,) = tables(section)
-    assert headings(table) == ["step", "", "time", "busy, GPU:0", "remark"]
-    assert column(table, "step") == ["0", "1", "2", "3"]
-    assert column(table, "busy, GPU:0") == ["75.0%"] * 4
-    assert column(table, "remark")[0] == "left out: the first step holds tracing or compilation"
+    )
+    (table,) = tables_of(section)
+    assert headings_of(table) == ["step", "", "time", "busy, GPU:0", "remark"]
+    assert cells_of(table, "step") == ["0", "1", "2", "3"]
+    assert cells_of(table, "busy, GPU:0") == ["75.0%"] * 4
+    assert cells_of(table, "remark")[0] == "left out: the first step holds tracing or compilation"
     check_printed(section, "24.0 ms", "left out: the first step")
 
 
 def test_a_spread_needs_three_steps() -> None:
-    assert "a spread needs 3 steps" in sentences(section_of(step(0), step(1)))
+    assert "a spread needs 3 steps" in facts_of(section_of(step(0), step(1)))
 
 
 def test_numbers_of_markers_and_kinds_are_shown_where_they_differ() -> None:
     section = section_of(step(1000, recorded_number=7, kind="eval"), step(1001))
-    (table,) = tables(section)
-    assert column(table, "step") == ["1000", "1001"]
-    assert column(table, "recorded as") == ["7", "–"]
-    assert column(table, "remark") == ["evaluation step", ""]
+    (table,) = tables_of(section)
+    assert cells_of(table, "step") == ["1000", "1001"]
+    assert cells_of(table, "recorded as") == ["7", "–"]
+    assert cells_of(table, "remark") == ["evaluation step", ""]
 
 
 def test_the_middle_of_many_steps_is_left_out() -> None:
     section = section_of(*map(step, range(100)), is_brief=True)
-    (table,) = tables(section)
-    assert column(table, "step") == [str(n) for n in (*range(6), *range(94, 100))]
+    (table,) = tables_of(section)
+    assert cells_of(table, "step") == [str(n) for n in (*range(6), *range(94, 100))]
     assert (table.shown_count, table.row_count, table.rest) == (
         BRIEF_STEPS,
         100,
         "traceview steps logs",
     )
-    assert "The first and the last steps are shown." in sentences(section)
+    assert "The first and the last steps are shown." in sentences_of(section)
     check_printed(section, "traceview steps")
 
 
@@ -125,10 +126,10 @@ def test_the_same_step_of_two_hosts_stands_together() -> None:
     section = section_of(
         *(step(n, (f"{host}/GPU:0",), host=host) for host in ("a", "b") for n in (0, 1))
     )
-    (table,) = tables(section)
-    assert column(table, "step") == ["0", "0", "1", "1"]
-    assert column(table, "host") == ["a", "b", "a", "b"]
-    assert column(table, "busy, GPU:0") == ["75.0%"] * 4
+    (table,) = tables_of(section)
+    assert cells_of(table, "step") == ["0", "0", "1", "1"]
+    assert cells_of(table, "host") == ["a", "b", "a", "b"]
+    assert cells_of(table, "busy, GPU:0") == ["75.0%"] * 4
 
 
 @pytest.mark.parametrize("count", [8, 9])
@@ -137,13 +138,13 @@ def test_many_devices_have_a_least_and_a_mean(count: int) -> None:
     row = step(0, devices)
     idle = replace(row.devices[0], idle_ps=24 * MS, compute_ps=0)
     section = section_of(replace(row, devices=(idle, *row.devices[1:])))
-    (table,) = tables(section)
+    (table,) = tables_of(section)
     if count == 8:
-        assert [column(table, f"busy, {device}") for device in devices[:2]] == [["0%"], ["75.0%"]]
+        assert [cells_of(table, f"busy, {device}") for device in devices[:2]] == [["0%"], ["75.0%"]]
     else:
-        assert column(table, "busy, least busy device") == ["0%"]
-        assert column(table, "busy, mean") == ["66.7%"]
-        assert column(table, "devices") == ["9"]
+        assert cells_of(table, "busy, least busy device") == ["0%"]
+        assert cells_of(table, "busy, mean") == ["66.7%"]
+        assert cells_of(table, "devices") == ["9"]
     check_printed(section)
 
 
@@ -155,24 +156,24 @@ def test_steps_of_three_hosts_share_a_row() -> None:
         for n in (0, 1)
     ]
     section = section_of(*rows, step(2, ("a/GPU:0",), host="a"))
-    (table,) = tables(section)
-    assert column(table, "step") == ["0", "1", "2"]
-    assert column(table, "hosts") == ["3", "3", "1 of 3"]
-    assert column(table, "shortest") == ["20.0 ms", "20.0 ms", "24.0 ms"]
-    assert column(table, "longest") == ["30.0 ms", "30.0 ms", "24.0 ms"]
-    assert column(table, "slowest host") == ["c", "c", "a"]
-    assert column(table, "remark") == ["", "left out on 1 host", ""]
+    (table,) = tables_of(section)
+    assert cells_of(table, "step") == ["0", "1", "2"]
+    assert cells_of(table, "hosts") == ["3", "3", "1 of 3"]
+    assert cells_of(table, "shortest") == ["20.0 ms", "20.0 ms", "24.0 ms"]
+    assert cells_of(table, "longest") == ["30.0 ms", "30.0 ms", "24.0 ms"]
+    assert cells_of(table, "slowest host") == ["c", "c", "a"]
+    assert cells_of(table, "remark") == ["", "left out on 1 host", ""]
     check_printed(section, "1 of 3", "left out on 1 host")
 
 
 def test_no_host_is_the_slowest_of_equal_ones() -> None:
     section = section_of(*(step(0, (f"{host}/GPU:0",), host=host) for host in "abc"))
-    assert "slowest host" not in headings(tables(section)[0])
+    assert "slowest host" not in headings_of(tables_of(section)[0])
 
 
 def test_numbers_that_are_not_recorded_do_not_join_hosts() -> None:
     rows = [step(0, (f"{host}/GPU:0",), host=host, recorded_number=None) for host in "abc"]
-    assert column(tables(section_of(*rows))[0], "host") == ["a", "b", "c"]
+    assert cells_of(tables_of(section_of(*rows))[0], "host") == ["a", "b", "c"]
 
 
 # Bounds
@@ -193,7 +194,7 @@ def test_numbers_that_are_not_recorded_do_not_join_hosts() -> None:
 )
 def test_bounds_that_are_not_markers_are_said(changes: dict[str, Any], said: list[str]) -> None:
     section = section_of(*map(step, range(3)), **changes)
-    assert sentences(section)[4:] == said
+    assert sentences_of(section) == said
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_bounds_that_are_not_markers_are_said(changes: dict[str, Any], said: lis
     ],
 )
 def test_a_step_of_several_training_steps_is_said_once(changes: dict[str, Any], start: str) -> None:
-    notes = sentences(section_of(*map(step, range(3)), **changes))[4:]
+    notes = sentences_of(section_of(*map(step, range(3)), **changes))
     assert len(notes) == bool(start)
     assert all(note.startswith(start) for note in notes)
 

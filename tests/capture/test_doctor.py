@@ -549,9 +549,7 @@ def test_the_statuses_are_those_of_the_checks(machine: Machine) -> None:
 
 
 def test_json() -> None:
-    text = render_json([HOSTILE])
-    text.encode()
-    shown = json.loads(text)
+    shown = json.loads(render_json([HOSTILE]))
     assert shown["schema_version"] == 1
     assert shown["counts"] == {"failed": 1, "warning": 0, "ok": 0, "not applicable": 0}
     assert shown["checks"][0]["found"] == "a\x1b[31m\u202e[bold]b[/bold]\ufffd"

@@ -51,6 +51,7 @@ def test_names_and_flags_are_code(sentence: str, code: list[str]) -> None:
         ("@tf.function(jit_compile=True)", ", or larger"),
         ("if step % 100 == 0: print(float(loss))", "."),
         ("traceview capture --steps A:B", ". If so"),
+        ("traceview capture --steps 100:110", "; if so"),
         ("traceview analyze LOGDIR --baseline LOGDIR_OF_ONE", "; try"),
         ("traceview explain input-bound", " says"),
     ],

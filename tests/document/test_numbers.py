@@ -133,8 +133,25 @@ def test_devices_are_joined_by_their_numbers(keys: list[str], text: str) -> None
     assert numbers.joined_devices(keys) == text
 
 
-def test_a_long_list_is_cut() -> None:
-    assert numbers.listed(["a", "b", "c"]) == "a, b and c"
-    assert numbers.listed(list("abcde"), most=3) == "a, b, c and 2 more"
-    assert numbers.listed([f"GPU:{n}" for n in range(12)]) == "GPU:0–11"
-    assert numbers.listed([]) == ""
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        ([*"abcdefgh"], "a, b, c, d, e, f, g and h"),
+        ([*"abcdefghi"], "a, b, c, d, e, f, g, h and 1 more"),
+        ([f"GPU:{n}" for n in range(12)], "GPU:0–11"),
+    ],
+)
+def test_a_long_list_is_cut(names: list[str], text: str) -> None:
+    assert numbers.listed(names) == text
+
+
+def test_a_list_may_be_cut_sooner() -> None:
+    assert numbers.listed([*"abcde"], most=3) == "a, b, c and 2 more"
+
+
+def test_a_noun_agrees_with_its_number() -> None:
+    assert [numbers.plural(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]

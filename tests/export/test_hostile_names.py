@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 
 import traceview
 from scripts.scenarios import SCENARIOS

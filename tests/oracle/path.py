@@ -60,9 +60,7 @@ class _Paths:
         # The host that the others were compared with shares no ends itself.
         self._clocks_agree = sum(not answer.shares_ends for answer in hosts.values()) < 2
 
-    def _lanes(
-        self, answers: list[HostAnswer], answer: HostAnswer, several: bool
-    ) -> list[_Lane]:
+    def _lanes(self, answers: list[HostAnswer], answer: HostAnswer, several: bool) -> list[_Lane]:
         host, lanes = HostCauses(answer), []
         for device in answer.devices:
             gaps = find_gaps(answers, answer, host, device)
@@ -154,7 +152,7 @@ class _Paths:
                 for part in collective.parts
                 if part.device is lane.device and self._runs(part, low)
             ]
-            device = self._came_last(max(running, key=lambda pair: pair[0])[1])
+            device: Device | None = self._came_last(max(running, key=lambda pair: pair[0])[1])
         elif lane.device.kind == "replica":
             others = [
                 (next(b for a, b in other.busy.spans if a <= low < b), place)

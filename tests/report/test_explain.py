@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceview.analysis.base import Rule
+from traceview.analysis.registry import RULES
 from traceview.document.terminal import render_section
 from traceview.report.explain import explain_list, explain_section
 
@@ -41,6 +42,12 @@ def test_an_entry_says_everything_of_a_rule(width: int) -> None:
         assert part in words
     assert "warning or critical" in words
     assert "few-workers, small-batch" in words
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_limits_are_written_as_numbers(rule: Rule) -> None:
+    texts = (rule.start, rule.meaning, rule.evidence, rule.advice, rule.example)
+    assert not [name for name in rule.limits if f"{{{name}}}" in " ".join(texts)]
 
 
 def test_a_rule_that_explains_no_other_does_not_say_so() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,28 +31,9 @@ generous = settings(
 thorough = settings(generous, max_examples=300)
 
 
-class InlinePool:
-    """Runs what it is given at once: thousands of tiny files need no threads."""
-
-    def __init__(self, size: int) -> None:
-        pass
-
-    def __enter__(self) -> InlinePool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(call(*arguments))
-        return future
-
-
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where to store the files, which are read without threads."""
-    monkeypatch.setattr(read, "ThreadPoolExecutor", InlinePool)
+def path(tmp_path: Path) -> Path:
+    """Where to store the files."""
     return tmp_path / "a.xplane.pb"
 
 

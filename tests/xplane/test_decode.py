@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from scripts.xspace import XEvent, XLine, XStat
 from tests.xplane import wire

@@ -8,25 +8,15 @@ parts and the idle rest sum to the span by construction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.record import Picoseconds, Record
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
-
-PART_KEYS: Final = (
-    "compute_ps",
-    "exposed_collective_ps",
-    "exposed_h2d_ps",
-    "exposed_d2h_ps",
-    "exposed_d2d_ps",
-    "exposed_memset_ps",
-)
 
 
 class Parts(Record, frozen=True):
@@ -51,15 +41,19 @@ class Parts(Record, frozen=True):
     idle_ps: Picoseconds
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceActivity:
+class DeviceActivity(Struct, frozen=True, eq=False):
     """Unions over all streams of one device: `by_class[c]` of class c, `cumulative[c]` of classes 0 to c."""
 
     by_class: tuple[IntervalSet, ...]
     cumulative: tuple[IntervalSet, ...]
 
+    @property
+    def compute(self) -> IntervalSet:
+        """When it computed."""
+        return self.by_class[ActivityClass.COMPUTE]
+
     def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
-        """Exclusive parts of each span, int64 `[7, spans]`: the classes in order, then idle."""
+        """Exclusive parts of each span, int64 `[7, spans]`, in the order of the fields of `Parts`."""
         begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
         covered = np.stack([u.within(begin, finish) for u in self.cumulative])
         busy = np.diff(covered, axis=0, prepend=0)
@@ -87,8 +81,3 @@ def activities(trace: Trace) -> Iterator[DeviceActivity]:
     """The unions of every device, in the order of the device list."""
     for device in range(len(trace.device_list)):
         yield device_activity(trace, device)
-
-
-def one_span(parts: Int64Array, index: int) -> Parts:
-    """Column `index` of `DeviceActivity.parts` as a record."""
-    return Parts(*(int(value) for value in parts[:, index]))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from traceview.document import numbers
-from traceview.record import Count, DeviceKey, Integer, MetricName, Ratio, Record
+from traceview.record import Count, DeviceKey, Hostname, Integer, MetricName, Ratio, Record
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
@@ -19,11 +18,24 @@ FEWEST_STEPS: Final = 2
 """Findings about speed from fewer used steps are information only."""
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A result that could not be computed, and why."""
 
     reason: str
+
+
+class OfDevice(Record, frozen=True):
+    """What a record about one device begins with; `Trace.identity` gives it.
+
+    Attributes:
+        host: Name of the host.
+        device: Key of the device.
+        ordinal: Number in the name of the device.
+    """
+
+    host: Hostname
+    device: DeviceKey
+    ordinal: Integer
 
 
 class Evidence(Record, frozen=True):
@@ -57,7 +69,7 @@ class Finding(Record, frozen=True):
         devices: Keys of the devices that it is about; empty where it is about the run or a host.
         steps: Numbers of the steps that it is about; empty for all.
         cost_ps_per_step: Picoseconds that it costs each step; a bound where the explanation says so; null where
-            that cannot be told.
+            that is not known.
         cost_ratio: The same as a share of the median step, or without steps of the window.
     """
 
@@ -81,8 +93,8 @@ class Rule(Struct, frozen=True):
     `starts_at`: from when on, with the name of each of the `limits` in braces. `limits`: the thresholds; the ending
     of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
     finding says unless it knows more. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
-    that are a consequence of this one, and stand inside it. `idle_causes`: the causes of idle time that it is about;
-    `path_causes`: the classes and causes on the critical path, where these are others.
+    that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is
+    about; `path_causes`: the classes and causes on the critical path, where these are others.
     """
 
     code: str
@@ -154,12 +166,7 @@ def by_cost(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
     def place(finding: Finding) -> tuple[int, float, int, str, tuple[str, ...]]:
         severity = SEVERITIES.index(finding.severity)
-        if finding.severity == "info":
-            group = 3
-        elif finding.cost_ratio:
-            group = 1
-        else:
-            group = 0 if finding.severity == "critical" else 2
+        group = 3 if finding.severity == "info" else 1 if finding.cost_ratio else 2 * severity
         return group, -(finding.cost_ratio or 0.0), severity, finding.code, finding.devices
 
     return tuple(sorted(findings, key=place))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from shlex import quote
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from traceview.analysis.activity import DeviceActivity, activities
 from traceview.analysis.base import Finding, Rule, Skipped
@@ -19,7 +20,16 @@ from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
 
+
+class _HasDevice(Protocol):
+    """A row about one device."""
+
+    @property
+    def device(self) -> str: ...
+
+
 R = TypeVar("R", bound=Record)
+D = TypeVar("D", bound=_HasDevice)
 
 
 def _nothing(*_: object) -> Iterable[Finding]:
@@ -30,8 +40,7 @@ TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """What a caller may ask for. `top`: op rows per device, None for all. `baseline`: a run on one device.
 
     `lanes`: whether the timeline of a document is wanted.
@@ -42,20 +51,21 @@ class Options:
     lanes: bool = False
 
 
-@dataclass(frozen=True)
-class Analysis(Generic[R]):
+class Analysis(Struct, Generic[R], frozen=True):
     """A topic: how its result is computed, what is concluded from it, and how it is shown.
 
     `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings
-    that it can lead to. `diagnose`: its findings. `conclude`: findings that are only made where the findings so far do
-    not explain them. `sections`: its parts of a document, None for one that has nothing to show. `title_if_absent`: the
-    title of a section that gives the reason where there is no result; without one nothing is said.
+    that it can lead to. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
+    only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
+    nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
+    it nothing is said.
     """
 
     name: str
     compute: Callable[[Context], R | Skipped]
     rules: tuple[Rule, ...] = ()
-    diagnose: Callable[[Context, R | Skipped], Iterable[Finding]] = _nothing
+    diagnose: Callable[[Context, R], Iterable[Finding]] = _nothing
+    if_absent: Callable[[Context], Iterable[Finding]] = _nothing
     conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
     sections: tuple[Callable[[View, R], Section | None], ...] = ()
     title_if_absent: str = ""
@@ -107,12 +117,13 @@ class Context:
     def findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
         """What is concluded from a topic alone."""
         if analysis.name not in self._findings:
-            self._findings[analysis.name] = tuple(analysis.diagnose(self, self.result(analysis)))
+            result = self.record(analysis)
+            made = analysis.if_absent(self) if result is None else analysis.diagnose(self, result)
+            self._findings[analysis.name] = tuple(made)
         return self._findings[analysis.name]
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """A finished report, as the section of a topic sees it.
 
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
@@ -137,6 +148,12 @@ class View:
     def result(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if the report has none."""
         return self.results.get(analysis.name)
+
+    def split(self, rows: Iterable[D]) -> tuple[list[D], list[D]]:
+        """The rows of devices with a row each, and those of the `others`."""
+        every = list(rows)
+        shown = [row for row in every if row.device not in self.others]
+        return shown, [row for row in every if row.device in self.others]
 
     def command(self, name: str) -> str:
         """What to type for all rows of a table of this run."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-import numpy as np
+from msgspec import Struct
 
-from traceview.analysis.selection import Selection
-from traceview.ids import unique_ids
+from traceview.analysis.selection import Selection, step_bounds
 from traceview.intervals import Int64Array
 from traceview.trace.gaps import Gaps, gaps_of_device
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 
 
-@dataclass(frozen=True, eq=False)
-class IdleAttribution:
+class IdleAttribution(Struct, frozen=True, eq=False):
     """The gaps of each device with their causes, by device index, and the states of the hosts, by host index."""
 
     gaps: Mapping[int, Gaps]
@@ -27,7 +24,7 @@ class IdleAttribution:
 
 def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
     """The gaps of every device whose host recorded device events."""
-    recorded = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
+    recorded = trace.hosts_with_device_events
     states: dict[int, HostStates] = {}
     gaps: dict[int, Gaps] = {}
     of_steps: dict[int, Int64Array] = {}
@@ -37,11 +34,7 @@ def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
             continue
         if entry.host not in states:
             states[entry.host] = HostStates(trace, entry.host)
-        steps = selection.steps[entry.host]
-        bounds = (
-            np.array([step.start_ps for step in steps], dtype=np.int64),
-            np.array([step.end_ps for step in steps], dtype=np.int64),
-        )
+        bounds = step_bounds(selection.steps[entry.host])
         gaps[device] = gaps_of_device(trace, device, window, bounds, states[entry.host])
         of_steps[device] = gaps[device].of_steps(*bounds)
     return IdleAttribution(gaps, states, of_steps)

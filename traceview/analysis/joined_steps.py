@@ -6,25 +6,23 @@ all. The bounds of a step are those of the host of each device, as in the rest o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.selection import Selection
+from traceview.analysis.selection import Selection, step_bounds
 from traceview.intervals import Int64Array
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
 
 NEVER: Final = NONE
-"""Stands for a moment that does not occur: no kernel in a step."""
+"""A moment that does not occur: no kernel in a step."""
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedSteps:
+class JoinedSteps(Struct, frozen=True, eq=False):
     """The used steps that all hosts of some devices have.
 
     `devices`: device indices, in the order of the rows below; `numbers` `[steps]`. All others int64
@@ -48,15 +46,31 @@ class JoinedSteps:
     def of(self, devices: Sequence[int]) -> JoinedSteps:
         """The same steps on some of the devices."""
         rows = [self.devices.index(device) for device in devices]
-        return JoinedSteps(
-            tuple(devices),
-            self.numbers,
-            self.start_ps[rows],
-            self.end_ps[rows],
-            self.compute_ps[rows],
-            self.first_ps[rows],
-            self.last_ps[rows],
-        )
+        arrays = (self.start_ps, self.end_ps, self.compute_ps, self.first_ps, self.last_ps)
+        return JoinedSteps(tuple(devices), self.numbers, *(array[rows] for array in arrays))
+
+    def placed(
+        self, trace: Trace, selection: Selection, values: Mapping[int, Int64Array]
+    ) -> Int64Array:
+        """Of values by device index and step of the host those in these steps, `[devices, steps]`; 0 where not known."""
+        result = np.zeros((len(self.devices), self.count), dtype=np.int64)
+        for row, device in enumerate(self.devices):
+            if device in values:
+                steps = selection.steps[trace.device_list[device].host]
+                place = {step.number: index for index, step in enumerate(steps)}
+                result[row] = values[device][[place[number] for number in self.numbers]]
+        return result
+
+    def kernels(self, trace: Trace, row: int) -> Int64Array:
+        """The kernels that begin in a step on one of the devices, as rows of the device columns."""
+        columns = trace.device_columns
+        rows = columns.rows_of(self.devices[row])
+        start = columns.start_ps[rows]
+        step = np.searchsorted(self.start_ps[row], start, side="right") - 1
+        inside = (step >= 0) & (start < np.append(self.end_ps[row], 0)[step])
+        is_kernel = columns.class_[rows] == ActivityClass.COMPUTE
+        kernels: Int64Array = np.flatnonzero(inside & is_kernel) + rows.start
+        return kernels
 
 
 def joined_steps(
@@ -67,18 +81,14 @@ def joined_steps(
 ) -> JoinedSteps:
     """Cut the compute of `devices` at the steps of their hosts; `activities` by device index."""
     hosts = {trace.device_list[device].host for device in devices}
-    used = {
-        host: {s.number: s for s in selection.steps.get(host, ()) if s.excluded is None}
-        for host in hosts
-    }
+    used = {host: {step.number: step for step in selection.used_of(host)} for host in hosts}
     numbers = sorted(set.intersection(*(set(steps) for steps in used.values()))) if used else []
     shape = (len(devices), len(numbers))
     start, end, compute, first, last = (np.zeros(shape, dtype=np.int64) for _ in range(5))
     for row, device in enumerate(devices):
         steps = [used[trace.device_list[device].host][number] for number in numbers]
-        start[row] = [step.start_ps for step in steps]
-        end[row] = [step.end_ps for step in steps]
-        covered = activities[device].by_class[ActivityClass.COMPUTE]
+        start[row], end[row] = step_bounds(steps)
+        covered = activities[device].compute
         compute[row] = covered.within(start[row], end[row])
         first[row] = _first(covered.start, covered.end, start[row], end[row])
         last[row] = _last(covered.start, covered.end, start[row], end[row])
@@ -91,7 +101,7 @@ def _first(begin: Int64Array, finish: Int64Array, start: Int64Array, end: Int64A
         return np.full(start.shape, NEVER, dtype=np.int64)
     place = np.searchsorted(finish, start, side="right")
     moment = np.maximum(begin[np.minimum(place, begin.size - 1)], start)
-    return _known(moment, (place < begin.size) & (moment < end))
+    return np.where((place < begin.size) & (moment < end), moment, NEVER)
 
 
 def _last(begin: Int64Array, finish: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:
@@ -100,9 +110,4 @@ def _last(begin: Int64Array, finish: Int64Array, start: Int64Array, end: Int64Ar
         return np.full(start.shape, NEVER, dtype=np.int64)
     place = np.searchsorted(begin, end) - 1
     moment = np.minimum(finish[np.maximum(place, 0)], end)
-    return _known(moment, (place >= 0) & (moment > start))
-
-
-def _known(moment: Int64Array, occurs: npt.NDArray[np.bool_]) -> Int64Array:
-    result: Int64Array = np.where(occurs, moment, NEVER)
-    return result
+    return np.where((place >= 0) & (moment > start), moment, NEVER)

@@ -11,20 +11,8 @@ import numpy as np
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
 from traceview.analysis.selection import Selection, rows_in
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Section,
-    Subheading,
-    Table,
-    counts,
-    looks,
-    names,
-    remarks,
-    shares,
-    table,
-    times,
-)
 from traceview.document.vocabulary import CLASSES, look_of
 from traceview.intervals import Int64Array
 from traceview.record import (
@@ -41,6 +29,8 @@ from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.ops import OpTable, op_table
 
 TITLE: Final = "Top ops"
+
+SHARE_ABOVE_ALL: Final = "A share may exceed 100%: kernels of one op overlap."
 
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
@@ -113,16 +103,10 @@ def compute(trace: Trace, selection: Selection, top: int | None) -> Ops | Skippe
     if trace.device_columns.count == 0:
         return Skipped("no device events")
     table = table_in_window(trace, selection)
-    rank = _rank_on_device(table.device)
+    rank = np.arange(table.device.size) - np.searchsorted(table.device, table.device)
     chosen = range(table.count.size) if top is None else np.flatnonzero(rank < top).tolist()
     rows = tuple(_row(trace, table, index) for index in chosen)
     return Ops(rows, int(table.count.size), int(table.count.size) - len(rows))
-
-
-def _rank_on_device(device: np.ndarray[tuple[int], np.dtype[np.int16]]) -> Int64Array:
-    first = np.searchsorted(device, device, side="left")
-    rank: Int64Array = np.arange(device.size) - first
-    return rank
 
 
 def _row(trace: Trace, table: OpTable, index: int) -> OpRow:
@@ -144,37 +128,32 @@ def _row(trace: Trace, table: OpTable, index: int) -> OpRow:
     )
 
 
-def section(view: View, result: Ops) -> Section | None:
+def section(view: View, result: Ops) -> doc.Section | None:
     """A table of ops per device; devices with the same ops share one."""
     if result.row_count and not result.rows:
         return None  # not a row was asked for
-    groups = _groups([row for row in result.rows if row.device not in view.others])
+    groups = _groups(view.split(result.rows)[0])
     if not groups:
-        return Section("ops", TITLE, (), lead="No op ran in the window.")
-    blocks: list[Block] = []
+        return doc.Section("ops", TITLE, (), lead="No op ran in the window.")
+    blocks: list[doc.Block] = []
     shown: list[OpRow] = []
     for devices, rows in groups[:MOST_GROUPS]:
         kept = rows[: view.most_rows - len(shown)]
         if kept:
             shown += kept
-            blocks.append(Subheading(devices[0], _same_ops(devices)))
+            others = numbers.joined_devices(devices[1:])
+            same = f"and the same ops on {others}, with their own times" if others else ""
+            blocks.append(doc.Subheading(devices[0], same))
             blocks += _table(devices[0], kept, is_brief=view.is_brief)
-    hidden_count = result.row_count - len(shown)
-    hidden = (
-        f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')} are not shown; all of them: "
-        f"{view.command('ops')}"
-    )
-    is_above_all = any((row.share_ratio or 0) > 1 for row in shown)
-    return Section(
+    if any((row.share_ratio or 0) > 1 for row in shown):
+        blocks += doc.remarks(SHARE_ABOVE_ALL)
+    if hidden_count := result.row_count - len(shown):
+        of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
+        blocks += doc.remarks(f"{of_all} are not shown; all of them: {view.command('ops')}")
+    return doc.Section(
         "ops",
         TITLE,
-        (
-            *blocks,
-            *remarks(
-                "A share may exceed 100%: kernels of one op overlap." if is_above_all else None,
-                hidden if hidden_count else None,
-            ),
-        ),
+        tuple(blocks),
         lead="By total time in the window; shares are of the compute time of the device.",
     )
 
@@ -191,34 +170,29 @@ def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
     return list(groups.values())
 
 
-def _same_ops(devices: Sequence[str]) -> str:
-    others = numbers.joined_devices(devices[1:])
-    return f"and the same ops on {others}, with their own times" if others else ""
-
-
-def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[Table, ...]:
+def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[doc.Table, ...]:
     """What has no op is named by its kernel. A brief table leaves the room to the names."""
     kernels = [row.kernel and row.kernel.removeprefix("void ") for row in rows]
     details = (
-        times("mean", [row.mean_ps for row in rows], priority=5),
-        times("p95", [row.p95_ps for row in rows], priority=6, meaning="95th percentile"),
-        names("type", [row.op_type for row in rows], priority=7),
+        doc.times("mean", [row.mean_ps for row in rows], priority=5),
+        doc.times("p95", [row.p95_ps for row in rows], priority=6, meaning="95th percentile"),
+        doc.names("type", [row.op_type for row in rows], priority=7),
     )
-    return table(
+    return doc.table(
         f"Ops of {device}",
         (
-            names("op or kernel", [row.op or row.kernel for row in rows]),
-            times("total", [row.total_ps for row in rows]),
-            shares(
+            doc.names("op or kernel", [row.op or row.kernel for row in rows]),
+            doc.times("total", [row.total_ps for row in rows]),
+            doc.shares(
                 "share",
                 [row.share_ratio for row in rows],
                 priority=1,
                 meaning="of the compute time of the device",
             ),
-            counts("count", [row.count for row in rows], priority=3),
-            looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
+            doc.counts("count", [row.count for row in rows], priority=3),
+            doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
             *(() if is_brief else details),
-            names(
+            doc.names(
                 "kernel",
                 [
                     kernel if row.op not in (None, row.kernel) else None

@@ -93,7 +93,7 @@ ANALYSES: Final[tuple[Analysis[Any], ...]] = tuple(
 """The topics with a field of their own among the results, in the order of the report."""
 
 TOPICS: Final[tuple[Analysis[Any], ...]] = (CAPTURE, *ANALYSES)
-"""Every topic; the result of `capture` stands at the top of a report."""
+"""Every topic; the result of `capture` is at the top of a report."""
 
 RULES: Final[dict[str, Rule]] = {rule.code: rule for topic in TOPICS for rule in topic.rules}
 """Every rule by its code, in the order of the topics."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from traceview.intervals import Int64Array
+from traceview.analysis.base import FEWEST_STEPS, Confidence
+from traceview.document import numbers
+from traceview.intervals import Int64Array, IntervalSet
 from traceview.robust import median_ps
 from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Struct, frozen=True, eq=False):
     """`windows` by host index; `steps`: those of each host that lie in its window, in time order."""
 
     windows: dict[int, Window]
@@ -23,10 +25,25 @@ class Selection:
         """The window of the host of a device of the device list."""
         return self.windows.get(trace.device_list[device].host)
 
+    def used_of(self, host: int) -> tuple[Step, ...]:
+        """The steps of a host that take part in statistics."""
+        return tuple(step for step in self.steps.get(host, ()) if step.excluded is None)
+
     @property
     def used_steps(self) -> tuple[Step, ...]:
-        """The steps that take part in statistics."""
-        return tuple(s for steps in self.steps.values() for s in steps if s.excluded is None)
+        """The steps of all hosts that take part in statistics."""
+        return tuple(step for host in self.steps for step in self.used_of(host))
+
+    @property
+    def few_steps(self) -> tuple[Confidence, str] | None:
+        """The confidence of findings about speed from fewer than `FEWEST_STEPS` steps; None where there are enough."""
+        used_count = len(self.used_steps)
+        if used_count >= FEWEST_STEPS:
+            return None
+        return (
+            "low",
+            f"only {numbers.plural(used_count, 'used step')}" if used_count else "no used step",
+        )
 
     @property
     def median_step_ps(self) -> int | None:
@@ -46,6 +63,19 @@ def select(trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = No
         for host, window in windows.items()
     }
     return Selection(windows, inside)
+
+
+def step_bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
+    """When each step begins and ends, int64 `[steps]`."""
+    return (
+        np.array([step.start_ps for step in steps], dtype=np.int64),
+        np.array([step.end_ps for step in steps], dtype=np.int64),
+    )
+
+
+def covered_ps(spans: IntervalSet, window: Window) -> int:
+    """How much of a window the spans cover."""
+    return int(spans.within(window.start_ps, window.end_ps))
 
 
 def rows_in(start: Int64Array, end: Int64Array, window: Window) -> Int64Array:

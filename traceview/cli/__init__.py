@@ -5,8 +5,11 @@ from __future__ import annotations
 
 def main() -> None:
     """Run `traceview` with the arguments of this process; ends it with an exit code."""
+    import gc
     import sys
 
+    # A command that reads, prints and ends collects no garbage: its process ends soon.
+    gc.disable()
     try:
         from traceview.cli.app import app
 

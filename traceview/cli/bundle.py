@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from traceview.errors import OutputExistsError, UsageError
 
 
-@dataclass(frozen=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """A folder to write, and the names, relative to it, that files of such a folder may have.
 
     With `force`, files of those names that are not written again are removed: they belong to another report. All

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, NoReturn, TextIO
 
 import typer
+from msgspec import Struct
 
 from traceview.capture.demo.injection import Slowdown
 from traceview.cli.capture_modes import check_mode
@@ -192,8 +192,7 @@ def capture(
     _end(console, captured.run, captured.problem, captured.code, analyze)
 
 
-@dataclass(frozen=True)
-class _Console:
+class _Console(Struct, frozen=True):
     """The streams that the command began with, because a script may close or replace them."""
 
     out: TextIO | None

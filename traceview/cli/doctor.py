@@ -36,7 +36,7 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     width: Width = None,
 ) -> None:
-    """Check before the run whether a capture would work on this machine.
+    """Check whether a capture would work on this machine.
 
     Checks TensorFlow, the GPUs, CUPTI and its permissions, the output folder, TF_CONFIG and the scripts, and says how
     to fix each problem. The exit code is 8 if a check failed.

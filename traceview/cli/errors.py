@@ -40,9 +40,9 @@ class Command(TyperCommand):
     """A command whose usage names its arguments as the help below does."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override,unused-ignore]
-        """Run the command. A command that reads, prints and ends collects no garbage: its process ends soon."""
-        if self.name not in _LASTING:
-            gc.disable()
+        """Run the command."""
+        if self.name in _LASTING:
+            gc.enable()
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override,unused-ignore]

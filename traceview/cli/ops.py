@@ -10,7 +10,7 @@ import typer
 
 from traceview.cli.options import word_of
 from traceview.cli.table import Answer, Request, table_command
-from traceview.document.vocabulary import CLASSES
+from traceview.document.vocabulary import CLASSES, look_of
 
 if TYPE_CHECKING:
     from traceview.document.model import Section
@@ -97,7 +97,8 @@ def _order(
 
 def _sections(rows: Table) -> Iterator[Section]:
     """A table for each device."""
-    from traceview.document.model import Section, counts, names, remarks, shares, times, words
+    from traceview.analysis.ops import SHARE_ABOVE_ALL
+    from traceview.document.model import Section, counts, looks, names, remarks, shares, times
     from traceview.document.model import table as table_block
 
     for device in dict.fromkeys(rows["device"]):
@@ -110,10 +111,10 @@ def _sections(rows: Table) -> Iterator[Section]:
             times("total", of_device["total_ps"]),
             shares("share", shares_of_compute),
             counts("count", of_device["count"], priority=1),
-            words("class", of_device["class"], priority=2),
+            looks("class", [look_of(CLASSES, key) for key in of_device["class"]], priority=2),
         )
         overlaps = any(share is not None and share > 1 for share in shares_of_compute)
-        remark = "A share may pass 100%: kernels of one op overlap." if overlaps else None
+        remark = SHARE_ABOVE_ALL if overlaps else None
         yield Section(
             f"ops-{device}",
             device,

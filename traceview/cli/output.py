@@ -6,9 +6,10 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec import Struct
 
 from traceview.errors import OutputExistsError, UsageError
 
@@ -22,8 +23,7 @@ _SAMPLE: Final = "█▂▒░≡─·…–µ"
 """Characters of documents that not every encoding has."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """A file to write, or standard output where `path` is None."""
 
     path: Path | None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from msgspec import Struct
 
 from traceview.cli.options import (
     Devices,
@@ -56,8 +56,7 @@ FormatChoice = Annotated[
 _BY_SUFFIX: Final = {".csv": Format.csv, ".parquet": Format.parquet, ".json": Format.json}
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True, dict=True):
     """What a table is asked of: a part of a trace, and the `devices` to show, by key.
 
     `has_chosen`: the devices were named. `is_terminal`: somebody reads the rows, so few of them do.
@@ -87,8 +86,7 @@ class Request:
         return outlier_devices(times.devices, named).others
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The rows of a table command.
 
     `left_out_count`: rows that were not asked for. `sections`: what a terminal shows, without
@@ -269,24 +267,22 @@ def _json(request: Request, answer: Answer) -> bytes:
 def topic_sections(
     request: Request, topic: Analysis[Any], record: Record | None, *named: str
 ) -> Iterator[Section]:
-    """The sections of a topic without limits on their rows, about the devices that were chosen.
+    """The sections of a topic without limits on their rows; devices that were not chosen are a range.
 
     `record`: its result, None without one. `named`: devices that are shown, however many there are.
     """
-    from msgspec.structs import replace
-
     from traceview.analysis.context import View
 
     if record is None:
         return
     context, trace = request.context, request.trace
-    rows = getattr(record, "devices", None)
-    if request.has_chosen and rows is not None:
-        kept = tuple(row for row in rows if row.device in request.devices)
-        record = replace(record, devices=kept)
-    others = request.others(*named)
+    if request.has_chosen:
+        keys = (trace.device_key(index) for index in range(len(trace.device_list)))
+        others = tuple(key for key in keys if key not in request.devices)
+    else:
+        others = request.others(*named)
 
-    class ContextView(View):
+    class ContextView(View, frozen=True):
         """Computes what a section asks for, and nothing else."""
 
         def result(self, analysis: Analysis[Any]) -> Any:

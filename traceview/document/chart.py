@@ -6,11 +6,10 @@ A chart is data in no format; the printers draw it. Both are part of the saved r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look
@@ -193,8 +192,7 @@ class Lanes(Record, frozen=True):
             yield from device.lanes
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """One slice: picoseconds from the start of the window, and what each class covers of it."""
 
     start_ps: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 COMMANDS: Final = (
     *(
@@ -51,7 +52,7 @@ _CALL_START: Final = re.compile(
 _CALL_GOES_ON: Final = re.compile(r"\.[A-Za-z_][\w.]*\(")
 _COMMAND: Final = re.compile(
     rf"(?<![^ (\"'])traceview (?:{'|'.join(COMMANDS)})(?![\w.:/-])"
-    r"(?: (?:--[a-z][a-z-]*|[A-Z][A-Z_]*(?::[A-Z]+)?|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
+    r"(?: (?:--[a-z][a-z-]*|[A-Z][A-Z_]*(?::[A-Z]+)?|\d+:\d+|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
 )
 _END_OF_WORD: Final = re.compile(r"[.,;:)\"'?!]*(?: |$)")
 _WORD_WITH_SIGNS: Final = re.compile(
@@ -64,8 +65,7 @@ _BEFORE: Final = "(\"'"
 _AFTER: Final = ".,;:)\"'?!"
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A part of a sentence: words as they are, or code, either one name or a whole call or command line."""
 
     text: str

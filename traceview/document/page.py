@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Final
 
+from msgspec import Struct, field
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from traceview.document.sanitize import sanitize
@@ -17,9 +17,10 @@ NARROWEST: Final = 40
 WIDEST_PROSE: Final = 110
 """Columns from which on a sentence is hard to follow; tables and timelines may be wider."""
 
+_WORD: Final = re.compile(r"\s*(\S+)\s*")
 
-@dataclass
-class Page:
+
+class Page(Struct):
     """Lines so far, and how to add more. Every text goes through `text` or `styled`, never as markup."""
 
     width: int
@@ -75,7 +76,7 @@ class Page:
         """Add a paragraph, broken at words; `label` stands in the indent of its first line."""
         content = text if isinstance(text, Text) else self.styled(text)
         room = max(min(self.width, WIDEST_PROSE) - indent, 10)
-        for place, line in enumerate(content.wrap(_plain_console(), room, overflow="fold")):
+        for place, line in enumerate(_lines_of(content, room)):
             line.rstrip()
             lead = label if label is not None and place == 0 else Text()
             self._lines.append(
@@ -107,6 +108,8 @@ class Page:
         """All lines, with colours if the page has any, and no blanks at their ends."""
         if not self.color:
             return "".join(f"{line.plain.rstrip()}\n" for line in self._lines)
+        from rich.console import Console
+
         out = StringIO()
         console = Console(
             file=out,
@@ -125,8 +128,22 @@ class Page:
         return out.getvalue()
 
 
-def _plain_console() -> Console:
-    return Console(file=StringIO(), width=WIDEST_PROSE, _environ={})
+def _lines_of(text: Text, width: int) -> Iterator[Text]:
+    """The text broken at words; one that is wider than a line is broken too.
+
+    `Text.wrap` does this with a `Console`, which takes longer to import than all other lines to print.
+    """
+    breaks, used = [], 0
+    for word in _WORD.finditer(text.plain):
+        start, end, room = word.start(), word.end(1), width - used
+        if cell_len(text.plain[start:end]) > room and start:
+            breaks.append(start)
+            used = 0
+        while cell_len(text.plain[start:end]) > width:
+            start += max(len(_front(text.plain[start:end], width)), 1)
+            breaks.append(start)
+        used += cell_len(text.plain[start : word.end()])
+    yield from text.divide(breaks)
 
 
 def _front(text: str, width: int) -> str:

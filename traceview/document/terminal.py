@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -84,8 +84,7 @@ def add_section(page: Page, section: Section) -> None:
         _add_hidden(page, ", ".join(hidden.headings), hidden.needed)
 
 
-@dataclass
-class _Hidden:
+class _Hidden(Struct):
     """Headings of columns that have no room, and the width at which all columns have."""
 
     headings: list[str]
@@ -183,8 +182,7 @@ def _add_labelled(page: Page, label: str, text: str) -> None:
 # Tables
 
 
-@dataclass
-class _Printed:
+class _Printed(Struct):
     """A column as it is printed: its heading in lines, its cells, and how wide it is and should be at least.
 
     `readable`: columns of less priority go before it becomes narrower. `head`: how much of a shortened text is its start.

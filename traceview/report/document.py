@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from traceview.analysis import device_time, steps
 from traceview.analysis.base import Evidence

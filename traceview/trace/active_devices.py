@@ -7,17 +7,16 @@ was inferred from repeating kernels is left out if the work of a device lies out
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.intervals import BoolArray, union
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
 
-@dataclass(frozen=True)
-class ActiveStep:
+class ActiveStep(Struct, frozen=True):
     """One step of one host: the keys of the devices that ran work in it.
 
     `joined`, `left`: devices that the step before had not, or had; both empty in the first step.

@@ -6,10 +6,10 @@ strings, last by the host call that issued it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array
@@ -33,8 +33,7 @@ from traceview.xplane.planes import (
 from traceview.xplane.table import PlaneTable
 
 
-@dataclass(frozen=True, eq=False)
-class Activity:
+class Activity(Struct, frozen=True, eq=False):
     """The activity of one device plane; columns as in `DeviceColumns`, `line` as in the table.
 
     `kind`: uint8 `NameKind`, with `LINKED_COPY` where only the host call shows the direction.
@@ -60,7 +59,7 @@ def activity_of(table: PlaneTable, names: Names) -> Activity:
     gpu = table.plane.kind is PlaneKind.GPU
     activity = _gpu_activity(table, names) if gpu else _tpu_activity(table, names)
     order = np.argsort(activity.start_ps, kind="stable")
-    columns = {key: column[order] for key, column in vars(activity).items()}
+    columns = {key: column[order] for key, column in asdict(activity).items()}
     return Activity(**columns)
 
 
@@ -188,8 +187,7 @@ def _op_text(text: bytes) -> bytes:
     return b"" if text.startswith(b"XlaModule:") else text
 
 
-@dataclass(frozen=True, eq=False)
-class Classes:
+class Classes(Struct, frozen=True, eq=False):
     """The final class of each device event, with flags for point-to-point copies, opaque graphs and unknown directions."""
 
     class_: npt.NDArray[np.uint8]

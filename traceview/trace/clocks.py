@@ -19,14 +19,15 @@ the ends in a usual capture. So the drift is measured and reported; the offset h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.intervals import Int64Array
-from traceview.robust import MAD_TO_SIGMA, median_ps
+from traceview.robust import MAD_TO_SIGMA, median, median_ps
 from traceview.trace.collectives import CollectiveKind, match_collectives
 from traceview.trace.model import Host, HostClock, HostSteps, Problem, Recording
 from traceview.trace.roles import step_groups
@@ -55,8 +56,7 @@ _COMMON_END: Final = (
 _NO_END: Final = np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True, eq=False)
-class AlignedClocks:
+class AlignedClocks(Struct, frozen=True, eq=False):
     """The hosts with their times since the origin of the run.
 
     `offset_ps`: int64 `[hosts]`, to be added to the times of each. `problems`: hosts whose clock could not be aligned.
@@ -96,8 +96,7 @@ def _stop_ps(host: Host, offset: int) -> int | None:
     return offset + length if 0 <= length <= MAX_PS else None
 
 
-@dataclass(frozen=True)
-class ClockDifference:
+class ClockDifference(Struct, frozen=True):
     """How far a clock is ahead of another in the middle of the recording, in picoseconds.
 
     `least_ps`, `most_ps`: the smallest and the largest difference. `residual_ps`: spread of all differences;
@@ -128,11 +127,11 @@ def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDif
     half = count // 2
     passed_ps = since_ps[half:] - since_ps[: count - half]
     gained_ps = difference[half:] - difference[: count - half]
-    slope = float(np.median(gained_ps / np.maximum(passed_ps, 1)))
+    slope = median(gained_ps / np.maximum(passed_ps, 1))
     around = difference - ahead
     straightened = around - slope * since_ps
-    straightened = np.abs(straightened - np.median(straightened))
-    noise = round(MAD_TO_SIGMA * float(np.median(straightened)))
+    straightened = np.abs(straightened - median(straightened))
+    noise = round(MAD_TO_SIGMA * median(straightened))
     residual = round(MAD_TO_SIGMA * (median_ps(np.abs(around)) or 0))
     drift = None
     gained = abs(slope) * float(np.ptp(reference_ps))

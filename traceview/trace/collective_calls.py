@@ -18,10 +18,10 @@ keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array
@@ -34,8 +34,7 @@ _MOST_HANDOVERS: Final = 4
 """Handovers between threads that are followed from a launch or an op; writers are known to make two."""
 
 
-@dataclass(frozen=True, eq=False)
-class CollectiveCalls:
+class CollectiveCalls(Struct, frozen=True, eq=False):
     """The host calls behind some device events; int64 arrays, one entry per event.
 
     `op`: host row of the op that holds the keys, `NONE` without; `group`, `instance`: its keys. `call`: host

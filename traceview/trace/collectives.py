@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.robust import median
 from traceview.trace.collective_calls import CollectiveCalls, find_collective_calls
 from traceview.trace.model import NONE, UNKNOWN_BYTES, HostSteps, Recording, Trace
 from traceview.trace.roles import step_groups
@@ -68,8 +69,7 @@ def collective_kind(name: bytes) -> CollectiveKind:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Collectives:
+class Collectives(Struct, frozen=True, eq=False, dict=True):
     """One row per collective and device that took part, by collective and device; all arrays `[n]`.
 
     `collective`: int64, numbers from 0 in the order of their starts. `row`: int64, in the device columns;
@@ -363,7 +363,7 @@ def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:
     low, high = max(0, -shift), min(end.size, longest_end.size - shift)
     if low >= high:
         return float("inf")
-    return float(np.median(np.abs(longest_end[low + shift : high + shift] - end[low:high])))
+    return median(np.abs(longest_end[low + shift : high + shift] - end[low:high]))
 
 
 def _kinds(

@@ -7,9 +7,8 @@ transfer between host and GPU is a `_Recv` or `_HostRecv`, named after the op wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int32Array, Int64Array, nesting
@@ -19,8 +18,7 @@ from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
 
-@dataclass(frozen=True, eq=False)
-class Copies:
+class Copies(Struct, frozen=True, eq=False):
     """Every copy of a trace, in the order of the device columns; all arrays `[n]`.
 
     `row`: int64, in the device columns. `op`: int32, index into `Trace.names` of the op as recorded.

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.ids import unique_ids
 from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
@@ -75,8 +75,7 @@ def threads(lines: Sequence[LineInfo]) -> Int32Array:
     return thread
 
 
-@dataclass(frozen=True, eq=False)
-class Roots:
+class Roots(Struct, frozen=True, eq=False):
     """Host rows at which steps start, and the step of each; both int64 `[n]`."""
 
     row: Int64Array

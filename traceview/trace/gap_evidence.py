@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
@@ -32,8 +32,7 @@ _NEARLY: Final = 0.8
 """An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
 
-@dataclass(frozen=True)
-class HostEvidence:
+class HostEvidence(Struct, frozen=True):
     """One host event, with the names of the events around it on its thread, outermost first, its own last."""
 
     row: int
@@ -60,7 +59,7 @@ def evidence_of(
         else:
             shows = _SHOWS[cause, states.kind_of(rows)]
             if cause is Cause.COMPILE:
-                shows |= np.isin(rows, trace.host_columns.stat("tf_function_call").row)
+                shows |= trace.host_columns.stat("tf_function_call").has(rows)
             rows = rows[shows]
         rows = rows[~states.is_marker(rows)]
         if rows.size:

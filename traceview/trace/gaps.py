@@ -31,14 +31,14 @@ of host and device differ by microseconds, which moves that much time between ho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from traceview.ids import unique_ids
+from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, nesting, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import LONG_AGO_PS, HostStates
@@ -55,8 +55,7 @@ YIELDS_TO_PEERS: Final = (Cause.LAUNCH, Cause.LATENCY, Cause.DEPENDENCY)
 """Causes of queued time that count as `peer` while another device is in a collective."""
 
 
-@dataclass(frozen=True, eq=False)
-class Gaps:
+class Gaps(Struct, frozen=True, eq=False, dict=True):
     """The gaps of one device in time order, cut at the bounds of steps into pieces.
 
     Per piece, all `[n]`: int64 `start_ps`, `end_ps`; `gap`, the number of its gap; `step`, the index of its step (of
@@ -354,8 +353,7 @@ def _largest(cause_ps: Int64Array, gap: Int64Array) -> Int64Array:
     return largest
 
 
-@dataclass(frozen=True, eq=False)
-class _Pieces:
+class _Pieces(Struct, frozen=True, eq=False):
     start: Int64Array
     end: Int64Array
     gap: Int64Array
@@ -368,7 +366,7 @@ def _pieces(
     """Cut gaps at the bounds of steps."""
     if gap_start.size == 0:
         return _Pieces(gap_start, gap_end, gap_start, gap_start)
-    bounds = np.unique(np.concatenate((step_start, step_end)))
+    bounds = sorted_unique(np.concatenate((step_start, step_end)))
     first = np.searchsorted(bounds, gap_start, side="right")
     cuts = np.searchsorted(bounds, gap_end, side="left") - first
     after_gap = np.cumsum(cuts + 1)

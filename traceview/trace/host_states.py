@@ -39,12 +39,12 @@ before `host_compute`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
@@ -83,8 +83,7 @@ _STRONG: Final = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class _Evidence:
+class _Evidence(Struct, frozen=True, eq=False):
     """The time that the events of a set of threads show for each kind of state."""
 
     strong: tuple[Layer, ...]

@@ -14,10 +14,10 @@ one. The element of a replica arrives at the end of the call that made it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array
@@ -37,8 +37,7 @@ _COMPUTE: Final = b"::DoCompute"
 _NUMBER = re.compile(r":(\d{1,9})$")
 
 
-@dataclass(frozen=True, eq=False)
-class InputWaits:
+class InputWaits(Struct, frozen=True, eq=False):
     """Blocking waits of the model on one host, int64 `[n]` each, by start.
 
     `pipeline`: number of the pipeline in `IteratorCalls`, `NONE` if no iterator ran inside. `in_turn`: whether all
@@ -102,11 +101,11 @@ def _block_a_call(trace: Trace, host: int, rows: Int64Array) -> BoolArray:
     calls = np.flatnonzero(runs)
     calls = calls[_is_model_line(trace)[columns.line[calls]]]
     id_ = columns.stat("id")
-    has_id = np.isin(rows, id_.row)
+    has_id = id_.has(rows)
     computes = np.array(
         [trace.names[int(name)].endswith(_COMPUTE) for name in columns.name[rows]], dtype=np.bool_
     )
-    of_calls = id_.at(calls[np.isin(calls, id_.row)], 0)
+    of_calls = id_.at(calls[id_.has(calls)], 0)
     return computes & has_id & np.isin(id_.at(rows, 0), of_calls)
 
 
@@ -140,7 +139,7 @@ def shards(trace: Trace, host: int, calls: IteratorCalls, waits: InputWaits) -> 
     rows = shard_rows(trace, host)
     numbers = trace.host_columns.stat("shard_num").at(rows, NONE)
     pipelines = list(dict.fromkeys(waits.pipeline[waits.pipeline != NONE].tolist()))
-    count = np.unique(numbers[numbers != NONE]).size
+    count = unique_ids(numbers[numbers != NONE]).size
     if count < 2 or len(pipelines) != count:
         return {}
     number_of = _generator_numbers(trace, calls)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import asdict
 
 from traceview.intervals import Int64Array
 from traceview.trace.classify import Activity, final_classes
@@ -101,7 +102,7 @@ class DeviceParts:
         """Add one plane of a device, whose lines begin at `first_line` of the trace."""
         count = activity.start_ps.size
         self._columns.add(
-            vars(activity)
+            asdict(activity)
             | {
                 "line": activity.line + np.int32(first_line),
                 "device": np.full(count, device, dtype=np.int16),
@@ -143,4 +144,4 @@ class DeviceParts:
         order = np.lexsort((columns.start_ps, columns.device))
         if (order[1:] > order[:-1]).all():
             return columns
-        return DeviceColumns(**{key: column[order] for key, column in vars(columns).items()})
+        return DeviceColumns(**{key: column[order] for key, column in asdict(columns).items()})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec.structs import asdict, replace
 
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
 from traceview.trace.classify import activity_of
@@ -84,7 +84,7 @@ class _Loader:
         clocks = align(self.hosts)
         by_starts = self.recording(clocks)
         recording, steps_by_host = on_one_clock(by_starts, find_steps(by_starts))
-        parts = vars(recording) | {"hosts": with_detected_strategies(recording)}
+        parts = asdict(recording) | {"hosts": with_detected_strategies(recording)}
         return Trace(
             **parts,
             logdir=self.run.logdir,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.trace.sidecar import SUFFIX as SIDECAR_SUFFIX
@@ -27,8 +28,7 @@ _NO_PLANES: Final = "no planes in it"
 _OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
 
 
-@dataclass(frozen=True)
-class RunFiles:
+class RunFiles(Struct, frozen=True):
     """The files of one run, before they are read."""
 
     name: str
@@ -37,8 +37,7 @@ class RunFiles:
     paths: tuple[Path, ...]
 
 
-@dataclass(frozen=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """A run as `traceview runs` lists it, from names and metadata, without decoding an event."""
 
     name: str
@@ -51,8 +50,7 @@ class RunSummary:
         return min(starts, default=None)
 
 
-@dataclass(frozen=True)
-class FileSummary:
+class FileSummary(Struct, frozen=True):
     """One host file: its size, its device planes, which of those hold events, and its times.
 
     `damage`: why it is damaged, else None; `plane_count`: 0 if nothing in it can be read.

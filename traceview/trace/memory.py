@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.ids import unique_ids
 from traceview.trace.model import Device, HostColumns, Names
@@ -14,8 +15,7 @@ from traceview.trace.model import Device, HostColumns, Names
 _ALLOCATOR = re.compile(rb"GPU_(\d{1,9})_bfc")
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(Struct, frozen=True):
     held_bytes: int
     peak_bytes: int
     capacity_bytes: int

@@ -7,15 +7,17 @@ Names are indices into `Trace.names`; -1 means none. Nothing changes the columns
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.sidecar import Sidecar
@@ -68,8 +70,7 @@ class Names:
         return result
 
 
-@dataclass(frozen=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """One `*.xplane.pb` of the run. `duplicate_of`: the name of the file with the same bytes, if any."""
 
     path: Path
@@ -122,8 +123,7 @@ class HostClock(Record, frozen=True):
     drift_ps_per_s: Integer | None = None
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True):
     """One profiled process. `profile_start_ns`, `profile_stop_ns`: Unix nanoseconds, None if not recorded.
 
     `start_ps`, `stop_ps`: the same relative to the origin of the run; 0 and None if not recorded.
@@ -144,13 +144,12 @@ class Host:
     dropped_event_count: int
     gpus_expected: bool
     event_count: int
-    sidecar: Sidecar | None = field(default=None, hash=False)
-    tracer_levels: dict[str, int] | None = field(default=None, hash=False)
+    sidecar: Sidecar | None = None
+    tracer_levels: dict[str, int] | None = None
     clock: HostClock | None = None
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True):
     """One device of a host. `kind`: gpu, tpu, replica or other.
 
     `ordinal` is the number in the plane's name, which is the visible index of the process, or the number
@@ -162,14 +161,13 @@ class Device:
     kind: str
     ordinal: int
     model: str | None
-    stats: dict[str, int | float | str] = field(hash=False)
+    stats: dict[str, int | float | str]
     memory_held_bytes: int | None = None
     memory_peak_bytes: int | None = None
     memory_capacity_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class LineInfo:
+class LineInfo(Struct, frozen=True):
     """A stream or a thread. `device` is `NONE` for threads."""
 
     host: int
@@ -178,7 +176,7 @@ class LineInfo:
     id: int
     name: str
     file: int
-    stat_names: dict[int, bytes] = field(repr=False, hash=False, compare=False)
+    stat_names: dict[int, bytes]
 
     @property
     def runs_model(self) -> bool:
@@ -186,7 +184,7 @@ class LineInfo:
         return self.device == NONE and not self.name.startswith("tf_data")
 
 
-class _EventColumns:
+class _EventColumns(Struct, frozen=True, eq=False, dict=True):
     """What device and host columns have in common."""
 
     start_ps: Int64Array
@@ -203,8 +201,7 @@ class _EventColumns:
         return self.start_ps + self.duration_ps
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceColumns(_EventColumns):
+class DeviceColumns(_EventColumns, frozen=True, eq=False):
     """Device activity: one row per event that counts as activity, by device and start.
 
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `module` (of XLA: the
@@ -239,8 +236,7 @@ class DeviceColumns(_EventColumns):
         return slice(int(first), int(last))
 
 
-@dataclass(frozen=True, eq=False)
-class HostStat:
+class HostStat(Struct, frozen=True, eq=False):
     """A stat of some host events: `row` (sorted) and `value`, both int64 `[n]`.
 
     For text stats the values are indices into `Trace.names`.
@@ -255,6 +251,14 @@ class HostStat:
         column[self.row] = self.value
         return column
 
+    def has(self, rows: Int64Array) -> BoolArray:
+        """Which of `rows` have the stat."""
+        if self.row.size == 0:
+            return np.zeros(rows.size, dtype=np.bool_)
+        place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
+        result: BoolArray = self.row[place] == rows
+        return result
+
     def at(self, rows: Int64Array, default: int) -> Int64Array:
         """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
         if self.row.size == 0:
@@ -263,8 +267,7 @@ class HostStat:
         return np.where(self.row[place] == rows, self.value[place], default)
 
 
-@dataclass(frozen=True, eq=False)
-class HostColumns(_EventColumns):
+class HostColumns(_EventColumns, frozen=True, eq=False):
     """Thread activity: one row per host event, in the order of hosts, lines and file.
 
     int16 `host`; int32 `line`, `name`; int64 `start_ps`, `duration_ps`, `position`; `stats` by key.
@@ -289,8 +292,7 @@ class HostColumns(_EventColumns):
         return self.stats.get(key, HostStat(empty, empty))
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One training step of one host. `end_ps` is exclusive; times since the origin of the run.
 
     `number` identifies it within its host; `recorded_number` is the number in the marker, None without one.
@@ -311,8 +313,7 @@ class Step:
         return self.end_ps - self.start_ps
 
 
-@dataclass(frozen=True)
-class StoredStep:
+class StoredStep(Struct, frozen=True):
     """A step that the writer of the file derived for one device and stored on its `Steps` line."""
 
     host: int
@@ -325,8 +326,7 @@ class StoredStep:
         return replace(self, start_ps=self.start_ps + offset_ps, end_ps=self.end_ps + offset_ps)
 
 
-@dataclass(frozen=True)
-class HostSteps:
+class HostSteps(Struct, frozen=True):
     """The steps of one host in time order.
 
     `method` says how they were detected: marker, keras, group, function, iterator, period or none. `basis` says
@@ -342,11 +342,10 @@ class HostSteps:
     marker_spans: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Recording:
+class Recording(Struct, frozen=True, eq=False):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
-    `device_list`: devices by the index that columns use. `stored_steps`: steps that the writer of the file
+    `device_list`: devices by the index that columns use; of one kind by host and number. `stored_steps`: steps that the writer of the file
     derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns.
     """
 
@@ -364,6 +363,16 @@ class Recording:
         entry = self.device_list[device]
         return f"{self.hosts[entry.host].name}/{entry.name}" if len(self.hosts) > 1 else entry.name
 
+    def identity(self, device: int) -> tuple[str, str, int]:
+        """The name of the host of a device, its key and its number."""
+        entry = self.device_list[device]
+        return self.hosts[entry.host].name, self.device_key(device), entry.ordinal
+
+    @property
+    def hosts_with_device_events(self) -> frozenset[int]:
+        """The hosts whose tracer recorded an event of any device."""
+        return frozenset(self.device_list[i].host for i in unique_ids(self.device_columns.device))
+
     @property
     def host_of_device(self) -> Int64Array:
         """The host of each device, int64 `[devices]`."""
@@ -379,8 +388,7 @@ class Recording:
         return ActivityClass(class_).name.lower()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Trace(Recording):
+class Trace(Recording, frozen=True, eq=False):
     """One run: what its hosts recorded, its steps, and the files that it was read from."""
 
     logdir: Path

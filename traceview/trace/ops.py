@@ -8,10 +8,10 @@ replica have no kernel.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
@@ -22,8 +22,7 @@ _UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
 _TYPE = re.compile(r"[A-Za-z_][\w>-]*")
 
 
-@dataclass(frozen=True, eq=False)
-class OpTable:
+class OpTable(Struct, frozen=True, eq=False):
     """Grouped device events; every array has one entry per group, sorted by device and falling total.
 
     int64 `count`, `total_ps` (sum of durations), `self_ps` (total without nested events), `mean_ps`,

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int64Array, nesting, union
@@ -52,8 +52,7 @@ _DEEPEST: Final = 64
 _LONGEST_AXIS: Final = 1 << 62
 
 
-@dataclass(frozen=True, eq=False)
-class IteratorCalls:
+class IteratorCalls(Struct, frozen=True, eq=False):
     """The calls of all iterators of one host, int64 `[n]` each, in the order of lines and file.
 
     `row`: row of the host columns. `stage`: index into `stage_names`. `enclosing`: the call around it on its thread,
@@ -223,7 +222,7 @@ def _stages(trace: Trace, row: Int64Array) -> tuple[Int64Array, tuple[str, ...]]
 
 def _parents(stat: HostStat, row: Int64Array, own: Int64Array) -> Int64Array:
     """The id of the asking iterator, the iterator's own for a root."""
-    has_parent = np.isin(row, stat.row)
+    has_parent = stat.has(row)
     return np.where(has_parent, stat.at(row, 0), own)
 
 
@@ -283,7 +282,7 @@ def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
     start, end = columns.start_ps[calls.row], columns.end_ps[calls.row]
     start, end = start - start.min(), end - start.min()
     stretch = int(end.max()) + 1
-    askers = np.unique(asker)
+    askers = unique_ids(asker)
     at_once = max(_LONGEST_AXIS // stretch, 1)
     for first in range(0, askers.size, at_once):
         some = askers[first : first + at_once]
@@ -319,7 +318,7 @@ def _from_shards(trace: Trace, host: int, calls: IteratorCalls) -> tuple[Int64Ar
     takes = np.array([name.endswith(GENERATOR) for name in calls.stage_names], dtype=np.bool_)
     # A generator of the user, among the stages that fill the shards, does not take from a shard.
     is_replicas = ~np.isin(calls.pipeline, calls.pipeline[fills])
-    takers = np.unique(calls.iterator[takes[calls.stage] & is_replicas])
+    takers = unique_ids(calls.iterator[takes[calls.stage] & is_replicas])
     return np.setdiff1d(takers, calls.above[~is_root]), fills
 
 
@@ -344,5 +343,5 @@ def _threads(trace: Trace, lines: np.ndarray[tuple[int], np.dtype[np.int32]]) ->
 
 def _is_injected(trace: Trace, names: Int64Array) -> bool:
     return any(
-        trace.names[int(name)].startswith(_INJECTED) for name in np.unique(names[names != NONE])
+        trace.names[int(name)].startswith(_INJECTED) for name in unique_ids(names[names != NONE])
     )

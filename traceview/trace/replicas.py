@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import asdict, replace
 
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, nesting
@@ -49,8 +49,7 @@ _SHARED: Final = -2
 _SEVERAL: Final = 2
 
 
-@dataclass(frozen=True, eq=False)
-class _NameFacts:
+class _NameFacts(Struct, frozen=True, eq=False):
     """Per name of the trace: whether it is an op that does work, or a collective, and its replica and suffix numbers.
 
     `uses_variable`: the op runs on the device of a variable, whichever replica issued it.
@@ -63,8 +62,7 @@ class _NameFacts:
     suffix: Int64Array
 
 
-@dataclass(frozen=True, eq=False)
-class Replicas:
+class Replicas(Struct, frozen=True, eq=False):
     """The replicas of CPU-only hosts as devices, numbered after the planes of other hosts.
 
     `columns`: their ops, None without any. `shared_rows`: int64, host rows of ops that no replica owns.
@@ -81,14 +79,12 @@ class Replicas:
         return DeviceColumns(
             **{
                 key: np.concatenate((column, getattr(self.columns, key)))
-                for key, column in vars(columns).items()
-                if key in DeviceColumns.__dataclass_fields__
+                for key, column in asdict(columns).items()
             }
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _HostEvents:
+class _HostEvents(Struct, frozen=True, eq=False):
     columns: HostColumns
     lines: Sequence[LineInfo]
     names: Names

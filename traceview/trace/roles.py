@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from traceview.trace.model import Host, HostSteps, Trace
 
@@ -21,8 +22,7 @@ _MOST_TASKS: Final = 10_000
 """A damaged sidecar may hold any number."""
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(Struct, frozen=True):
     """One task of a cluster, as TF_CONFIG names it; `index` None where it is not recorded."""
 
     name: str

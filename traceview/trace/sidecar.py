@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from traceview.trace.environment import RecordedEnvironment
+from traceview.trace.environment import PhysicalDevice, RecordedEnvironment
 from traceview.trace.fields import read_as
 from traceview.trace.nvml import NvmlRecord
 from traceview.trace.placement import RecordedPlacement
@@ -18,8 +16,7 @@ SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"
 
 
-@dataclass(frozen=True)
-class Sidecar:
+class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses.
 
     `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
@@ -39,6 +36,17 @@ class Sidecar:
     def overhead_ratio(self) -> float | None:
         """The time that the profiler adds to a step, relative to a step without it."""
         return self.environment.overhead.ratio
+
+    @property
+    def physical_gpus(self) -> tuple[PhysicalDevice, ...]:
+        """The GPUs that TensorFlow listed, in the order of their planes."""
+        physical = self.environment.devices.physical or ()
+        return tuple(device for device in physical if device.type == "GPU")
+
+    @property
+    def has_virtual_gpus(self) -> bool:
+        """Whether a GPU is divided into several logical devices."""
+        return any((gpu.logical_devices or 1) > 1 for gpu in self.physical_gpus)
 
 
 class _Window(Struct, frozen=True):
@@ -60,10 +68,12 @@ class SidecarError(Exception):
 def read_sidecar(trace: Path) -> Sidecar | None:
     """The sidecar beside a trace file; None if there is none. Raises `SidecarError` if it is not readable."""
     path = trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + SUFFIX)
+    if not path.exists():
+        return None
+    import json
+
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, RecursionError) as error:
         raise SidecarError(f"{path.name} is not readable: {error}") from error
     wrong: list[str] = []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from traceview.ids import unique_ids
+from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.trace.cause import Cause
 
@@ -18,8 +18,7 @@ _FOREVER: Final = 1 << 61
 Layer = tuple[Cause, IntervalSet]
 
 
-@dataclass(frozen=True, eq=False)
-class StateTimeline:
+class StateTimeline(Struct, frozen=True, eq=False):
     """One cause at each instant of all time, `UNATTRIBUTED` where none is known.
 
     `start`: int64 `[n]`, start of each stretch; the first begins before all events. `cause`: uint8 `[n]`.
@@ -63,7 +62,7 @@ def stacked(layers: Sequence[Layer]) -> StateTimeline:
     known = [layer for layer in layers if layer[1].start.size]
     edges = [np.array([-_FOREVER], dtype=np.int64)]
     edges += [edge for _, layer in known for edge in (layer.start, layer.end)]
-    start = np.unique(np.concatenate(edges))
+    start = sorted_unique(np.concatenate(edges))
     cause = np.full(start.size, Cause.UNATTRIBUTED, dtype=np.uint8)
     is_open = np.ones(start.size, dtype=np.bool_)
     for layer_cause, layer in known:
@@ -93,7 +92,7 @@ def intersection(first: IntervalSet, second: IntervalSet) -> IntervalSet:
     if not first.start.size or not second.start.size:
         empty = np.empty(0, dtype=np.int64)
         return union(empty, empty)
-    edges = np.unique(np.concatenate((first.start, first.end, second.start, second.end)))
+    edges = sorted_unique(np.concatenate((first.start, first.end, second.start, second.end)))
     start, end = edges[:-1], edges[1:]
     inside = (first.within(start, end) > 0) & (second.within(start, end) > 0)
     return union(start[inside], end[inside])

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from traceview.ids import unique_ids
+from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import Int64Array
+from traceview.robust import median
 from traceview.trace.model import Recording, Step
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -57,7 +58,7 @@ def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     rows = np.flatnonzero(np.isin(columns.name, calls) & (columns.host == host))
     runs_model = np.array([line.runs_model for line in recording.lines], dtype=np.bool_)
     rows = rows[runs_model[columns.line[rows]]]
-    starts = _without_bursts(np.unique(columns.start_ps[rows]))
+    starts = _without_bursts(sorted_unique(columns.start_ps[rows]))
     if starts.size < FEWEST_REPEATS:
         return ()
     return _steps(host, starts, _last_end(recording, host))
@@ -66,7 +67,7 @@ def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
 def _without_bursts(starts: Int64Array) -> Int64Array:
     """The first call of each burst; all calls if they do not come in bursts of one size."""
     distance = np.diff(starts)
-    by_length = np.unique(distance)
+    by_length = sorted_unique(distance)
     jump = by_length[1:] / np.maximum(by_length[:-1], 1)
     # The clearest jump first: the distances above it separate the bursts.
     for index in np.argsort(-jump, kind="stable")[: np.count_nonzero(jump >= _BURST_RATIO)]:
@@ -104,7 +105,7 @@ def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     anchors = _anchors(columns.name[rows].astype(np.int64), columns.start_ps[rows])
     if anchors.size == 0:
         return ()
-    period = int(np.median(np.diff(anchors)))
+    period = int(median(np.diff(anchors)))
     name = columns.name[rows[anchors[0]]]
     places = {device: np.flatnonzero(columns.name[own] == name) for device, own in kernels.items()}
     begins = {device: columns.start_ps[kernels[device][at]] for device, at in places.items()}

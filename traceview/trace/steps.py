@@ -13,14 +13,16 @@ event instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, nesting
+from traceview.robust import median
 from traceview.trace.correlation import Roots, steps_of_rows, threads
 from traceview.trace.model import NONE, DeviceColumns, HostSteps, Recording, Step
 from traceview.trace.step_methods import iterator_steps, periodic_steps
@@ -33,8 +35,7 @@ _MARKER_STARTS: Final = (b"train", b"test", b"TraceContext")
 _EVAL_START: Final = b"test"
 
 
-@dataclass(frozen=True, eq=False)
-class _Markers:
+class _Markers(Struct, frozen=True, eq=False):
     """Candidate steps of one host in time order: host rows, and their recorded numbers.
 
     `roots`: the rows to which the work of a step is traced back: the markers, or all components of a call.
@@ -88,7 +89,7 @@ def _explicit_markers(recording: Recording, host: int) -> _Markers | None:
     step_num = columns.stat("step_num")
     on_host = columns.host[step_num.row] == host
     rows, numbers = step_num.row[on_host], step_num.value[on_host]
-    has_root = np.isin(rows, columns.stat("root").row)
+    has_root = columns.stat("root").has(rows)
     named = np.array(
         [_is_marker_name(recording.names[int(n)]) for n in columns.name[rows]], dtype=np.bool_
     )
@@ -287,7 +288,7 @@ def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
         return False
     periods = np.diff(np.array(start, dtype=np.int64))
     growth = (lags[-1] - lags[0]) / (len(lags) - 1)
-    return growth > RUN_AHEAD_RATIO * float(np.median(periods))
+    return growth > RUN_AHEAD_RATIO * median(periods)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:

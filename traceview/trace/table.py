@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.intervals import BoolArray
 from traceview.record import Record, table_columns
@@ -16,8 +17,7 @@ from traceview.trace.model import NONE, Names
 Kind: TypeAlias = Literal["int", "float", "bool", "category", "text"]
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
+class Column(Struct, frozen=True, eq=False):
     """One column of n cells.
 
     `values`, `[n]`: int64, float64, bool, int64 codes into `labels` of a category, or texts as objects. `missing`: bool
@@ -48,8 +48,7 @@ class Column:
         return replace(self, values=self.values[rows], missing=missing)
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+class Table(Struct, frozen=True, eq=False):
     """Columns of `count` cells each."""
 
     name: str

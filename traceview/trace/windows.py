@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.errors import UsageError
 from traceview.intervals import BoolArray, Int64Array
@@ -17,8 +17,7 @@ SpanKind: TypeAlias = Literal["steps", "devices", "trace"]
 WINDOW_KINDS: Final[tuple[WindowKind, ...]] = ("auto", "steps", "devices", "trace")
 
 
-@dataclass(frozen=True)
-class StepRange:
+class StepRange(Struct, frozen=True):
     """Steps from `first` up to but not including `last`, by number; None leaves an end open."""
 
     first: int | None
@@ -34,8 +33,7 @@ class StepRange:
         return f"{first}:{'' if self.last is None else self.last}"
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """The window of one host: `kind` is steps, devices or trace; `end_ps` is exclusive."""
 
     host: int

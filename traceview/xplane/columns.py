@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from mmap import mmap
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.intervals import Int64Array
 
@@ -40,8 +40,7 @@ class ValueKind(IntEnum):
     REF = 7
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Where reading stopped, as a byte offset in the file, and why."""
 
     offset: int
@@ -56,8 +55,7 @@ FAULT_REASONS: Final = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Fields:
+class Fields(Struct, frozen=True, eq=False):
     """The fields of one message, in file order; each array has one entry per field.
 
     `number`, `wire_type`; `tag`: offset of the field's tag; `begin`, `end`: offsets of its payload (the content of
@@ -72,8 +70,7 @@ class Fields:
     fault: Fault | None
 
 
-@dataclass(frozen=True, eq=False)
-class LineColumns:
+class LineColumns(Struct, frozen=True, eq=False):
     """The events of one XLine.
 
     Per event, int64 `[events]`: `metadata_id`; `time`, picoseconds since the line's timestamp, or the
@@ -104,8 +101,7 @@ DENSE_STAT_IDS: Final = 1 << 16
 UNWANTED: Final = -1
 
 
-@dataclass(frozen=True, eq=False)
-class WantedStats:
+class WantedStats(Struct, frozen=True, eq=False):
     """The stats to collect: slot numbers by stat id, -1 for unwanted stats.
 
     `dense`: int16, indexed by ids below its length. `sparse_id`, `sparse_slot`: the larger ids and their slots.

@@ -17,9 +17,10 @@ and in the public profiles of PyTorch and TensorFlow on V100 to B200 and MI200 t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct
 
 
 class NumberFormat(IntEnum):
@@ -35,8 +36,7 @@ class NumberFormat(IntEnum):
     UNKNOWN = 7
 
 
-@dataclass(frozen=True)
-class KernelName:
+class KernelName(Struct, frozen=True):
     """What a kernel's name proves. `precision`: format of its operands, `UNKNOWN` where the name does not show it.
 
     `tensor_core`: the kernel uses tensor cores (AMD: matrix cores). `is_matrix`: it multiplies matrices or

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from traceview.errors import TraceFormatError
 from traceview.units import PS_PER_S
@@ -46,6 +46,12 @@ DECODER: Final[ModuleType] = decode_reference if _compiled is None else _compile
 
 _CONTENT: Final = 2
 _THREADS: Final = 8
+_THREADED_BYTES: Final = 1 << 20
+"""A smaller file is decoded in less time than threads take to start and `concurrent.futures` to import."""
+
+_Start: TypeAlias = Callable[..., Callable[[], Any]]
+"""Starts a call of a function with arguments; calling what it gives waits for the result."""
+
 MAX_PS: Final = 1 << 61
 MAX_DAYS: Final = MAX_PS // (PS_PER_S * 86400)
 
@@ -71,8 +77,7 @@ def read_file(path: Path, *, salvage: bool = False) -> Space:
     return _Reader(path, data, salvage=salvage).space()
 
 
-@dataclass(frozen=True, eq=False)
-class _PlaneParts:
+class _PlaneParts(Struct, frozen=True, eq=False):
     header: Any
     line_bounds: list[tuple[int, int]]
     stat_names: dict[int, bytes]
@@ -90,33 +95,40 @@ class _Reader:
         self.cut_ends: set[int] = set()
 
     def space(self) -> Space:
+        if len(self.data) < _THREADED_BYTES:
+            return self.space_with(partial)
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(_THREADS) as pool:
-            digest = pool.submit(lambda: hashlib.sha256(self.data).hexdigest())
-            parts = [self.parts(begin, end) for begin, end in self.plane_bounds()]
-            decoded = self.decode_lines(pool, parts)
-            planes = tuple(
-                self.plane(part, [decoded[bounds] for bounds in part.line_bounds]) for part in parts
-            )
-            header = self.space_header
-            if not planes and self.faults:
-                first = self.faults[0]
-                raise TraceFormatError(self.path, first.reason, offset=first.offset)
-            if not planes:
-                raise TraceFormatError(
-                    self.path,
-                    "the file has no planes: the profiler was stopped before it recorded anything, "
-                    "or this is another kind of file",
-                )
-            return Space(
+            return self.space_with(lambda *call: pool.submit(*call).result)
+
+    def space_with(self, start: _Start) -> Space:
+        digest = start(hashlib.sha256, self.data)
+        parts = [self.parts(begin, end) for begin, end in self.plane_bounds()]
+        decoded = self.decode_lines(start, parts)
+        planes = tuple(
+            self.plane(part, [decoded[bounds] for bounds in part.line_bounds]) for part in parts
+        )
+        header = self.space_header
+        if not planes and self.faults:
+            first = self.faults[0]
+            raise TraceFormatError(self.path, first.reason, offset=first.offset)
+        if not planes:
+            raise TraceFormatError(
                 self.path,
-                bytes(self.data),
-                digest.result(),
-                planes,
-                tuple(header.hostnames),
-                tuple(dict.fromkeys(header.errors)),
-                tuple(dict.fromkeys(header.warnings)),
-                tuple(self.faults),
+                "the file has no planes: the profiler was stopped before it recorded anything, "
+                "or this is another kind of file",
             )
+        return Space(
+            self.path,
+            bytes(self.data),
+            digest().hexdigest(),
+            planes,
+            tuple(header.hostnames),
+            tuple(dict.fromkeys(header.errors)),
+            tuple(dict.fromkeys(header.warnings)),
+            tuple(self.faults),
+        )
 
     def fault(self, offset: int, reason: str) -> None:
         """Raise for damage at `offset`, or note it when salvaging."""
@@ -229,15 +241,15 @@ class _Reader:
         return _PlaneParts(header, line_bounds, stat_names, spellings, WantedStats.of(wanted))
 
     def decode_lines(
-        self, pool: ThreadPoolExecutor, parts: list[_PlaneParts]
+        self, start: _Start, parts: list[_PlaneParts]
     ) -> dict[tuple[int, int], LineColumns]:
         jobs = [(bounds, part.wanted) for part in parts for bounds in part.line_bounds]
         jobs.sort(key=lambda job: job[0][0] - job[0][1])
-        futures: dict[tuple[int, int], Future[LineColumns]] = {
-            bounds: pool.submit(DECODER.decode_line, self.data, bounds[0], bounds[1], wanted)
+        results = {
+            bounds: start(DECODER.decode_line, self.data, *bounds, wanted)
             for bounds, wanted in jobs
         }
-        return {bounds: future.result() for bounds, future in futures.items()}
+        return {bounds: result() for bounds, result in results.items()}
 
     def plane(self, parts: _PlaneParts, columns: list[LineColumns]) -> Plane:
         header = parts.header

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from traceview.xplane.columns import Fault, LineColumns
 from traceview.xplane.planes import PlaneKind
@@ -27,8 +28,7 @@ class EventMetadata(NamedTuple):
     stats: tuple[Stat, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
+class Line(Struct, frozen=True, eq=False):
     """One XLine: a stream or a thread. Its own time is in nanoseconds, the times of its events in picoseconds."""
 
     id: int
@@ -39,8 +39,7 @@ class Line:
     payload: tuple[int, int]
 
 
-@dataclass(frozen=True, eq=False)
-class Plane:
+class Plane(Struct, frozen=True, eq=False):
     """One XPlane. `spellings`: key and recorded names of each stat in the columns, in the order of slots."""
 
     id: int
@@ -59,12 +58,11 @@ class Plane:
         return sum(line.columns.metadata_id.size for line in self.lines)
 
 
-@dataclass(frozen=True, eq=False)
-class Space:
+class Space(Struct, frozen=True, eq=False):
     """One file. `faults` is empty unless it was read with `salvage`; `data` holds the bytes of the file."""
 
     path: Path
-    data: bytes = field(repr=False)
+    data: bytes
     sha256: str
     planes: tuple[Plane, ...]
     hostnames: tuple[bytes, ...]
@@ -73,8 +71,7 @@ class Space:
     faults: tuple[Fault, ...]
 
 
-@dataclass(frozen=True)
-class PlaneSummary:
+class PlaneSummary(Struct, frozen=True):
     """A plane without its events, as `traceview runs` needs it."""
 
     name: bytes
@@ -84,8 +81,7 @@ class PlaneSummary:
     stats: tuple[Stat, ...]
 
 
-@dataclass(frozen=True)
-class SpaceSummary:
+class SpaceSummary(Struct, frozen=True):
     """A file without its events, and its damage."""
 
     planes: tuple[PlaneSummary, ...]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.ids import is_dense, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array
@@ -25,8 +25,7 @@ ABSOLUTE_STAMP_NS: Final = 10**15
 """Line stamps from here on are Unix times; smaller stamps are relative to the start of the profile."""
 
 
-@dataclass(frozen=True, eq=False)
-class Ints:
+class Ints(Struct, frozen=True, eq=False):
     """Integer stats of some events: `event` (sorted indices into the table) and `value`, both `[n]`."""
 
     event: Int64Array
@@ -39,8 +38,7 @@ class Ints:
         return column
 
 
-@dataclass(frozen=True, eq=False)
-class Texts:
+class Texts(Struct, frozen=True, eq=False):
     """Text stats of some events: `texts[index[i]]` is the text of event `event[i]`."""
 
     event: Int64Array
@@ -48,8 +46,7 @@ class Texts:
     texts: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class PlaneTable:
+class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     """The events of one plane, or of several that share a name, in file order.
 
     `start_ps`, `duration_ps`: int64, picoseconds since the start of the profile. `name`: int32 index into
@@ -59,7 +56,7 @@ class PlaneTable:
     """
 
     plane: Plane
-    data: bytes = field(repr=False)
+    data: bytes
     lines: tuple[Line, ...]
     names: tuple[bytes, ...]
     start_ps: Int64Array
@@ -70,11 +67,11 @@ class PlaneTable:
     aggregated_count: int
     negative_duration_count: int
     misplaced_line_count: int
-    _row_of_stat: Int64Array = field(repr=False)
-    _slot: npt.NDArray[np.int16] = field(repr=False)
-    _kind: npt.NDArray[np.uint8] = field(repr=False)
-    _value: Int64Array = field(repr=False)
-    _metadata: Int64Array = field(repr=False)
+    _row_of_stat: Int64Array
+    _slot: npt.NDArray[np.int16]
+    _kind: npt.NDArray[np.uint8]
+    _value: Int64Array
+    _metadata: Int64Array
 
     @property
     def count(self) -> int:

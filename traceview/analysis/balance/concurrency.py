@@ -13,15 +13,14 @@ from traceview.analysis.balance.rules import SERIAL
 from traceview.analysis.selection import Selection
 from traceview.intervals import union
 from traceview.trace.model import Trace
-from traceview.xplane.planes import ActivityClass
 
 
 class Concurrency(Struct, frozen=True):
-    """Compute overlap as a share of the largest possible, what chance would make of it, and whether it is turns."""
+    """The fields of `Balance` about compute at the same time."""
 
-    ratio: float
-    chance: float
-    is_serial: bool
+    concurrency_ratio: float | None = None
+    chance_ratio: float | None = None
+    is_serial: bool | None = None
 
 
 def concurrency_of(
@@ -35,7 +34,7 @@ def concurrency_of(
     starts, ends, lengths = [], [], []
     for device in devices:
         window = selection.windows[trace.device_list[device].host]
-        compute = activities[device].by_class[ActivityClass.COMPUTE]
+        compute = activities[device].compute
         inside = (compute.end > window.start_ps) & (compute.start < window.end_ps)
         starts.append(np.maximum(compute.start[inside], window.start_ps))
         ends.append(np.minimum(compute.end[inside], window.end_ps))

@@ -17,7 +17,6 @@ from traceview.analysis.joined_steps import JoinedSteps
 from traceview.document import numbers
 from traceview.ids import unique_inverse
 from traceview.trace.model import Trace
-from traceview.xplane.planes import ActivityClass
 
 SHARED_RATIO: Final = 0.5
 """Least share of the compute of each device that shared kernels need to show its speed."""
@@ -60,14 +59,8 @@ def _times(
     """
     columns = trace.device_columns
     names, durations = [], []
-    for place, device in enumerate(steps.devices):
-        rows = columns.rows_of(device)
-        start = columns.start_ps[rows]
-        step = np.searchsorted(steps.start_ps[place], start, side="right") - 1
-        inside = (step >= 0) & (start < np.append(steps.end_ps[place], 0)[step])
-        chosen = rows.start + np.flatnonzero(
-            inside & (columns.class_[rows] == ActivityClass.COMPUTE)
-        )
+    for row in range(len(steps.devices)):
+        chosen = steps.kernels(trace, row)
         names.append(columns.name[chosen].astype(np.int64))
         durations.append(columns.duration_ps[chosen])
     known, index = unique_inverse(np.concatenate(names))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from traceview.analysis.balance.gradients import Gradients
-from traceview.analysis.balance.hardware import HardwareGroup
+from traceview.analysis.balance.hardware import Hardware
 from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.rules import MIXED, SERIAL, SINGLE, STRAGGLER
 from traceview.analysis.balance.straggler import (
@@ -14,7 +14,7 @@ from traceview.analysis.balance.straggler import (
     required_spreads,
     required_steps_ratio,
 )
-from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Skipped
+from traceview.analysis.base import Confidence, Evidence, Finding
 from traceview.analysis.nvml.findings import GPU_THROTTLED
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
@@ -86,10 +86,8 @@ _OTHER_KIND: Final = (
 )
 
 
-def diagnose(result: Balance | Skipped, selection: Selection) -> list[Finding]:
+def diagnose(result: Balance, selection: Selection) -> list[Finding]:
     """Stragglers, different devices, devices that take turns, and gradients on only one device."""
-    if isinstance(result, Skipped):
-        return []
     findings = [
         _straggler(result, selection),
         _mixed(result),
@@ -102,20 +100,6 @@ def diagnose(result: Balance | Skipped, selection: Selection) -> list[Finding]:
 def device_noun(kind: str, count: int = 2) -> str:
     """`GPUs`, `replica`: what devices of a kind are called."""
     return f"{look_of(DEVICE_KINDS, kind).words}{'' if count == 1 else 's'}"
-
-
-def few_steps(selection: Selection) -> str:
-    """How many used steps there are, where they are too few."""
-    used_count = len(selection.used_steps)
-    return f"only {numbers.plural(used_count, 'used step')}" if used_count else "no used step"
-
-
-def _is_enough(selection: Selection) -> bool:
-    return len(selection.used_steps) >= FEWEST_STEPS
-
-
-def _keys(result: Balance) -> tuple[str, ...]:
-    return tuple(row.device for row in result.devices)
 
 
 # The straggler
@@ -167,11 +151,8 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
 
 def _waiting(result: Balance, late: Straggler) -> str:
     """`GPU:0, 1 and 3 wait`, `the other 7 GPUs wait`."""
-    others = [
-        row.device
-        for row in result.devices
-        if row.device != late.device and row.status != "marginal"
-    ]
+    compared = (row.device for row in result.devices if row.status != "marginal")
+    others = [device for device in compared if device != late.device]
     if len(others) == 1:
         return f"{others[0]} waits"
     if len(others) > _NAMED_DEVICES:
@@ -182,9 +163,8 @@ def _waiting(result: Balance, late: Straggler) -> str:
 def _is_throttled(result: Balance, row: DeviceBalance) -> bool:
     """Whether the driver lowered the clocks of a device more than those of the others."""
     others = [other.hardware.throttled_ratio or 0 for other in result.devices if other is not row]
-    return (row.hardware.throttled_ratio or 0) - max(others, default=0) >= GPU_THROTTLED.limits[
-        "throttled_ratio"
-    ]
+    beyond_others = (row.hardware.throttled_ratio or 0) - max(others, default=0)
+    return beyond_others >= GPU_THROTTLED.limits["throttled_ratio"]
 
 
 def _is_of_rarer_kind(result: Balance, device: str) -> bool:
@@ -196,13 +176,11 @@ def _is_of_rarer_kind(result: Balance, device: str) -> bool:
 
 def _shared_evenly(result: Balance, late: Straggler) -> str:
     """How the cost of a straggler fits the smaller bound for work that is shared evenly."""
-    saved = [row.saved_ps for row in result.what_if if row.name == "balanced_devices"]
-    if late.wait_ps_per_step is not None or not saved:
-        return ""
-    if not 0 < saved[0] < late.cost_ps_per_step:
+    saved_ps = result.saved_ps("balanced_devices") or 0
+    if late.wait_ps_per_step is not None or not 0 < saved_ps < late.cost_ps_per_step:
         return ""
     return (
-        f" Sharing its work evenly saves less, at most {numbers.time(saved[0])} of each step, because the others "
+        f" Sharing its work evenly saves less, at most {numbers.time(saved_ps)} of each step, because the others "
         "would compute longer."
     )
 
@@ -256,16 +234,16 @@ def _mixed(result: Balance) -> Finding | None:
         return None
     late = result.straggler
     groups = [
-        f"{_hardware(group)} ({numbers.joined_devices(group.devices)})" for group in result.hardware
+        f"{_words(group)} ({numbers.joined_devices(group.devices)})" for group in result.hardware
     ]
-    slower = (
-        f" The others wait for {late.device}." if late and late.cause == "slower_device" else ""
-    )
+    slower = ""
+    if late and late.cause == "slower_device":
+        slower = f" The others wait for {late.device}."
     differ_by_clocks = len({(group.model, group.core_count) for group in result.hardware}) == 1
     return MIXED.finding(
         f"the {device_noun(result.kind)} differ: {numbers.listed(groups, most=4)}",
         tuple(
-            Evidence("hardware", _hardware(group), None, device)
+            Evidence("hardware", _words(group), None, device)
             for group in result.hardware
             for device in group.devices
         ),
@@ -273,15 +251,15 @@ def _mixed(result: Balance) -> Finding | None:
         confidence=("high", "the tracer recorded the hardware of each device"),
         explanation=f"{MIXED.meaning}{slower}",
         advice="Set equal clocks: nvidia-smi -ac MEMORY,GRAPHICS." if differ_by_clocks else None,
-        devices=_keys(result),
+        devices=[row.device for row in result.devices],
     )
 
 
-def _hardware(group: HardwareGroup) -> str:
-    clock = group.clock_max_hz
+def _words(hardware: Hardware) -> str:
+    clock = hardware.clock_max_hz
     parts = [
-        group.model,
-        None if group.core_count is None else f"{group.core_count} cores",
+        hardware.model,
+        None if hardware.core_count is None else f"{hardware.core_count} cores",
         None if clock is None else f"{clock / 1e6:.0f} MHz",
     ]
     return ", ".join(part for part in parts if part) or "not recorded"
@@ -294,10 +272,11 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
     ratio, chance = result.concurrency_ratio, result.chance_ratio
     if not result.is_serial or ratio is None or chance is None:
         return None
-    is_enough, is_replica = _is_enough(selection), result.kind == "replica"
-    saved = {bound.name: bound.saved_ps for bound in result.what_if}.get("concurrent_devices")
+    is_replica = result.kind == "replica"
+    saved = result.saved_ps("concurrent_devices")
     step_ps = selection.median_step_ps
-    where = numbers.listed(_keys(result))
+    keys = [row.device for row in result.devices]
+    where = numbers.listed(keys)
     over_steps = f"over {numbers.plural(len(selection.used_steps), 'used step')}"
     cores = "; replicas share the cores of their host" if is_replica else ""
     return SERIAL.finding(
@@ -309,18 +288,15 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
             Evidence("concurrency_ratio", ratio, SERIAL.limits["of_chance_ratio"] * chance, where),
             Evidence("chance_ratio", chance, None, where),
         ),
-        severity="critical" if is_enough else "info",
-        confidence=(
-            ("medium" if is_replica else "high", f"{over_steps}{cores}")
-            if is_enough
-            else ("low", few_steps(selection))
-        ),
+        severity="info" if selection.few_steps else "critical",
+        confidence=selection.few_steps
+        or ("medium" if is_replica else "high", f"{over_steps}{cores}"),
         explanation=(
             f"Independent devices would reach {numbers.share(chance)} by chance, so something makes them wait for each "
             "other: they take turns. The cost is a bound: the time in a step in which any of them computes, minus the "
             "compute of the busiest."
         ),
-        devices=_keys(result),
+        devices=keys,
         cost_ps_per_step=saved,
         cost_ratio=saved / step_ps if step_ps and saved is not None else None,
     )
@@ -333,7 +309,7 @@ def _single(gradients: Gradients, selection: Selection) -> Finding | None:
     if not gradients.is_single:
         return None
     (device,) = gradients.computed
-    is_enough, reasons = _is_enough(selection), gradients.reasons
+    reasons = gradients.reasons
     row = next(row for row in gradients.devices if row.device == device)
     named_ps = row.forward_ps + row.backward_ps + row.optimizer_ps
     # Somebody who hides GPUs from a process may mean to.
@@ -347,9 +323,7 @@ def _single(gradients: Gradients, selection: Selection) -> Finding | None:
         else "No recorded evidence shows the reason."
     )
     confidence: tuple[Confidence, str] = ("high", "the names of its kernels show it")
-    if not is_enough:
-        confidence = ("low", few_steps(selection))
-    elif not reasons:
+    if not reasons:
         confidence = ("medium", "the names of its kernels show it; the reason is not recorded")
     return SINGLE.finding(
         f"only {device} computes gradients",
@@ -367,8 +341,8 @@ def _single(gradients: Gradients, selection: Selection) -> Finding | None:
             ),
             *(Evidence("reason", reason.code, None, device) for reason in reasons),
         ),
-        severity="critical" if is_enough and not is_chosen else "info",
-        confidence=confidence,
+        severity="info" if selection.few_steps or is_chosen else "critical",
+        confidence=selection.few_steps or confidence,
         explanation=(
             f"Every replica of a mirrored step computes gradients of its own part of the batch.{others} {why}"
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from traceview.analysis.base import Skipped
@@ -19,9 +19,10 @@ from traceview.trace.sidecar import Sidecar
 FOLDED_RATIO: Final = 0.20
 """A replica whose gradients take a smaller share of those of another replica on its device only ran constants."""
 
-_SEVERAL: Final = 2
 _NO_DEVICE_SCOPE: Final = "Remove tf.device from the step; strategy.run places it."
-_USE_THE_STRATEGY: Final = "Build model and optimizer in with strategy.scope(): and call strategy.run(step, args=(batch,))."
+_USE_THE_STRATEGY: Final = (
+    "Build model and optimizer under strategy.scope(), and call strategy.run(step, args=(batch,))."
+)
 
 
 class Reason(Record, frozen=True):
@@ -66,19 +67,18 @@ def reasons_for_one(
 def _replicas_together(trace: Trace, device: int) -> list[int]:
     """The replicas that computed gradients on one device, if several did and it is not divided into virtual GPUs."""
     sidecar = trace.hosts[trace.device_list[device].host].sidecar
-    physical = sidecar.environment.devices.physical if sidecar else None
-    if any((gpu.logical_devices or 1) > 1 for gpu in physical or () if gpu.type == "GPU"):
+    if sidecar and sidecar.has_virtual_gpus:
         return []
     lengths = backward_replicas(trace, device)
     # Constants of another replica may be folded into this one.
     least = FOLDED_RATIO * max(lengths.values(), default=0)
     replicas = sorted(replica for replica, length_ps in lengths.items() if length_ps >= least)
-    return replicas if len(replicas) >= _SEVERAL else []
+    return replicas if len(replicas) > 1 else []
 
 
 def _of_strategy(sidecar: Sidecar) -> Iterator[Reason]:
     strategy = sidecar.environment.strategy
-    several = len(strategy.devices or ()) >= _SEVERAL or (strategy.replicas or 0) >= _SEVERAL
+    several = len(strategy.devices or ()) > 1 or (strategy.replicas or 0) > 1
     if strategy.class_ is not None and strategy.found_by == "memory" and several:
         yield Reason(
             "unused_strategy",
@@ -86,23 +86,19 @@ def _of_strategy(sidecar: Sidecar) -> Iterator[Reason]:
             _USE_THE_STRATEGY,
         )
     elif strategy.replicas == 1 and strategy.class_ is not None:
+        task = sidecar.environment.cluster
+        names = [local_device(name, task.role, task.index) for name in strategy.devices or ()]
         yield Reason(
             "one_replica",
-            f"the {strategy.class_} has one replica, {_local(sidecar, strategy.devices)}",
+            f"the {strategy.class_} has one replica, {numbers.listed(names or ['not named'])}",
             "Give the strategy all devices: tf.distribute.MirroredStrategy() uses every visible GPU; print "
             "strategy.num_replicas_in_sync.",
         )
 
 
-def _local(sidecar: Sidecar, devices: Iterable[str] | None) -> str:
-    task = sidecar.environment.cluster
-    names = [local_device(name, task.role, task.index) for name in devices or ()]
-    return numbers.listed(names or ["not named"])
-
-
 def _of_variables(sidecar: Sidecar) -> Iterator[Reason]:
     strategy = sidecar.environment.strategy
-    if "Mirrored" not in (strategy.class_ or "") or (strategy.replicas or 0) < _SEVERAL:
+    if "Mirrored" not in (strategy.class_ or "") or (strategy.replicas or 0) < 2:
         return
     alone = [
         graph.variables.not_mirrored
@@ -126,13 +122,9 @@ def _of_pinning(host: Host, placement: Placement | Skipped, sidecar: Sidecar) ->
     if strategy.is_used and strategy.replicas == 1:
         # Such a strategy pins ops to its only device itself.
         return
-    functions = [
-        function.graph
-        for of_host in (() if isinstance(placement, Skipped) else placement.hosts)
-        if of_host.host == host.name
-        for function in of_host.functions
-    ]
-    for graph in functions:
+    hosts = () if isinstance(placement, Skipped) else placement.hosts
+    for function in (known for of in hosts if of.host == host.name for known in of.functions):
+        graph = function.graph
         pinned = {
             local_device(name, task.role, task.index): count
             for name, count in graph.ops_per_device.items()
@@ -162,19 +154,19 @@ def _of_batch(sidecar: Sidecar) -> Iterator[Reason]:
 def _of_visibility(sidecar: Sidecar) -> Iterator[Reason]:
     environment = sidecar.environment
     hidden = (environment.variables or {}).get("CUDA_VISIBLE_DEVICES")
-    physical = [gpu for gpu in environment.devices.physical or () if gpu.type == "GPU"]
+    gpu_count = len(sidecar.physical_gpus)
     machine_count = len(environment.links.gpus or ())
-    if hidden is not None and len(physical) == 1 and machine_count > 1:
+    if hidden is not None and gpu_count == 1 and machine_count > 1:
         yield Reason(
             "visible_devices",
             f"CUDA_VISIBLE_DEVICES={hidden} shows the process 1 of the {machine_count} GPUs of the machine",
             "Unset CUDA_VISIBLE_DEVICES, or name all GPUs that should train.",
         )
     visible = [name for name in environment.devices.visible or () if "GPU" in name]
-    if len(physical) > 1 and len(visible) == 1:
+    if gpu_count > 1 and len(visible) == 1:
         yield Reason(
             "visible_devices",
-            f"tf.config.set_visible_devices shows TensorFlow 1 of {len(physical)} GPUs",
+            f"tf.config.set_visible_devices shows TensorFlow 1 of {gpu_count} GPUs",
             "Show TensorFlow all GPUs that should train: tf.config.set_visible_devices(gpus, 'GPU').",
         )
 

@@ -15,12 +15,12 @@ from msgspec import Meta
 
 from traceview.analysis.balance.gradient_reasons import Reason, is_below_replicas, reasons_for_one
 from traceview.analysis.balance.rules import SINGLE
-from traceview.analysis.base import Skipped
+from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.intervals import Int64Array
-from traceview.record import LARGEST, Count, DeviceKey, Hostname, Integer, Picoseconds, Record
+from traceview.record import LARGEST, Count, DeviceKey, Integer, Picoseconds, Record
 from traceview.trace.model import Trace
 from traceview.trace.op_phase import (
     Phase,
@@ -32,17 +32,13 @@ from traceview.trace.op_phase import (
 from traceview.trace.sidecar import Sidecar
 from traceview.xplane.planes import ActivityClass
 
-_SEVERAL: Final = 2
 _UNKNOWN: Final = "the backward pass ran before the recording, or its names do not show it, as without a tf.function"
 
 
-class DevicePhases(Record, frozen=True):
+class DevicePhases(OfDevice, frozen=True):
     """The parts of the training step that ran on one device in the whole recording, by the names of its kernels.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device.
-        ordinal: Number of the device.
         replicas: Numbers of replicas in the names of ops, `replica_4/…`; replica 0 and a single replica have none.
         forward_count: Kernels (on a CPU: ops) of the forward pass.
         backward_count: Kernels (on a CPU: ops) of the backward pass.
@@ -57,9 +53,6 @@ class DevicePhases(Record, frozen=True):
             null where no name shows any of them.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Count
     replicas: tuple[Integer, ...]
     forward_count: Count
     backward_count: Count
@@ -109,24 +102,23 @@ def compute(
     phase = phases_of(trace)
     columns = trace.device_columns
     rows = []
-    for device in sorted(in_use):
+    for device in in_use:
         events = columns.rows_of(device)
         is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
         of_kernels = phase[events][is_kernel]
         count = np.bincount(of_kernels, minlength=len(Phase))
-        total = _totals(of_kernels, columns.duration_ps[events][is_kernel])
-        rows.append(_row(trace, device, count.tolist(), total))
+        total = np.zeros(len(Phase), dtype=np.int64)
+        np.add.at(total, of_kernels, columns.duration_ps[events][is_kernel])
+        rows.append(_row(trace, device, count.tolist(), total.tolist()))
     named = [row for row in rows if row.backward is not None]
     empty = _with_empty_batches(trace, named)
     computed = tuple(row.device for row in named if row.backward and row not in empty)
     counts = least_replica_counts(trace)
-    single = _index_of(trace, computed[0]) if len(computed) == 1 else None
+    single = next((i for i in in_use if (trace.device_key(i),) == computed), None)
     is_single = single is not None and _is_meant_for_several(trace, single)
     return Gradients(
         computed=computed,
-        not_computed=tuple(row.device for row in named if row.device not in computed)
-        if computed
-        else (),
+        not_computed=tuple(row.device for row in named if computed and row.device not in computed),
         is_single=is_single,
         reasons=tuple(reasons_for_one(trace, single, placement, outside))
         if single is not None and is_single
@@ -139,7 +131,7 @@ def compute(
                 for host in range(len(trace.hosts))
                 for statement in _where_replicas_ran(trace, host, counts.get(host, 1))
             ),
-            *([] if is_single or not empty else [_of_empty(empty)]),
+            *(() if is_single else _of_empty([row.device for row in empty])),
         ),
         devices=tuple(rows),
     )
@@ -165,28 +157,18 @@ def _with_empty_batches(trace: Trace, rows: list[DevicePhases]) -> list[DevicePh
     ]
 
 
-def _of_empty(empty: list[DevicePhases]) -> str:
-    verb = "computes" if len(empty) == 1 else "compute"
-    return (
-        f"the batch has fewer examples than there are replicas: {numbers.listed([row.device for row in empty])} {verb} "
-        "gradients of empty batches"
-    )
-
-
-def _totals(phase: Int64Array, duration: Int64Array) -> list[int]:
-    total = np.zeros(len(Phase), dtype=np.int64)
-    for part in Phase:
-        total[part] = duration[phase == part].sum()
-    return [int(value) for value in total]
+def _of_empty(devices: list[str]) -> Iterator[str]:
+    if devices:
+        yield (
+            f"the batch has fewer examples than there are replicas: {numbers.listed(devices)} "
+            f"{'computes' if len(devices) == 1 else 'compute'} gradients of empty batches"
+        )
 
 
 def _row(trace: Trace, device: int, count: list[int], total: list[int]) -> DevicePhases:
-    entry = trace.device_list[device]
     named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
     return DevicePhases(
-        host=trace.hosts[entry.host].name,
-        device=trace.device_key(device),
-        ordinal=entry.ordinal,
+        *trace.identity(device),
         replicas=replica_numbers(trace, device),
         forward_count=count[Phase.FORWARD],
         backward_count=count[Phase.BACKWARD],
@@ -238,12 +220,8 @@ def _remark(trace: Trace, phase: Int64Array, rows: list[DevicePhases]) -> str:
 
 def _where_replicas_ran(trace: Trace, host: int, least_count: int) -> Iterator[str]:
     """Where the GPUs of a host do not each run the replica of their own number."""
-    columns = trace.device_columns
-    gpus = [
-        index
-        for index, device in enumerate(trace.device_list)
-        if (device.host, device.kind) == (host, "gpu")
-    ]
+    columns, entries = trace.device_columns, enumerate(trace.device_list)
+    gpus = [i for i, entry in entries if (entry.host, entry.kind) == (host, "gpu")]
     running = {
         device: replica_numbers(trace, device)
         for device in gpus
@@ -283,17 +261,13 @@ def _where_replicas_ran(trace: Trace, host: int, least_count: int) -> Iterator[s
         yield f"TensorFlow holds memory where no kernel ran: {numbers.listed(holding)}"
 
 
-def _index_of(trace: Trace, key: str) -> int:
-    return [trace.device_key(device) for device in range(len(trace.device_list))].index(key)
-
-
 def _is_meant_for_several(trace: Trace, device: int) -> bool:
     entry = trace.device_list[device]
     kind = (entry.host, entry.kind)
     alike_count = sum((other.host, other.kind) == kind for other in trace.device_list)
     sidecar = trace.hosts[entry.host].sidecar
     planned_count = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
-    return max(alike_count, planned_count) >= _SEVERAL or _could_be_several(sidecar)
+    return max(alike_count, planned_count) > 1 or _could_be_several(sidecar)
 
 
 def _could_be_several(sidecar: Sidecar | None) -> bool:
@@ -308,4 +282,4 @@ def _could_be_several(sidecar: Sidecar | None) -> bool:
     logical = [name for name in environment.devices.logical or () if kind in name]
     physical = [device for device in environment.devices.physical or () if device.type == kind]
     machine = environment.links.gpus or () if kind == "GPU" else ()
-    return max(len(logical), len(physical), len(machine)) >= _SEVERAL
+    return max(len(logical), len(physical), len(machine)) > 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.nvml.result import Nvml
@@ -14,58 +14,50 @@ _HZ_PER_KHZ: Final = 1000
 _Value = TypeVar("_Value")
 
 
-class DeviceHardware(Record, frozen=True):
-    """What a device is, by its plane, else by the sidecar.
+class Hardware(Record, frozen=True):
+    """The properties of devices that are compared.
 
     Attributes:
         model: Model; null where not recorded.
         core_count: Multiprocessors or compute units; null where not recorded.
-        clock_max_hz: Highest clock of its cores, hertz; null where not recorded.
+        clock_max_hz: Highest clock of the cores, hertz; null where not recorded.
+    """
+
+    model: ModelName | None
+    core_count: Count | None
+    clock_max_hz: Count | None
+
+
+class DeviceHardware(Hardware, frozen=True):
+    """What a device is, by its plane, else by the sidecar.
+
+    Attributes:
         memory_bytes: Size of its memory; null where not recorded.
         clock_hz: Median clock in the recording, sampled by NVML, hertz; null without samples.
         throttled_ratio: Share of the samples in which something held its clocks back; null without samples.
     """
 
-    model: ModelName | None
-    core_count: Count | None
-    clock_max_hz: Count | None
     memory_bytes: Count | None
     clock_hz: Count | None
     throttled_ratio: Ratio | None
 
 
-class HardwareGroup(Record, frozen=True):
+class HardwareGroup(Hardware, frozen=True):
     """Devices in use of equal model, cores and clock.
 
     Attributes:
-        model: Model; null where not recorded.
-        core_count: Multiprocessors or compute units; null where not recorded.
-        clock_max_hz: Highest clock of their cores, hertz; null where not recorded.
         devices: Keys of the devices.
     """
 
-    model: ModelName | None
-    core_count: Count | None
-    clock_max_hz: Count | None
     devices: tuple[DeviceKey, ...]
-
-
-class _Kind(NamedTuple):
-    """The properties that are compared."""
-
-    model: str | None = None
-    core_count: int | None = None
-    clock_max_hz: int | None = None
 
 
 def hardware_of(trace: Trace, device: int, outside: Nvml | Skipped) -> DeviceHardware:
     """What is recorded about one device."""
-    entry = trace.device_list[device]
+    entry, key = trace.device_list[device], trace.device_key(device)
     plane, sidecar = _on_plane(entry), _in_sidecar(trace, entry)
-    key = trace.device_key(device)
-    sampled = None
-    if entry.kind == "gpu" and not isinstance(outside, Skipped):
-        sampled = next((row for row in outside.devices if row.device == key), None)
+    rows = outside.devices if entry.kind == "gpu" and not isinstance(outside, Skipped) else ()
+    sampled = next((row for row in rows if row.device == key), None)
     memory = entry.stats.get("memory_size")
     return DeviceHardware(
         model=plane.model or sidecar.model,
@@ -111,9 +103,9 @@ def _known_of_all(*sources: list[_Value | None]) -> list[_Value | None]:
     return [None for _ in sources[0]]
 
 
-def _on_plane(device: Device) -> _Kind:
+def _on_plane(device: Device) -> Hardware:
     cores, clock = device.stats.get("core_count"), device.stats.get("clock_rate")
-    return _Kind(
+    return Hardware(
         device.model,
         cores if isinstance(cores, int) else None,
         # The stat `clock_rate` of GPU planes is in kHz.
@@ -121,17 +113,15 @@ def _on_plane(device: Device) -> _Kind:
     )
 
 
-def _in_sidecar(trace: Trace, device: Device) -> _Kind:
+def _in_sidecar(trace: Trace, device: Device) -> Hardware:
     """What TensorFlow and NVML recorded; TensorFlow lists physical GPUs in the order of their planes."""
     sidecar = trace.hosts[device.host].sidecar
     if sidecar is None or device.kind != "gpu":
-        return _Kind()
-    physical = [gpu for gpu in sidecar.environment.devices.physical or () if gpu.type == "GPU"]
+        return Hardware(None, None, None)
+    physical = sidecar.physical_gpus
     details = physical[device.ordinal].details if device.ordinal < len(physical) else None
-    of_nvml = next(
-        (gpu for gpu in sidecar.outside_view.devices if gpu.ordinal == device.ordinal), None
-    )
     model = details.device_name if details else None
-    if of_nvml is None:
-        return _Kind(model)
-    return _Kind(model or of_nvml.name, None, of_nvml.sm_clock_max_hz)
+    for gpu in sidecar.outside_view.devices:
+        if gpu.ordinal == device.ordinal:
+            return Hardware(model or gpu.name, None, gpu.sm_clock_max_hz)
+    return Hardware(model, None, None)

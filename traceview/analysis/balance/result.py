@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from traceview.analysis import device_time, nvml, placement
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.balance import gradients
-from traceview.analysis.balance.concurrency import concurrency_of
+from traceview.analysis.balance.concurrency import Concurrency, concurrency_of
 from traceview.analysis.balance.gradients import Gradients
 from traceview.analysis.balance.hardware import (
     DeviceHardware,
@@ -33,18 +34,17 @@ from traceview.analysis.balance.throughput import (
 )
 from traceview.analysis.balance.uneven_steps import UnevenStep, short_steps, uneven_steps
 from traceview.analysis.balance.what_if import OTHER_CLOCKS, Moments, WhatIf, clocks_agree, what_ifs
-from traceview.analysis.base import Skipped
+from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.context import Context
 from traceview.analysis.joined_steps import NEVER, JoinedSteps, joined_steps
-from traceview.analysis.selection import Selection
-from traceview.ids import unique_inverse
-from traceview.record import Count, DeviceKey, Hostname, Integer, Picoseconds, Ratio, Record
-from traceview.robust import median_ps
+from traceview.analysis.selection import Selection, covered_ps
+from traceview.ids import unique_ids
+from traceview.record import Count, Integer, Picoseconds, Ratio, Record
+from traceview.robust import median, median_ps
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import Trace
 from traceview.trace.roles import step_groups
-from traceview.xplane.planes import ActivityClass
 
 _KINDS: Final = ("gpu", "tpu", "other", "replica")
 """Devices of one kind are compared with each other: the first of these that computed."""
@@ -53,13 +53,10 @@ MOST_UNEVEN_STEPS: Final = 20
 """Uneven steps that a report holds."""
 
 
-class DeviceBalance(Record, frozen=True):
+class DeviceBalance(OfDevice, frozen=True):
     """One device in use, compared with the others of its kind.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device.
-        ordinal: Number of the device.
         status: As in device_time.
         compute_ps_per_step: Median over the steps of its compute, picoseconds; null without steps.
         longer_ratio: Median over the steps of its compute over the median of the others', less 1; null without
@@ -75,9 +72,6 @@ class DeviceBalance(Record, frozen=True):
         hardware: What the device is.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Count
     status: str
     compute_ps_per_step: Picoseconds | None
     longer_ratio: float | None
@@ -158,6 +152,10 @@ class Balance(Record, frozen=True):
     what_if_missing: dict[str, str]
     devices: tuple[DeviceBalance, ...]
 
+    def saved_ps(self, fix: str) -> int | None:
+        """What a fix saves of a step at most; None where its bound is not known."""
+        return next((bound.saved_ps for bound in self.what_if if bound.name == fix), None)
+
 
 def devices_in_use(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
@@ -170,12 +168,7 @@ def devices_in_use(
     ]
     kinds = {trace.device_list[device].kind for device in computing}
     kind = next((kind for kind in _KINDS if kind in kinds), None)
-    return tuple(
-        sorted(
-            (device for device in computing if trace.device_list[device].kind == kind),
-            key=lambda device: (trace.device_list[device].host, trace.device_list[device].ordinal),
-        )
-    )
+    return tuple(device for device in computing if trace.device_list[device].kind == kind)
 
 
 def _compute_ps(
@@ -183,10 +176,7 @@ def _compute_ps(
 ) -> int:
     """How long a device computes in its window."""
     window = selection.window_of_device(trace, device)
-    if window is None:
-        return 0
-    compute = activities[device].by_class[ActivityClass.COMPUTE]
-    return int(compute.within(window.start_ps, window.end_ps))
+    return covered_ps(activities[device].compute, window) if window else 0
 
 
 def compute(context: Context) -> Balance | Skipped:
@@ -202,7 +192,7 @@ def compute(context: Context) -> Balance | Skipped:
         return Skipped("each process steps on its own: none waits for a slower one")
     kind = trace.device_list[in_use[0]].kind
     statuses = {row.device: row.status for row in times.devices}
-    joined = joined_steps(trace, selection, activities, sorted(in_use))
+    joined = joined_steps(trace, selection, activities, in_use)
     compared = joined.of(
         [device for device in joined.devices if statuses[trace.device_key(device)] != "marginal"]
     )
@@ -213,11 +203,9 @@ def compute(context: Context) -> Balance | Skipped:
         for device in in_use
     )
     is_one_clock = clocks_agree(trace, in_use)
-    concurrency = (
-        concurrency_of(trace, selection, activities, in_use, joined.count)
-        if is_one_clock and len(in_use) > 1
-        else None
-    )
+    concurrency = Concurrency()
+    if is_one_clock and len(in_use) > 1:
+        concurrency = concurrency_of(trace, selection, activities, in_use, joined.count)
     uneven = uneven_steps(trace, compared)
     throughput = throughput_of(trace, selection, len(in_use))
     transfers = transfer_spans(trace, context.collectives)
@@ -231,7 +219,7 @@ def compute(context: Context) -> Balance | Skipped:
         compared,
         context.collectives,
         context.input_idle,
-        take_turns=concurrency is not None and concurrency.is_serial,
+        take_turns=bool(concurrency.is_serial),
     )
     if straggler and of_gradients.is_single and straggler.device in of_gradients.computed:
         # The others run as many kernels, on empty batches: that is not equal work.
@@ -244,9 +232,7 @@ def compute(context: Context) -> Balance | Skipped:
         step_count=joined.count,
         skew_ratio=_skew(joined),
         straggler=straggler,
-        concurrency_ratio=concurrency.ratio if concurrency else None,
-        chance_ratio=concurrency.chance if concurrency else None,
-        is_serial=concurrency.is_serial if concurrency else None,
+        **asdict(concurrency),
         clock_reason=None if is_one_clock else OTHER_CLOCKS,
         effective_gpus=effective,
         efficiency_ratio=effective / visible_count,
@@ -262,9 +248,7 @@ def compute(context: Context) -> Balance | Skipped:
         short_steps=short_steps(trace, compared),
         what_if=bounds.rows,
         what_if_missing=bounds.missing,
-        devices=tuple(
-            _devices(context, in_use, statuses, joined, compared, is_one_clock=is_one_clock)
-        ),
+        devices=tuple(_devices(context, statuses, joined, compared, is_one_clock=is_one_clock)),
     )
 
 
@@ -282,7 +266,7 @@ def _skew(joined: JoinedSteps) -> float | None:
     if not known.any():
         return None
     longest = joined.compute_ps.max(axis=0)
-    return float(np.median(longest[known] / middle[known])) - 1
+    return median(longest[known] / middle[known]) - 1
 
 
 def _stagger(joined: JoinedSteps) -> int | None:
@@ -295,7 +279,6 @@ def _stagger(joined: JoinedSteps) -> int | None:
 
 def _devices(
     context: Context,
-    in_use: Sequence[int],
     statuses: Mapping[str, str],
     joined: JoinedSteps,
     compared: JoinedSteps,
@@ -308,17 +291,13 @@ def _devices(
     ratios = longer_ratios(compared) if is_compared else None
     counts = longest_counts(compared) if is_compared else None
     whole = (joined.first_ps != NEVER).all(axis=0)
-    for device in in_use:
-        place = joined.devices.index(device)
+    for place, device in enumerate(joined.devices):
         row = compared.devices.index(device) if device in compared.devices else None
-        key, entry = trace.device_key(device), trace.device_list[device]
         lag = joined.first_ps[place, whole] - joined.first_ps[:, whole].min(axis=0, initial=2**62)
         lead = joined.last_ps[:, whole].max(axis=0, initial=0) - joined.last_ps[place, whole]
         yield DeviceBalance(
-            host=trace.hosts[entry.host].name,
-            device=key,
-            ordinal=entry.ordinal,
-            status=statuses[key],
+            *trace.identity(device),
+            status=statuses[trace.device_key(device)],
             compute_ps_per_step=median_ps(joined.compute_ps[place]),
             longer_ratio=None if ratios is None or row is None else float(ratios[row]),
             longest_count=None if counts is None or row is None else int(counts[row]),
@@ -335,11 +314,9 @@ def _last_counts(collectives: Collectives, joined: JoinedSteps) -> tuple[dict[in
     """How often each device was last, of how many collectives in the steps that all recorded."""
     if not joined.count:
         return {}, 0
-    first_step = collectives.first_step[collectives.collective]
-    is_counted = collectives.is_complete[collectives.collective]
-    is_counted = is_counted & np.isin(first_step, joined.numbers)
-    is_counted &= collectives.device_count[collectives.collective] > 1
-    devices, index = unique_inverse(collectives.device[collectives.last_among(is_counted)])
-    times = np.bincount(index, minlength=devices.size)
-    count = unique_inverse(collectives.collective[is_counted])[0].size
-    return dict(zip(devices.tolist(), times.tolist(), strict=True)), int(count)
+    is_whole = collectives.is_complete & (collectives.device_count > 1)
+    is_counted = (is_whole & np.isin(collectives.first_step, joined.numbers))[
+        collectives.collective
+    ]
+    last = collectives.device[collectives.last_among(is_counted)].tolist()
+    return Counter(last), unique_ids(collectives.collective[is_counted]).size

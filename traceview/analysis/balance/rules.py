@@ -103,7 +103,7 @@ SINGLE: Final = Rule(
         "processes on the GPUs from the sidecar"
     ),
     advice=(
-        "Build model and optimizer in with strategy.scope(): and call strategy.run(step, args=(batch,)); print "
+        "Build model and optimizer under strategy.scope(), and call strategy.run(step, args=(batch,)); print "
         "strategy.num_replicas_in_sync. traceview capture records what shows the reason."
     ),
     example="only GPU:0 computes gradients",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Final
 
 from traceview.analysis.balance.findings import device_noun
@@ -11,31 +10,15 @@ from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.rules import MIXED, SERIAL, SINGLE, STRAGGLER
 from traceview.analysis.balance.straggler import Straggler
-from traceview.analysis.balance.throughput import Throughput
 from traceview.analysis.balance.uneven_steps import UnevenStep
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import FEWEST_STEPS
 from traceview.analysis.collectives.section import unclear_words
 from traceview.analysis.context import View
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Column,
-    Section,
-    Subheading,
-    counts,
-    devices,
-    facts,
-    notes,
-    ratio,
-    remarks,
-    shares,
-    signed_shares,
-    table,
-    times,
-    words,
-)
-from traceview.document.vocabulary import BOUNDS, DEVICE_KINDS, look_of
+from traceview.document.vocabulary import BOUNDS, look_of
+from traceview.robust import median
 
 TITLE: Final = "Balance"
 SHOWN_UNEVEN: Final = 3
@@ -54,22 +37,22 @@ _CAUSES: Final = {
 }
 
 
-def balance_section(view: View, result: Balance) -> Section | None:
+def balance_section(view: View, result: Balance) -> doc.Section | None:
     """Efficiency, what stands out, the devices, and the bounds of the step time."""
     is_single = result.gradients.is_single
     has_finding = any(finding.code in _CODES for finding in view.findings)
     if view.is_brief and result.in_use_count < 2 and not has_finding and not is_single:
         return None
     least_ratio = WORTH_RATIO if view.is_brief else 0.0
-    return Section(
+    return doc.Section(
         "balance",
         TITLE,
         (
-            *facts(*_facts(result)),
+            *doc.facts(*_facts(result)),
             *_by_device(view, result),
-            *notes(*map(numbers.sentence, _statements(result, least_ratio))),
+            *doc.notes(*map(numbers.sentence, _statements(result, least_ratio))),
             *_bounds(view, result, least_ratio),
-            *(() if view.is_brief else remarks(*map(numbers.sentence, _limits(result)))),
+            *(() if view.is_brief else doc.remarks(*map(numbers.sentence, _limits(result)))),
         ),
         lead=_summary(result),
     )
@@ -107,59 +90,58 @@ def _facts(result: Balance) -> Iterator[str]:
         yield f"first kernels start {numbers.time(result.stagger_ps)} apart"
     elif result.stagger_ps is not None:
         yield "first kernels start at the same time"
-    if result.throughput.examples_per_second is not None:
-        yield _speed(result.throughput, result.kind)
-
-
-def _speed(throughput: Throughput, kind: str) -> str:
-    """`1,487 examples per second, 743 per GPU, 128 per step`."""
-    return (
-        f"{numbers.number(throughput.examples_per_second)} examples per second, "
-        f"{numbers.number(throughput.per_gpu_per_second)} per {look_of(DEVICE_KINDS, kind).words}, "
-        f"{numbers.count(throughput.batch_size)} per step"
-    )
+    speed = result.throughput
+    if speed.examples_per_second is not None:
+        yield (
+            f"{numbers.number(speed.examples_per_second)} examples per second, "
+            f"{numbers.number(speed.per_gpu_per_second)} per {device_noun(result.kind, 1)}, "
+            f"{numbers.count(speed.batch_size)} per step"
+        )
 
 
 # The devices
 
 
-def _by_device(view: View, result: Balance) -> Iterator[Block]:
+def _by_device(view: View, result: Balance) -> Iterator[doc.Block]:
     if result.in_use_count < 2:
         return
-    others = [row for row in result.devices if row.device in view.others]
-    rows = [row for row in result.devices if row.device not in view.others]
-    yield from table(
+    rows, others = view.split(result.devices)
+    yield from doc.table(
         "Balance by device",
         _columns(result, rows[: view.most_rows]),
         row_count=len(rows),
         rest=view.command("balance"),
     )
     if others:
-        yield from remarks(f"{_range(others)} `{view.command('balance')} -o FILE.csv` lists all.")
+        yield from doc.remarks(
+            f"{_range(others)} `{view.command('balance')} -o FILE.csv` lists all."
+        )
     if not view.is_brief:
-        yield from remarks(_unclear(result))
+        last_count = sum(row.last_count or 0 for row in result.devices)
+        count = max((row.collective_count or 0 for row in result.devices), default=0)
+        yield from doc.remarks(unclear_words(last_count, count))
 
 
-def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[Column]:
-    yield devices("device", [row.device for row in rows])
-    yield times("compute per step", [row.compute_ps_per_step for row in rows])
-    yield signed_shares(
+def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Column]:
+    yield doc.devices("device", [row.device for row in rows])
+    yield doc.times("compute per step", [row.compute_ps_per_step for row in rows])
+    yield doc.signed_shares(
         "vs. median",
         [row.longer_ratio for row in rows],
         priority=1,
         meaning="compute beyond the median of the other devices, median over the steps",
     )
-    yield counts(
+    yield doc.counts(
         "slowest in",
         [_of(row.longest_count, row.step_count) for row in rows],
         priority=3,
         meaning="steps in which it computed longer than every other device",
     )
     if result.clock_reason is None:
-        yield times("starts later by", [row.start_lag_ps for row in rows], priority=4)
-        yield times("ends earlier by", [row.end_lead_ps for row in rows], priority=5)
+        yield doc.times("starts later by", [row.start_lag_ps for row in rows], priority=4)
+        yield doc.times("ends earlier by", [row.end_lead_ps for row in rows], priority=5)
     if any(row.collective_count for row in rows):
-        yield counts(
+        yield doc.counts(
             "last in",
             [_of(row.last_count, row.collective_count) for row in rows],
             priority=1,
@@ -167,7 +149,7 @@ def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[Column]
         )
     phases = {row.device: row for row in result.gradients.devices}
     if _common_phases(result) is None:
-        yield words("ran", [_phases(phases.get(row.device)) for row in rows], priority=2)
+        yield doc.words("ran", [_phases(phases.get(row.device)) for row in rows], priority=2)
 
 
 def _range(rows: Sequence[DeviceBalance]) -> str:
@@ -177,13 +159,6 @@ def _range(rows: Sequence[DeviceBalance]) -> str:
     ends = dict.fromkeys(map(numbers.signed_share, (ratios[:1] + ratios[-1:])))
     versus = f", {' to '.join(ends)} vs. median" if ends else ""
     return f"{numbers.plural(len(rows), 'other device')}: compute {compute} per step{versus}."
-
-
-def _unclear(result: Balance) -> str | None:
-    """In how many collectives no device was clearly the last."""
-    last_count = sum(row.last_count or 0 for row in result.devices)
-    count = max((row.collective_count or 0 for row in result.devices), default=0)
-    return unclear_words(last_count, count)
 
 
 def _of(count: int | None, whole: int | None) -> str | None:
@@ -216,12 +191,14 @@ def _phases(row: DevicePhases | None) -> str | None:
 def _statements(result: Balance, least_ratio: float) -> Iterator[str]:
     """What stands out; the straggler only if it costs the least share of the step."""
     late = result.straggler
-    saved = {bound.name: bound.saved_ps for bound in result.what_if}
     step_ps = max((bound.step_bound_ps + bound.saved_ps for bound in result.what_if), default=0)
     if result.is_serial:
-        yield _of_turns(result, saved.get("concurrent_devices"))
+        turns = f"{result.in_use_count} {device_noun(result.kind)} run serially: while one computes, the others wait"
+        saved_ps = result.saved_ps("concurrent_devices")
+        saved = f"; computing all at once saves at most {numbers.time(saved_ps)} per step"
+        yield f"{turns}{saved if saved_ps else ''}"
     if late is not None and late.cost_ps_per_step >= least_ratio * step_ps:
-        yield _of_straggler(late, saved.get("balanced_devices"))
+        yield _of_straggler(late, result.saved_ps("balanced_devices"))
     if late is None:
         yield from _of_unsteady(result)
     if result.clock_reason is not None:
@@ -243,13 +220,6 @@ def _statements(result: Balance, least_ratio: float) -> Iterator[str]:
         steps = "steps" if len(result.short_steps) > 1 else "step"
         listed = numbers.listed(list(map(str, result.short_steps)), most=SHOWN_UNEVEN)
         yield f"every device computed less than usual in {steps} {listed}, as on a short batch"
-
-
-def _of_turns(result: Balance, saved_ps: int | None) -> str:
-    turns = f"{result.in_use_count} {device_noun(result.kind)} run serially: while one computes, the others wait"
-    if not saved_ps:
-        return turns
-    return f"{turns}; computing all at once saves at most {numbers.time(saved_ps)} per step"
 
 
 def _of_straggler(late: Straggler, saved_ps: int | None) -> str:
@@ -277,7 +247,7 @@ def _of_unsteady(result: Balance) -> Iterator[str]:
 
 
 def _vary(result: Balance) -> bool:
-    """Whether the median ratio of a device is far from the ratio of the medians beside it."""
+    """Whether the median ratio of a device is far from the ratio of the medians."""
     known = [
         (row.compute_ps_per_step, row.longer_ratio)
         for row in result.devices
@@ -328,26 +298,26 @@ def _of_uneven_steps(result: Balance) -> Iterator[str]:
 # Bounds
 
 
-def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[Block, ...]:
+def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block, ...]:
     rows = _worth_showing(result, least_ratio)
     if not rows:
         return ()
     return (
-        Subheading("Best case per fix"),
-        *table(
+        doc.Subheading("Best case per fix"),
+        *doc.table(
             "Best case per fix",
             (
-                words("fix", [look_of(BOUNDS, row.name).words for row in rows]),
-                times("step at least", [row.step_bound_ps for row in rows]),
-                times("saves at most", [row.saved_ps for row in rows], priority=2),
-                shares(
+                doc.words("fix", [look_of(BOUNDS, row.name).words for row in rows]),
+                doc.times("step at least", [row.step_bound_ps for row in rows]),
+                doc.times("saves at most", [row.saved_ps for row in rows], priority=2),
+                doc.shares(
                     "of the step",
-                    [ratio(row.saved_ps, row.saved_ps + row.step_bound_ps) for row in rows],
+                    [doc.ratio(row.saved_ps, row.saved_ps + row.step_bound_ps) for row in rows],
                     priority=1,
                 ),
                 None
                 if view.is_brief
-                else words("because", [row.reasoning for row in rows], priority=3),
+                else doc.words("because", [row.reasoning for row in rows], priority=3),
             ),
         ),
     )
@@ -358,8 +328,7 @@ def _worth_showing(result: Balance, least_ratio: float) -> list[WhatIf]:
 
     Devices that compute equally long still save by computing at once: their work is shared evenly already.
     """
-    saved = {bound.name: bound.saved_ps for bound in result.what_if}
-    at_once = saved.get("concurrent_devices", 0)
+    at_once = result.saved_ps("concurrent_devices") or 0
     rows = [
         bound
         for bound in result.what_if

@@ -12,25 +12,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.balance.rules import STRAGGLER
-from traceview.analysis.base import FEWEST_STEPS
+from traceview.analysis.base import FEWEST_STEPS, OfDevice
 from traceview.analysis.joined_steps import NEVER, JoinedSteps
 from traceview.analysis.selection import Selection
 from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int64Array
-from traceview.record import Activity, Count, DeviceKey, Hostname, Picoseconds, Ratio, Record
-from traceview.robust import MAD_TO_SIGMA, median_ps, quartile_range
+from traceview.record import Activity, Count, Picoseconds, Ratio
+from traceview.robust import MAD_TO_SIGMA, median, median_ps, quartile_range
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
 from traceview.trace.roles import machine_of
-from traceview.xplane.planes import ActivityClass
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 Cause: TypeAlias = Literal["slower_device", "more_work", "input", "late_start"]
@@ -50,13 +49,10 @@ _EXPLAINING_RATIO: Final = 0.5
 _NUMBER: Final = re.compile(r"_\d+$")
 
 
-class Straggler(Record, frozen=True):
+class Straggler(OfDevice, frozen=True):
     """The device that the others wait for.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device.
-        ordinal: Number of the device.
         cause: slower_device (the same kernels, longer), more_work (more launches), input (its batch came late)
             or late_start.
         cost_ps_per_step: What it computes longer than the median of the others, or what its peers wait for it,
@@ -74,12 +70,9 @@ class Straggler(Record, frozen=True):
             picoseconds; null for slower_device and more_work.
         spread_ratio: How much longer_ratio varies over the steps (interquartile range); for input and
             late_start what its peers wait, over the median step.
-        shares_cores: Whether it is a replica beside others on one machine, whose cores they share.
+        shares_cores: Whether it is one of several replicas on a machine, which share its cores.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Count
     cause: Cause
     cost_ps_per_step: Picoseconds
     longer_ratio: float
@@ -93,8 +86,7 @@ class Straggler(Record, frozen=True):
     shares_cores: bool
 
 
-@dataclass(frozen=True, eq=False)
-class _Late:
+class _Late(Struct, frozen=True, eq=False):
     """A device that is last: how often, of how many, and what its peers wait for it in a step (median).
 
     `later_ps` `[steps]`: its delay behind its peers, below 0 where it is earlier. `begins_late_ps`: how much later
@@ -138,9 +130,8 @@ def find_straggler(
     step_ps = selection.median_step_ps
     if late is None or not step_ps or late.wait_ps < STRAGGLER.limits["wait_ratio"] * step_ps:
         return None
-    if late.count < _least_often(trace, steps, late.row) * late.of_count:
-        return None
-    if not _is_clear(late.later_ps):
+    is_often = late.count >= _least_often(trace, steps, late.row) * late.of_count
+    if not is_often or not _is_clear(late.later_ps):
         return None
     return _late_straggler(trace, selection, steps, late, input_idle, step_ps)
 
@@ -148,7 +139,7 @@ def find_straggler(
 def longer_ratios(steps: JoinedSteps) -> FloatArray:
     """For each device the median over the steps of its compute over the median of the others', less 1."""
     longer = [_longer(steps, row) for row in range(len(steps.devices))]
-    return np.array([np.median(ratios) if ratios.size else 0.0 for ratios in longer])
+    return np.array([median(ratios) if ratios.size else 0.0 for ratios in longer])
 
 
 def _longer(steps: JoinedSteps, row: int) -> FloatArray:
@@ -159,9 +150,15 @@ def _longer(steps: JoinedSteps, row: int) -> FloatArray:
     return result
 
 
+def _of_others(values: Int64Array, row: int) -> Int64Array:
+    """The median of the other devices in each step, rounded down."""
+    median: FloatArray = np.median(np.delete(values, row, axis=0), axis=0)
+    return median.astype(np.int64)
+
+
 def _is_clear(excess: npt.NDArray[Any]) -> bool:
     """Whether a delay, by step, stands out from its variation over the steps."""
-    return bool(np.median(excess) >= required_spreads(excess.size) * quartile_range(excess))
+    return bool(median(excess) >= required_spreads(excess.size) * quartile_range(excess))
 
 
 def required_spreads(step_count: int) -> float:
@@ -217,22 +214,17 @@ def _deviations(steps: JoinedSteps, row: int) -> float:
     if len(steps.devices) < _FEWEST_FOR_DEVIATIONS:
         return 0.0
     typical = np.median(steps.compute_ps, axis=1)
-    deviation = np.abs(typical - np.median(typical))
-    sigma = MAD_TO_SIGMA * float(np.median(deviation))
-    above = float(typical[row] - np.median(typical))
+    deviation = np.abs(typical - median(typical))
+    sigma = MAD_TO_SIGMA * median(deviation)
+    above = float(typical[row] - median(typical))
     return above / sigma if sigma else float("inf") if above > 0 else 0.0
 
 
 def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
-    device = steps.devices[row]
-    others = np.delete(steps.compute_ps, row, axis=0)
-    longer = steps.compute_ps[row] - np.median(others, axis=0).astype(np.int64)
+    longer = steps.compute_ps[row] - _of_others(steps.compute_ps, row)
     work = _work(trace, steps, row)
-    entry = trace.device_list[device]
     return Straggler(
-        host=trace.hosts[entry.host].name,
-        device=trace.device_key(device),
-        ordinal=entry.ordinal,
+        *trace.identity(steps.devices[row]),
         cause="more_work" if work.is_more else "slower_device",
         cost_ps_per_step=max(median_ps(longer) or 0, 0),
         longer_ratio=float(longer_ratios(steps)[row]),
@@ -247,8 +239,7 @@ def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
     )
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(Struct, frozen=True):
     is_more: bool
     launches_ratio: float | None
     top_kernels: tuple[Activity, ...]
@@ -296,13 +287,7 @@ def _kernels(
     columns = trace.device_columns
     keys, is_own, durations = [], [], []
     for place, device in enumerate(steps.devices):
-        rows = columns.rows_of(device)
-        start = columns.start_ps[rows]
-        begin, end = steps.start_ps[place], steps.end_ps[place]
-        step = np.searchsorted(begin, start, side="right") - 1
-        inside = (step >= 0) & (start < end[np.maximum(step, 0)])
-        chosen = np.flatnonzero(inside & (columns.class_[rows] == ActivityClass.COMPUTE))
-        chosen += rows.start
+        chosen = steps.kernels(trace, place)
         names = columns.name[chosen].astype(np.int64)
         if trace.device_list[device].kind == "replica":
             names = _replica_free(trace, names)
@@ -344,7 +329,7 @@ def _starts_last(trace: Trace, steps: JoinedSteps, collectives: Collectives) -> 
     waited = counts & (place != row) & was_last[collectives.collective]
     wait = np.zeros((len(steps.devices), steps.count), dtype=np.int64)
     np.add.at(wait, (place[waited], step[waited]), collectives.wait_ps[waited])
-    peers = np.median(np.delete(wait, row, axis=0), axis=0).astype(np.int64)
+    peers = _of_others(wait, row)
     own = np.zeros(steps.count, dtype=np.int64)
     np.add.at(own, step[counts & (place == row)], collectives.wait_ps[counts & (place == row)])
     return _Late(row, int(of_device[row]), of_count, median_ps(peers) or 0, peers - own, None)
@@ -372,12 +357,14 @@ def _ends_last(steps: JoinedSteps) -> _Late | None:
         return None
     wait = np.where(is_last[row], ends[row] - np.delete(ends, row, axis=0), 0)
     peers = np.median(wait, axis=0).astype(np.int64)
-    others = np.median(np.delete(ends, row, axis=0), axis=0).astype(np.int64)
     begins = steps.first_ps[:, whole]
-    earlier = np.median(np.delete(begins, row, axis=0), axis=0).astype(np.int64)
-    later = median_ps(begins[row] - earlier) or 0
     return _Late(
-        row, int(counts[row]), int(ends.shape[1]), median_ps(peers) or 0, ends[row] - others, later
+        row,
+        int(counts[row]),
+        int(ends.shape[1]),
+        median_ps(peers) or 0,
+        later_ps=ends[row] - _of_others(ends, row),
+        begins_late_ps=median_ps(begins[row] - _of_others(begins, row)) or 0,
     )
 
 
@@ -389,13 +376,8 @@ def _late_straggler(
     input_idle: Mapping[int, Int64Array],
     step_ps: int,
 ) -> Straggler | None:
-    device = steps.devices[late.row]
-    entry = trace.device_list[device]
-    waited = np.stack(
-        [_input_ps(trace, selection, steps.numbers, input_idle, peer) for peer in steps.devices]
-    )
-    peers = np.median(np.delete(waited, late.row, axis=0), axis=0).astype(np.int64)
-    longer = max(median_ps(waited[late.row] - peers) or 0, 0)
+    waited = steps.placed(trace, selection, input_idle)
+    longer = max(median_ps(waited[late.row] - _of_others(waited, late.row)) or 0, 0)
     is_input = longer >= _EXPLAINING_RATIO * late.wait_ps
     begins_late = (
         late.begins_late_ps is None or late.begins_late_ps >= _EXPLAINING_RATIO * late.wait_ps
@@ -408,9 +390,7 @@ def _late_straggler(
         # The host does not start the kernels of a replica: it computes when it gets a core.
         return None
     return Straggler(
-        host=trace.hosts[entry.host].name,
-        device=trace.device_key(device),
-        ordinal=entry.ordinal,
+        *trace.identity(steps.devices[late.row]),
         cause="input" if is_input else "late_start",
         cost_ps_per_step=late.wait_ps,
         longer_ratio=float(longer_ratios(steps)[late.row]),
@@ -423,20 +403,3 @@ def _late_straggler(
         spread_ratio=quartile_range(late.later_ps) / step_ps,
         shares_cores=shares_cores,
     )
-
-
-def _input_ps(
-    trace: Trace,
-    selection: Selection,
-    numbers: tuple[int, ...],
-    input_idle: Mapping[int, Int64Array],
-    device: int,
-) -> Int64Array:
-    """How long a device waited for input in each of the steps; 0 where it is not known."""
-    if device not in input_idle:
-        return np.zeros(len(numbers), dtype=np.int64)
-    of_number = {
-        step.number: place
-        for place, step in enumerate(selection.steps[trace.device_list[device].host])
-    }
-    return input_idle[device][[of_number[number] for number in numbers]]

@@ -15,7 +15,6 @@ from traceview.record import Count, Picoseconds, Ratio, Record
 from traceview.robust import median_ps
 from traceview.trace.model import Trace
 from traceview.units import PS_PER_S
-from traceview.xplane.planes import ActivityClass
 
 
 class Throughput(Record, frozen=True):
@@ -103,7 +102,7 @@ def prediction_of(
     exposed = [
         uncovered(
             transfers[device],
-            activities[device].by_class[ActivityClass.COMPUTE],
+            activities[device].compute,
             joined.start_ps[row],
             joined.end_ps[row],
         )

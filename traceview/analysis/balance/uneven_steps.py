@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from traceview.analysis.joined_steps import JoinedSteps
 from traceview.record import Count, DeviceKey, Hostname, Picoseconds, Record
+from traceview.robust import median
 from traceview.trace.model import Trace
 
 UNEVEN_RATIO: Final = 0.80
@@ -60,12 +61,11 @@ def uneven_steps(trace: Trace, compared: JoinedSteps) -> tuple[UnevenStep, ...]:
     is_less = (share < _limit(trace, compared)) & (share.max(axis=0) >= _USUAL_RATIO)
     return tuple(
         UnevenStep(
-            host=trace.hosts[trace.device_list[device].host].name,
-            device=trace.device_key(device),
+            *trace.identity(device)[:2],
             number=compared.numbers[place],
             is_last=place == compared.count - 1,
             compute_ps=int(compared.compute_ps[row, place]),
-            usual_ps=int(np.median(compared.compute_ps[row])),
+            usual_ps=int(median(compared.compute_ps[row])),
         )
         for place in np.flatnonzero(is_less.any(axis=0)).tolist()
         for row, device in enumerate(compared.devices)

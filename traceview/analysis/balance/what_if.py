@@ -25,24 +25,24 @@ collective do not wait for each other, so the step of each is bounded by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.balance.device_speed import relative_speeds
 from traceview.analysis.base import Skipped
 from traceview.analysis.joined_steps import JoinedSteps
-from traceview.analysis.selection import Selection
+from traceview.analysis.selection import Selection, step_bounds
 from traceview.document import numbers
 from traceview.intervals import Int64Array, IntervalSet, difference, union
 from traceview.record import Picoseconds, Record
 from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.gaps import Gaps
-from traceview.trace.model import Step, Trace
+from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
 _COPIES: Final = (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
@@ -75,16 +75,14 @@ class WhatIf(Record, frozen=True):
     reasoning: str
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The bounds that are known, and by name why another is not."""
 
     rows: tuple[WhatIf, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(Struct, frozen=True, eq=False):
     """When devices communicated or waited, by device index: `transfers` of collectives, and `gaps` where known."""
 
     transfers: Sequence[IntervalSet]
@@ -106,12 +104,7 @@ def what_ifs(
         device: {
             "no_input_wait": [_waits(moments.gaps.get(device), Cause.INPUT)],
             "no_exposed_collectives": [
-                _Span.of(
-                    difference(
-                        moments.transfers[device],
-                        activities[device].by_class[ActivityClass.COMPUTE],
-                    )
-                ),
+                _Span.of(difference(moments.transfers[device], activities[device].compute)),
                 # Replicas have no queue: they wait for replicas that still compute.
                 _waits(
                     None
@@ -132,17 +125,16 @@ def what_ifs(
         }
         for device in joined.devices
     }
-    compute = {d: activities[d].by_class[ActivityClass.COMPUTE] for d in joined.devices}
+    compute = {d: activities[d].compute for d in joined.devices}
     agree = clocks_agree(trace, joined.devices)
     bounds: dict[str, list[Int64Array]] = {}
     for host in dict.fromkeys(trace.device_list[device].host for device in joined.devices):
-        steps = [step for step in selection.steps.get(host, ()) if step.excluded is None]
-        start, end = _bounds_of(steps)
+        start, end = step_bounds(selection.used_of(host))
         own = [device for device in joined.devices if trace.device_list[device].host == host]
         longest = np.max([compute[device].within(start, end) for device in own], axis=0)
-        together = joined.devices if agree else own
+        combined = joined.devices if agree else own
         for name in _MOMENTS:
-            saved = _covered([span for d in together for span in spans[d][name]], start, end)
+            saved = _covered([span for d in combined for span in spans[d][name]], start, end)
             bounds.setdefault(name, []).append(np.maximum(end - start - saved, longest))
     rows = [
         _row(name, np.concatenate(of_hosts), whole, f"the median step without {_MOMENTS[name]}")
@@ -150,22 +142,34 @@ def what_ifs(
     ]
     if len(joined.devices) < 2:
         return Bounds(tuple(rows))
+    if not agree or not joined.count:
+        reason = OTHER_CLOCKS if joined.count else _NO_COMMON_STEP
+        return Bounds(
+            tuple(rows), dict.fromkeys(("balanced_devices", "concurrent_devices"), reason)
+        )
     missing = {}
-    evened = _evened(trace, joined, compute, agree=agree)
-    if isinstance(evened, Skipped):
-        missing["balanced_devices"] = evened.reason
+    together = _any(compute.values()).within(joined.start_ps, joined.end_ps)
+
+    def shortened(needed_ps: Int64Array) -> Int64Array:
+        """Every step, on the host of each device, if moments in which any device computes took as long as needed."""
+        excess: Int64Array = np.maximum(together - needed_ps, 0)
+        return (joined.end_ps - joined.start_ps - excess).reshape(-1)
+
+    speeds = relative_speeds(trace, joined)
+    if isinstance(speeds, Skipped):
+        missing["balanced_devices"] = speeds.reason
     else:
         reasoning = (
             "the median step with the compute shared by the speed of each device: moments in which only "
             f"some of {len(joined.devices)} devices compute become shorter"
         )
+        evened = shortened(_needed(joined, speeds))
         rows.append(_row("balanced_devices", evened, whole, reasoning))
-    at_once = _at_once(joined, compute, agree=agree)
-    if isinstance(at_once, Skipped):
-        missing["concurrent_devices"] = at_once.reason
-    else:
-        reasoning = f"the median step with the compute of all {len(joined.devices)} devices within the longest"
-        rows.append(_row("concurrent_devices", at_once, whole, reasoning))
+    reasoning = (
+        f"the median step with the compute of all {len(joined.devices)} devices within the longest"
+    )
+    at_once = shortened(joined.compute_ps.max(axis=0))
+    rows.append(_row("concurrent_devices", at_once, whole, reasoning))
     return Bounds(tuple(rows), missing)
 
 
@@ -179,8 +183,7 @@ def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
     return len(clocks) == 1 or unaligned <= 1
 
 
-@dataclass(frozen=True, eq=False)
-class _Span:
+class _Span(Struct, frozen=True, eq=False):
     """Moments of a device: all of them lie in `where`; `amount_ps` is their length up to each bound of it."""
 
     where: IntervalSet
@@ -217,47 +220,6 @@ def _covered(spans: Sequence[_Span], start: Int64Array, end: Int64Array) -> Int6
     summed = np.sum([span.within(start, end) for span in spans], axis=0)
     result: Int64Array = np.minimum(where.within(start, end), summed)
     return result
-
-
-def _bounds_of(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
-    return (
-        np.array([step.start_ps for step in steps], dtype=np.int64),
-        np.array([step.end_ps for step in steps], dtype=np.int64),
-    )
-
-
-def _evened(
-    trace: Trace, joined: JoinedSteps, compute: Mapping[int, IntervalSet], *, agree: bool
-) -> Int64Array | Skipped:
-    """The bound of every step that all hosts have, on the host of each device."""
-    if not joined.count:
-        return Skipped(_NO_COMMON_STEP)
-    if not agree:
-        return Skipped(OTHER_CLOCKS)
-    speeds = relative_speeds(trace, joined)
-    if isinstance(speeds, Skipped):
-        return speeds
-    return _shortened(joined, compute, _needed(joined, speeds))
-
-
-def _at_once(
-    joined: JoinedSteps, compute: Mapping[int, IntervalSet], *, agree: bool
-) -> Int64Array | Skipped:
-    """The bound of every step that all hosts have, on the host of each device."""
-    if not joined.count:
-        return Skipped(_NO_COMMON_STEP)
-    if not agree:
-        return Skipped(OTHER_CLOCKS)
-    return _shortened(joined, compute, joined.compute_ps.max(axis=0))
-
-
-def _shortened(
-    joined: JoinedSteps, compute: Mapping[int, IntervalSet], needed: Int64Array
-) -> Int64Array:
-    """The length of every step if the moments in which any device computes took as long as needed, int64 `[steps]`."""
-    excess = _any(compute.values()).within(joined.start_ps, joined.end_ps) - needed
-    bounds: Int64Array = joined.end_ps - joined.start_ps - np.maximum(excess, 0)
-    return bounds.reshape(-1)
 
 
 def _any(unions: Iterable[IntervalSet]) -> IntervalSet:

@@ -9,8 +9,9 @@ it is unknown what was asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from traceview.analysis.base import Evidence, Finding, Rule
 from traceview.document import numbers
@@ -44,8 +45,7 @@ _PYTHON_LEVEL: Final = "python_tracer_level"
 _PYTHON_EVENT: Final = b"$"
 
 
-@dataclass(frozen=True)
-class IgnoredOption:
+class IgnoredOption(Struct, frozen=True):
     """One option of one host. `in_force`: the level recorded; None where only `evidence` shows it."""
 
     host: str

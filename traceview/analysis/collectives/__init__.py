@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis import device_time, steps
-from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.base import Finding
 from traceview.analysis.collectives import findings
 from traceview.analysis.collectives.result import CollectiveResult, compute
 from traceview.analysis.collectives.section import collectives_section
@@ -14,11 +14,11 @@ from traceview.analysis.context import Analysis, Context
 __all__ = ["ANALYSIS", "CollectiveResult"]
 
 
-def _diagnose(context: Context, result: CollectiveResult | Skipped) -> list[Finding]:
+def _diagnose(context: Context, result: CollectiveResult) -> list[Finding]:
     times = context.record(device_time.ANALYSIS)
-    if times is None or isinstance(result, Skipped):
+    if times is None:
         return []
-    return findings.diagnose(result, times, context.result(steps.ANALYSIS), context.selection)
+    return findings.diagnose(result, times, context.record(steps.ANALYSIS), context.selection)
 
 
 ANALYSIS: Final = Analysis[CollectiveResult](

@@ -6,8 +6,7 @@ knows, over the transfer of all-reduces in a step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
@@ -45,8 +44,7 @@ class Bandwidth(Struct, frozen=True):
     expected_ps: int | None
 
 
-@dataclass(frozen=True)
-class Workers:
+class Workers(Struct, frozen=True):
     """How many workers train together, and how many of them were not recorded."""
 
     recorded_count: int
@@ -80,7 +78,10 @@ def bandwidth_of(
     """
     complete = chosen & collectives.is_complete
     members = workers.member_count(int(collectives.device_count[complete].max(initial=0)))
-    gradient_bytes = _gradient_bytes(sidecars(trace, hosts))
+    # All workers train the same model: what one sidecar says about it holds for all.
+    gradient_bytes = agreed(
+        sidecar.environment.training.gradient_bytes or None for sidecar in sidecars(trace, hosts)
+    )
     link, link_speed = (
         _link(trace, hosts) if _is_within_hosts(collectives, chosen) else (None, None)
     )
@@ -123,10 +124,10 @@ def sidecars(trace: Trace, hosts: Sequence[int]) -> list[Sidecar]:
     return [sidecar for host in hosts if (sidecar := trace.hosts[host].sidecar) is not None]
 
 
-def _gradient_bytes(known: Sequence[Sidecar]) -> int | None:
-    """All workers train the same model: what one sidecar says about it holds for all."""
-    sizes = {sidecar.environment.training.gradient_bytes for sidecar in known} - {None, 0}
-    return sizes.pop() if len(sizes) == 1 else None
+def agreed(values: Iterable[int | None]) -> int | None:
+    """The only value that is known; None without any, and where several are."""
+    known = set(values) - {None}
+    return known.pop() if len(known) == 1 else None
 
 
 def _is_within_hosts(collectives: Collectives, chosen: BoolArray) -> bool:

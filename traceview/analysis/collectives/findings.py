@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Rule, Skipped
+from traceview.analysis.base import Confidence, Evidence, Finding, Rule
 from traceview.analysis.collectives.result import CollectiveResult, HostCollectives
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
@@ -74,7 +74,6 @@ OFF_GPU: Final = Rule(
 _ALIKE_RATIO: Final = 0.995
 """A title names no single device if the shares of all are at least this much of the largest."""
 
-_IN_USE: Final = ("active", "marginal")
 _PACKING: Final = (
     "Use fewer and larger calls: tf.distribute.MirroredStrategy(cross_device_ops="
     "tf.distribute.NcclAllReduce(num_packs=1)), or for MultiWorkerMirroredStrategy "
@@ -84,14 +83,13 @@ _PACKED: Final = (
     "Look for other calls: tensors of another type, metrics, synchronised batch normalisation, clipping by a global "
     "norm (traceview collectives LOGDIR). "
 )
-_FEW_STEPS: Final = f"fewer than {FEWEST_STEPS} used steps"
 
 
 def diagnose(
-    result: CollectiveResult, times: DeviceTime, steps: Steps | Skipped, selection: Selection
+    result: CollectiveResult, times: DeviceTime, steps: Steps | None, selection: Selection
 ) -> list[Finding]:
     """What collectives cost."""
-    kinds = {row.device: row.kind for row in times.devices if row.status in _IN_USE}
+    kinds = {row.device: row.kind for row in times.devices if row.is_in_use}
     costs = _Costs(result, selection, kinds)
     findings = [costs.exposed(), costs.wait()]
     findings += [_off_gpu(host, times, steps, selection) for host in result.hosts]
@@ -106,11 +104,10 @@ class _Costs:
     ) -> None:
         self._result = result
         self._kinds = kinds
-        self._used_count = len(selection.used_steps)
+        self._few_steps = selection.few_steps
         self._step_ps = selection.median_step_ps
-        self._window_ps = max(
-            (window.length_ps for window in selection.windows.values()), default=0
-        )
+        windows = selection.windows.values()
+        self._window_ps = max((window.length_ps for window in windows), default=0)
         self._whole = "step" if self._step_ps else "window"
 
     @property
@@ -148,11 +145,8 @@ class _Costs:
 
     def wait(self) -> Finding | None:
         """The waiting for other devices that no kernel hides."""
-        result = self._result
-        waits = {
-            key: exposed - result.exposed_transfer_ps[key]
-            for key, exposed in result.exposed_ps.items()
-        }
+        result, transfers = self._result, self._result.exposed_transfer_ps
+        waits = {key: exposed - transfers[key] for key, exposed in result.exposed_ps.items()}
         last = max(result.last_count, key=lambda key: result.last_count[key], default="")
         return self._finding(
             WAIT,
@@ -190,8 +184,7 @@ class _Costs:
         count, packs = self._result.count_per_step, self._result.packs
         if not count:
             return ""
-        verb = "is" if count == 1 else "are"
-        calls = f" There {verb} {numbers.plural(count, 'call')} per step"
+        calls = f" There {'is' if count == 1 else 'are'} {numbers.plural(count, 'call')} per step"
         if not packs:
             return f"{calls}."
         if count > packs:
@@ -202,8 +195,7 @@ class _Costs:
         packs, count = self._result.packs, self._result.count_per_step
         if count == 1:
             return ""
-        is_packed = packs is not None and packs <= 1 and count is not None and count > packs
-        return _PACKED if is_packed else _PACKING
+        return _PACKED if packs is not None and packs <= 1 and (count or 0) > packs else _PACKING
 
     def _speed(self) -> str:
         result = self._result
@@ -240,14 +232,13 @@ class _Costs:
             return None
         ratio = ratios[devices[0]]
         on_cpu = all(self._kinds[key] == "replica" for key in devices)
-        is_enough = self._used_count >= FEWEST_STEPS
         are_alike = len(devices) == len(ratios) > 1 and ratios[devices[-1]] >= _ALIKE_RATIO * ratio
         whose = f"each of the {len(devices)} devices" if are_alike else devices[0]
         return rule.finding(
             title.format(devices=whose, share=numbers.share(ratio)),
             (*(Evidence(metric, ratios[key], limit, key) for key in devices), *evidence),
-            severity="info" if on_cpu or not is_enough else rule.severity_of(ratio),
-            confidence=self._confidence(on_cpu=on_cpu, is_enough=is_enough),
+            severity="info" if on_cpu or self._few_steps else rule.severity_of(ratio),
+            confidence=self._confidence(on_cpu=on_cpu),
             explanation=explanation,
             advice=advice,
             devices=devices,
@@ -255,11 +246,11 @@ class _Costs:
             cost_ratio=ratio,
         )
 
-    def _confidence(self, *, on_cpu: bool, is_enough: bool) -> tuple[Confidence, str]:
+    def _confidence(self, *, on_cpu: bool) -> tuple[Confidence, str]:
         if on_cpu:
             return "low", "replicas on the CPU share its cores"
-        if not is_enough:
-            return "low", _FEW_STEPS
+        if self._few_steps:
+            return self._few_steps
         if self._is_alone:
             return "low", "other devices are not recorded, so this may be waiting for them"
         if self._lacks_members:
@@ -270,21 +261,19 @@ class _Costs:
 
 
 def _off_gpu(
-    host: HostCollectives, times: DeviceTime, steps: Steps | Skipped, selection: Selection
+    host: HostCollectives, times: DeviceTime, steps: Steps | None, selection: Selection
 ) -> Finding | None:
     gpus = tuple(
         row.device
         for row in times.devices
-        if row.host == host.host and row.kind == "gpu" and row.status in _IN_USE
+        if row.host == host.host and row.kind == "gpu" and row.is_in_use
     )
     is_on_cpu = host.path == "cpu_bounce"
-    if not is_on_cpu and not (
-        host.path == "one_device" and len(gpus) >= OFF_GPU.limits["least_count"]
-    ):
+    is_on_one = host.path == "one_device" and len(gpus) >= OFF_GPU.limits["least_count"]
+    if not is_on_cpu and not is_on_one:
         return None
     cost = _copied_ps(steps, gpus, "exposed_d2h_ps" if is_on_cpu else "exposed_d2d_ps")
     step_ps = selection.median_step_ps
-    is_enough = len(selection.used_steps) >= FEWEST_STEPS
     place = "the CPU" if is_on_cpu else "one GPU"
     way = (
         "The gradients are copied to the host, summed by the CPU and copied back. The links to the host and its "
@@ -300,12 +289,9 @@ def _off_gpu(
             Evidence("path", host.path or "", None, host.host),
             *(Evidence("path_op", op, None, host.host) for op in host.path_ops),
         ),
-        severity="warning" if is_enough else "info",
-        confidence=(
-            ("medium", "recognised by copies as large as gradients and by the names of sums")
-            if is_enough
-            else ("low", _FEW_STEPS)
-        ),
+        severity="info" if selection.few_steps else "warning",
+        confidence=selection.few_steps
+        or ("medium", "recognised by copies as large as gradients and by the names of sums"),
         explanation=(
             f"{way}{reason} The cost is a bound: the exposed copies of gradients on the GPU where they take longest."
         ),
@@ -315,12 +301,10 @@ def _off_gpu(
     )
 
 
-def _copied_ps(steps: Steps | Skipped, gpus: tuple[str, ...], part: str) -> int | None:
+def _copied_ps(steps: Steps | None, gpus: tuple[str, ...], part: str) -> int | None:
     """The largest median over the used steps of an exposed part of these devices."""
-    if isinstance(steps, Skipped):
-        return None
     parts: dict[str, list[int]] = {}
-    for step in steps.steps:
+    for step in steps.steps if steps else ():
         for device in step.devices if step.used else ():
             if device.device in gpus:
                 parts.setdefault(device.device, []).append(getattr(device, part))

@@ -17,10 +17,10 @@ Every healthy step sums and copies a scalar loss, so copies smaller than gradien
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.selection import Selection, rows_in
 from traceview.ids import unique_ids
@@ -65,11 +65,9 @@ _NO_SCOPE: Final = re.compile(
     rb"(?:(?:StatefulPartitionedCall\w*|ArithmeticOptimizer|PartitionedCall\w*)/)*[^/]*|.*gradient_tape/.*",
     re.DOTALL,
 )
-_DATA_THREAD: Final = "tf_data"
 
 
-@dataclass(frozen=True)
-class ReductionPath:
+class ReductionPath(Struct, frozen=True):
     """How the devices of a host reduce. `ops`: names of ops that show it. `reason`: why, where the trace shows it."""
 
     path: Path | None
@@ -77,8 +75,18 @@ class ReductionPath:
     reason: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Names:
+def events_in_windows(trace: Trace, selection: Selection, collectives: Collectives) -> Int64Array:
+    """The events of collectives that overlap the window of their host, as indices of the rows of `collectives`."""
+    columns = trace.device_columns
+    inside = np.zeros(collectives.row.size, dtype=np.bool_)
+    for host, window in selection.windows.items():
+        of_host = np.flatnonzero(collectives.host == host)
+        events = collectives.row[of_host]
+        inside[of_host[rows_in(columns.start_ps[events], columns.end_ps[events], window)]] = True
+    return np.flatnonzero(inside)
+
+
+class _Names(Struct, frozen=True, eq=False):
     """Whether each name of the trace is an op of a type, bool `[names + 1]`; the last element is for no name.
 
     `total`: sums that belong to no single replica.
@@ -96,8 +104,11 @@ def reduction_paths(
 ) -> dict[int, ReductionPath]:
     """The path of each host that has a window, from what runs in it."""
     names = _names(trace)
+    inside = events_in_windows(trace, selection, collectives)
     return {
-        host: _Recognition(trace, names, collectives, selection, host).path()
+        host: _Recognition(
+            trace, names, collectives.op[inside[collectives.host[inside] == host]], selection, host
+        ).path()
         for host in selection.windows
     }
 
@@ -126,36 +137,25 @@ class _Recognition:
         self,
         trace: Trace,
         names: _Names,
-        collectives: Collectives,
+        launching: Int32Array,
         selection: Selection,
         host: int,
     ) -> None:
-        self._trace, self._names = trace, names
+        self._trace, self._names, self._launching = trace, names, launching
         window = selection.windows[host]
         self._step_count = max(1, len(selection.steps.get(host, ())))
         columns, calls = trace.device_columns, trace.host_columns
         self._sidecar = trace.hosts[host].sidecar
-        host_of_device = np.array([device.host for device in trace.device_list], dtype=np.int64)
+        host_of_device = trace.host_of_device
         self._devices = np.flatnonzero(host_of_device == host).tolist()
         self._kinds = {trace.device_list[i].kind for i in self._devices}
-        of_host = np.flatnonzero(collectives.host == host)
-        events = collectives.row[of_host]
-        of_host = of_host[rows_in(columns.start_ps[events], columns.end_ps[events], window)]
-        self._launching = collectives.op[of_host]
         inside = rows_in(columns.start_ps, columns.end_ps, window)
         self._rows = inside[host_of_device[columns.device[inside]] == host]
         known = names.collective | names.nccl | names.total | names.update
         ops = np.flatnonzero(known[calls.name] & (calls.host == host))
         ops = ops[rows_in(calls.start_ps[ops], calls.end_ps[ops], window)]
-        self._ops = ops[self._is_of_step(ops)]
-
-    def _is_of_step(self, ops: Int64Array) -> BoolArray:
-        lines = self._trace.host_columns.line[ops]
-        of_data = np.array(
-            [line.name.startswith(_DATA_THREAD) for line in self._trace.lines], dtype=np.bool_
-        )
-        result: BoolArray = ~of_data[lines] if of_data.size else np.ones(lines.size, dtype=np.bool_)
-        return result
+        runs_model = np.array([line.runs_model for line in trace.lines], dtype=np.bool_)
+        self._ops = ops[runs_model[calls.line[ops]]] if ops.size else ops
 
     def path(self) -> ReductionPath:
         """The first path of the module's table that the trace shows."""
@@ -187,7 +187,7 @@ class _Recognition:
         return self._trace.host_columns.name[self._ops]
 
     def _named(self, wanted: BoolArray, *names: Int32Array) -> tuple[str, ...]:
-        """The wanted ones of these names, in the order in which they were added to the trace."""
+        """Those of these names that are wanted, in the order in which they were added to the trace."""
         every = np.concatenate(names)
         chosen = unique_ids(every[wanted[every]]).tolist()[:SHOWN_OPS]
         return tuple(self._trace.names.text(index) or "" for index in chosen)
@@ -292,20 +292,15 @@ class _Recognition:
     # Reasons
 
     def _virtual(self) -> str | None:
-        devices = self._sidecar.environment.devices.physical if self._sidecar else None
-        if any(
-            device.type == "GPU" and (device.logical_devices or 1) > 1 for device in devices or ()
-        ):
+        if self._sidecar and self._sidecar.has_virtual_gpus:
             return "NCCL does not support GPUs that are divided into virtual devices"
         return None
 
     def _cpu_variables(self) -> str | None:
-        sidecar = self._sidecar
-        devices = sidecar.environment.strategy.parameter_devices if sidecar else None
+        devices = self._sidecar.environment.strategy.parameter_devices if self._sidecar else None
         is_on_cpu = any("CPU" in device for device in devices or ())
         return "variables are on the CPU" if is_on_cpu else None
 
     def _configured(self) -> str | None:
-        sidecar = self._sidecar
-        operations = sidecar.environment.strategy.cross_device_ops if sidecar else None
+        operations = self._sidecar.environment.strategy.cross_device_ops if self._sidecar else None
         return f"the strategy uses {operations}" if operations else None

@@ -13,11 +13,11 @@ collectives overlap on a device, transfer goes first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.base import Skipped
@@ -25,13 +25,19 @@ from traceview.analysis.collectives.bandwidth import (
     BytesSource,
     Link,
     Workers,
+    agreed,
     bandwidth_of,
     is_reducing,
     sidecars,
 )
-from traceview.analysis.collectives.reduction_path import Path, ReductionPath, reduction_paths
+from traceview.analysis.collectives.reduction_path import (
+    Path,
+    ReductionPath,
+    events_in_windows,
+    reduction_paths,
+)
 from traceview.analysis.context import Context
-from traceview.analysis.selection import rows_in
+from traceview.analysis.selection import step_bounds
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
 from traceview.record import Count, DeviceKey, Hostname, OpName, Picoseconds, Record, Share
@@ -142,8 +148,7 @@ class CollectiveResult(CollectiveTimes, frozen=True):
 def compute(context: Context) -> CollectiveResult | Skipped:
     """Sum up the collectives of a trace."""
     trace, selection, collectives = context.trace, context.selection, context.collectives
-    traced = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
-    hosts = sorted(traced & set(selection.windows))
+    hosts = sorted(trace.hosts_with_device_events & set(selection.windows))
     device_count = sum(device.host in hosts for device in trace.device_list)
     if device_count < 2 and not collectives.count:
         return Skipped("not applicable: fewer than two devices, and no collective")
@@ -181,8 +186,7 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
     return reducing[0]
 
 
-@dataclass(frozen=True, eq=False)
-class _Exposed:
+class _Exposed(Struct, frozen=True, eq=False):
     """One device: exposed time, the part of it in transfers and time in collectives in the window; per step."""
 
     whole: int
@@ -198,15 +202,11 @@ class _Sums:
     def __init__(self, context: Context) -> None:
         self._trace, self._selection = context.trace, context.selection
         self._collectives, self._activities = context.collectives, context.activities
-        trace, collectives, columns = self._trace, self._collectives, self._trace.device_columns
-        self._in_window = np.zeros(collectives.count, dtype=np.bool_)
-        for host, window in self._selection.windows.items():
-            of_host = np.flatnonzero(collectives.host == host)
-            events = collectives.row[of_host]
-            inside = of_host[rows_in(columns.start_ps[events], columns.end_ps[events], window)]
-            self._in_window[collectives.collective[inside]] = True
-        self._transfers = transfer_spans(trace, collectives)
-        self._workers = Workers.of(trace)
+        inside = events_in_windows(self._trace, self._selection, self._collectives)
+        self._in_window = np.zeros(self._collectives.count, dtype=np.bool_)
+        self._in_window[self._collectives.collective[inside]] = True
+        self._transfers = transfer_spans(self._trace, self._collectives)
+        self._workers = Workers.of(self._trace)
 
     def times(self, hosts: Sequence[int], path: ReductionPath) -> CollectiveTimes:
         """The sums over the devices of `hosts`."""
@@ -217,7 +217,8 @@ class _Sums:
         complete = chosen & collectives.is_complete
         in_complete = rows & complete[collectives.collective]
         last = collectives.last_among(in_complete)
-        numbers = self._used_numbers(hosts)
+        used = [step.number for host in hosts for step in self._selection.used_of(host)]
+        numbers = np.unique(np.array(used, dtype=np.int64))
         devices = {
             trace.device_key(index): index
             for index in range(len(trace.device_list))
@@ -227,8 +228,10 @@ class _Sums:
         waited = {
             key: in_complete & (collectives.device == device) for key, device in devices.items()
         }
-        device_count = np.unique(collectives.device[rows]).size
-        transfer_ps = collectives.transfer_ps
+        busy_ps = sum(times.busy for times in exposed.values())
+        exposed_ps = sum(times.whole for times in exposed.values())
+        device_count = unique_ids(collectives.device[rows]).size
+        transfer_ps, step = collectives.transfer_ps, collectives.first_step[collectives.collective]
         bandwidth = bandwidth_of(
             trace,
             collectives,
@@ -251,7 +254,10 @@ class _Sums:
             transfer_per_step_ps=median_ps(self._per_step(complete, transfer_ps, numbers)),
             wait_ps={key: int(collectives.wait_ps[mask].sum()) for key, mask in waited.items()},
             wait_per_step_ps=_medians(
-                {key: self._waits_per_step(mask, numbers) for key, mask in waited.items()}
+                {
+                    key: _summed(step[mask], collectives.wait_ps[mask], numbers)
+                    for key, mask in waited.items()
+                }
             ),
             exposed_ps={key: times.whole for key, times in exposed.items()},
             exposed_per_step_ps=_medians({key: times.per_step for key, times in exposed.items()}),
@@ -262,47 +268,32 @@ class _Sums:
             exposed_wait_per_step_ps=_medians(
                 {key: times.per_step - times.transfer_per_step for key, times in exposed.items()}
             ),
-            overlap_ratio=_overlap_ratio(tuple(exposed.values())),
+            overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
             last_count={
                 key: int(np.count_nonzero(last & (collectives.device == device)))
                 for key, device in devices.items()
             },
             **asdict(bandwidth),
-            packs=self._packs(hosts),
+            packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
             path=path.path,
             path_ops=path.ops,
             path_reason=path.reason,
         )
 
-    def _used_numbers(self, hosts: Sequence[int]) -> Int64Array:
-        numbers = [
-            step.number
-            for host in hosts
-            for step in self._selection.steps.get(host, ())
-            if step.excluded is None
-        ]
-        return np.unique(np.array(numbers, dtype=np.int64))
-
     def _per_step(self, chosen: BoolArray, values: Int64Array, numbers: Int64Array) -> Int64Array:
         """The sum of `values` of the chosen collectives in each of the steps `numbers`."""
         return _summed(self._collectives.first_step[chosen], values[chosen], numbers)
 
-    def _waits_per_step(self, rows: BoolArray, numbers: Int64Array) -> Int64Array:
-        steps = self._collectives.first_step[self._collectives.collective[rows]]
-        return _summed(steps, self._collectives.wait_ps[rows], numbers)
-
     def _exposed(self, device: int) -> _Exposed:
         window = self._selection.window_of_device(self._trace, device)
         activity, transfers = self._activities[device], self._transfers[device]
-        steps = self._selection.steps.get(self._trace.device_list[device].host, ())
-        used = [step for step in steps if step.excluded is None]
-        start = np.array([step.start_ps for step in used], dtype=np.int64)
-        end = np.array([step.end_ps for step in used], dtype=np.int64)
+        host = self._trace.device_list[device].host
+        start, end = step_bounds(self._selection.used_of(host))
         if window is not None:
             start, end = np.append(start, window.start_ps), np.append(end, window.end_ps)
         collective = ActivityClass.COLLECTIVE
         whole = activity.parts(start, end)[collective]
-        transfer = uncovered(transfers, activity.by_class[ActivityClass.COMPUTE], start, end)
+        transfer = uncovered(transfers, activity.compute, start, end)
         busy = activity.by_class[collective].within(start, end)
         if window is None:
             return _Exposed(0, 0, 0, whole, transfer)
@@ -313,19 +304,9 @@ class _Sums:
         gpus = [device for device in devices if device.host in hosts and device.kind == "gpu"]
         if not gpus:
             return None
-        names = [self._trace.names[int(name)] for name in np.unique(self._collectives.name)]
+        names = [self._trace.names[int(name)] for name in unique_ids(self._collectives.name)]
         is_amd = any(gpu.stats.get("device_vendor") == "AMD" for gpu in gpus)
         return "rccl" if is_amd or any(b"rccl" in name.lower() for name in names) else "nccl"
-
-    def _packs(self, hosts: Sequence[int]) -> int | None:
-        known = sidecars(self._trace, hosts)
-        packs = {sidecar.environment.strategy.packs for sidecar in known} - {None}
-        return packs.pop() if len(packs) == 1 else None
-
-
-def _overlap_ratio(exposed: Sequence[_Exposed]) -> float | None:
-    busy = sum(times.busy for times in exposed)
-    return None if busy == 0 else (busy - sum(times.whole for times in exposed)) / busy
 
 
 def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64Array:

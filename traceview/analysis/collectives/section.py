@@ -8,22 +8,8 @@ from typing import Final
 
 from traceview.analysis.collectives.result import CollectiveResult, CollectiveTimes
 from traceview.analysis.context import View
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Section,
-    Table,
-    counts,
-    devices,
-    facts,
-    names,
-    rates,
-    remarks,
-    shares,
-    table,
-    times,
-    words,
-)
 
 TITLE: Final = "Collectives"
 HIDDEN_REMARK: Final = "Waiting that compute hides is not exposed."
@@ -41,14 +27,14 @@ _LINKS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
 _ROUNDING_RATIO: Final = 0.02
 
 
-def collectives_section(view: View, result: CollectiveResult) -> Section | None:
+def collectives_section(view: View, result: CollectiveResult) -> doc.Section | None:
     """The path of the gradients and the times; nothing for a run that reduces nothing."""
     if not result.count and result.path in (None, "none"):
         return None
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[doc.Block, ...] = ()
     if result.count:
-        blocks = (*facts(*_facts(result)), *_by_device(view, result), *_by_host(view, result))
-    return Section(
+        blocks = (*doc.facts(*_facts(result)), *_by_device(view, result), *_by_host(view, result))
+    return doc.Section(
         "collectives",
         TITLE,
         blocks,
@@ -77,10 +63,9 @@ def unclear_words(last_count: int, collective_count: int) -> str | None:
 
 
 def _facts(result: CollectiveResult) -> Iterator[str]:
-    is_per_step = result.transfer_per_step_ps is not None
     per_step = f", {result.count_per_step:,} per step" if result.count_per_step else ""
     yield f"{numbers.plural(result.count, 'collective')}{per_step}"
-    if is_per_step:
+    if result.transfer_per_step_ps is not None:
         yield f"transfer {numbers.time(result.transfer_per_step_ps)} per step"
     else:
         yield f"transfer {numbers.time(result.transfer_ps)} in the window"
@@ -112,7 +97,7 @@ def _speed(result: CollectiveResult) -> str:
     )
 
 
-def _by_device(view: View, result: CollectiveResult) -> Iterator[Block]:
+def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     """What each device spends in collectives; devices that took no part are left out."""
     is_per_step = result.transfer_per_step_ps is not None
     exposed, transfer, wait = (
@@ -133,18 +118,18 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[Block]:
     costly = set(sorted(shown, key=lambda key: -exposed.get(key, 0))[: view.most_rows])
     shown = [key for key in shown if key in costly]
     each = "/step" if is_per_step else ""
-    yield from table(
+    yield from doc.table(
         "Collectives by device",
         (
-            devices("device", shown),
-            times(f"exposed{each}", map(exposed.get, shown)),
-            times("of that transfer", map(transfer.get, shown), priority=2),
-            times(
+            doc.devices("device", shown),
+            doc.times(f"exposed{each}", map(exposed.get, shown)),
+            doc.times("of that transfer", map(transfer.get, shown), priority=2),
+            doc.times(
                 f"waited{each}",
                 map(wait.get, shown),
                 meaning="in collectives for other devices, whether or not compute hides it",
             ),
-            counts(
+            doc.counts(
                 "came last",
                 map(result.last_count.get, shown),
                 priority=1,
@@ -155,11 +140,11 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[Block]:
         rest=view.command("collectives"),
     )
     if any(not _is_sum(exposed.get(key), transfer.get(key), wait.get(key)) for key in shown):
-        yield from remarks(SUM_REMARK if is_per_step else HIDDEN_REMARK)
+        yield from doc.remarks(SUM_REMARK if is_per_step else HIDDEN_REMARK)
     complete_count = result.count - result.incomplete_count
-    yield from remarks(unclear_words(sum(result.last_count.values()), complete_count))
+    yield from doc.remarks(unclear_words(sum(result.last_count.values()), complete_count))
     if others:
-        yield from remarks(
+        yield from doc.remarks(
             f"{numbers.plural(len(others), 'other device')}: "
             f"exposed {numbers.time_range(map(exposed.get, others))}, "
             f"waited {numbers.time_range(map(wait.get, others))}. "
@@ -174,21 +159,21 @@ def _is_sum(exposed: int | None, transfer: int | None, wait: int | None) -> bool
     return abs(exposed - transfer - wait) <= _ROUNDING_RATIO * max(exposed, transfer + wait)
 
 
-def _by_host(view: View, result: CollectiveResult) -> tuple[Table, ...]:
+def _by_host(view: View, result: CollectiveResult) -> tuple[doc.Table, ...]:
     """The collectives of each host, where there are several."""
     if view.is_brief or len(result.hosts) < 2:
         return ()
     hosts = result.hosts[: view.most_rows]
-    return table(
+    return doc.table(
         "Collectives by host",
         (
-            names("host", [host.host for host in hosts]),
-            counts("devices", [host.device_count for host in hosts], priority=3),
-            counts("collectives", [host.count for host in hosts], priority=2),
-            times("transfer per step", [host.transfer_per_step_ps for host in hosts]),
-            shares("hidden by compute", [host.overlap_ratio for host in hosts], priority=1),
-            rates("over each link", [host.bus_bytes_per_second for host in hosts], priority=4),
-            words("path", [path_words(host) for host in hosts], priority=5),
+            doc.names("host", [host.host for host in hosts]),
+            doc.counts("devices", [host.device_count for host in hosts], priority=3),
+            doc.counts("collectives", [host.count for host in hosts], priority=2),
+            doc.times("transfer per step", [host.transfer_per_step_ps for host in hosts]),
+            doc.shares("hidden by compute", [host.overlap_ratio for host in hosts], priority=1),
+            doc.rates("over each link", [host.bus_bytes_per_second for host in hosts], priority=4),
+            doc.words("path", [path_words(host) for host in hosts], priority=5),
         ),
         row_count=len(result.hosts),
         rest=view.command("collectives"),

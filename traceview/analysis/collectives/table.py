@@ -7,19 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceview.analysis.selection import Selection, rows_in
-from traceview.document.model import (
-    Column,
-    Section,
-    counts,
-    devices,
-    names,
-    remarks,
-    sizes,
-    times,
-    words,
-)
-from traceview.document.model import table as table_block
+from traceview.analysis.collectives.reduction_path import events_in_windows
+from traceview.analysis.selection import Selection
+from traceview.document import model as doc
+from traceview.ids import unique_ids
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.ops import split_op
@@ -39,15 +30,8 @@ def collective_table(
     all in the order in which they began. `transfer_ps` is the shortest time that a device is in the collective,
     `wait_ps` how much longer this one is; both are missing where a device was not recorded.
     """
-    columns = trace.device_columns
-    hosts = np.array([device.host for device in trace.device_list], dtype=np.int64)
-    host_of_row = hosts[collectives.device]
-    inside = np.zeros(collectives.row.size, dtype=np.bool_)
-    for host, window in selection.windows.items():
-        of_host = np.flatnonzero(host_of_row == host)
-        events = collectives.row[of_host]
-        inside[of_host[rows_in(columns.start_ps[events], columns.end_ps[events], window)]] = True
-    shown = np.unique(collectives.collective[inside])
+    inside = events_in_windows(trace, selection, collectives)
+    shown = unique_ids(collectives.collective[inside])
     row_count = int(np.count_nonzero(np.isin(collectives.collective, shown)))
     if top is not None and shown.size > top:
         longest = np.zeros(collectives.count, dtype=np.int64)
@@ -70,10 +54,12 @@ def _table(
 ) -> Table:
     number = collectives.collective[rows]
     device = collectives.device[rows].tolist()
-    is_complete = collectives.is_complete[number].tolist()
+    is_complete = collectives.is_complete[number]
     ops = [trace.names.text(op) for op in collectives.op[rows].tolist()]
-    transfers = collectives.transfer_ps[number].tolist()
-    waits = collectives.wait_ps[rows].tolist()
+    transfers, waits = (
+        [ps if known else None for ps, known in zip(lengths.tolist(), is_complete, strict=True)]
+        for lengths in (collectives.transfer_ps[number], collectives.wait_ps[rows])
+    )
     size = collectives.bytes_moved[number].tolist()
     step = collectives.step[rows].tolist()
     return table(
@@ -87,8 +73,8 @@ def _table(
         integers("step", [None if value == NONE else value for value in step]),
         integers("start_ps", collectives.start_ps[rows].tolist()),
         integers("duration_ps", collectives.duration_ps[rows].tolist()),
-        integers("transfer_ps", _where(is_complete, transfers)),
-        integers("wait_ps", _where(is_complete, waits)),
+        integers("transfer_ps", transfers),
+        integers("wait_ps", waits),
         flags("is_last", collectives.is_last[rows].tolist(), is_optional=False),
         integers("device_count", collectives.device_count[number].tolist()),
         texts("matched_by", ["keys" if by else "order" for by in collectives.by_keys[rows]]),
@@ -96,40 +82,36 @@ def _table(
     )
 
 
-def _where(is_known: list[bool], values: list[int]) -> list[int | None]:
-    return [value if known else None for value, known in zip(values, is_known, strict=True)]
-
-
-def collective_rows_section(rows: Table) -> Section | None:
+def collective_rows_section(rows: Table) -> doc.Section | None:
     """The rows, with number and op of each collective in its first one; nothing without any."""
     if not rows.count:
         return None
-    return Section(
+    return doc.Section(
         "collective-rows",
         "Each collective",
         (
-            *table_block("Each device in each collective", _columns(rows)),
-            *remarks("The shortest time that a device is in a collective is its transfer."),
+            *doc.table("Each device in each collective", _columns(rows)),
+            *doc.remarks("The shortest time that a device is in a collective is its transfer."),
         ),
     )
 
 
-def _columns(rows: Table) -> Iterator[Column]:
+def _columns(rows: Table) -> Iterator[doc.Column]:
     collectives = rows["collective"]
     is_first = [True, *(before != number for before, number in pairwise(collectives))]
     ops = [op or name for op, name in zip(rows["op"], rows["name"], strict=True)]
-    yield words(
+    yield doc.words(
         "number",
         [str(n) if f else "" for n, f in zip(collectives, is_first, strict=True)],
         priority=5,
     )
-    yield devices("device", rows["device"])
-    yield counts("step", rows["step"], priority=3)
-    yield times("start", rows["start_ps"], priority=2)
-    yield times("duration", rows["duration_ps"])
-    yield times("waiting", rows["wait_ps"])
-    yield words("", ["last" if last else "" for last in rows["is_last"]])
-    yield sizes("size", rows["bytes"], priority=4)
-    yield names(
+    yield doc.devices("device", rows["device"])
+    yield doc.counts("step", rows["step"], priority=3)
+    yield doc.times("start", rows["start_ps"], priority=2)
+    yield doc.times("duration", rows["duration_ps"])
+    yield doc.times("waiting", rows["wait_ps"])
+    yield doc.words("", ["last" if last else "" for last in rows["is_last"]])
+    yield doc.sizes("size", rows["bytes"], priority=4)
+    yield doc.names(
         "op", [op if first else "" for op, first in zip(ops, is_first, strict=True)], priority=1
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import numpy as np
 from msgspec.structs import replace
 
-from traceview.analysis.activity import DeviceActivity, one_span
+from traceview.analysis.activity import DeviceActivity, Parts
 from traceview.analysis.selection import Selection, rows_in
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, union
@@ -101,6 +101,11 @@ class DeviceTimeRow(Record, frozen=True):
     outside_window_count: Count | None = None
     memory_held_bytes: Count | None = None
     memory_peak_bytes: Count | None = None
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it computed."""
+        return self.status in ("active", "marginal")
 
 
 class SharedTime(Record, frozen=True):
@@ -203,7 +208,7 @@ def _row(
     window = selection.window_of_device(trace, index)
     if window is None:
         return bare
-    parts = one_span(activity.parts([window.start_ps], [window.end_ps]), 0)
+    parts = Parts(*activity.parts([window.start_ps], [window.end_ps])[:, 0].tolist())
     length = window.length_ps
     busy = length - parts.idle_ps
     counted = _with_counts(bare, trace, index, window)

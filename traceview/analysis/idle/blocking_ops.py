@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
@@ -19,8 +19,7 @@ MOST_OPS: Final = 3
 """Ops that are named, those with most idle time."""
 
 
-@dataclass(frozen=True)
-class BlockingOp:
+class BlockingOp(Struct, frozen=True):
     """An op of the step that ran on the CPU while a device waited. `idle_ps`: over all used steps."""
 
     name: str

@@ -6,10 +6,10 @@ recorded, so that on a host without GPUs its time looks like idle time of the re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.launches.eager_scopes import EAGER, GRAPH
 from traceview.analysis.selection import Selection
@@ -22,8 +22,7 @@ SHOWN_TYPES: Final = 3
 _CALL: Final = b"EagerLocalExecute: "
 
 
-@dataclass(frozen=True)
-class EagerOps:
+class EagerOps(Struct, frozen=True):
     """Medians over the used steps: the number of ops, and the time in which at least one thread runs one of them.
 
     `types`: the types of ops, the most frequent first.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import (
     FEWEST_STEPS,
@@ -49,8 +49,7 @@ MOSTLY_IN_ONE_STEP_RATIO: Final = 0.5
 _LISTED_CALLS: Final = 4
 
 
-@dataclass(frozen=True, eq=False)
-class _Waiting:
+class _Waiting(Struct, frozen=True, eq=False):
     """The device of a host whose waiting makes steps longer: the one that is idle least.
 
     `idle_ps`: by cause and used step, int64 `[causes, steps]`; without steps one column for the whole window.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.selection import Selection
 from traceview.ids import unique_ids
 from traceview.trace.model import Trace
 
 
-@dataclass(frozen=True)
-class Retraced:
+class Retraced(Struct, frozen=True):
     """A function that was traced in the window. `tracing_count`: how often in the process, where recorded."""
 
     function: str

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import Skipped, Verdict
 from traceview.analysis.idle.rules import INPUT_BOUND
@@ -32,7 +32,7 @@ from traceview.record import (
     StageName,
     one_of,
 )
-from traceview.robust import median_ps
+from traceview.robust import median, median_ps
 from traceview.trace.input_waits import InputWaits, arrivals, find_input_waits, shards
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.pipeline import (
@@ -180,8 +180,7 @@ class Input(Record, frozen=True):
     left_out_count: Count
 
 
-@dataclass(frozen=True, eq=False)
-class _HostInput:
+class _HostInput(Struct, frozen=True, eq=False):
     """The iterators of one host.
 
     `stages`: over the window. `whole`: the stages over the whole recording. `shards`: the shard of each pipeline that
@@ -321,7 +320,7 @@ def _host(
     name = trace.hosts[host_input.host].name
     used = [step for step in steps if step.used]
     per_step = median_ps([step.wait_ps for step in used])
-    ratio = float(np.median([step.input_ratio for step in used])) if used else None
+    ratio = median([step.input_ratio for step in used]) if used else None
     if _has_plane(trace, host_input.host):
         idle = _idle_of_host(trace, host_input.host, input_idle)
         device = max(idle, key=lambda key: int(idle[key].sum())) if idle else None

@@ -6,12 +6,11 @@ for, its short slices are merged (`slices`). What a lane covers stays exact.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.idle.result import Idle
@@ -51,8 +50,7 @@ _STEP_CLASSES: Final = tuple(STEP_KINDS)
 _CAUSE_CLASSES: Final = tuple(cause.key for cause in Cause)
 
 
-@dataclass(frozen=True, eq=False)
-class _Draft:
+class _Draft(Struct, frozen=True, eq=False):
     """A lane before its share of the slices is known."""
 
     kind: LaneKind
@@ -234,6 +232,8 @@ class _Names:
 
     def cut(self, trace: Trace) -> tuple[int, tuple[str, ...]]:
         """The longest length with which all names fit, and the names cut to it."""
+        import json
+
         texts = [trace.names.text(name) or "" for name in self._index]
         for length in _NAME_LENGTHS[:-1]:
             cut = tuple(_without_middle(text, length) for text in texts)

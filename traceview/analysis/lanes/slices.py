@@ -7,16 +7,15 @@ many events it stands for and how much of it they cover, by class, so that sums 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.model import NONE
 
 
-@dataclass(frozen=True, eq=False)
-class Slices:
+class Slices(Struct, frozen=True, eq=False):
     """Sorted, disjoint, non-empty spans, all arrays `[n]`.
 
     int64 `start_ps`, `end_ps`; `class_ps`, int64 `[classes, n]`, what each class covers, at most the length of

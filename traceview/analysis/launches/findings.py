@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analysis.base import Evidence, Finding, Rule, Skipped
+from traceview.analysis.base import Evidence, Finding, Rule
 from traceview.analysis.launches.result import Launches
 from traceview.document import numbers
 
@@ -25,10 +25,8 @@ OPAQUE_CUDA_GRAPH: Final = Rule(
 )
 
 
-def diagnose(result: Launches | Skipped) -> list[Finding]:
+def diagnose(result: Launches) -> list[Finding]:
     """CUDA graphs of which only the whole is recorded."""
-    if isinstance(result, Skipped):
-        return []
     rows = [row for row in result.devices if row.graphs.opaque_count]
     if not rows:
         return []

@@ -8,23 +8,21 @@ good. Kernels here are those of class compute; a CUDA graph that the tracer reco
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.base import Skipped
+from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.launches.eager_scopes import EagerScopes
-from traceview.analysis.selection import Selection, rows_in
+from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
 from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array, IntervalSet, union
 from traceview.record import (
     Count,
     DeviceKey,
-    Hostname,
-    Integer,
     ModuleName,
     Picoseconds,
     Record,
@@ -116,13 +114,10 @@ class XlaKernels(Record, frozen=True):
     module_count: Count
 
 
-class DeviceLaunches(Record, frozen=True):
+class DeviceLaunches(OfDevice, frozen=True):
     """The kernels of one GPU in its window, and the calls that launched them.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device.
-        ordinal: Number in the name of the device.
         kernel_count: Kernels.
         kernels_per_step: Kernels that start in a step, median over the used ones; null without any.
         kernel_median_ps: Median duration of the kernels, picoseconds; null without any.
@@ -146,9 +141,6 @@ class DeviceLaunches(Record, frozen=True):
         xla: Kernels of programs that XLA compiled.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Integer
     kernel_count: Count
     kernels_per_step: Count | None
     kernel_median_ps: Picoseconds | None
@@ -178,8 +170,7 @@ class Launches(Record, frozen=True):
     devices: tuple[DeviceLaunches, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _Calls:
+class _Calls(Struct, frozen=True, eq=False):
     """Launch calls of one device: host row of each, and number, first start and total duration of its kernels."""
 
     row: Int64Array
@@ -192,46 +183,39 @@ def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Launches | Skipped:
     """The launches of each GPU in its window; `activities` by device index."""
-    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
-    if not gpus:
-        return Skipped("not applicable: there is no GPU")
-    computing = {}
-    for index in gpus:
-        window = selection.window_of_device(trace, index)
-        rows = computing_rows(trace, index, window)
-        if window is not None and rows.size:
-            computing[index] = (window, rows)
-    if not computing:
-        return Skipped("no GPU ran a kernel in the window")
+    computing = computing_gpus(trace, selection)
+    if isinstance(computing, Skipped):
+        return computing
     run = _Run(trace, {index: rows for index, (_, rows) in computing.items()})
     return Launches(
         tuple(
-            run.device(index, *computing[index], _used(selection, trace, index), activities[index])
-            for index in _in_order(trace, computing)
+            run.device(index, window, selection.used_of(window.host), activities[index])
+            for index, (window, _) in computing.items()
         )
     )
 
 
-def _in_order(trace: Trace, devices: Iterable[int]) -> list[int]:
-    return sorted(
-        devices, key=lambda index: (trace.device_list[index].host, trace.device_list[index].ordinal)
-    )
+def computing_gpus(
+    trace: Trace, selection: Selection
+) -> dict[int, tuple[Window, Int64Array]] | Skipped:
+    """By device index the window of each GPU that computes in it, and its events of class compute.
 
-
-def computing_rows(trace: Trace, device: int, window: Window | None) -> Int64Array:
-    """The events of class compute of a device that overlap a window, as device rows in order of start."""
-    columns, of_device = trace.device_columns, trace.device_columns.rows_of(device)
-    if window is None:
-        return np.empty(0, dtype=np.int64)
-    start_ps, end_ps = columns.start_ps[of_device], columns.end_ps[of_device]
-    inside = rows_in(start_ps, end_ps, window) + of_device.start
-    result: Int64Array = inside[columns.class_[inside] == ActivityClass.COMPUTE]
-    return result
-
-
-def _used(selection: Selection, trace: Trace, device: int) -> tuple[Step, ...]:
-    steps = selection.steps.get(trace.device_list[device].host, ())
-    return tuple(step for step in steps if step.excluded is None)
+    Events are rows of the device columns, in order of start.
+    """
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
+    if not gpus:
+        return Skipped("not applicable: there is no GPU")
+    columns, computing = trace.device_columns, {}
+    for index in gpus:
+        window = selection.window_of_device(trace, index)
+        if window is not None:
+            of_device = columns.rows_of(index)
+            start_ps, end_ps = columns.start_ps[of_device], columns.end_ps[of_device]
+            rows = rows_in(start_ps, end_ps, window) + of_device.start
+            rows = rows[columns.class_[rows] == ActivityClass.COMPUTE]
+            if rows.size:
+                computing[index] = (window, rows)
+    return computing or Skipped("no GPU ran a kernel in the window")
 
 
 class _Run:
@@ -244,42 +228,34 @@ class _Run:
         self._kernels = {i: own[~columns.opaque[own]] for i, own in rows.items()}
         self._opaque = {i: own[columns.opaque[own]] for i, own in rows.items()}
         self._calls = {i: _calls(trace, kernels) for i, kernels in self._kernels.items()}
-        self._threads_of = {i: self._by_thread(calls) for i, calls in self._calls.items()}
+        line = trace.host_columns.line
+        # The threads that launch, and for each call its place among them.
+        self._threads_of = {
+            i: unique_inverse(self._thread[line[calls.row]]) for i, calls in self._calls.items()
+        }
         self._eager = EagerScopes(trace.host_columns, trace.names, self._thread)
 
-    def _by_thread(self, calls: _Calls) -> tuple[Int64Array, Int64Array]:
-        """The threads that launch, and for each call its place among them."""
-        return unique_inverse(self._thread[self._trace.host_columns.line[calls.row]])
-
     def device(
-        self,
-        index: int,
-        window: Window,
-        rows: Int64Array,
-        steps: tuple[Step, ...],
-        activity: DeviceActivity,
+        self, index: int, window: Window, steps: tuple[Step, ...], activity: DeviceActivity
     ) -> DeviceLaunches:
         trace, columns, host = self._trace, self._trace.device_columns, self._trace.host_columns
         kernels, calls = self._kernels[index], self._calls[index]
         delay = calls.first_start_ps - host.start_ps[calls.row]
         lasted = host.duration_ps[calls.row]
-        p50, p95 = median_ps(np.maximum(delay, 0)), p95_ps(np.maximum(delay, 0))
-        linked = int(calls.kernel_count.sum())
-        entry = trace.device_list[index]
+        is_shorter = calls.total_ps < lasted
+        first, last = (np.searchsorted(columns.start_ps[kernels], at) for at in step_bounds(steps))
         return DeviceLaunches(
-            host=trace.hosts[entry.host].name,
-            device=trace.device_key(index),
-            ordinal=entry.ordinal,
+            *trace.identity(index),
             kernel_count=int(kernels.size),
-            kernels_per_step=_per_step(columns.start_ps[kernels], steps),
+            kernels_per_step=median_ps(last - first),
             kernel_median_ps=median_ps(columns.duration_ps[kernels]),
-            unlinked_count=int(kernels.size) - linked,
+            unlinked_count=int(kernels.size - calls.kernel_count.sum()),
             call_count=int(calls.row.size),
             call_median_ps=median_ps(lasted),
-            delay_p50_ps=p50,
-            delay_p95_ps=p95,
+            delay_p50_ps=median_ps(np.maximum(delay, 0)),
+            delay_p95_ps=p95_ps(np.maximum(delay, 0)),
             negative_delay_count=int((delay < 0).sum()),
-            short_kernel_ratio=_share(calls.total_ps < lasted),
+            short_kernel_ratio=float(is_shorter.mean()) if is_shorter.size else None,
             blocked_call_count=int((lasted > BLOCKED_CALL_PS).sum()),
             thread_mode=self._mode(index),
             threads=self._threads(index),
@@ -330,7 +306,7 @@ class _Run:
         return Contention(
             int(own.size),
             _overlap_ratio(by_thread),
-            tuple(self._trace.device_key(other) for other in _in_order(self._trace, sharing)),
+            tuple(map(self._trace.device_key, sharing)),
         )
 
     # Graphs and programs
@@ -346,22 +322,20 @@ class _Run:
             kernel_count=int(of_graph.sum()),
             kernels_per_launch=median_ps(of_graph),
             opaque_count=int(opaque.size),
-            opaque_ps=int(covered.within(window.start_ps, window.end_ps)),
+            opaque_ps=covered_ps(covered, window),
         )
 
     def _xla(self, kernels: Int64Array, window: Window, activity: DeviceActivity) -> XlaKernels:
         columns = self._trace.device_columns
         compiled = kernels[columns.module[kernels] != NONE]
         covered = union(columns.start_ps[compiled], columns.end_ps[compiled])
-        covered_ps = int(covered.within(window.start_ps, window.end_ps))
-        compute = activity.by_class[ActivityClass.COMPUTE]
-        compute_ps = int(compute.within(window.start_ps, window.end_ps))
+        compute_ps = covered_ps(activity.compute, window)
         modules = _longest(columns.module[compiled], columns.duration_ps[compiled])
         named = [name for module in modules if (name := self._trace.names.text(module))]
         return XlaKernels(
             kernel_count=int(compiled.size),
             kernel_ratio=compiled.size / kernels.size if kernels.size else 0.0,
-            compute_ratio=covered_ps / compute_ps if compute_ps else 0.0,
+            compute_ratio=covered_ps(covered, window) / compute_ps if compute_ps else 0.0,
             modules=tuple(named[:TOP_NAMES]),
             module_count=len(named),
         )
@@ -389,16 +363,6 @@ def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
     total = np.zeros(distinct.size, dtype=np.int64)
     np.add.at(total, place, duration_ps)
     return [int(distinct[i]) for i in np.argsort(-total, kind="stable")]
-
-
-def _per_step(start_ps: Int64Array, steps: tuple[Step, ...]) -> int | None:
-    first = np.searchsorted(start_ps, [step.start_ps for step in steps])
-    last = np.searchsorted(start_ps, [step.end_ps for step in steps])
-    return median_ps(last - first)
-
-
-def _share(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float | None:
-    return float(holds.mean()) if holds.size else None
 
 
 def _overlap_ratio(unions: Sequence[IntervalSet]) -> float | None:

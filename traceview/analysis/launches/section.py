@@ -7,63 +7,50 @@ from typing import Final
 
 from traceview.analysis.context import View
 from traceview.analysis.launches.result import BLOCKED_CALL_PS, DeviceLaunches, Launches
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Section,
-    Table,
-    counts,
-    devices,
-    names,
-    notes,
-    ratio,
-    remarks,
-    shares,
-    table,
-    times,
-)
 
 NOTABLE_RATIO: Final = 0.01
 """Share of the launch calls, or of the time in them, from which a note says that they are slow."""
 
 
-def section(view: View, result: Launches) -> Section | None:
+def section(view: View, result: Launches) -> doc.Section | None:
     """A row per GPU that ran kernels, and notes on launches that are slow or no launches of single kernels."""
     if not result.devices:
         return None
-    rows = [row for row in result.devices if row.device not in view.others]
-    others = [row for row in result.devices if row.device in view.others]
-    return Section(
+    rows, others = view.split(result.devices)
+    return doc.Section(
         "launches",
         "Launches",
         (
             *_launches(
                 rows[: view.most_rows], len(rows), f"{view.command('analyze')} --format json"
             ),
-            *remarks(_range(others)),
-            *notes(*_notes(result.devices)),
+            *doc.remarks(_range(others)),
+            *doc.notes(*_notes(result.devices)),
         ),
         lead="Delay: from a launch call to the start of its kernel, with the wait in the queue of the stream.",
     )
 
 
-def _launches(rows: Sequence[DeviceLaunches], row_count: int, rest: str) -> tuple[Table, ...]:
-    return table(
+def _launches(rows: Sequence[DeviceLaunches], row_count: int, rest: str) -> tuple[doc.Table, ...]:
+    return doc.table(
         "Launches by device",
         (
-            devices("device", [row.device for row in rows]),
-            counts("kernels per step", [row.kernels_per_step for row in rows], priority=1),
-            counts("kernels", [row.kernel_count for row in rows], priority=8),
-            times("median kernel", [row.kernel_median_ps for row in rows], priority=3),
-            times("median call", [row.call_median_ps for row in rows], priority=7),
-            times("median delay", [row.delay_p50_ps for row in rows]),
-            times("95% delay", [row.delay_p95_ps for row in rows], priority=5),
-            shares(
+            doc.devices("device", [row.device for row in rows]),
+            doc.counts("kernels per step", [row.kernels_per_step for row in rows], priority=1),
+            doc.counts("kernels", [row.kernel_count for row in rows], priority=8),
+            doc.times("median kernel", [row.kernel_median_ps for row in rows], priority=3),
+            doc.times("median call", [row.call_median_ps for row in rows], priority=7),
+            doc.times("median delay", [row.delay_p50_ps for row in rows]),
+            doc.times("95% delay", [row.delay_p95_ps for row in rows], priority=5),
+            doc.shares(
                 "shorter than launch",
                 [row.short_kernel_ratio for row in rows],
                 priority=6,
                 meaning="launch calls whose kernels together ran shorter than the call itself",
             ),
-            names(
+            doc.names(
                 "thread mode",
                 [row.thread_mode for row in rows],
                 priority=4,
@@ -116,7 +103,7 @@ def _notes(devices: Sequence[DeviceLaunches]) -> Iterator[str]:
 
 
 def _blocked_ratio(row: DeviceLaunches) -> float | None:
-    return ratio(row.blocked_call_count, row.call_count)
+    return doc.ratio(row.blocked_call_count, row.call_count)
 
 
 def _keys(rows: Sequence[DeviceLaunches]) -> str:

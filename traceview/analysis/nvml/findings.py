@@ -28,11 +28,13 @@ GPU_SHARED: Final = Rule(
 
 GPU_THROTTLED: Final = Rule(
     "gpu-throttled",
-    starts_at="clocks held back in at least {throttled_ratio} of the samples",
+    starts_at=(
+        "clocks held back in at least {throttled_ratio} of the samples; low confidence below {steady_count} samples"
+    ),
     limits={"throttled_ratio": 0.10, "steady_count": 10},
     meaning=(
         "The driver lowered the clocks for power, heat or another limit, so that all kernels took longer. Idle "
-        "GPUs and clocks that somebody set do not count. The confidence is low below {steady_count} samples."
+        "GPUs and clocks that somebody set do not count."
     ),
     evidence="throttled_ratio and throttle_reasons in results.outside_view",
     advice=(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from math import fsum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped
@@ -197,8 +197,7 @@ def _row(host: Host, name: str, gpu: NvmlGpu, activity: DeviceActivity | None) -
     )
 
 
-@dataclass(frozen=True)
-class _Busy:
+class _Busy(Struct, frozen=True):
     """How busy by NVML and by the trace, and how far apart; or the reason why they are not compared."""
 
     nvml: float | None = None
@@ -217,14 +216,17 @@ def _compared(host: Host, gpu: NvmlGpu, activity: DeviceActivity | None) -> _Bus
         return _Busy(reason=missing or "NVML gave no utilisation")
     start_ns, stop_ns = host.profile_start_ns, host.profile_stop_ns
     if start_ns is None or stop_ns is None or stop_ns - start_ns > LONGEST_NS:
-        return _Busy(_mean_of(known), reason="the trace does not say when it was recorded")
+        return _Busy(
+            fsum(value for _, value in known) / len(known),
+            reason="the trace does not say when it was recorded",
+        )
     inside = [(t, value) for t, value in known if start_ns + PERIODS_NS[-1] <= t <= stop_ns]
     if len(inside) < FEWEST_COMPARED:
         seconds = (stop_ns - start_ns) / 1e9
         return _Busy(
             reason=f"the window of {seconds:.2g} s is too short: NVML's values are of up to 1 s each"
         )
-    nvml = _mean_of(inside)
+    nvml = fsum(value for _, value in inside) / len(inside)
     if activity is None:
         return _Busy(nvml, reason="the trace holds no GPU event of this host")
     at_ps = np.array([t - start_ns for t, _ in inside], dtype=np.int64) * 1000 + host.start_ps
@@ -271,12 +273,8 @@ def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
     return tuple(others)
 
 
-def _mean_of(samples: Sequence[tuple[int, float]]) -> float:
-    return fmean(value for _, value in samples)
-
-
 def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+    return fsum(values) / len(values) if values else None
 
 
 def _whole_mean(values: Sequence[int]) -> int | None:

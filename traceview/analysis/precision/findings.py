@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analysis.base import Confidence, Evidence, Finding, Rule, Skipped
+from traceview.analysis.base import Confidence, Evidence, Finding, Rule
 from traceview.analysis.precision.result import DevicePrecision, Precision, capability_of
 from traceview.document import numbers
 from traceview.trace.model import Trace
@@ -41,41 +41,30 @@ FIRST_BFLOAT16: Final = 8.0
 """Compute capability from which tensor cores support bfloat16 and TF32."""
 
 
-def diagnose(trace: Trace, result: Precision | Skipped) -> list[Finding]:
+def diagnose(trace: Trace, result: Precision) -> list[Finding]:
     """GPUs with tensor cores that compute in 32 bits or more."""
-    if isinstance(result, Skipped):
-        return []
-    limits = LOW_PRECISION_UNUSED.limits
+    limits, least = LOW_PRECISION_UNUSED.limits, LOW_PRECISION_UNUSED.limits["low_precision_ratio"]
     rows = [
         row
         for row in result.devices
         if row.has_tensor_cores
         and row.compute_ps
         and row.unknown_ratio <= limits["unknown_ratio"]
-        and row.low_precision_ratio < limits["low_precision_ratio"]
+        and row.low_precision_ratio < least
     ]
     if not rows:
         return []
     busiest = max(rows, key=lambda row: row.compute_ps)
     unknown = max(row.unknown_ratio for row in rows)
-    confidence: tuple[Confidence, str] = (
-        ("high", "the names of the kernels show their precision")
-        if unknown <= TRUSTED_UNKNOWN_RATIO
-        else (
-            "low",
-            f"the names of kernels with {numbers.share(unknown)} of the compute do not show it",
-        )
-    )
+    confidence: tuple[Confidence, str] = ("high", "the names of the kernels show their precision")
+    if unknown > TRUSTED_UNKNOWN_RATIO:
+        share = numbers.share(unknown)
+        confidence = ("low", f"the names of kernels with {share} of the compute do not show it")
     return [
         LOW_PRECISION_UNUSED.finding(
             _title(busiest),
             [
-                Evidence(
-                    "low_precision_ratio",
-                    row.low_precision_ratio,
-                    limits["low_precision_ratio"],
-                    row.device,
-                )
+                Evidence("low_precision_ratio", row.low_precision_ratio, least, row.device)
                 for row in rows
             ],
             confidence=confidence,
@@ -114,13 +103,11 @@ def _breakdown(row: DevicePrecision) -> str:
 
 
 def _advice(trace: Trace, rows: Sequence[DevicePrecision]) -> str:
-    affected = {row.device for row in rows}
-    capabilities = [
-        capability_of(device) or 0.0
+    capabilities = {
+        trace.device_key(index): capability_of(device) or 0.0
         for index, device in enumerate(trace.device_list)
-        if trace.device_key(index) in affected
-    ]
-    if min(capabilities) >= FIRST_BFLOAT16:
+    }
+    if all(capabilities[row.device] >= FIRST_BFLOAT16 for row in rows):
         return (
             'Train in mixed precision: tf.keras.mixed_precision.set_global_policy("mixed_bfloat16"). If it has to be '
             "float32, leave TF32 on: tf.config.experimental.enable_tensor_float_32_execution(True)."

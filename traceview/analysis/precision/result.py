@@ -8,23 +8,20 @@ whose names show no precision are `unknown`, as those made by XLA and CUDA graph
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.base import Skipped
-from traceview.analysis.launches.result import computing_rows
-from traceview.analysis.selection import Selection
-from traceview.ids import unique_ids
+from traceview.analysis.base import OfDevice, Skipped
+from traceview.analysis.launches.result import computing_gpus
+from traceview.analysis.selection import Selection, covered_ps
+from traceview.ids import groups_of, unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
 from traceview.record import (
     Count,
-    DeviceKey,
-    Hostname,
-    Integer,
     KernelName,
     OpName,
     OpType,
@@ -80,13 +77,10 @@ class OrdinaryKernel(Record, frozen=True):
     share_ratio: Ratio | None
 
 
-class DevicePrecision(Record, frozen=True):
+class DevicePrecision(OfDevice, frozen=True):
     """The compute time of one GPU in its window, by precision.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device.
-        ordinal: Number in the name of the device.
         compute_ps: Compute time in the window, picoseconds.
         precision_ps: Compute time by precision, picoseconds; of kernels that run at once the narrowest counts,
             so that the times add up to compute_ps. unknown: the name of the kernel shows no precision.
@@ -101,9 +95,6 @@ class DevicePrecision(Record, frozen=True):
         ordinary_kernel_count: Number of those kernels.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Integer
     compute_ps: Picoseconds
     precision_ps: dict[
         Annotated[str, one_of("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "unknown")],
@@ -132,8 +123,7 @@ class Precision(Record, frozen=True):
     devices: tuple[DevicePrecision, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _KernelNames:
+class _KernelNames(Struct, frozen=True, eq=False):
     """What the names of kernels show, by name of the trace."""
 
     precision: npt.NDArray[np.uint8]
@@ -145,19 +135,14 @@ def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Precision | Skipped:
     """The precision of the kernels of each GPU in its window; `activities` by device index."""
-    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
-    if not gpus:
-        return Skipped("not applicable: there is no GPU")
-    gpus.sort(key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal))
+    computing = computing_gpus(trace, selection)
+    if isinstance(computing, Skipped):
+        return computing
     shown = _kernel_names(trace)
-    rows = []
-    for index in gpus:
-        window = selection.window_of_device(trace, index)
-        kernels = computing_rows(trace, index, window)
-        if window is not None and kernels.size:
-            rows.append(_row(trace, index, window, kernels, shown, activities[index]))
-    if not rows:
-        return Skipped("no GPU ran a kernel in the window")
+    rows = [
+        _row(trace, index, window, kernels, shown, activities[index])
+        for index, (window, kernels) in computing.items()
+    ]
     whole = sum(row.compute_ps for row in rows)
     return Precision(_ratio(sum(row.tensor_core_ps for row in rows), whole), tuple(rows))
 
@@ -187,16 +172,15 @@ def _row(
     shown: _KernelNames,
     activity: DeviceActivity,
 ) -> DevicePrecision:
-    columns, entry = trace.device_columns, trace.device_list[device]
+    columns = trace.device_columns
     names = columns.name[kernels]
-    whole = activity.by_class[ActivityClass.COMPUTE]
-    compute_ps = int(whole.within(window.start_ps, window.end_ps))
+    compute_ps = covered_ps(activity.compute, window)
 
     def lasted(which: BoolArray) -> int:
         if which.all():
             return compute_ps
         covered = union(columns.start_ps[kernels[which]], columns.end_ps[kernels[which]])
-        return int(covered.within(window.start_ps, window.end_ps))
+        return covered_ps(covered, window)
 
     precision = shown.precision[names]
     by_precision = dict.fromkeys(PRECISIONS, 0)
@@ -207,13 +191,13 @@ def _row(
         before = so_far
     tensor_core = shown.tensor_core[names]
     tensor_core_ps = lasted(tensor_core)
-    has_tensor_cores = _has_tensor_cores(entry, is_shown=bool(tensor_core.any()))
+    has_tensor_cores = _has_tensor_cores(
+        trace.device_list[device], is_shown=bool(tensor_core.any())
+    )
     could = shown.is_matrix[names] & ~tensor_core & np.isin(precision, _WITH_TENSOR_CORES)
     ordinary = _ordinary(trace, kernels[could], shown, compute_ps) if has_tensor_cores else []
     return DevicePrecision(
-        host=trace.hosts[entry.host].name,
-        device=trace.device_key(device),
-        ordinal=entry.ordinal,
+        *trace.identity(device),
         compute_ps=compute_ps,
         precision_ps=by_precision,
         low_precision_ratio=_ratio(sum(by_precision[name] for name in LOW_PRECISIONS), compute_ps),
@@ -238,21 +222,15 @@ def capability_of(device: Device) -> float | None:
     return major + minor / 10
 
 
-def _is_amd(device: Device) -> bool:
-    return device.stats.get("device_vendor") == "AMD"
-
-
 def _has_tensor_cores(device: Device, *, is_shown: bool) -> bool | None:
     """Whether a GPU has tensor cores (AMD: matrix cores); `is_shown`: a kernel of it uses them.
 
     Without a recorded capability, and for AMD GPUs of 9.0, only such a kernel shows it.
     """
     capability = capability_of(device)
-    if is_shown:
-        return True
-    if capability is None:
-        return None
-    if _is_amd(device):
+    if is_shown or capability is None:
+        return is_shown or None
+    if device.stats.get("device_vendor") == "AMD":
         return True if capability >= FIRST_MATRIX_CORES else None
     return capability >= FIRST_TENSOR_CORES and _NO_TENSOR_CORES not in (device.model or "")
 
@@ -265,20 +243,16 @@ def _ordinary(
 ) -> list[OrdinaryKernel]:
     """One entry per op and kernel, the longest first."""
     columns = trace.device_columns
-    pairs = np.stack((columns.op[kernels], columns.name[kernels]), axis=1).astype(np.int64)
-    distinct, place = np.unique(pairs, axis=0, return_inverse=True)
-    counts = np.bincount(place.reshape(-1), minlength=len(distinct))
-    totals = np.zeros(len(distinct), dtype=np.int64)
-    np.add.at(totals, place.reshape(-1), columns.duration_ps[kernels])
     # Replicas have ops of their own with one name: their counts and times are added.
     groups: dict[tuple[str | None, str | None, int], tuple[int, int]] = {}
-    for (op, name), count, total in zip(
-        distinct.tolist(), counts.tolist(), totals.tolist(), strict=True
-    ):
-        text = trace.names.text(op)
-        key = (*((None, None) if text is None else split_op(text)), name)
-        earlier = groups.get(key, (0, 0))
-        groups[key] = (earlier[0] + count, earlier[1] + total)
+    for members in groups_of(columns.op[kernels], columns.name[kernels]):
+        rows_of_op = kernels[members]
+        text = trace.names.text(int(columns.op[rows_of_op[0]]))
+        op_and_type = (None, None) if text is None else split_op(text)
+        key = (*op_and_type, int(columns.name[rows_of_op[0]]))
+        count, total = groups.get(key, (0, 0))
+        total += int(columns.duration_ps[rows_of_op].sum())
+        groups[key] = (count + members.size, total)
     rows = [
         OrdinaryKernel(
             op=op,

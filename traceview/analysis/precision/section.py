@@ -7,44 +7,29 @@ from typing import Final
 
 from traceview.analysis.context import View
 from traceview.analysis.precision.result import PRECISIONS, DevicePrecision, Precision
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Column,
-    Section,
-    Subheading,
-    counts,
-    devices,
-    names,
-    ratio,
-    remarks,
-    shares,
-    table,
-    times,
-    words,
-)
 
 BRIEF_KERNELS: Final = 3
 
 
-def section(view: View, result: Precision) -> Section | None:
+def section(view: View, result: Precision) -> doc.Section | None:
     """The compute time of each GPU by precision, and the products off the tensor cores."""
     if not result.devices:
         return None
-    rows = [row for row in result.devices if row.device not in view.others]
-    others = [row for row in result.devices if row.device in view.others]
+    rows, others = view.split(result.devices)
     everything = f"{view.command('analyze')} --format json"
-    return Section(
+    return doc.Section(
         "precision",
         "Precision",
         (
-            *table(
+            *doc.table(
                 "Compute time by precision",
                 _columns(rows[: view.most_rows], _ranked(result.devices)),
                 row_count=len(rows),
                 rest=everything,
             ),
-            *remarks(_range(others)),
+            *doc.remarks(_range(others)),
             *_ordinary(
                 result.devices, BRIEF_KERNELS if view.is_brief else view.most_rows, everything
             ),
@@ -65,18 +50,18 @@ def _ranked(rows: Sequence[DevicePrecision]) -> list[str]:
     return sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
 
 
-def _columns(rows: Sequence[DevicePrecision], ranked: Sequence[str]) -> Iterator[Column]:
-    yield devices("device", [row.device for row in rows])
-    yield times("compute", [row.compute_ps for row in rows], priority=2)
-    yield shares(
+def _columns(rows: Sequence[DevicePrecision], ranked: Sequence[str]) -> Iterator[doc.Column]:
+    yield doc.devices("device", [row.device for row in rows])
+    yield doc.times("compute", [row.compute_ps for row in rows], priority=2)
+    yield doc.shares(
         "tensor cores",
         ["none" if row.has_tensor_cores is False else row.tensor_core_ratio for row in rows],
         meaning="compute in kernels whose names show that they use tensor cores",
     )
-    yield shares("16 bits or less", [row.low_precision_ratio for row in rows], priority=1)
+    yield doc.shares("16 bits or less", [row.low_precision_ratio for row in rows], priority=1)
     for place, name in enumerate(ranked):
-        parts = [ratio(row.precision_ps.get(name, 0), row.compute_ps) for row in rows]
-        yield shares(name, parts, priority=place and place + 2)
+        parts = [doc.ratio(row.precision_ps.get(name, 0), row.compute_ps) for row in rows]
+        yield doc.shares(name, parts, priority=place and place + 2)
 
 
 def _range(rows: Sequence[DevicePrecision]) -> str | None:
@@ -89,7 +74,7 @@ def _range(rows: Sequence[DevicePrecision]) -> str | None:
     return f"{count}: {cores} of the compute on tensor cores, {low} in 16 bits or less."
 
 
-def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tuple[Block, ...]:
+def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tuple[doc.Block, ...]:
     """The products off the tensor cores of the device where they take most; the others run the same step."""
     worst = max(rows, key=lambda row: row.ordinary_ps or 0)
     if not worst.ordinary_ps:
@@ -97,17 +82,19 @@ def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tup
     kernels = worst.ordinary_kernels[:most_rows]
     share = numbers.part(worst.ordinary_ps, worst.compute_ps)
     return (
-        Subheading(f"{share} of the compute on {worst.device} could use tensor cores and does not"),
-        *table(
+        doc.Subheading(
+            f"{share} of the compute on {worst.device} could use tensor cores and does not"
+        ),
+        *doc.table(
             "Products off the tensor cores",
             (
-                names("op", [kernel.op for kernel in kernels]),
-                names("type", [kernel.op_type for kernel in kernels], priority=4),
-                names("kernel", [kernel.kernel for kernel in kernels], priority=3),
-                words("precision", [kernel.precision for kernel in kernels]),
-                counts("count", [kernel.count for kernel in kernels], priority=2),
-                times("total", [kernel.total_ps for kernel in kernels]),
-                shares("share", [kernel.share_ratio for kernel in kernels], priority=1),
+                doc.names("op", [kernel.op for kernel in kernels]),
+                doc.names("type", [kernel.op_type for kernel in kernels], priority=4),
+                doc.names("kernel", [kernel.kernel for kernel in kernels], priority=3),
+                doc.words("precision", [kernel.precision for kernel in kernels]),
+                doc.counts("count", [kernel.count for kernel in kernels], priority=2),
+                doc.times("total", [kernel.total_ps for kernel in kernels]),
+                doc.shares("share", [kernel.share_ratio for kernel in kernels], priority=1),
             ),
             row_count=worst.ordinary_kernel_count,
             rest=rest,

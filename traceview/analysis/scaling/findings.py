@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from traceview.analysis import balance
-from traceview.analysis.balance.findings import device_noun, few_steps
-from traceview.analysis.base import FEWEST_STEPS, Evidence, Finding, Rule, Skipped
+from traceview.analysis.balance.findings import device_noun
+from traceview.analysis.base import Evidence, Finding, Rule, Skipped
 from traceview.analysis.context import Context
 from traceview.analysis.scaling.result import Scaling
 from traceview.document import numbers
@@ -44,7 +44,6 @@ def conclude(
     )
     if ratio >= limit or is_explained:
         return []
-    is_enough = len(context.selection.used_steps) >= FEWEST_STEPS
     compare = (
         POOR_SCALING.advice
         if isinstance(result, Skipped)
@@ -54,11 +53,8 @@ def conclude(
         POOR_SCALING.finding(
             f"{len(known.devices)} {device_noun(known.kind)} compute {numbers.share(ratio)} of the time",
             (Evidence("in_use_efficiency_ratio", ratio, limit, "devices in use"),),
-            confidence=(
-                ("medium", "the low use is measured, its cause is not known")
-                if is_enough
-                else ("low", few_steps(context.selection))
-            ),
+            confidence=context.selection.few_steps
+            or ("medium", "the low use is measured, its cause is not known"),
             explanation=(
                 f"{POOR_SCALING.meaning} No other finding explains what they wait for; the idle time by cause is in "
                 "the section on waiting devices."

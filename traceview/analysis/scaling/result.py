@@ -19,9 +19,8 @@ from traceview.analysis.balance.result import devices_in_use
 from traceview.analysis.balance.throughput import throughput_of
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Context
-from traceview.analysis.joined_steps import JoinedSteps, joined_steps
+from traceview.analysis.joined_steps import joined_steps
 from traceview.analysis.selection import select
-from traceview.intervals import Int64Array
 from traceview.record import Count, Integer, PathName, Picoseconds, Ratio, Record, RunName
 from traceview.robust import median_ps
 from traceview.trace.cause import Cause
@@ -147,12 +146,23 @@ def _split(context: Context) -> ScalingRun | Skipped:
     compute_ps = joined.compute_ps
     mean = compute_ps.sum(axis=0) // len(joined.devices)
     critical, steps = compute_ps.argmax(axis=0), np.arange(joined.count)
+    causes = context.idle.causes_of_steps
+    waits = {
+        cause: joined.placed(trace, selection, {i: of[cause] for i, of in causes.items()})
+        for cause in (Cause.INPUT, Cause.LAUNCH)
+    }
+    exposed = np.stack(
+        [
+            context.activities[device].parts(joined.start_ps[row], joined.end_ps[row])
+            for row, device in enumerate(joined.devices)
+        ]
+    )[:, ActivityClass.COLLECTIVE]
     known = {
         "compute_ps": mean,
         "imbalance_ps": compute_ps[critical, steps] - mean,
-        "communication_ps": _exposed(context, joined)[critical, steps],
-        "input_ps": _waits(context, joined, Cause.INPUT)[critical, steps],
-        "launch_ps": _waits(context, joined, Cause.LAUNCH)[critical, steps],
+        "communication_ps": exposed[critical, steps],
+        "input_ps": waits[Cause.INPUT][critical, steps],
+        "launch_ps": waits[Cause.LAUNCH][critical, steps],
     }
     medians = {name: median_ps(lengths) or 0 for name, lengths in known.items()}
     return ScalingRun(
@@ -163,26 +173,3 @@ def _split(context: Context) -> ScalingRun | Skipped:
         batch_size=throughput_of(trace, selection, len(in_use)).batch_size,
         parts=ScalingParts(**medians, other_ps=step_ps - sum(medians.values())),
     )
-
-
-def _exposed(context: Context, joined: JoinedSteps) -> Int64Array:
-    """Exposed collectives, int64 `[devices, steps]`."""
-    collective = ActivityClass.COLLECTIVE
-    return np.stack(
-        [
-            context.activities[device].parts(joined.start_ps[row], joined.end_ps[row])[collective]
-            for row, device in enumerate(joined.devices)
-        ]
-    )
-
-
-def _waits(context: Context, joined: JoinedSteps, cause: Cause) -> Int64Array:
-    """Idle time of one cause, int64 `[devices, steps]`."""
-    waits = np.zeros((len(joined.devices), joined.count), dtype=np.int64)
-    for row, device in enumerate(joined.devices):
-        of_steps = context.idle.causes_of_steps.get(device)
-        if of_steps is not None:
-            steps = context.selection.steps[context.trace.device_list[device].host]
-            place = {step.number: index for index, step in enumerate(steps)}
-            waits[row] = of_steps[cause][[place[number] for number in joined.numbers]]
-    return waits

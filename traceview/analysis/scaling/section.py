@@ -8,8 +8,8 @@ from msgspec.structs import asdict
 
 from traceview.analysis.context import View
 from traceview.analysis.scaling.result import Scaling, ScalingRun
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import Section, facts, remarks, table, times, words
 
 PARTS: Final = {
     "compute_ps": "compute",
@@ -25,28 +25,28 @@ PARTS_REMARK: Final = (
 )
 
 
-def scaling_section(view: View, result: Scaling) -> Section:
+def scaling_section(view: View, result: Scaling) -> doc.Section:
     """The steps of both runs, part by part."""
     del view
     this, baseline, more = map(asdict, (result.this.parts, result.baseline.parts, result.parts))
-    return Section(
+    return doc.Section(
         "scaling",
         "Scaling",
         (
-            *facts(
+            *doc.facts(
                 f"this run: {_step(result.this)}",
                 f"baseline: {_step(result.baseline)}, run {result.baseline.run} in {result.baseline.logdir}",
             ),
-            *table(
+            *doc.table(
                 "Parts of the step in both runs",
                 (
-                    words("part of the step", PARTS.values()),
-                    times("baseline", map(baseline.get, PARTS), priority=1),
-                    times("this run", map(this.get, PARTS), priority=2),
-                    times("difference", map(more.get, PARTS)),
+                    doc.words("part of the step", PARTS.values()),
+                    doc.times("baseline", map(baseline.get, PARTS), priority=1),
+                    doc.times("this run", map(this.get, PARTS), priority=2),
+                    doc.times("difference", map(more.get, PARTS)),
                 ),
             ),
-            *remarks(PARTS_REMARK, numbers.sentence(result.reason or "")),
+            *doc.remarks(PARTS_REMARK, numbers.sentence(result.reason or "")),
         ),
         lead=_summary(result),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis.context import Analysis
-from traceview.analysis.steps.findings import RULES, diagnose, diagnose_unsteady
+from traceview.analysis.steps.findings import RULES, diagnose, diagnose_absent, diagnose_unsteady
 from traceview.analysis.steps.result import Steps, compute
 from traceview.analysis.steps.section import TITLE, steps_section
 
@@ -16,6 +16,7 @@ ANALYSIS: Final = Analysis[Steps](
     compute=lambda context: compute(context.trace, context.selection, context.activities),
     rules=RULES,
     diagnose=lambda _, result: diagnose(result),
+    if_absent=lambda _: [diagnose_absent()],
     conclude=lambda _, result, findings: diagnose_unsteady(result, findings),
     sections=(steps_section,),
     title_if_absent=TITLE,

@@ -11,7 +11,7 @@ from traceview.analysis.base import Evidence, Finding, Rule, Skipped
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.document.vocabulary import STEP_METHODS
-from traceview.robust import MAD_TO_SIGMA
+from traceview.robust import MAD_TO_SIGMA, median
 
 FEW_STEPS: Final = Rule(
     code="few-steps",
@@ -51,9 +51,9 @@ NO_STEP_MARKER: Final = Rule(
     meaning="The bounds of steps are inferred, so step times may include or miss work at their edges.",
     evidence="method in results.steps",
     advice=(
-        "Mark the steps: with tf.profiler.experimental.Trace('train', step_num=step, _r=1): around next(iterator) and "
-        "the call of the training step; in JAX with jax.profiler.StepTraceAnnotation('train', step_num=step): around "
-        "the step."
+        "Mark the steps: put next(iterator) and the call of the training step in a with block of "
+        "tf.profiler.experimental.Trace('train', step_num=step, _r=1), or in JAX of "
+        "jax.profiler.StepTraceAnnotation('train', step_num=step)."
     ),
     example="6 steps found by a function call that repeats, without an explicit marker",
 )
@@ -77,15 +77,38 @@ _CAUSES_OF_UNSTEADY_STEPS: Final = frozenset(
 """Findings that make some steps longer than others."""
 
 
-def diagnose(result: Steps | Skipped) -> Iterator[Finding]:
+def diagnose(result: Steps) -> Iterator[Finding]:
     """Captures with too few steps, or with steps that nothing marks."""
-    if isinstance(result, Skipped):
-        yield _no_steps()
-        return
-    if result.used_count < FEW_STEPS.limits["used_step_count"]:
-        yield _few(result)
+    used_count, least_count = result.used_count, int(FEW_STEPS.limits["used_step_count"])
+    count = numbers.plural(result.count, "step")
+    if used_count < least_count:
+        used = f"only {numbers.plural(used_count, 'step')}" if used_count else "no step"
+        yield FEW_STEPS.finding(
+            f"{used} in the statistics",
+            [Evidence("used_count", used_count, least_count, "steps")],
+            explanation=(
+                f"{count} in the window, {result.count - used_count} left out of the statistics: too few to tell a "
+                "typical step from an exception."
+            ),
+            confidence=("high", "counted"),
+        )
     if result.method not in _EXPLICIT_METHODS:
-        yield _no_marker(result)
+        suffix = "" if result.method == "mixed" else ", without an explicit marker"
+        yield NO_STEP_MARKER.finding(
+            f"{count} found {STEP_METHODS[result.method].words}{suffix}",
+            [Evidence("method", result.method, None, "steps")],
+            confidence=("high", "no such event is recorded"),
+        )
+
+
+def diagnose_absent() -> Finding:
+    """A trace in which no step is found."""
+    return NO_STEP_MARKER.finding(
+        "no steps found",
+        [Evidence("method", "none", None, "steps")],
+        explanation="The trace has no step marker and nothing that repeats once per step; no number is per step.",
+        confidence=("high", "no such event is recorded"),
+    )
 
 
 def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> list[Finding]:
@@ -99,7 +122,7 @@ def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> l
         return []
     limits, median_ps = UNSTEADY_STEPS.limits, result.median_ps
     durations = np.array([row.duration_ps for row in used], dtype=np.int64)
-    spread = MAD_TO_SIGMA * float(np.median(np.abs(durations - median_ps))) / median_ps
+    spread = MAD_TO_SIGMA * median(np.abs(durations - median_ps)) / median_ps
     longest = used[int(durations.argmax())]
     times_the_median = longest.duration_ps / median_ps
     is_spread = spread >= limits["spread_ratio"]
@@ -107,7 +130,7 @@ def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> l
     if not (is_spread or is_outlier):
         return []
     cost_ps = max(int(durations.mean()) - median_ps, 0)
-    least_outlier_ps = int(limits["times_the_median"] * median_ps)
+    least_outlier_ps = limits["times_the_median"] * median_ps
     return [
         UNSTEADY_STEPS.finding(
             f"step {longest.number} took {times_the_median:.1f} times the median step"
@@ -123,7 +146,7 @@ def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> l
                 Evidence(
                     "longest_step_ps",
                     longest.duration_ps,
-                    least_outlier_ps if is_outlier else None,
+                    int(least_outlier_ps) if is_outlier else None,
                     f"step {longest.number}",
                 ),
                 Evidence("median_ps", median_ps, None, "steps"),
@@ -133,49 +156,8 @@ def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> l
                 "medium",
                 f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
             ),
-            steps=[
-                row.number
-                for row in used
-                if row.duration_ps >= limits["times_the_median"] * median_ps
-            ],
+            steps=[row.number for row in used if row.duration_ps >= least_outlier_ps],
             cost_ps_per_step=cost_ps or None,
             cost_ratio=cost_ps / median_ps or None,
         )
     ]
-
-
-def _few(result: Steps) -> Finding:
-    unused_count = result.count - result.used_count
-    return FEW_STEPS.finding(
-        f"only {numbers.plural(result.used_count, 'step')} in the statistics"
-        if result.used_count
-        else "no step in the statistics",
-        [
-            Evidence(
-                "used_count", result.used_count, int(FEW_STEPS.limits["used_step_count"]), "steps"
-            )
-        ],
-        explanation=(
-            f"{numbers.plural(result.count, 'step')} in the window, {unused_count} left out of the statistics: too "
-            "few to tell a typical step from an exception."
-        ),
-        confidence=("high", "counted"),
-    )
-
-
-def _no_marker(result: Steps) -> Finding:
-    suffix = "" if result.method == "mixed" else ", without an explicit marker"
-    return NO_STEP_MARKER.finding(
-        f"{numbers.plural(result.count, 'step')} found {STEP_METHODS[result.method].words}{suffix}",
-        [Evidence("method", result.method, None, "steps")],
-        confidence=("high", "no such event is recorded"),
-    )
-
-
-def _no_steps() -> Finding:
-    return NO_STEP_MARKER.finding(
-        "no steps found",
-        [Evidence("method", "none", None, "steps")],
-        explanation="The trace has no step marker and nothing that repeats once per step; no number is per step.",
-        confidence=("high", "no such event is recorded"),
-    )

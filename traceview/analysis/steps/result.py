@@ -7,11 +7,10 @@ from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Meta
-from msgspec.structs import asdict
 
-from traceview.analysis.activity import DeviceActivity, Parts, one_span
+from traceview.analysis.activity import DeviceActivity, Parts
 from traceview.analysis.base import Skipped
-from traceview.analysis.selection import Selection
+from traceview.analysis.selection import Selection, step_bounds
 from traceview.record import (
     LARGEST,
     Count,
@@ -113,13 +112,13 @@ def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Steps | Skipped:
     """The steps of every host, with the time of its devices cut at their bounds."""
-    methods = [trace.steps_by_host[host] for host, steps in selection.steps.items() if steps]
-    if not methods:
+    steps_by_host = {host: steps for host, steps in selection.steps.items() if steps}
+    if not steps_by_host:
         return Skipped("no steps: nothing marks them, and nothing repeats")
+    methods = [trace.steps_by_host[host] for host in steps_by_host]
     rows = [
         row
-        for host, steps in selection.steps.items()
-        if steps
+        for host, steps in steps_by_host.items()
         for row in _rows(trace, host, steps, activities)
     ]
     used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
@@ -134,7 +133,7 @@ def compute(
         count=len(rows),
         used_count=int(used.size),
         median_ps=selection.median_step_ps,
-        iqr_ps=_quartile_range(used),
+        iqr_ps=int(quartile_range(used)) if used.size > 1 else None,
         cv_ratio=float(used.std() / used.mean()) if used.size > 1 and used.mean() else None,
         steps=tuple(rows),
     )
@@ -147,30 +146,24 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
     executes = trace.names.matching(columns.name[numbers.row], [b"ExecutorState::Process"])
     row, iteration = numbers.row[executes], numbers.value[executes]
     start, host = columns.start_ps[row], columns.host[row]
-    most = [
-        int(
-            iteration[(host == step.host) & (start >= step.start_ps) & (start < step.end_ps)].max(
-                initial=0
-            )
-        )
-        for steps in selection.steps.values()
-        for step in steps
-    ]
+    most = []
+    for step in (step for steps in selection.steps.values() for step in steps):
+        inside = (host == step.host) & (start >= step.start_ps) & (start < step.end_ps)
+        most.append(int(iteration[inside].max(initial=0)))
     median = median_ps(most) or 0
     return median + 1 if median > 0 else None
 
 
 def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
     """The most training steps per call in the sidecars of hosts whose steps the capture marked."""
-    counts = [
-        count
+    marked = (
+        trace.hosts[host].sidecar
         for host, steps in selection.steps.items()
         if steps and trace.steps_by_host[host].method == "marker"
-        for sidecar in (trace.hosts[host].sidecar,)
-        if sidecar is not None
-        for count in sidecar.steps_per_call
-    ]
-    most = max(counts, default=0)
+    )
+    most = max(
+        (count for sidecar in marked if sidecar for count in sidecar.steps_per_call), default=0
+    )
     return most if most > 0 else None
 
 
@@ -178,19 +171,12 @@ def _common(values: list[str]) -> str:
     return values[0] if len(set(values)) == 1 else "mixed"
 
 
-def _quartile_range(used: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int | None:
-    if used.size < 2:
-        return None
-    return int(quartile_range(used))
-
-
 def _rows(
     trace: Trace, host: int, steps: tuple[Step, ...], activities: Sequence[DeviceActivity]
 ) -> list[StepRow]:
-    starts = [step.start_ps for step in steps]
-    ends = [step.end_ps for step in steps]
+    bounds = step_bounds(steps)
     devices = [
-        (trace.device_key(index), activities[index].parts(starts, ends))
+        (trace.device_key(index), activities[index].parts(*bounds))
         for index, device in enumerate(trace.device_list)
         if device.host == host
     ]
@@ -204,9 +190,7 @@ def _rows(
             duration_ps=step.duration_ps,
             used=step.excluded is None,
             excluded=step.excluded,
-            devices=tuple(
-                StepDevice(**asdict(one_span(parts, place)), device=key) for key, parts in devices
-            ),
+            devices=tuple(StepDevice(*(*parts[:, place].tolist(), key)) for key, parts in devices),
         )
         for place, step in enumerate(steps)
     ]

@@ -10,24 +10,8 @@ from traceview.analysis import device_time
 from traceview.analysis.context import View
 from traceview.analysis.steps.findings import FEW_STEPS
 from traceview.analysis.steps.result import StepRow, Steps
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Column,
-    Section,
-    Span,
-    counts,
-    facts,
-    names,
-    notes,
-    ordinals,
-    remarks,
-    shares,
-    spans,
-    table,
-    times,
-    words,
-)
 from traceview.document.vocabulary import STEP_KINDS, STEP_METHODS, look_of
 
 TITLE: Final = "Steps"
@@ -55,17 +39,17 @@ _Hosts: TypeAlias = tuple[StepRow, ...]
 """The same step on one host or several, the shortest first: a row of the table."""
 
 
-def steps_section(view: View, result: Steps) -> Section | None:
+def steps_section(view: View, result: Steps) -> doc.Section | None:
     """The statistics of the steps, and a row for each with the busy share of the devices."""
     used = ""
     if result.used_count < result.count:
         used = f", {numbers.count(result.used_count)} of them in the statistics"
-    return Section(
+    return doc.Section(
         "steps",
         TITLE,
         (
-            *facts(f"median {numbers.time(result.median_ps)}", *_spread(result)),
-            *notes(*_bound_notes(result)),
+            *doc.facts(f"median {numbers.time(result.median_ps)}", *_spread(result)),
+            *doc.notes(*_bound_notes(result)),
             *_table(view, result),
         ),
         lead=f"{found_steps(result)}{used}.",
@@ -113,7 +97,7 @@ def _bound_notes(result: Steps) -> Iterator[str]:
         )
 
 
-def _table(view: View, result: Steps) -> Iterator[Block]:
+def _table(view: View, result: Steps) -> Iterator[doc.Block]:
     every = sorted(result.steps, key=lambda row: row.number)
     is_joined = len({row.host for row in every}) >= JOINED_FROM and all(
         row.recorded_number == row.number for row in every
@@ -122,9 +106,9 @@ def _table(view: View, result: Steps) -> Iterator[Block]:
     most = BRIEF_STEPS if view.is_brief else view.most_rows
     shown = steps if len(steps) <= most else [*steps[: most - most // 2], *steps[-(most // 2) :]]
     columns = _columns_of_hosts(view, shown, every) if is_joined else _columns(view, shown)
-    yield from table("Steps", columns, row_count=len(steps), rest=view.command("steps"))
+    yield from doc.table("Steps", columns, row_count=len(steps), rest=view.command("steps"))
     if len(shown) < len(steps):
-        yield from remarks("The first and the last steps are shown.")
+        yield from doc.remarks("The first and the last steps are shown.")
 
 
 def _joined(rows: Sequence[StepRow]) -> list[_Hosts]:
@@ -134,31 +118,31 @@ def _joined(rows: Sequence[StepRow]) -> list[_Hosts]:
     return [tuple(sorted(hosts, key=lambda row: row.duration_ps)) for hosts in by_number.values()]
 
 
-def _columns(view: View, steps: Sequence[_Hosts]) -> Iterator[Column]:
+def _columns(view: View, steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
     rows = [row for hosts in steps for row in hosts]
     has_hosts = len({row.host for row in rows}) > 1
-    yield ordinals("step", [row.number for row in rows])
-    yield ordinals(
+    yield doc.ordinals("step", [row.number for row in rows])
+    yield doc.ordinals(
         "recorded as",
         [None if row.recorded_number == row.number else row.recorded_number for row in rows],
         priority=1,
         meaning="the number in the marker",
     )
-    yield names("host", [row.host if has_hosts else None for row in rows])
-    yield spans("", [_span(view, row) for row in rows])
-    yield times("time", [row.duration_ps for row in rows])
+    yield doc.names("host", [row.host if has_hosts else None for row in rows])
+    yield doc.spans("", [_span(view, row) for row in rows])
+    yield doc.times("time", [row.duration_ps for row in rows])
     yield from _busy(view, steps)
-    yield words("remark", [_remark(row) for row in rows], priority=1)
+    yield doc.words("remark", [step_remark(row.kind, row.excluded) for row in rows], priority=1)
 
 
 def _columns_of_hosts(
     view: View, steps: Sequence[_Hosts], every: Sequence[StepRow]
-) -> Iterator[Column]:
+) -> Iterator[doc.Column]:
     """How long each step took on the fastest and on the slowest host."""
     host_count = len({row.host for row in every})
     unused_counts = [sum(not row.used for row in hosts) for hosts in steps]
-    yield ordinals("step", [hosts[0].number for hosts in steps])
-    yield words(
+    yield doc.ordinals("step", [hosts[0].number for hosts in steps])
+    yield doc.words(
         "hosts",
         [
             f"{len(hosts)} of {host_count}" if len(hosts) < host_count else str(host_count)
@@ -166,12 +150,12 @@ def _columns_of_hosts(
         ],
         priority=2,
     )
-    yield spans("", [_span(view, hosts[-1]) for hosts in steps])
-    yield times("shortest", [hosts[0].duration_ps for hosts in steps], priority=1)
-    yield times("longest", [hosts[-1].duration_ps for hosts in steps])
-    yield names("slowest host", [_slowest(hosts) for hosts in steps])
+    yield doc.spans("", [_span(view, hosts[-1]) for hosts in steps])
+    yield doc.times("shortest", [hosts[0].duration_ps for hosts in steps], priority=1)
+    yield doc.times("longest", [hosts[-1].duration_ps for hosts in steps])
+    yield doc.names("slowest host", [_slowest(hosts) for hosts in steps])
     yield from _busy(view, steps)
-    yield words(
+    yield doc.words(
         "remark",
         [
             f"left out on {numbers.plural(count, 'host')}" if count else ""
@@ -182,19 +166,16 @@ def _columns_of_hosts(
 
 
 def _slowest(hosts: _Hosts) -> str | None:
-    """The host on which the step took longest; None of a tie."""
+    """The host on which the step took longest; None where several did."""
     is_tie = len(hosts) > 1 and hosts[-1].duration_ps == hosts[-2].duration_ps
     return None if is_tie else hosts[-1].host
 
 
-def _busy(view: View, steps: Sequence[_Hosts]) -> Iterator[Column]:
+def _busy(view: View, steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
     """The busy share of each device in use; of many devices, of the least busy one and on average."""
     device_times = view.result(device_time.ANALYSIS)
-    in_use = {
-        row.device
-        for row in (device_times.devices if device_times else ())
-        if row.status in ("active", "marginal")
-    }
+    rows = device_times.devices if device_times else ()
+    in_use = {row.device for row in rows if row.is_in_use}
     ratios = [
         {
             part.device: (row.duration_ps - part.idle_ps) / row.duration_ps
@@ -211,29 +192,28 @@ def _busy(view: View, steps: Sequence[_Hosts]) -> Iterator[Column]:
     if is_one_host and len(devices) <= MOST_DEVICES:
         by_name = [{numbers.without_host(key): row[key] for key in row} for row in ratios]
         for place, device in enumerate(devices):
-            yield shares(
+            yield doc.shares(
                 f"busy, {device}", [row.get(device) for row in by_name], priority=2 + place
             )
         return
-    yield shares(
+    yield doc.shares(
         "busy, least busy device", [min(row.values(), default=None) for row in ratios], priority=3
     )
-    yield shares(
+    yield doc.shares(
         "busy, mean", [sum(row.values()) / len(row) if row else None for row in ratios], priority=4
     )
-    yield counts("devices", [len(row) for row in ratios], priority=5)
+    yield doc.counts("devices", [len(row) for row in ratios], priority=5)
 
 
-def _remark(row: StepRow) -> str:
+def step_remark(kind: str, excluded: str | None) -> str:
     """What is special about a step; mostly nothing."""
-    kind = "" if row.kind == "train" else look_of(STEP_KINDS, row.kind).words
-    reason = f"left out: {row.excluded}" if row.excluded else ""
-    return "; ".join(part for part in (kind, reason) if part)
+    words_of_kind = "" if kind == "train" else look_of(STEP_KINDS, kind).words
+    return "; ".join(filter(None, (words_of_kind, excluded and f"left out: {excluded}")))
 
 
-def _span(view: View, row: StepRow) -> Span | None:
+def _span(view: View, row: StepRow) -> doc.Span | None:
     """The step on the first device of its host."""
     if not row.devices or row.host not in view.window_start_ps:
         return None
     begin_ps = row.start_ps - view.window_start_ps[row.host]
-    return Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps)
+    return doc.Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps)

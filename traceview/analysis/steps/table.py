@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
@@ -14,22 +13,10 @@ from traceview.analysis.idle.result import Idle, compute
 from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import Selection
 from traceview.analysis.steps.result import StepDevice, StepRow, Steps
+from traceview.analysis.steps.section import step_remark
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Bar,
-    Block,
-    Column,
-    Part,
-    Section,
-    bars,
-    ratio,
-    remarks,
-    shares,
-    times,
-    words,
-)
-from traceview.document.model import table as table_block
-from traceview.document.vocabulary import CAUSES, PARTS, STEP_KINDS, Look, look_of
+from traceview.document.vocabulary import CAUSES, PARTS, STEP_KINDS
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.table import Table, integers, record_columns, table
@@ -47,7 +34,7 @@ _LEFT_OUT: Final = replace(STEP_KINDS["excluded"], letter="-", ink="dim")
 def in_whole_steps(selection: Selection) -> Selection:
     """The same steps in windows that hold each of them to its ends, so that all its idle time has a cause."""
     windows = {
-        host: dataclasses.replace(
+        host: replace(
             window,
             start_ps=min(window.start_ps, *(step.start_ps for step in selection.steps[host])),
             end_ps=max(window.end_ps, *(step.end_ps for step in selection.steps[host])),
@@ -114,7 +101,7 @@ def first_and_last(rows: Table) -> Table:
     return rows.at([at for at, place in enumerate(places) if place in kept])
 
 
-def step_sections(rows: Table, others: Collection[str] = ()) -> Iterator[Section]:
+def step_sections(rows: Table, others: Collection[str] = ()) -> Iterator[doc.Section]:
     """For each host the times of its steps, then for each device what they are made of.
 
     Of `others`, devices that are much alike, and of hosts that have no other device only ranges are shown.
@@ -128,30 +115,29 @@ def step_sections(rows: Table, others: Collection[str] = ()) -> Iterator[Section
         of_host = rows.where("host", (host,))
         shown = first_and_last(of_host)
         hidden = [n for n in dict.fromkeys(of_host["number"]) if n not in set(shown["number"])]
-        yield Section(
+        yield doc.Section(
             f"steps-{host}",
             f"Step times of {host}",
             (
-                *table_block("Step times", _time_columns(shown)),
-                *remarks(_hidden_steps(hidden) if hidden else None),
+                *doc.table("Step times", _time_columns(shown)),
+                *doc.remarks(
+                    f"Steps {hidden[0]} to {hidden[-1]} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
+                    if hidden
+                    else None
+                ),
             ),
         )
         for device in dict.fromkeys(shown["device"]):
             if device not in others:
                 of_device = shown.where("device", (device,))
-                yield Section(
-                    f"steps-{device}", device, table_block(device, _part_columns(of_device))
+                yield doc.Section(
+                    f"steps-{device}", device, doc.table(device, _part_columns(of_device))
                 )
     if others:
-        yield Section("other-devices", "Other devices", _ranges(rows, others, hosts))
+        yield doc.Section("other-devices", "Other devices", _ranges(rows, others, hosts))
 
 
-def _hidden_steps(numbers_: Sequence[int]) -> str:
-    span = f"{numbers_[0]} to {numbers_[-1]}"
-    return f"Steps {span} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
-
-
-def _time_columns(rows: Table) -> Iterator[Column]:
+def _time_columns(rows: Table) -> Iterator[doc.Column]:
     first = list(
         dict(zip(reversed(rows["number"]), range(rows.count - 1, -1, -1), strict=True)).values()
     )
@@ -160,30 +146,26 @@ def _time_columns(rows: Table) -> Iterator[Column]:
     median_ps = sorted(lengths)[len(lengths) // 2] if lengths else 0
     full_ps = min(max(lengths, default=0), LONGEST_BAR * median_ps) or 1
     looks = [_USED if used else _LEFT_OUT for used in steps["used"]]
-    yield words("step", map(str, steps["number"]))
-    yield times("time", lengths)
-    yield bars("", [_bar(look, ps / full_ps) for look, ps in zip(looks, lengths, strict=True)])
-    yield words("", map(_remark, steps["kind"], steps["excluded"]), priority=1)
+    yield doc.words("step", map(str, steps["number"]))
+    yield doc.times("time", lengths)
+    yield doc.bars(
+        "",
+        [
+            doc.Bar((doc.Part(look, 1.0),), min(length_ps / full_ps, 1.0))
+            for look, length_ps in zip(looks, lengths, strict=True)
+        ],
+    )
+    yield doc.words("", map(step_remark, steps["kind"], steps["excluded"]), priority=1)
 
 
-def _bar(look: Look, of_longest: float) -> Bar:
-    return Bar((Part(look, 1.0),), min(of_longest, 1.0))
-
-
-def _remark(kind: str, excluded: str | None) -> str:
-    words_ = "" if kind == "train" else look_of(STEP_KINDS, kind).words
-    reason = f"left out: {excluded}" if excluded else ""
-    return "; ".join(part for part in (words_, reason) if part)
-
-
-def _part_columns(rows: Table) -> Iterator[Column]:
+def _part_columns(rows: Table) -> Iterator[doc.Column]:
     durations = rows["duration_ps"]
 
-    def parts(heading: str, lengths: Sequence[int | None], priority: int = 0) -> Column:
-        return shares(heading, map(ratio, lengths, durations), priority=priority)
+    def parts(heading: str, lengths: Sequence[int | None], priority: int = 0) -> doc.Column:
+        return doc.shares(heading, map(doc.ratio, lengths, durations), priority=priority)
 
     copies = [f"exposed_{class_}_ps" for class_ in ("h2d", "d2h", "d2d", "memset")]
-    yield words("step", map(str, rows["number"]))
+    yield doc.words("step", map(str, rows["number"]))
     yield parts(PARTS["compute"].words, rows["compute_ps"])
     yield parts(PARTS["collective"].words, rows["exposed_collective_ps"], 1)
     yield parts("copies", [sum(row) for row in zip(*map(rows.__getitem__, copies), strict=True)], 1)
@@ -195,15 +177,15 @@ def _part_columns(rows: Table) -> Iterator[Column]:
         yield parts(CAUSES[cause].words, causes[cause], priority)
 
 
-def _ranges(rows: Table, others: Collection[str], hosts: Collection[str]) -> tuple[Block, ...]:
+def _ranges(rows: Table, others: Collection[str], hosts: Collection[str]) -> tuple[doc.Block, ...]:
     """Between which values the devices and hosts lie that have no table."""
     left = rows.where("device", others)
-    compute = numbers.share_range(map(ratio, left["compute_ps"], left["duration_ps"]))
-    idle = numbers.share_range(map(ratio, left["idle_ps"], left["duration_ps"]))
+    compute = numbers.share_range(map(doc.ratio, left["compute_ps"], left["duration_ps"]))
+    idle = numbers.share_range(map(doc.ratio, left["idle_ps"], left["duration_ps"]))
     names = [host for host in dict.fromkeys(left["host"]) if host not in hosts]
     durations = numbers.time_range(left.where("host", names)["duration_ps"])
     count = numbers.plural(len(set(left["device"])), "device")
-    return remarks(
+    return doc.remarks(
         f"{count}: compute {compute} of a step, idle {idle}. `--device KEY` or `-o FILE.csv` shows them.",
         f"{numbers.plural(len(names), 'other host')}: steps of {durations}." if names else None,
     )

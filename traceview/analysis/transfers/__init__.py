@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from traceview.analysis import device_time
-from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.base import Finding
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.transfers import findings
 from traceview.analysis.transfers.result import Transfers, compute
@@ -20,9 +21,9 @@ from traceview.analysis.transfers.section import section
 __all__ = ["ANALYSIS", "Transfers"]
 
 
-def _diagnose(context: Context, result: Transfers | Skipped) -> list[Finding]:
+def _diagnose(context: Context, result: Transfers) -> Iterable[Finding]:
     times = context.record(device_time.ANALYSIS)
-    return findings.diagnose(result, times, context.selection) if times else []
+    return findings.diagnose(result, times, context.selection) if times else ()
 
 
 ANALYSIS: Final = Analysis[Transfers](

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
-from traceview.analysis.base import FEWEST_STEPS, Evidence, Finding, Rule, Severity, Skipped
+from traceview.analysis.base import Evidence, Finding, Rule, Severity
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
 from traceview.analysis.transfers.result import DeviceTransfers, Transfers
@@ -18,82 +18,65 @@ from traceview.analysis.transfers.rules import (
 )
 from traceview.document import numbers
 
-_AT_WORK: Final = ("active", "marginal")
+_Measure = Callable[[DeviceTransfers], float]
 
 
-def diagnose(
-    result: Transfers | Skipped, device_time: DeviceTime, selection: Selection
-) -> list[Finding]:
+def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -> Iterator[Finding]:
     """Exposed copies to GPUs that compute; a GPU that only copies does not slow the training down."""
-    if isinstance(result, Skipped):
-        return []
-    at_work = {row.device for row in device_time.devices if row.status in _AT_WORK}
-    # The first of the devices is the one that loses most.
+    in_use = {row.device for row in device_time.devices if row.is_in_use}
+    # The device that loses most comes first.
     rows = sorted(
-        (row for row in result.devices if row.device in at_work), key=lambda row: -_exposed(row)
+        (row for row in result.devices if row.device in in_use), key=lambda row: -_exposed(row)
     )
-    return list(_findings(rows, len(selection.used_steps)))
-
-
-def _findings(rows: Sequence[DeviceTransfers], used_count: int) -> Iterator[Finding]:
-    step = "step" if used_count else "window"
     affected = [row for row in rows if H2D_EXPOSED.severity_of(_exposed(row))]
     if affected:
         worst = affected[0]
-        names = numbers.listed([row.device for row in affected])
+        step = "step" if selection.used_steps else "window"
         yield _finding(
             H2D_EXPOSED,
             affected,
-            used_count,
+            selection,
             title=f"copies to {worst.device} are exposed for {numbers.share(_exposed(worst))} of the {step}",
             severity=H2D_EXPOSED.severity_of(_exposed(worst)),
-            explanation=(
-                f"No kernel and no collective runs during these copies on {names}: the GPU waits for data from the "
-                f"host.{_issued(worst)}{_round_trip(worst)}"
-            ),
+            more=_round_trip(worst),
         )
-    affected = [row for row in rows if _holds(H2D_PAGEABLE, row, "pageable_ratio", _pageable_ratio)]
+    affected = _past(H2D_PAGEABLE, rows, "pageable_ratio", _pageable_ratio)
     if affected:
         worst = affected[0]
         share = _pageable_ratio(worst)
         yield _finding(
             H2D_PAGEABLE,
             affected,
-            used_count,
+            selection,
             title=f"{numbers.share(share)} of the bytes copied to {worst.device} come from pageable memory",
             evidence=("pageable_ratio", _pageable_ratio),
             cost_share=min(share, 1.0),
         )
-    affected = [
-        row for row in rows if _holds(H2D_SMALL_COPIES, row, "small_count_per_step", _small_count)
-    ]
+    affected = _past(H2D_SMALL_COPIES, rows, "small_count_per_step", _small_count)
     if affected:
         worst = affected[0]
         yield _finding(
             H2D_SMALL_COPIES,
             affected,
-            used_count,
+            selection,
             title=f"{_small_count(worst)} copies below {SMALL_SIZE} to {worst.device} per step",
             evidence=("small_count_per_step", _small_count),
         )
-    affected = [row for row in rows if _is_slow(row)]
+    affected = _past(H2D_SLOW_LINK, rows, "link_use_ratio", _link_use_ratio, is_below=True)
     if affected:
         worst = affected[0]
         rate = numbers.rate(worst.directions.h2d.bytes_per_second)
-        share = _link_ratio(worst) or 0.0
+        share = _link_use_ratio(worst)
         yield _finding(
             H2D_SLOW_LINK,
             affected,
-            used_count,
+            selection,
             title=(
                 f"copies to {worst.device} run at {rate}, {numbers.share(share)} of the rate of its link"
             ),
-            evidence=("link_use_ratio", lambda row: _link_ratio(row) or 0.0),
+            evidence=("link_use_ratio", _link_use_ratio),
             cost_share=1 - share,
         )
-
-
-_Measure = Callable[[DeviceTransfers], float]
 
 
 def _exposed(row: DeviceTransfers) -> float:
@@ -109,44 +92,43 @@ def _small_count(row: DeviceTransfers) -> int:
     return row.directions.h2d.small_count_per_step or 0
 
 
-def _link_ratio(row: DeviceTransfers) -> float | None:
+def _link_use_ratio(row: DeviceTransfers) -> float:
+    """The rate of the copies over that of the link; infinite where either is not known."""
     rate, link = row.directions.h2d.bytes_per_second, row.link_bytes_per_second
-    return None if rate is None or not link else rate / link
+    return math.inf if rate is None or not link else rate / link
 
 
-def _is_exposed(rule: Rule, row: DeviceTransfers) -> bool:
-    return _exposed(row) >= rule.limits["exposed_ratio"]
-
-
-def _holds(rule: Rule, row: DeviceTransfers, limit: str, measure: _Measure) -> bool:
-    return measure(row) >= rule.limits[limit] and _is_exposed(rule, row)
-
-
-def _is_slow(row: DeviceTransfers) -> bool:
-    ratio = _link_ratio(row)
-    is_below = ratio is not None and ratio < H2D_SLOW_LINK.limits["link_use_ratio"]
-    return is_below and _is_exposed(H2D_SLOW_LINK, row)
+def _past(
+    rule: Rule,
+    rows: Sequence[DeviceTransfers],
+    limit: str,
+    measure: _Measure,
+    *,
+    is_below: bool = False,
+) -> list[DeviceTransfers]:
+    """The devices past a limit whose copies are exposed long enough to matter."""
+    exposed = [row for row in rows if _exposed(row) >= rule.limits["exposed_ratio"]]
+    return [row for row in exposed if (measure(row) >= rule.limits[limit]) is not is_below]
 
 
 def _finding(
     rule: Rule,
     rows: Sequence[DeviceTransfers],
-    used_count: int,
+    selection: Selection,
     *,
     title: str,
     severity: Severity | None = None,
-    explanation: str | None = None,
+    more: str = "",
     evidence: tuple[str, _Measure] | None = None,
     cost_share: float = 1.0,
 ) -> Finding:
     """A finding on all `rows`; the first loses most, and `cost_share` of its exposed time is the cost.
 
-    `evidence`: the limit that was passed besides the exposed time, and its measure.
+    `evidence`: the limit that was passed besides the exposed time, and its measure. `more`: sentences of the explanation.
     """
     worst = rows[0]
     exposed_ps = worst.directions.h2d.exposed_ps_per_step
     least = rule.limits.get("exposed_ratio", rule.limits.get("warning_ratio"))
-    is_enough = used_count >= FEWEST_STEPS
     passed = []
     if evidence is not None:
         metric, measure = evidence
@@ -154,13 +136,9 @@ def _finding(
     return rule.finding(
         title,
         (*passed, *(Evidence("exposed_ratio", _exposed(row), least, row.device) for row in rows)),
-        severity=severity if is_enough else "info",
-        confidence=(
-            ("high", "the copies are recorded with their times")
-            if is_enough
-            else ("low", f"fewer than {FEWEST_STEPS} used steps")
-        ),
-        explanation=explanation or f"{rule.meaning}{_issued(worst)}",
+        severity="info" if selection.few_steps else severity,
+        confidence=selection.few_steps or ("high", "the copies are recorded with their times"),
+        explanation=f"{rule.meaning}{_issued(worst)}{more}",
         devices=[row.device for row in rows],
         cost_ps_per_step=None if exposed_ps is None else int(exposed_ps * cost_share),
         cost_ratio=_exposed(worst) * cost_share,
@@ -170,11 +148,12 @@ def _finding(
 def _issued(row: DeviceTransfers) -> str:
     """The op and thread whose copies are exposed longest, as a sentence; empty where not recorded."""
     source = next((source for source in row.top_sources if source.direction == "h2d"), None)
-    if source is None or (source.op is None and source.thread is None):
+    if source is None:
         return ""
-    thread = None if source.thread is None else f"thread {source.thread}"
-    issuer = " on ".join(part for part in (source.op, thread) if part)
-    return f" On {row.device}, {issuer} issues the copies that are exposed longest."
+    issuer = " on ".join(filter(None, (source.op, source.thread and f"thread {source.thread}")))
+    return (
+        f" On {row.device}, {issuer} issues the copies that are exposed longest." if issuer else ""
+    )
 
 
 def _round_trip(row: DeviceTransfers) -> str:

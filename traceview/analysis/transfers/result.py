@@ -8,25 +8,23 @@ times of single copies therefore add up exactly to that of their direction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
-from traceview.analysis.base import Skipped, Verdict
-from traceview.analysis.selection import Selection, rows_in
+from traceview.analysis.base import OfDevice, Skipped, Verdict
+from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
 from traceview.analysis.transfers.blocking_reads import BlockingReads, blocking_reads
 from traceview.analysis.transfers.round_trips import RoundTrip, round_trips
 from traceview.analysis.transfers.rules import H2D_EXPOSED, SMALL_BYTES
-from traceview.ids import unique_ids
+from traceview.ids import groups_of, unique_ids
 from traceview.intervals import Int64Array
 from traceview.record import (
     Count,
     DeviceKey,
-    Hostname,
-    Integer,
     OpName,
     OpType,
     Picoseconds,
@@ -35,10 +33,10 @@ from traceview.record import (
     ThreadName,
     one_of,
 )
-from traceview.robust import median_ps
+from traceview.robust import median, median_ps
 from traceview.trace.copies import Copies, copies_of
 from traceview.trace.links import pcie_bytes_per_second
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Step, Trace
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.ops import split_op
 from traceview.trace.windows import Window
 from traceview.units import PS_PER_S, PS_PER_US
@@ -132,13 +130,10 @@ class CopySource(Record, frozen=True):
     exposed_ps: Picoseconds
 
 
-class DeviceTransfers(Record, frozen=True):
+class DeviceTransfers(OfDevice, frozen=True):
     """The copies of one GPU.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device.
-        ordinal: Number in the name of the device.
         directions: Numbers by direction.
         link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
             a sidecar, and where the links of the GPUs of the host differ.
@@ -148,9 +143,6 @@ class DeviceTransfers(Record, frozen=True):
         round_trips: Ops on the CPU between two on this GPU, the longest first.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Integer
     directions: Directions
     link_bytes_per_second: Count | None
     blocking_reads: BlockingReads
@@ -171,8 +163,7 @@ class Transfers(Record, frozen=True):
     devices: tuple[DeviceTransfers, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _Span:
+class _Span(Struct, frozen=True, eq=False):
     """The window of a device, and start and end of the used steps of its host."""
 
     window: Window
@@ -190,11 +181,11 @@ def compute(
     gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     if not gpus:
         return Skipped("not applicable: there is no GPU")
-    traced = {trace.device_list[i].host for i in unique_ids(trace.device_columns.device)}
+    recorded = trace.hosts_with_device_events
     spans = {
-        index: _span(window, selection.steps.get(window.host, ()))
+        index: _Span(window, *step_bounds(selection.used_of(window.host)))
         for index in gpus
-        if trace.device_list[index].host in traced
+        if trace.device_list[index].host in recorded
         and (window := selection.window_of_device(trace, index)) is not None
     }
     if not spans:
@@ -203,19 +194,14 @@ def compute(
     reads, trips = blocking_reads(trace, copies), round_trips(trace, copies)
     device_of_copy = trace.device_columns.device[copies.row]
     rows = []
-    for index in sorted(
-        spans, key=lambda i: (trace.device_list[i].host, trace.device_list[i].ordinal)
-    ):
+    for index, span in spans.items():
         own = _subset(copies, np.flatnonzero(device_of_copy == index))
-        entry = trace.device_list[index]
-        sources = _sources(trace, index, activities[index], spans[index].window, own)
+        sources = _sources(trace, index, activities[index], span.window, own)
         rows.append(
             DeviceTransfers(
-                host=trace.hosts[entry.host].name,
-                device=trace.device_key(index),
-                ordinal=entry.ordinal,
-                directions=_directions(trace, index, activities[index], spans[index], own.row),
-                link_bytes_per_second=_link(trace, entry.host),
+                *trace.identity(index),
+                directions=_directions(trace, index, activities[index], span, own.row),
+                link_bytes_per_second=_link(trace, span.window.host),
                 blocking_reads=reads.get(index, BlockingReads(0, 0)),
                 top_sources=tuple(sources[:top]),
                 source_count=len(sources),
@@ -223,15 +209,6 @@ def compute(
             )
         )
     return Transfers(SIZE_BOUNDS_BYTES, tuple(rows))
-
-
-def _span(window: Window, steps: tuple[Step, ...]) -> _Span:
-    used = [step for step in steps if step.excluded is None]
-    return _Span(
-        window,
-        np.array([step.start_ps for step in used], dtype=np.int64),
-        np.array([step.end_ps for step in used], dtype=np.int64),
-    )
 
 
 def _inside(trace: Trace, copies: Copies, spans: dict[int, _Span]) -> Copies:
@@ -256,11 +233,9 @@ def _directions(
     trace: Trace, device: int, activity: DeviceActivity, span: _Span, rows: Int64Array
 ) -> Directions:
     class_ = trace.device_columns.class_[rows]
+    ways = (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
     return Directions(
-        *(
-            _direction(trace, device, activity, span, rows[class_ == way], way)
-            for way in (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
-        )
+        *(_direction(trace, device, activity, span, rows[class_ == way], way) for way in ways)
     )
 
 
@@ -277,7 +252,7 @@ def _direction(
     known = size[size != UNKNOWN_BYTES]
     is_recorded = bool(known.size) or not rows.size
     total = int(known.sum()) if is_recorded else None
-    busy = int(activity.by_class[class_].within(window.start_ps, window.end_ps))
+    busy = covered_ps(activity.by_class[class_], window)
     exposed = int(activity.parts([window.start_ps], [window.end_ps])[class_, 0])
     per_step = activity.parts(span.start, span.end)[class_]
     ratio = _exposed_ratio(per_step, span, exposed)
@@ -305,7 +280,7 @@ def _direction(
 def _exposed_ratio(per_step: Int64Array, span: _Span, exposed_ps: int) -> float | None:
     lasted = span.end - span.start
     if lasted.any():
-        return float(np.median(per_step[lasted > 0] / lasted[lasted > 0]))
+        return median(per_step[lasted > 0] / lasted[lasted > 0])
     return exposed_ps / span.window.length_ps if span.window.length_ps else None
 
 
@@ -354,15 +329,12 @@ def _sources(
         of_way = np.flatnonzero(class_ == way)
         exposed[of_way] = _exposed(trace, activity, window, copies.row[of_way], way)
     groups: dict[tuple[int, str | None, str | None, int], list[Int64Array]] = {}
-    keys = np.stack((class_.astype(np.int64), copies.op, copies.thread), axis=1)
-    distinct, group = np.unique(keys, axis=0, return_inverse=True)
-    by_group = np.argsort(group.reshape(-1), kind="stable")
-    parts_of = np.split(by_group, np.cumsum(np.bincount(group.reshape(-1)))[:-1])
-    # Without any copy the split is a single empty part.
-    for (of_class, op, thread), part in zip(distinct.tolist(), parts_of, strict=False):
-        text = trace.names.text(op)
+    for members in groups_of(class_.astype(np.int64), copies.op, copies.thread):
+        first = members[0]
+        text = trace.names.text(int(copies.op[first]))
         name, type_ = (None, None) if text is None else split_op(text)
-        groups.setdefault((of_class, name, type_, thread), []).append(part)
+        key = (int(class_[first]), name, type_, int(copies.thread[first]))
+        groups.setdefault(key, []).append(members)
     sources = []
     for (of_class, name, type_, thread), parts in groups.items():
         members = np.concatenate(parts)

@@ -13,12 +13,12 @@ of the op: `X/_12:_Recv`, or `edge_12_X`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from traceview.ids import unique_ids
+from traceview.ids import groups_of, unique_ids
 from traceview.intervals import Int64Array
 from traceview.record import Count, OpName, OpType, Picoseconds, Record, ThreadName
 from traceview.trace.copies import Copies
@@ -64,8 +64,7 @@ class RoundTrip(Record, frozen=True):
     total_ps: Picoseconds
 
 
-@dataclass(frozen=True, eq=False)
-class _Trips:
+class _Trips(Struct, frozen=True, eq=False):
     """One entry per trip: rows of the device columns and of the host columns, and the copies' ops."""
 
     to_host: Int64Array
@@ -81,24 +80,21 @@ def round_trips(trace: Trace, copies: Copies) -> dict[int, tuple[RoundTrip, ...]
     if trips is None:
         return {}
     device, host = trace.device_columns, trace.host_columns
-    keys = np.stack(
-        (device.device[trips.to_device], host.name[trips.op], trips.d2h_op, trips.h2d_op), axis=1
-    )
-    _, leader, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    by_group = np.argsort(group.reshape(-1), kind="stable")
-    bounds = np.cumsum(np.bincount(group.reshape(-1)))[:-1]
     result: dict[int, list[RoundTrip]] = {}
-    for members, first in zip(np.split(by_group, bounds), leader.tolist(), strict=True):
-        of_device = int(device.device[trips.to_device[first]])
-        result.setdefault(of_device, []).append(_round_trip(trace, trips, members, first))
+    for members in groups_of(
+        device.device[trips.to_device], host.name[trips.op], trips.d2h_op, trips.h2d_op
+    ):
+        of_device = int(device.device[trips.to_device[members[0]]])
+        result.setdefault(of_device, []).append(_round_trip(trace, trips, members))
     return {
         index: tuple(sorted(of_device, key=lambda trip: (-trip.total_ps, trip.op)))
         for index, of_device in result.items()
     }
 
 
-def _round_trip(trace: Trace, trips: _Trips, members: Int64Array, first: int) -> RoundTrip:
+def _round_trip(trace: Trace, trips: _Trips, members: Int64Array) -> RoundTrip:
     device, host = trace.device_columns, trace.host_columns
+    first = members[0]
     op = int(trips.op[first])
     name, type_ = split_op(trace.names.text(int(host.name[op])) or "")
     sizes = device.bytes[np.concatenate((trips.to_host[members], trips.to_device[members]))]
@@ -125,13 +121,12 @@ def _trips(trace: Trace, copies: Copies) -> _Trips | None:
     source = np.append(number_of_name, NONE)[copies.op]
     up &= source != NONE
     ops, op_number = _runs(trace, numbers)
-    host_of_device = np.array([entry.host for entry in trace.device_list], dtype=np.int64)
     to_device = copies.row[up]
     launch = device.launch[to_device]
     issued = np.where(
         launch == NONE, device.start_ps[to_device], np.append(host.start_ps, 0)[launch]
     )
-    of_host = host_of_device[device.device[to_device]]
+    of_host = trace.host_of_device[device.device[to_device]]
     at = _latest(
         op_number * len(trace.hosts) + host.host[ops],
         host.end_ps[ops],

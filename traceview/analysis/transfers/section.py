@@ -6,26 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from traceview.analysis.context import View
-from traceview.analysis.transfers.result import CopySource, DeviceTransfers, Direction, Transfers
+from traceview.analysis.transfers.result import DeviceTransfers, Direction, Transfers
 from traceview.analysis.transfers.rules import SMALL_SIZE
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Block,
-    Section,
-    Subheading,
-    Table,
-    counts,
-    devices,
-    looks,
-    names,
-    notes,
-    rates,
-    remarks,
-    shares,
-    sizes,
-    table,
-    times,
-)
 from traceview.document.vocabulary import CLASSES, VERDICTS, look_of
 
 BRIEF_ROUND_TRIPS: Final = 3
@@ -33,7 +17,7 @@ BRIEF_ROUND_TRIPS: Final = 3
 _Row = tuple[DeviceTransfers, str, Direction]
 
 
-def section(view: View, result: Transfers) -> Section | None:
+def section(view: View, result: Transfers) -> doc.Section | None:
     """The copies of each device by direction, reads that block the host, round trips, and what issues copies.
 
     A brief document leaves out what issues copies, and devices whose copies cost nothing.
@@ -43,16 +27,15 @@ def section(view: View, result: Transfers) -> Section | None:
         return None
     rows = _directions(relevant)
     if not rows:
-        return Section("transfers", "Transfers", (), lead="No copies in the window.")
-    others = [row for row in rows if row[0].device in view.others]
-    of_rows = [row for row in rows if row[0].device not in view.others]
-    return Section(
+        return doc.Section("transfers", "Transfers", (), lead="No copies in the window.")
+    shown, others = (_directions(part) for part in view.split(relevant))
+    return doc.Section(
         "transfers",
         "Transfers",
         (
-            *_copies(of_rows[: view.most_rows], len(of_rows), view.command("transfers")),
-            *remarks(_range(others)),
-            *notes(_blocking_reads(relevant)),
+            *_copies(shown[: view.most_rows], len(shown), view.command("transfers")),
+            *doc.remarks(_range(others)),
+            *doc.notes(_blocking_reads(relevant)),
             *_round_trips(view, relevant),
             *(() if view.is_brief else _sources(view, relevant)),
         ),
@@ -88,29 +71,29 @@ def _lead(rows: Sequence[_Row]) -> str:
     return f"{copies} are exposed for {share} of the {step} on {row.device} ({verdict})."
 
 
-def _copies(rows: Sequence[_Row], row_count: int, rest: str) -> tuple[Table, ...]:
+def _copies(rows: Sequence[_Row], row_count: int, rest: str) -> tuple[doc.Table, ...]:
     copies = [direction for _, _, direction in rows]
-    return table(
+    return doc.table(
         "Copies by device and direction",
         (
-            devices("device", [row.device for row, _, _ in rows]),
-            looks("direction", [look_of(CLASSES, way) for _, way, _ in rows]),
-            shares(
+            doc.devices("device", [row.device for row, _, _ in rows]),
+            doc.looks("direction", [look_of(CLASSES, way) for _, way, _ in rows]),
+            doc.shares(
                 "exposed",
                 [direction.exposed_ratio for direction in copies],
                 meaning="share of the step, without steps of the window, in which nothing else ran on the device",
             ),
-            looks(
+            doc.looks(
                 "cost", [look_of(VERDICTS, direction.verdict) for direction in copies], priority=4
             ),
-            times("per step", [row.exposed_ps_per_step for row in copies], priority=3),
-            times("busy", [row.busy_ps for row in copies], priority=10),
-            counts("count", [row.count for row in copies], priority=7),
-            counts(f"below {SMALL_SIZE}", [row.small_count for row in copies], priority=8),
-            sizes("size", [row.bytes for row in copies], priority=5),
-            sizes("pageable", [row.pageable_bytes for row in copies], priority=6),
-            rates("rate", [row.bytes_per_second for row in copies], priority=2),
-            rates(
+            doc.times("per step", [row.exposed_ps_per_step for row in copies], priority=3),
+            doc.times("busy", [row.busy_ps for row in copies], priority=10),
+            doc.counts("count", [row.count for row in copies], priority=7),
+            doc.counts(f"below {SMALL_SIZE}", [row.small_count for row in copies], priority=8),
+            doc.sizes("size", [row.bytes for row in copies], priority=5),
+            doc.sizes("pageable", [row.pageable_bytes for row in copies], priority=6),
+            doc.rates("rate", [row.bytes_per_second for row in copies], priority=2),
+            doc.rates(
                 "rate of the link", [row.link_bytes_per_second for row, _, _ in rows], priority=9
             ),
         ),
@@ -143,24 +126,26 @@ def _blocking_reads(rows: Sequence[DeviceTransfers]) -> str | None:
     )
 
 
-def _round_trips(view: View, rows: Sequence[DeviceTransfers]) -> tuple[Block, ...]:
+def _round_trips(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
     """Ops on the CPU between two ops on a GPU."""
     trips = [(row.device, trip) for row in rows for trip in row.round_trips]
     shown = trips[: BRIEF_ROUND_TRIPS if view.is_brief else view.most_rows]
     if not shown:
         return ()
     return (
-        Subheading("CPU ops between two ops on a GPU", "their data is copied to the host and back"),
-        *table(
+        doc.Subheading(
+            "CPU ops between two ops on a GPU", "their data is copied to the host and back"
+        ),
+        *doc.table(
             "CPU ops whose data is copied to the host and back",
             (
-                devices("device", [device for device, _ in shown]),
-                names("CPU op", [trip.op for _, trip in shown]),
-                names("type", [trip.op_type for _, trip in shown], priority=4),
-                times("total", [trip.total_ps for _, trip in shown]),
-                counts("count", [trip.count for _, trip in shown], priority=1),
-                names("copy to the host", [trip.d2h_op for _, trip in shown], priority=3),
-                names("copy back", [trip.h2d_op for _, trip in shown], priority=2),
+                doc.devices("device", [device for device, _ in shown]),
+                doc.names("CPU op", [trip.op for _, trip in shown]),
+                doc.names("type", [trip.op_type for _, trip in shown], priority=4),
+                doc.times("total", [trip.total_ps for _, trip in shown]),
+                doc.counts("count", [trip.count for _, trip in shown], priority=1),
+                doc.names("copy to the host", [trip.d2h_op for _, trip in shown], priority=3),
+                doc.names("copy back", [trip.h2d_op for _, trip in shown], priority=2),
             ),
             row_count=len(trips),
             rest=f"{view.command('analyze')} --format json",
@@ -168,7 +153,7 @@ def _round_trips(view: View, rows: Sequence[DeviceTransfers]) -> tuple[Block, ..
     )
 
 
-def _sources(view: View, rows: Sequence[DeviceTransfers]) -> tuple[Block, ...]:
+def _sources(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
     sources = sorted(
         (source for row in rows for source in row.top_sources),
         key=lambda source: (-source.exposed_ps, -source.total_ps),
@@ -177,25 +162,21 @@ def _sources(view: View, rows: Sequence[DeviceTransfers]) -> tuple[Block, ...]:
         return ()
     count = sum(row.source_count for row in rows)
     return (
-        Subheading("Ops and threads that issue copies"),
-        *_source_table(sources, count, view.command("transfers")),
-    )
-
-
-def _source_table(sources: Sequence[CopySource], row_count: int, rest: str) -> tuple[Table, ...]:
-    return table(
-        "Copies by the op and thread that issue them",
-        (
-            devices("device", [source.device for source in sources]),
-            looks("direction", [look_of(CLASSES, source.direction) for source in sources]),
-            names("op", [source.op for source in sources]),
-            names("type", [source.op_type for source in sources], priority=6),
-            names("thread", [source.thread for source in sources], priority=4),
-            times("exposed", [source.exposed_ps for source in sources]),
-            times("total", [source.total_ps for source in sources], priority=5),
-            counts("count", [source.count for source in sources], priority=2),
-            sizes("size", [source.bytes for source in sources], priority=3),
+        doc.Subheading("Ops and threads that issue copies"),
+        *doc.table(
+            "Copies by the op and thread that issue them",
+            (
+                doc.devices("device", [source.device for source in sources]),
+                doc.looks("direction", [look_of(CLASSES, source.direction) for source in sources]),
+                doc.names("op", [source.op for source in sources]),
+                doc.names("type", [source.op_type for source in sources], priority=6),
+                doc.names("thread", [source.thread for source in sources], priority=4),
+                doc.times("exposed", [source.exposed_ps for source in sources]),
+                doc.times("total", [source.total_ps for source in sources], priority=5),
+                doc.counts("count", [source.count for source in sources], priority=2),
+                doc.sizes("size", [source.bytes for source in sources], priority=3),
+            ),
+            row_count=count,
+            rest=view.command("transfers"),
         ),
-        row_count=row_count,
-        rest=rest,
     )
