@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -25,8 +25,6 @@ from traceview.record import (
 )
 
 SCHEMA_VERSION: Final = 1
-Code: TypeAlias = Annotated[str, Meta(pattern="^[a-z0-9-]+$")]
-"""The code of a finding."""
 
 
 class ReportFile(Record, frozen=True):
@@ -115,7 +113,7 @@ class Verdict(Record, frozen=True):
     headline: str
     numbers: tuple[VerdictNumber, ...]
     largest_cost: str | None = None
-    finding: Code | None = None
+    finding: str | None = None
     cause: Annotated[str, one_of(*PATH_KEYS)] | None = None
     cost_ps_per_step: Picoseconds | None = None
     cost_ratio: Ratio | None = None

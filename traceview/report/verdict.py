@@ -68,10 +68,10 @@ def verdict_of(
         # Costs mean little where devices are missing, or only one of them learns.
         largest = Loss(first, None, None, 0.0)
         headline = numbers.sentence(first.title)
-    elif capture.quality == "unusable" or not device_time.devices:
-        headline = devices
     elif largest is not None and largest.finding is not None and largest.ratio >= LEAST_LOSS_RATIO:
         headline = _of_finding(largest.finding)
+    elif capture.quality == "unusable" or not device_time.devices:
+        headline = devices
     else:
         is_healthy = (
             capture.quality == "ok"
@@ -169,9 +169,10 @@ def _of_devices(device_time: DeviceTime, largest: Loss | None, *, is_healthy: bo
     rows = device_time.devices
     kinds = {row.kind for row in rows}
     noun, _ = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
-    sentence = (
-        f"{numbers.plural(len(rows), noun)}, {numbers.share(_mean_busy_ratio(device_time))} busy"
-    )
+    # A replica alone is no replica of anything.
+    is_cpu = len(rows) == 1 and rows[0].kind == "replica"
+    devices = "1 CPU" if is_cpu else numbers.plural(len(rows), noun)
+    sentence = f"{devices}, {numbers.share(_mean_busy_ratio(device_time))} busy"
     if is_healthy:
         sentence = f"No problem found: {sentence}"
     if largest is None:

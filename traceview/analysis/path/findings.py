@@ -19,7 +19,7 @@ UNEXPLAINED_IDLE = Rule(
         "A device on the critical path is idle, and nothing that the trace holds shows why. Python code that records no "
         "event and the operating system are the usual causes."
     ),
-    evidence="unexplained_ratio in results.path, and the longest parts with the ops and the host events around them",
+    evidence="unexplained_ratio in results.path, its longest parts, and the events of the host around the first of them",
     advice=(
         "Compare both sides of the gaps: traceview gaps LOGDIR. Record what Python does there: wrap it in "
         "tf.profiler.experimental.Trace('name'), or sample the process with py-spy record --native --pid PID while it "
@@ -80,9 +80,14 @@ def _confidence(result: CriticalPath) -> tuple[Confidence, str]:
 
 
 def _parts(parts: tuple[UnexplainedPart, ...]) -> Iterator[Evidence]:
+    """The longest parts, and what the thread that was late in the first of them recorded before and after it."""
     for part in parts:
         step = "the window" if part.step is None else f"step {part.step}"
         yield Evidence("unexplained_ps", part.duration_ps, None, f"{part.device}, {step}")
+    first = parts[0]
+    for metric, event in (("host_event", first.host_event), ("next_event", first.next_event)):
+        if event is not None:
+            yield Evidence(metric, event, None, f"thread {first.thread}")
 
 
 def _where(part: UnexplainedPart) -> str:
@@ -101,12 +106,9 @@ def _where(part: UnexplainedPart) -> str:
     if part.is_launch_unknown:
         return f"{place}; the launch of {_short(part.after)} was not recorded."
     recorded = (
-        f"had {_short(part.host_event)} open and recorded nothing inside it"
-        if part.host_event
-        else "recorded nothing"
+        "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
     )
-    after = f" Its next event is {_short(part.next_event)}." if part.next_event else ""
-    return f"{place}; thread {part.thread} {recorded} there: Python or the operating system.{after}"
+    return f"{place}; thread {part.thread} {recorded} there: Python or the operating system."
 
 
 def _short(name: str | None) -> str:

@@ -28,7 +28,8 @@ from traceview.document.model import (
 )
 from traceview.document.vocabulary import PATH_PARTS, Look, look_of
 
-BRIEF_ROWS: Final = 5
+BRIEF_CAUSES: Final = 4
+BRIEF_PARTS: Final = 3
 _NAMED: Final = 3
 """Causes that the first sentence names."""
 
@@ -44,7 +45,9 @@ def section(view: View, result: CriticalPath) -> Section:
             *_longest(view, result),
             *(() if view.is_brief else _ops(result)),
             *remarks(
-                "From the end of a step backwards: where a device waits for another one, the path goes on there. Its "
+                None
+                if view.is_brief
+                else "From the end of a step backwards: where a device waits for another one, the path goes on there. Its "
                 "parts add up to the step exactly."
             ),
         ),
@@ -59,15 +62,19 @@ def _lead(result: CriticalPath) -> str:
         f"{look_of(PATH_PARTS, cause).words} {numbers.share(ratio)}"
         for cause, ratio in list(result.share_by_cause.items())[:_NAMED]
     ]
-    whole = "the steps" if result.steps[0].step is not None else "the window"
+    whole = "the steps" if _has_steps(result) else "the window"
     return f"Along the critical path of {whole}: {', '.join(largest)}."
 
 
+def _has_steps(result: CriticalPath) -> bool:
+    return any(row.step is not None for row in result.steps)
+
+
 def _by_cause(view: View, result: CriticalPath) -> tuple[Table, ...]:
-    causes = list(result.share_by_cause)[: BRIEF_ROWS if view.is_brief else None]
+    causes = list(result.share_by_cause)[: BRIEF_CAUSES if view.is_brief else None]
     parts = [look_of(PATH_PARTS, cause) for cause in causes]
     ratios = [result.share_by_cause[cause] for cause in causes]
-    has_steps = result.steps[0].step is not None
+    has_steps = _has_steps(result)
     return table(
         "The critical path by class of activity and cause of idle time",
         (
@@ -100,9 +107,9 @@ def _bar(by_cause: Mapping[str, float], whole: float) -> Bar:
 def _steps(view: View, result: CriticalPath) -> tuple[Table, ...]:
     """A bar per step, as long as the step beside the longest one."""
     rows = result.steps[: view.most_rows]
-    if rows[0].step is None and len(result.steps) == 1:
+    if len(rows) == 1 and not _has_steps(result):
         return ()
-    longest = max(row.duration_ps for row in result.steps)
+    longest = max((row.duration_ps for row in rows), default=0)
     hosts = {row.host for row in result.steps}
     return table(
         "The critical path of each step",
@@ -126,7 +133,7 @@ def _largest_loss(by_cause: Mapping[str, int]) -> Look | None:
 
 
 def _longest(view: View, result: CriticalPath) -> tuple[Table, ...]:
-    rows = result.longest[: BRIEF_ROWS if view.is_brief else view.most_rows]
+    rows = result.longest[: BRIEF_PARTS if view.is_brief else view.most_rows]
     starts = _window_starts(view)
     return table(
         "The longest parts of the critical path",
