@@ -503,7 +503,12 @@ def test_steps_of_a_trace_without_any(tmp_path: Path) -> None:
 
 def test_codes_choose_findings(tmp_path: Path) -> None:
     trace = scenario("memory_only", tmp_path)
-    every = ["unused-gpu", "memory-held-idle-gpu", "low-precision-unused"]
+    every = [
+        "unused-gpu",
+        "unexplained-idle",
+        "memory-held-idle-gpu",
+        "low-precision-unused",
+    ]
 
     def codes(**options: Any) -> list[str]:
         return [finding.code for finding in traceview.analyze(trace, **options).findings]
@@ -577,4 +582,4 @@ def test_a_notebook_shows_one_line(fixtures: Path) -> None:
     trace = traceview.load(fixtures / "custom-loop-2")
     assert "2 device(s)" in repr(trace)
     assert len(repr(trace)) < 200
-    assert repr(traceview.analyze(trace)).endswith("2 of 2 replicas ran ops.>")
+    assert repr(traceview.analyze(trace)).endswith("largest loss: CPU ops, 46.4%.>")

@@ -30,7 +30,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("balance", 30, "125 other devices: compute 39.9 ms per step, 0% vs. median."),
         ("collectives", 45, "125 other devices: exposed 6.00 ms, waited 4.00 ms."),
         ("steps", 60, "125 devices: compute 79.8–80.0% of a step, idle 8.0–8.2%."),
-        ("analyze", 200, f"125 other devices: {OF_OTHERS}"),
+        ("analyze", 205, f"125 other devices: {OF_OTHERS}"),
     ],
 )
 @pytest.mark.parametrize("width", [80, 120])

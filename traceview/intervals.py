@@ -101,17 +101,37 @@ def uncovered(
 
 def difference(part: IntervalSet, cover: IntervalSet) -> IntervalSet:
     """The time that `part` covers and `cover` does not."""
-    first = np.searchsorted(cover.end, part.start, side="right")
-    last = np.searchsorted(cover.start, part.end)
-    # n intervals of the cover cut an interval of the part into n + 1 pieces; those at the ends are mostly empty.
+    _, low, high = pieces_outside(part.start, part.end, cover)
+    return union(low, high)
+
+
+def pieces_outside(
+    start: Int64Array, end: Int64Array, cover: IntervalSet
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """The pieces of disjoint, sorted intervals outside of `cover`: number of the interval, start, end; none is empty."""
+    first = np.searchsorted(cover.end, start, side="right")
+    last = np.searchsorted(cover.start, end)
+    # n intervals of the cover cut an interval into n + 1 pieces; those at the ends are mostly empty.
     cuts = last - first
     begin = np.cumsum(cuts + 1) - (cuts + 1)
-    of_part = np.repeat(np.arange(part.start.size), cuts + 1)
+    of_part = np.repeat(np.arange(start.size), cuts + 1)
     piece = np.arange(of_part.size) - begin[of_part]
     after = first[of_part] + piece
-    low = np.where(piece == 0, part.start[of_part], np.append(cover.end, 0)[after - 1])
-    high = np.where(piece == cuts[of_part], part.end[of_part], np.append(cover.start, 0)[after])
-    return union(low, high)
+    low = np.where(piece == 0, start[of_part], np.append(cover.end, 0)[after - 1])
+    high = np.where(piece == cuts[of_part], end[of_part], np.append(cover.start, 0)[after])
+    kept = high > low
+    return of_part[kept], low[kept], high[kept]
+
+
+def overlapping(
+    begins: Int64Array, ends: Int64Array, start: Int64Array, end: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """The pairs of a span `[start, end)` and one of the disjoint, sorted intervals that overlap, by their numbers."""
+    first = np.searchsorted(ends, start, side="right")
+    count = np.maximum(np.searchsorted(begins, end, side="left") - first, 0)
+    span = np.repeat(np.arange(start.size), count)
+    place = np.arange(span.size) - np.repeat(np.cumsum(count) - count, count) + first[span]
+    return span, place
 
 
 class Nesting(Struct, frozen=True, eq=False):

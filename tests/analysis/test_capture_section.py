@@ -258,7 +258,7 @@ def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(
 
 
 @pytest.mark.parametrize(
-    ("name", "headline", "problem", "quality_"),
+    ("name", "devices", "problem", "quality_"),
     [
         (
             "missing_worker",
@@ -268,18 +268,18 @@ def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(
         ),
         (
             "parameter_servers",
-            "No problem found: 3 GPUs, 68.0% busy.",
+            "3 of 3 GPUs ran kernels.",
             "ps 0 of the cluster was not recorded; it makes no step together with the others",
             "ok",
         ),
     ],
 )
 def test_hosts_that_were_not_recorded_are_named(
-    name: str, headline: str, problem: str, quality_: str, tmp_path: Path
+    name: str, devices: str, problem: str, quality_: str, tmp_path: Path
 ) -> None:
     SCENARIOS[name]().write(tmp_path)
     report = traceview.analyze(tmp_path)
-    assert report.verdict.headline == headline
+    assert report.verdict.devices == devices
     assert report.capture.quality == quality_
     section = capture_section(view_of_report(report, is_brief=True), report.capture)
     assert section is not None

@@ -226,9 +226,9 @@ def test_bert_in_the_terminal(shared_traces: Path) -> None:
 
 def test_one_cpu_is_no_replica_of_anything(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "plain-1")
-    assert report.verdict.headline == "The CPU ran ops, as replica:0; no GPU was recorded."
+    assert report.verdict.devices == "The CPU ran ops, as replica:0; no GPU was recorded."
     text = in_terminal(report)
     assert "1 replica " not in text
     assert "1 × CPU" in in_markdown(report)
     two = in_terminal(traceview.analyze(fixtures / "custom-loop-2"))
-    assert "2 × replica on the host" in two
+    assert "2 replicas, " in two

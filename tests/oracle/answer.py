@@ -24,6 +24,7 @@ from tests.oracle.launches import launch_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.ops import op_rows
+from tests.oracle.path import path_rows
 from tests.oracle.reading import Host, Plane, read_hosts
 from tests.oracle.repeating import iterator_steps, periodic_steps
 from tests.oracle.replicas import find_replicas
@@ -368,6 +369,7 @@ def run_answer(
         "collectives": collective_answer(answers, several),
         "launches": launch_rows(answers, several),
         "idle": idle_rows(answers, several),
+        "path": path_rows(answers, several),
         # Processes that each work at their own pace are not compared.
         "balance": None if several and _have_servers(files) else balance_row(answers, several),
     }

@@ -22,7 +22,7 @@ Part = tuple[int, int, str]
 
 
 @dataclass(eq=False)
-class _Gap:
+class Gap:
     start: int
     end: int
     parts: list[Part]
@@ -36,12 +36,12 @@ def idle_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
             continue
         host = HostCauses(answer)
         for device in answer.devices:
-            gaps = _gaps(answers, answer, host, device)
+            gaps = find_gaps(answers, answer, host, device)
             rows.append({**device_name(device, several), **_row(answer, gaps)})
     return rows
 
 
-def _row(answer: HostAnswer, gaps: list[_Gap]) -> Row:
+def _row(answer: HostAnswer, gaps: list[Gap]) -> Row:
     low, high = answer.window
     longest_first = sorted(gaps, key=lambda gap: (gap.start - gap.end, gap.start))
     return {
@@ -86,7 +86,7 @@ def _largest(causes: dict[str, int]) -> str:
     return max(causes, key=lambda cause: (causes[cause], -CAUSES.index(cause)))
 
 
-def _step_of(answer: HostAnswer, gap: _Gap) -> int | None:
+def _step_of(answer: HostAnswer, gap: Gap) -> int | None:
     """The step of the longest piece between bounds of steps, of equally long pieces the first.
 
     Of overlapping steps the one that began last counts.
@@ -98,13 +98,13 @@ def _step_of(answer: HostAnswer, gap: _Gap) -> int | None:
     return max(around, key=lambda step: (step.start, -step.end)).number if around else None
 
 
-def _gaps(
+def find_gaps(
     answers: list[HostAnswer], answer: HostAnswer, host: HostCauses, device: Device
-) -> list[_Gap]:
+) -> list[Gap]:
     busy = [activity.span for activity in device.activities]
     spans = subtract([answer.window], busy)
     if not any(overlaps(a.span, answer.window) for a in device.of_class(*KERNELS)):
-        return [_Gap(start, end, [(start, end, "unused")]) for start, end in spans]
+        return [Gap(start, end, [(start, end, "unused")]) for start, end in spans]
     peers = Cover(
         activity.span
         for other in answers
@@ -127,7 +127,7 @@ def _gaps(
             if last
             else _parts(answer, host, starting[end], start in copied, peers, (start, end))
         )
-        result.append(_Gap(start, end, parts))
+        result.append(Gap(start, end, parts))
     return result
 
 

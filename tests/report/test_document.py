@@ -12,17 +12,15 @@ from tests.reports import (
     device,
     finding,
     full_report,
-    idle_of,
     step,
 )
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import Evidence
 from traceview.analysis.device_time.result import DeviceTime
-from traceview.analysis.idle.result import Idle
 from traceview.document.model import Document, Findings, Link, Span, Table, Tile, Value
 from traceview.document.model import Finding as ShownFinding
 from traceview.report.document import FIRST_FINDINGS, document_of, evidence_words
-from traceview.report.model import Report, ReportWindow, VerdictNumber
+from traceview.report.model import Report, ReportWindow
 from traceview.report.recoverable import Recoverable, recoverable
 
 
@@ -53,60 +51,40 @@ def test_without_a_known_cost_the_headline_is_the_answer() -> None:
         assert (summary.answer, summary.headline) == (report.verdict.headline, "")
 
 
-def test_the_answer_is_what_costs_most() -> None:
-    report = full_report()
+def test_the_answer_is_the_verdict_and_the_devices_stand_below() -> None:
     title = "GPU:1 waits 16.0 ms of each 24.0 ms step for input (67%)"
-    report = replace(
-        report,
-        verdict=replace(report.verdict, largest_cost=title),
-        findings=(finding(code="input-bound", title=title),),
-    )
+    report = full_report()
+    verdict = replace(report.verdict, headline=f"{title}.", devices="1 of 2 GPUs ran kernels.")
+    report = replace(report, verdict=verdict, findings=(finding(code="input-bound", title=title),))
     summary = document_of(report).summary
-    assert (summary.answer, summary.headline) == (title, report.verdict.headline)
+    assert (summary.answer, summary.headline) == (f"{title}.", "1 of 2 GPUs ran kernels.")
     assert summary.findings[0].is_cost_in_title
     assert not document_of(full_report()).summary.findings[0].is_cost_in_title
+
+
+def test_that_all_devices_worked_is_not_said() -> None:
+    report = full_report()
+    verdict = replace(report.verdict, headline="An answer.", devices="2 of 2 GPUs ran kernels.")
+    results = replace(report.results, device_time=DeviceTime((device(0), device(1)), ()))
+    report = replace(report, verdict=verdict, results=results)
+    assert document_of(report).summary.headline == ""
+    missing = "2 of 2 GPUs ran kernels; worker 2 was not recorded."
+    report = replace(report, verdict=replace(verdict, devices=missing))
+    assert document_of(report).summary.headline == missing
 
 
 @pytest.mark.parametrize(
     ("title", "answer"),
     [
-        ("collectives take 8.0% of the step", "Collectives take 8.0% of the step"),
-        ("host-a waits", "host-a waits"),
-        ("replica:1 waits", "replica:1 waits"),
+        ("collectives take 8.0% of the step", "Collectives take 8.0% of the step."),
+        ("host-a waits", "host-a waits."),
+        ("replica:1 waits", "replica:1 waits."),
     ],
 )
-def test_the_answer_begins_like_a_heading(title: str, answer: str) -> None:
+def test_the_answer_of_an_earlier_version_is_the_largest_cost(title: str, answer: str) -> None:
     report = full_report()
     report = replace(report, verdict=replace(report.verdict, largest_cost=title))
     assert document_of(report).summary.answer == answer
-
-
-MOSTLY_IDLE = "The 2 devices are busy 49.9% of the time on average; most of the rest: input."
-
-
-@pytest.mark.parametrize(
-    ("mean", "status", "answer"),
-    [
-        (0.499, "active", MOSTLY_IDLE),
-        (0.95, "active", ""),
-        (0.499, "copy_only", ""),
-        (None, "active", ""),
-    ],
-)
-def test_devices_that_are_mostly_idle_are_the_answer(
-    mean: float | None, status: str, answer: str
-) -> None:
-    report = full_report()
-    verdict = replace(
-        report.verdict, numbers=(VerdictNumber("mean_busy_ratio", "busy, mean of all 2", mean),)
-    )
-    results = replace(
-        report.results,
-        device_time=DeviceTime((device(0), device(1, status=status)), ()),
-        idle=Idle(tuple(map(idle_of, ("GPU:0", "GPU:1")))),
-    )
-    report = replace(report, verdict=verdict, results=results, findings=())
-    assert document_of(report).summary.answer == (answer or report.verdict.headline)
 
 
 def test_only_the_first_findings_are_on_the_first_screen() -> None:
@@ -129,32 +107,31 @@ def test_findings_that_were_left_out_are_named() -> None:
 
 def test_what_is_recoverable_names_its_source() -> None:
     report = with_bounds(full_report(), WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
-    for findings, source in (
-        ((), Link("no waiting for input", "balance")),
-        ((finding(),), Link("unused-gpu", "finding 1")),
+    for changed, source in (
+        (replace(report, findings=()), Link("no waiting for input", "balance")),
+        (with_bounds(report), Link("unused-gpu", "finding 1")),
     ):
-        *_, tile = document_of(replace(report, findings=findings)).summary.tiles
+        *_, tile = document_of(changed).summary.tiles
         assert tile.source == source
         assert tile.note.startswith("per step at most, ")
 
 
-def test_recoverable_is_the_largest_cost_that_is_more_than_information() -> None:
+def test_recoverable_is_the_largest_cost_or_bound() -> None:
     report = full_report()
     assert recoverable(report) == Recoverable(16 * MS, 2 / 3, "unused-gpu")
-    dear = finding(severity="info", cost_ps_per_step=20 * MS, cost_ratio=0.9)
-    assert recoverable(replace(report, findings=(dear, *report.findings))) == recoverable(report)
-    bounded = replace(report, findings=(dear,))
+    costly = finding(code="launch-bound", severity="info", cost_ps_per_step=20 * MS, cost_ratio=0.9)
+    assert recoverable(replace(report, findings=(costly, *report.findings))) == Recoverable(
+        20 * MS, 0.9, "launch-bound"
+    )
+    wide = with_bounds(report, WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
+    assert recoverable(wide) == Recoverable(20 * MS, 20 / 24, "no_input_wait")
+    bounded = replace(report, findings=())
     assert recoverable(bounded) == Recoverable(MS, MS / (24 * MS), "balanced_devices")
     nothing = replace(bounded, results=replace(bounded.results, balance=None))
     assert recoverable(nothing) is None
     assert document_of(nothing).summary.tiles[-1] == Tile(
         "Recoverable", "–", "no finding has a cost"
     )
-
-
-def test_recoverable_is_no_looser_bound_where_a_finding_has_a_cost() -> None:
-    wide = with_bounds(full_report(), WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
-    assert recoverable(wide) == Recoverable(16 * MS, 2 / 3, "unused-gpu")
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 × CPU"), (2, "2 × replica on the host")])

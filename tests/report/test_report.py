@@ -41,10 +41,10 @@ def analyzed(folder: Path, *traces: CudaTrace) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "headline"),
+    ("statuses", "devices"),
     [
-        (["active"], "No problem found: 1 GPU, 80.0% busy."),
-        (["active", "active"], "No problem found: 2 GPUs, 80.0% busy."),
+        (["active"], "1 of 1 GPU ran kernels."),
+        (["active", "active"], "2 of 2 GPUs ran kernels."),
         (["active", "empty"], "1 of 2 GPUs ran kernels (GPU:0); GPU:1 recorded nothing."),
         (["active", "marginal"], "2 of 2 GPUs ran kernels; GPU:1 computed little."),
         (
@@ -63,30 +63,32 @@ def analyzed(folder: Path, *traces: CudaTrace) -> Report:
         ([], "No device was recorded: nothing can be said about GPUs."),
     ],
 )
-def test_headline(statuses: list[str], headline: str, tmp_path: Path) -> None:
+def test_the_devices_that_worked_are_counted(
+    statuses: list[str], devices: str, tmp_path: Path
+) -> None:
     trace = host_with(*statuses)
     if not statuses:
         trace.thread("tf_gpu_private_0", 9).add("ExecutorState::Process", 0, ms(1), {"id": 1})
     report = analyzed(tmp_path, trace)
-    assert report.verdict.headline == headline
+    assert report.verdict.devices == devices
     assert report.results.device_time is not None
     assert [row.status for row in report.results.device_time.devices] == statuses
 
 
-def test_headline_of_several_hosts_names_them(tmp_path: Path) -> None:
+def test_devices_of_several_hosts_are_named(tmp_path: Path) -> None:
     report = analyzed(tmp_path, host_with("active"), host_with("active", "empty", host="host1"))
-    assert report.verdict.headline == (
+    assert report.verdict.devices == (
         "2 of 3 GPUs ran kernels (host0/GPU:0 and host1/GPU:0); host1/GPU:1 recorded nothing."
     )
 
 
-def test_headline_of_a_cpu_run_speaks_of_replicas(fixtures: Path, tmp_path: Path) -> None:
+def test_devices_of_a_cpu_run_are_replicas(fixtures: Path, tmp_path: Path) -> None:
     """Replicas are never called GPUs; beside GPUs all are devices."""
-    assert analyze(fixtures / "custom-loop-4").verdict.headline == "4 of 4 replicas ran ops."
+    assert analyze(fixtures / "custom-loop-4").verdict.devices == "4 of 4 replicas ran ops."
     path = host_with("active").write(tmp_path)
     cpu = next((fixtures / "custom-loop-2").rglob("*.xplane.pb"))
     shutil.copy(cpu, path.with_name("host1.xplane.pb"))
-    assert analyze(tmp_path).verdict.headline == "3 of 3 devices computed."
+    assert analyze(tmp_path).verdict.devices == "3 of 3 devices computed."
 
 
 def test_numbers_to_remember(tmp_path: Path) -> None:

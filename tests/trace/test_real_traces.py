@@ -207,7 +207,7 @@ class TestBert:
             "few-steps": ("info", ()),
             "no-step-marker": ("info", ()),
         }
-        assert report.verdict.headline == (
+        assert report.verdict.devices == (
             "2 of 8 GPUs ran kernels (GPU:4 and GPU:6); GPU:1 only copied data; 5 recorded nothing."
         )
 
@@ -272,7 +272,7 @@ class TestMi300x:
         report = traceview.analyze(mi300x)
         assert {finding.severity for finding in report.findings} == {"info"}
         assert {"no-step-marker", "poor-scaling"} == {one.code for one in report.findings}
-        assert report.verdict.headline == "8 of 8 GPUs ran kernels."
+        assert report.verdict.devices == "8 of 8 GPUs ran kernels."
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,8 @@ class Rule(Struct, frozen=True):
     `starts_at`: from when on, with the name of each of the `limits` in braces. `limits`: the thresholds; the ending
     of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
     finding says unless it knows more. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
-    that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is about.
+    that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is
+    about; `path_causes`: the classes and causes on the critical path, where these are others.
     """
 
     code: str
@@ -106,6 +107,7 @@ class Rule(Struct, frozen=True):
     limits: Mapping[str, float] = {}
     explains: tuple[str, ...] = ()
     idle_causes: tuple[str, ...] = ()
+    path_causes: tuple[str, ...] = ()
 
     @property
     def start(self) -> str:

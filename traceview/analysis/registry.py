@@ -26,6 +26,8 @@ from traceview.analysis.nvml import ANALYSIS as NVML
 from traceview.analysis.nvml import Nvml
 from traceview.analysis.ops import ANALYSIS as OPS
 from traceview.analysis.ops import Ops
+from traceview.analysis.path import ANALYSIS as PATH
+from traceview.analysis.path import CriticalPath
 from traceview.analysis.placement import ANALYSIS as PLACEMENT
 from traceview.analysis.placement import Placement
 from traceview.analysis.precision import ANALYSIS as PRECISION
@@ -48,6 +50,7 @@ class Results(Record, frozen=True):
         device_time: How busy each device was, and with what.
         timeline: What each device did when, in equal slices.
         lanes: What a timeline draws: the events of each device and thread, merged where they are short.
+        path: What made the steps as long as they were.
         idle: What each device waited for.
         steps: How long each step took, and how the steps were found.
         between_steps: What the host did between steps.
@@ -67,6 +70,7 @@ class Results(Record, frozen=True):
     device_time: Annotated[DeviceTime | None, DEVICE_TIME] = None
     timeline: Annotated[UtilizationStrips | None, UTILIZATION] = None
     lanes: Annotated[Lanes | None, LANES] = None
+    path: Annotated[CriticalPath | None, PATH] = None
     idle: Annotated[Idle | None, IDLE] = None
     steps: Annotated[Steps | None, STEPS] = None
     between_steps: Annotated[BetweenAllSteps | None, BETWEEN_STEPS] = None

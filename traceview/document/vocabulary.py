@@ -115,6 +115,15 @@ CLASSES: Final = _by_key(
 )
 """What a device does, in the order in which exposed time is attributed."""
 
+PATH_PARTS: Final[Mapping[str, Look]] = {
+    **CAUSES,
+    **{
+        key: structs.replace(look, letter=letter)
+        for (key, look), letter in zip(CLASSES.items(), "#%=<>+", strict=True)
+    },
+}
+"""What a critical path consists of: what a device does, and what it waits for."""
+
 PARTS: Final = _by_key(
     structs.replace(CLASSES["compute"], letter="#"),
     structs.replace(CLASSES["collective"], letter="%"),
@@ -250,10 +259,15 @@ TERMS: Final = (
         "how directly the trace shows it: high is recorded, medium is concluded, low is a guess from little data",
     ),
     (
+        "critical path",
+        "the chain of activity and waiting, followed from device to device, that made a step as long as it was",
+    ),
+    (
         "recoverable",
         (
-            "the largest cost of a single finding (warning or critical), or without one the largest saving of a bound: "
-            "an upper bound of what one change can save. Costs overlap, so they are not added up"
+            "the largest cost of a finding, saving of a bound or loss on the critical path, and all idle time of the "
+            "path without a recorded cause, at most the step: an upper bound of what one change can save. Costs overlap, "
+            "so they are not added up"
         ),
     ),
 )

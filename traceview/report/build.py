@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from traceview.analysis import capture
 from traceview.analysis.base import Finding, Skipped, by_cost
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
+from traceview.analysis.path.findings import UNEXPLAINED_IDLE
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
 from traceview.errors import UsageError
 from traceview.report.command import reproducing
-from traceview.report.model import SCHEMA_VERSION, Report, ReportFile, ReportWindow, Source
+from traceview.report.model import (
+    SCHEMA_VERSION,
+    Report,
+    ReportFile,
+    ReportWindow,
+    Source,
+    Verdict,
+)
+from traceview.report.recoverable import typical_step_ps
 from traceview.report.verdict import verdict_of
 from traceview.trace.load import load
 from traceview.trace.model import Trace
@@ -57,7 +68,9 @@ def analyze(
     results, skipped = _results(context)
     recorded = context.record(capture.ANALYSIS)
     assert recorded is not None  # every trace has a capture
-    findings = _findings(context)
+    findings = _within_the_step(_findings(context), results)
+    verdict = verdict_of(loaded, recorded, results, findings)
+    findings = _with_unexplained_early(findings, verdict)
     chosen = tuple(
         finding
         for finding in findings
@@ -69,7 +82,7 @@ def analyze(
         source=_source(loaded),
         capture=recorded,
         windows=_windows(loaded, context.selection),
-        verdict=verdict_of(loaded, recorded, results.device_time, results.steps, findings),
+        verdict=verdict,
         results=results,
         skipped=skipped,
         findings=chosen,
@@ -106,6 +119,26 @@ def _findings(context: Context) -> tuple[Finding, ...]:
     for topic in TOPICS:
         findings += topic.conclude(context, context.result(topic), findings)
     return by_cost(findings)
+
+
+def _within_the_step(findings: Sequence[Finding], results: Results) -> tuple[Finding, ...]:
+    """The findings with costs of at most a step: an event that goes on after a step counts as a whole in some."""
+    most_ps = typical_step_ps(results.steps)
+    return tuple(
+        finding
+        if most_ps is None or (finding.cost_ps_per_step or 0) <= most_ps
+        else replace(finding, cost_ps_per_step=most_ps)
+        for finding in findings
+    )
+
+
+def _with_unexplained_early(findings: Sequence[Finding], verdict: Verdict) -> tuple[Finding, ...]:
+    """The findings with what is unexplained first where it costs most, else second: all others depend on it."""
+    code = UNEXPLAINED_IDLE.code
+    unexplained = [finding for finding in findings if finding.code == code]
+    others = [finding for finding in findings if finding.code != code]
+    place = 0 if verdict.finding == code else 1
+    return (*others[:place], *unexplained, *others[place:])
 
 
 def _loaded(baseline: Trace | str | Path | None) -> Trace | None:

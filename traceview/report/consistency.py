@@ -6,15 +6,19 @@ fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
+from math import isclose
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from traceview.analysis.collectives.result import CollectiveTimes
+from traceview.analysis.path.result import KEYS, CriticalPath
 from traceview.document.chart import Lane, Lanes
 from traceview.report.model import Report
+from traceview.report.recoverable import typical_step_ps
+from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.xplane.planes import ActivityClass
 
@@ -124,6 +128,104 @@ def _of_same_devices(place: str, times: CollectiveTimes) -> Iterator[Disagreemen
             yield Disagreement(f"{place}.{name}", "has other devices than exposed_ps")
 
 
+def _path(report: Report) -> Iterator[Disagreement]:
+    """The parts of each step sum to it, and what is said of all steps follows from them."""
+    path = report.results.path
+    if path is None:
+        return
+    if not path.steps:
+        yield Disagreement("$.results.path.steps", "is empty")
+        return
+    whole = sum(step.duration_ps for step in path.steps)
+    for place, step in enumerate(path.steps):
+        where = f"$.results.path.steps[{place}]"
+        if sum(step.by_cause.values()) != step.duration_ps:
+            yield Disagreement(f"{where}.by_cause", "does not add up to duration_ps")
+        listed_ps = sum(part.duration_ps for part in step.parts)
+        if len(step.parts) > step.part_count or listed_ps > step.duration_ps:
+            yield Disagreement(f"{where}.parts", "are more than the path has")
+    for cause in KEYS:
+        of_steps = [step.by_cause.get(cause, 0) for step in path.steps]
+        total = sum(of_steps)
+        if path.by_cause.get(cause, 0) != median_ps(of_steps):
+            yield Disagreement("$.results.path.by_cause", f"{cause} is not the median of the steps")
+        if path.mean_by_cause.get(cause, 0) != total // len(of_steps):
+            yield Disagreement(
+                "$.results.path.mean_by_cause", f"{cause} is not the mean of the steps"
+            )
+        if not isclose(path.share_by_cause.get(cause, 0.0) * whole, total, abs_tol=1):
+            yield Disagreement(
+                "$.results.path.share_by_cause", f"{cause} is not its share of the steps"
+            )
+    unexplained = path.share_by_cause.get(Cause.UNATTRIBUTED.key, 0.0)
+    if not isclose(path.unexplained_ratio, unexplained):
+        yield Disagreement("$.results.path.unexplained_ratio", "is not in share_by_cause")
+    yield from _path_of_steps(report, path)
+
+
+def _path_of_steps(report: Report, path: CriticalPath) -> Iterator[Disagreement]:
+    """No path is longer than its step, and no bound is above both the path without the problem and the compute."""
+    steps = report.results.steps
+    rows = {(row.host, row.number): row for row in steps.steps if row.used} if steps else {}
+    by_place = {(step.host, step.step): step for step in path.steps if step.step is not None}
+    for place, step in enumerate(path.steps):
+        if step.step is None:
+            continue
+        row = rows.get((step.host, step.step))
+        if row is None or step.duration_ps > row.duration_ps:
+            yield Disagreement(
+                f"$.results.path.steps[{place}]", "is no used step, or longer than it"
+            )
+            return
+    if not _has_comparable_bounds(report) or by_place.keys() != rows.keys():
+        return
+    assert report.results.balance is not None
+    for place, bound in enumerate(report.results.balance.what_if):
+        causes = _WITHOUT.get(bound.name, ())
+        least = [
+            max(
+                row.duration_ps - sum(by_place[key].by_cause.get(cause, 0) for cause in causes),
+                max((device.compute_ps for device in row.devices), default=0),
+            )
+            for key, row in rows.items()
+        ]
+        if causes and bound.step_bound_ps > (median_ps(least) or 0):
+            yield Disagreement(
+                f"$.results.balance.what_if[{place}].step_bound_ps",
+                f"is above the path without {', '.join(causes)}",
+            )
+
+
+def _has_comparable_bounds(report: Report) -> bool:
+    """Whether bounds and path are of the same devices: all of one host and kind, each of them at work."""
+    balance, times = report.results.balance, report.results.device_time
+    if balance is None or times is None or len(report.windows) != 1:
+        return False
+    return len(times.devices) == balance.visible_count == balance.in_use_count
+
+
+def _costs(report: Report) -> Iterator[Disagreement]:
+    """No finding costs more than a step, and the verdict names what costs most."""
+    verdict = report.verdict
+    if verdict.devices is None:
+        return  # written by an earlier version
+    most_ps = typical_step_ps(report.results.steps)
+    known = {finding.code for finding in report.findings} | set(report.left_out_findings)
+    if verdict.finding is not None and verdict.finding not in known:
+        yield Disagreement("$.verdict.finding", "is no finding of the report")
+    is_costliest = verdict.cost_ratio is not None and verdict.cause != Cause.UNATTRIBUTED.key
+    for place, finding in enumerate(report.findings):
+        where = f"$.findings[{place}]"
+        if most_ps is not None and (finding.cost_ps_per_step or 0) > most_ps:
+            yield Disagreement(f"{where}.cost_ps_per_step", "is more than a step")
+        counts = finding.severity != "info" and finding.code != "unexplained-idle"
+        if is_costliest and counts and (finding.cost_ratio or 0) > (verdict.cost_ratio or 0):
+            yield Disagreement(f"{where}.cost_ratio", "is more than that of the verdict")
+    path = report.results.path
+    if path is not None and verdict.unexplained_ratio != path.unexplained_ratio:
+        yield Disagreement("$.verdict.unexplained_ratio", "is not that of results.path")
+
+
 def _balance(report: Report) -> Iterator[Disagreement]:
     balance = report.results.balance
     if balance is None:
@@ -212,6 +314,13 @@ _BY_DEVICE: Final = (
     "last_count",
 )
 
+_WITHOUT: Final[Mapping[str, tuple[str, ...]]] = {
+    "no_input_wait": ("input",),
+    "no_exposed_collectives": ("collective",),
+    "no_exposed_copies": ("h2d", "d2h", "d2d"),
+}
+"""What a bound takes away wherever it occurs, so also on the path; bounds that share out compute have no such part."""
+
 _CAUSES: Final = frozenset(cause.key for cause in Cause)
 _ACTIVITIES: Final = frozenset(class_.name.lower() for class_ in ActivityClass)
 _OF_HOST: Final = {"steps": frozenset({"train", "eval", "excluded"}), "thread": _CAUSES}
@@ -231,6 +340,8 @@ CHECKS: Final[tuple[_Check, ...]] = (
     _idle,
     _between_steps,
     _collectives,
+    _path,
+    _costs,
     _balance,
     _lanes,
 )

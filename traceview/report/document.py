@@ -24,6 +24,7 @@ from traceview.document.vocabulary import (
     BOUNDS,
     CAUSES,
     DEVICE_KINDS,
+    PATH_PARTS,
     QUALITIES,
     SEVERITIES,
     TERMS,
@@ -32,7 +33,6 @@ from traceview.document.vocabulary import (
 )
 from traceview.report.model import Report, VerdictNumber
 from traceview.report.recoverable import recoverable
-from traceview.report.verdict import LEAST_BUSY
 
 FIRST_FINDINGS: Final = 5
 """Findings of the first screen; the section on findings has all of them."""
@@ -152,7 +152,7 @@ def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
         captured=tuple(_captured(report)),
         job=tuple(job_facts(environment_record)) if environment_record else (),
         answer=answer,
-        headline=_headline(report, answer),
+        headline=_devices_at_work(report, answer),
         quality=None if quality == "ok" else look_of(QUALITIES, quality),
         tiles=tuple(_tiles(report)),
         findings=findings[:FIRST_FINDINGS],
@@ -221,27 +221,20 @@ def _window_words(report: Report) -> str:
 
 
 def _answer(report: Report) -> str:
-    """What costs most; without a known cost how idle the devices are if all work; else how many do."""
+    """What costs most, or that nothing does; of a report of an earlier version the title of the finding."""
+    verdict = report.verdict
+    if verdict.devices is None and verdict.largest_cost is not None:
+        return numbers.sentence(verdict.largest_cost)
+    return verdict.headline
+
+
+def _devices_at_work(report: Report, answer: str) -> str:
+    """Which devices worked, where not all did; empty if the answer says it."""
     verdict, times = report.verdict, report.results.device_time
-    if verdict.largest_cost is not None:
-        return numbers.capitalized(verdict.largest_cost)
-    mean = next((number for number in verdict.numbers if number.key == "mean_busy_ratio"), None)
-    rows = times.devices if times else ()
-    are_active = all(row.status == "active" for row in rows)
-    if mean is None or mean.value is None or mean.value >= LEAST_BUSY or not are_active:
-        return verdict.headline
-    busy = f"busy {_value(mean)} of the time"
-    if len(rows) == 1:
-        return f"{rows[0].device} is {busy}{_mostly(report)}."
-    return f"The {len(rows)} devices are {busy} on average{_mostly(report)}."
-
-
-def _mostly(report: Report) -> str:
-    waited = Counter[str]()
-    for row in report.results.idle.devices if report.results.idle else ():
-        waited.update(row.causes)
-    (cause, length), *_ = waited.most_common(1) or [("", 0)]
-    return f"; most of the rest: {CAUSES[cause].words}" if length and cause in CAUSES else ""
+    sentence = verdict.headline if verdict.devices is None else verdict.devices
+    all_work = times is not None and all(row.status == "active" for row in times.devices)
+    is_known = verdict.devices is not None and all_work and ";" not in sentence
+    return "" if sentence == answer or is_known else sentence
 
 
 def _tiles(report: Report) -> Iterator[doc.Tile]:
@@ -268,17 +261,20 @@ def _recoverable(report: Report) -> doc.Tile:
         return doc.Tile("Recoverable", numbers.ABSENT, "no finding has a cost")
     whole = "the step" if report.results.steps else "the window"
     share = "" if most.ratio is None else f"{numbers.share(most.ratio)} of {whole}"
-    bound = BOUNDS.get(most.source)
+    bound = BOUNDS.get(most.source) or PATH_PARTS.get(most.source)
     number = next(
         (place for place, row in enumerate(report.findings, 1) if row.code == most.source), 0
     )
-    anchor = "balance" if bound else doc.finding_anchor(number)
+    anchor = doc.finding_anchor(number)
+    if bound:
+        anchor = "balance" if most.source in BOUNDS else "path"
     source = doc.Link(bound.words if bound else most.source, anchor)
+    rest = ", unexplained time included" if most.unexplained_ratio else ""
     if most.ps_per_step is None:
-        return doc.Tile("Recoverable", share, "at most, by one change", source)
+        return doc.Tile("Recoverable", share, f"at most, by one change{rest}", source)
     of = f", {share}" if share else ""
     time = numbers.time(most.ps_per_step)
-    return doc.Tile("Recoverable", time, f"per step at most{of}, by one change", source)
+    return doc.Tile("Recoverable", time, f"per step at most{of}, by one change{rest}", source)
 
 
 # Findings

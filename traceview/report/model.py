@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import Capture
+from traceview.analysis.path.result import KEYS as PATH_KEYS
 from traceview.analysis.registry import Results
 from traceview.record import (
     Count,
@@ -15,9 +16,12 @@ from traceview.record import (
     Hostname,
     PathName,
     Picoseconds,
+    Ratio,
     Record,
     RunName,
+    Share,
     VersionText,
+    one_of,
 )
 
 SCHEMA_VERSION: Final = 1
@@ -93,14 +97,28 @@ class Verdict(Record, frozen=True):
     """The answer in one sentence, and the numbers to remember.
 
     Attributes:
-        headline: Which devices worked, or that no problem was found, in one sentence.
+        headline: What costs most, or that no problem was found, in one sentence.
         numbers: The numbers to remember.
         largest_cost: Title of the finding that costs most, of warnings and critical ones; null if there is none.
+        finding: Code of the finding about what costs most; null where nothing costs as much as 3% of the step, and
+            where no finding is about it.
+        cause: What it is on the critical path: a class of activity or a cause of idle time; null where it is not on
+            the path.
+        cost_ps_per_step: What it costs each step, picoseconds; null where that cannot be told.
+        cost_ratio: The same as a share of the median step, or without steps of the window.
+        unexplained_ratio: Share of the critical path without a recorded cause; null without a path.
+        devices: Which devices worked, in one sentence; null in reports of earlier versions, whose headline it is.
     """
 
     headline: str
     numbers: tuple[VerdictNumber, ...]
     largest_cost: str | None = None
+    finding: str | None = None
+    cause: Annotated[str, one_of(*PATH_KEYS)] | None = None
+    cost_ps_per_step: Picoseconds | None = None
+    cost_ratio: Ratio | None = None
+    unexplained_ratio: Share | None = None
+    devices: str | None = None
 
 
 class Report(Record, frozen=True):

@@ -2,40 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from msgspec import Struct
 
+from traceview.analysis.steps.result import Steps
 from traceview.report.model import Report
+from traceview.trace.cause import Cause
+
+_UNEXPLAINED: Final = Cause.UNATTRIBUTED.key
 
 
 class Recoverable(Struct, frozen=True):
     """The most that one change can save.
 
     `ps_per_step`: None where there are no steps, and `ratio` is of the window then; else of the median step.
-    `source`: the code of the finding, or the name of the bound (`no_input_wait` and so on).
+    `source`: the code of a finding, the name of a bound (`no_input_wait` and so on), or a class or cause of the critical
+    path. `unexplained_ratio`: the part of `ratio` that is idle time without a recorded cause.
     """
 
     ps_per_step: int | None
     ratio: float | None
     source: str
+    unexplained_ratio: float = 0.0
+
+
+def typical_step_ps(steps: Steps | None) -> int | None:
+    """The larger one of median and mean of the used steps, which no cost per step exceeds; None without any."""
+    used = [step.duration_ps for step in steps.steps if step.used] if steps else []
+    if steps is None or steps.median_ps is None or not used:
+        return None
+    return max(steps.median_ps, -(-sum(used) // len(used)))
 
 
 def recoverable(report: Report) -> Recoverable | None:
-    """The largest cost of a finding, else the largest saving of a bound; None if nothing is known to cost anything."""
-    costs = [
-        Recoverable(finding.cost_ps_per_step, finding.cost_ratio, finding.code)
-        for finding in report.findings
-        if finding.severity != "info" and (finding.cost_ps_per_step or finding.cost_ratio)
-    ]
-    if costs:
-        return max(costs, key=_size)
-    balance, steps = report.results.balance, report.results.steps
-    median = steps.median_ps if steps else None
-    bounds = [
-        Recoverable(bound.saved_ps, bound.saved_ps / median if median else None, bound.name)
-        for bound in (balance.what_if if balance else ())
-        if bound.saved_ps > 0
-    ]
-    return max(bounds, key=_size, default=None)
+    """The largest cost, bound or loss with what is unexplained on top, at most the step; None if nothing is lost.
+
+    What is unexplained may belong to the same thing, so one change may win back both.
+    """
+    path = report.results.path
+    known = max(savings(report), key=_size, default=None)
+    ratio = path.unexplained_ratio if path else 0.0
+    if path is None or not ratio:
+        return known
+    mean_ps = path.mean_by_cause.get(_UNEXPLAINED, 0)
+    if known is None:
+        return Recoverable(mean_ps if _step(report) else None, ratio, "unexplained-idle", ratio)
+    step_ps = _step(report)
+    ps = (
+        None
+        if step_ps is None or known.ps_per_step is None
+        else min(known.ps_per_step + mean_ps, step_ps)
+    )
+    whole = None if known.ratio is None else min(known.ratio + ratio, 1.0)
+    return Recoverable(ps, whole, known.source, ratio)
+
+
+def savings(report: Report) -> Iterator[Recoverable]:
+    """What findings cost, bounds save and the path loses, but for idle time without a recorded cause."""
+    results = report.results
+    median = results.steps.median_ps if results.steps else None
+    for finding in report.findings:
+        if finding.code != "unexplained-idle" and (finding.cost_ps_per_step or finding.cost_ratio):
+            yield Recoverable(finding.cost_ps_per_step, finding.cost_ratio, finding.code)
+    for bound in results.balance.what_if if results.balance else ():
+        if bound.saved_ps > 0:
+            ratio = bound.saved_ps / median if median else None
+            yield Recoverable(bound.saved_ps, ratio, bound.name)
+    for cause, share in results.path.share_by_cause.items() if results.path else ():
+        if cause not in ("compute", _UNEXPLAINED) and results.path is not None:
+            yield Recoverable(
+                results.path.mean_by_cause.get(cause, 0) if median else None, share, cause
+            )
+
+
+def _step(report: Report) -> int | None:
+    return typical_step_ps(report.results.steps)
 
 
 def _size(saving: Recoverable) -> tuple[int, float]:

@@ -1,16 +1,21 @@
-"""Sums a report up: a headline, the numbers to remember, and the largest cost."""
+"""Sums a report up: what costs most, in one sentence, and the numbers to remember."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+from msgspec import Struct
 
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.device_time.result import DeviceTime
+from traceview.analysis.registry import RULES, Results
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
+from traceview.document.vocabulary import PATH_PARTS, look_of
 from traceview.report.model import Verdict, VerdictNumber
+from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.roles import missing_tasks
 
@@ -18,8 +23,13 @@ _NAMED_TASKS: Final = 4
 _NAMED_DEVICES: Final = 8
 """The names of more devices at work are left out; devices that do not work are named or counted."""
 
-LEAST_BUSY: Final = 0.5
-"""Devices that are busy for less of the time on average have a problem, whether or not its cost is known."""
+LEAST_LOSS_RATIO: Final = 0.03
+"""What costs less of a step is no problem."""
+
+UNEXPLAINED_FACTOR: Final = 2
+"""Time without a recorded cause is named first if it is this many times the largest loss that has one."""
+
+UNEXPLAINED: Final = Cause.UNATTRIBUTED.key
 
 _STATUS_WORDS: Final = {
     "marginal": "computed little",
@@ -37,37 +47,140 @@ _WORDS: Final = {
 """What devices of one kind are called and do; `other` also for several kinds side by side."""
 
 
+class Loss(Struct, frozen=True):
+    """What a step loses: a finding about it, what it is on the path, and its cost."""
+
+    finding: Finding | None
+    cause: str | None
+    ps_per_step: int | None
+    ratio: float
+
+
 def verdict_of(
-    trace: Trace,
-    capture: Capture,
-    device_time: DeviceTime | None,
-    steps: Steps | None,
-    findings: Sequence[Finding],
+    trace: Trace, capture: Capture, results: Results, findings: Sequence[Finding]
 ) -> Verdict:
-    """The headline, its numbers, and what costs most of `findings`."""
-    device_time = device_time or DeviceTime((), ())
-    is_healthy = (
-        capture.quality == "ok"
-        and all(finding.severity == "info" for finding in findings)
-        and all(row.status == "active" for row in device_time.devices)
-        and (_mean_busy_ratio(device_time) or 0.0) >= LEAST_BUSY
-    )
+    """What costs most of the findings and on the critical path, and the numbers to remember."""
+    device_time = results.device_time or DeviceTime((), ())
+    devices = _devices(trace, capture, device_time)
+    largest = largest_loss(losses(results, findings))
+    first = findings[0] if findings else None
+    if first is not None and first.severity == "critical" and not first.cost_ratio:
+        # Costs mean little where devices are missing, or only one of them learns.
+        largest = Loss(first, None, None, 0.0)
+        headline = numbers.sentence(first.title)
+    elif largest is not None and largest.finding is not None and largest.ratio >= LEAST_LOSS_RATIO:
+        headline = _of_finding(largest.finding)
+    elif capture.quality == "unusable" or not device_time.devices:
+        headline = devices
+    else:
+        is_healthy = (
+            capture.quality == "ok"
+            and all(finding.severity == "info" for finding in findings)
+            and all(row.status == "active" for row in device_time.devices)
+            and (largest is None or largest.ratio < LEAST_LOSS_RATIO)
+        )
+        headline = _of_devices(device_time, largest, is_healthy=is_healthy)
+    finding = largest.finding if largest and _is_named(largest) else None
     return Verdict(
-        _healthy(device_time) if is_healthy else _headline(trace, capture, device_time),
-        _numbers(device_time, steps),
+        headline,
+        _numbers(device_time, results.steps),
         _largest_cost(findings),
+        finding=finding.code if finding else None,
+        cause=largest.cause if largest else None,
+        cost_ps_per_step=largest.ps_per_step if largest else None,
+        cost_ratio=(largest.ratio or None) if largest else None,
+        unexplained_ratio=results.path.unexplained_ratio if results.path else None,
+        devices=devices,
     )
 
 
-def _healthy(device_time: DeviceTime) -> str:
-    noun, _ = _words_of(device_time)
-    busy = numbers.share(_mean_busy_ratio(device_time))
-    return f"No problem found: {numbers.plural(len(device_time.devices), noun)}, {busy} busy."
+def _is_named(loss: Loss) -> bool:
+    """Whether its finding is named: it costs enough, or is critical without a known cost."""
+    return loss.ratio >= LEAST_LOSS_RATIO or loss.ps_per_step is None is loss.cause
 
 
-def _words_of(device_time: DeviceTime) -> tuple[str, str]:
-    kinds = {row.kind for row in device_time.devices}
-    return _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
+def losses(results: Results, findings: Sequence[Finding]) -> list[Loss]:
+    """What findings cost, and what else of the path is no compute.
+
+    A finding that is information only counts where it is about the path: few steps make it so, not its cost.
+    """
+    mean = results.path.mean_by_cause if results.path else {}
+    share = results.path.share_by_cause if results.path else {}
+    known, explained = [], {"compute"}
+    for finding in findings:
+        causes = path_causes(finding.code)
+        if finding.cost_ratio and (finding.severity != "info" or causes):
+            known.append(
+                Loss(finding, _cause(finding, share), finding.cost_ps_per_step, finding.cost_ratio)
+            )
+            explained.update(causes)
+    known += [
+        Loss(None, cause, mean.get(cause, 0) if results.steps else None, ratio)
+        for cause, ratio in share.items()
+        if cause not in explained
+    ]
+    return known
+
+
+def largest_loss(known: Sequence[Loss]) -> Loss | None:
+    """The loss that is named first: the largest one with a cause, unless much more has none."""
+
+    def largest(of: Sequence[Loss]) -> Loss | None:
+        return max(of, key=lambda loss: loss.ratio, default=None)
+
+    caused = largest([loss for loss in known if loss.cause != UNEXPLAINED])
+    unexplained = largest([loss for loss in known if loss.cause == UNEXPLAINED])
+    if caused is None or unexplained is None:
+        return caused or unexplained
+    factor = UNEXPLAINED_FACTOR if caused.ratio >= LEAST_LOSS_RATIO else 1
+    return unexplained if unexplained.ratio >= factor * caused.ratio else caused
+
+
+def path_causes(code: str) -> tuple[str, ...]:
+    """What findings of a code are about on the critical path."""
+    rule = RULES.get(code)
+    return (rule.path_causes or rule.idle_causes) if rule else ()
+
+
+def _cause(finding: Finding, share: Mapping[str, float]) -> str | None:
+    """The largest part of the path that a finding is about; compute only if no other is as large as half its cost."""
+    causes = [cause for cause in path_causes(finding.code) if cause in share]
+    waits = [
+        cause
+        for cause in causes
+        if cause != "compute"
+        and ("compute" not in causes or share[cause] >= (finding.cost_ratio or 0) / 2)
+    ]
+    return max(waits or causes, key=lambda cause: share[cause], default=None)
+
+
+def _of_finding(finding: Finding) -> str:
+    """The title with the cost, if it does not say it already."""
+    time = numbers.time(finding.cost_ps_per_step)
+    share = numbers.share(finding.cost_ratio)
+    if share in finding.title or (finding.cost_ps_per_step and time in finding.title):
+        return numbers.sentence(finding.title)
+    cost = f"{time} per step, {share}" if finding.cost_ps_per_step else share
+    return numbers.sentence(f"{finding.title} ({cost})")
+
+
+def _of_devices(device_time: DeviceTime, largest: Loss | None, *, is_healthy: bool) -> str:
+    """How many devices are how busy, and the largest loss that no finding is about."""
+    rows = device_time.devices
+    kinds = {row.kind for row in rows}
+    noun, _ = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
+    # A replica alone is no replica of anything.
+    is_cpu = len(rows) == 1 and rows[0].kind == "replica"
+    devices = "1 CPU" if is_cpu else numbers.plural(len(rows), noun)
+    sentence = f"{devices}, {numbers.share(_mean_busy_ratio(device_time))} busy"
+    if is_healthy:
+        sentence = f"No problem found: {sentence}"
+    if largest is None:
+        return f"{sentence}."
+    words = look_of(PATH_PARTS, largest.cause).words if largest.cause else ""
+    if largest.finding is not None and not words:
+        words = largest.finding.code
+    return f"{sentence}; largest loss: {words}, {numbers.share(largest.ratio)}."
 
 
 def _mean_busy_ratio(device_time: DeviceTime) -> float | None:
@@ -80,13 +193,14 @@ def _largest_cost(findings: Sequence[Finding]) -> str | None:
     return max(costly, key=lambda finding: finding.cost_ratio or 0.0).title if costly else None
 
 
-def _headline(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
+def _devices(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
     rows = device_time.devices
     if not rows:
         return "No device was recorded: nothing can be said about GPUs."
     if capture.quality == "unusable":
         return f"{numbers.plural(len(rows), 'device')} visible, none with a recorded event."
-    noun, verb = _words_of(device_time)
+    kinds = {row.kind for row in rows}
+    noun, verb = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
     working = [row for row in rows if row.is_in_use]
     sentence = f"{len(working)} of {numbers.plural(len(rows), noun)} {verb}"
     if [row.kind for row in working] == ["replica"] and len(rows) == 1:

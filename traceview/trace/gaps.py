@@ -35,6 +35,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.ids import sorted_unique, unique_ids
@@ -50,6 +51,9 @@ from traceview.xplane.planes import ActivityClass
 LATENCY_PS: Final = 20 * PS_PER_US
 """A launch takes 20 to 40 µs from call to kernel (TensorFlow's GPU performance guide)."""
 
+YIELDS_TO_PEERS: Final = (Cause.LAUNCH, Cause.LATENCY, Cause.DEPENDENCY)
+"""Causes of queued time that count as `peer` while another device is in a collective."""
+
 
 class Gaps(Struct, frozen=True, eq=False, dict=True):
     """The gaps of one device in time order, cut at the bounds of steps into pieces.
@@ -57,7 +61,9 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     Per piece, all `[n]`: int64 `start_ps`, `end_ps`; `gap`, the number of its gap; `step`, the index of its step (of
     several the one that began last), `NONE` outside of steps. `cause_ps`: int64 `[causes, n]`; the causes sum to the
     length of the piece. Per gap, all `[m]`: int64 `before`, `after`, the device rows on either side, `NONE` where the
-    window cuts the gap; int32 `thread`, the thread that was late.
+    window cuts the gap; int32 `thread`, the thread that was late; int64 `handed_over_ps`, from when on its timeline
+    counts, not that of the thread that calls graphs; int64 `late_end_ps`, where the queued part begins; uint8
+    `queued_cause`, the cause of the queued part where no other device was in a collective.
     """
 
     device: int
@@ -69,6 +75,9 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     before: Int64Array
     after: Int64Array
     thread: Int32Array
+    handed_over_ps: Int64Array
+    late_end_ps: Int64Array
+    queued_cause: npt.NDArray[np.uint8]
 
     @property
     def count(self) -> int:
@@ -135,7 +144,25 @@ class _Finder:
         after = np.where(gap_end < self._window.end_ps, self._beginning_at(gap_end, events), NONE)
         before = self._ending_at(gap_start, events)
         at = _pieces(gap_start, gap_end, step_start, step_end)
-        thread, cause_ps = self._causes(at, gap_start, gap_end, before, after)
+        caller = self._states.caller
+        cause_ps = np.zeros((len(Cause), at.start.size), dtype=np.int64)
+        thread = np.full(gap_start.size, caller, dtype=np.int32)
+        if self._is_unused():
+            cause_ps[Cause.UNUSED] = at.end - at.start
+            handed_over = late_end = gap_start
+            queued_cause = np.full(gap_start.size, Cause.UNUSED, dtype=np.uint8)
+        else:
+            launch = np.where(after != NONE, self._trace.device_columns.launch[after], NONE)
+            launched = launch != NONE
+            host = self._trace.host_columns
+            thread[launched] = self._states.thread[host.line[launch[launched]]]
+            late_end = self._late_ends(gap_start, gap_end, after, launch)
+            handed_over = self._handed_over(gap_start, late_end, launch, thread)
+            self._add_late(cause_ps, at, thread, late_end, handed_over)
+            is_launching = _largest(cause_ps, at.gap) == Cause.LAUNCH
+            is_short = gap_end - late_end < LATENCY_PS
+            queued_cause = self._queued_causes(before, after, is_short, is_launching)
+            self._add_queued(cause_ps, at, late_end, queued_cause)
         return Gaps(
             device=self._device,
             start_ps=at.start,
@@ -146,6 +173,9 @@ class _Finder:
             before=before,
             after=after,
             thread=thread,
+            handed_over_ps=handed_over,
+            late_end_ps=late_end,
+            queued_cause=queued_cause,
         )
 
     def _beginning_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
@@ -174,36 +204,17 @@ class _Finder:
         kernels = columns.class_[rows] <= ActivityClass.COLLECTIVE
         return not bool((kernels & inside).any())
 
-    def _causes(
-        self,
-        at: _Pieces,
-        gap_start: Int64Array,
-        gap_end: Int64Array,
-        before: Int64Array,
-        after: Int64Array,
-    ) -> tuple[Int32Array, Int64Array]:
-        cause_ps = np.zeros((len(Cause), at.start.size), dtype=np.int64)
-        caller = self._states.caller
-        thread = np.full(gap_start.size, caller, dtype=np.int32)
-        if self._is_unused():
-            cause_ps[Cause.UNUSED] = at.end - at.start
-            return thread, cause_ps
-        launch = np.where(after != NONE, self._trace.device_columns.launch[after], NONE)
-        host = self._trace.host_columns
-        launched = launch != NONE
+    def _late_ends(
+        self, gap_start: Int64Array, gap_end: Int64Array, after: Int64Array, launch: Int64Array
+    ) -> Int64Array:
+        """Where the host stops being late in each gap."""
         # Without a launch no part is host late; without a next event the whole gap is.
         late_end = np.where(after == NONE, gap_end, gap_start)
-        handed = np.full(gap_start.size, -LONG_AGO_PS, dtype=np.int64)
+        launched = launch != NONE
         late_end[launched] = np.clip(
             self._late_end(launch[launched]), gap_start[launched], gap_end[launched]
         )
-        late = np.flatnonzero(launched & (late_end > gap_start))
-        thread[launched] = self._states.thread[host.line[launch[launched]]]
-        handed[late] = self._states.handed_over(launch[late])
-        self._add_late(cause_ps, at, thread, late_end, handed)
-        is_launching = _largest(cause_ps, at.gap) == Cause.LAUNCH
-        self._add_queued(cause_ps, at, gap_end, before, after, late_end, is_launching)
-        return thread, cause_ps
+        return late_end
 
     def _late_end(self, launch: Int64Array) -> Int64Array:
         """Where the host stops being late: at the launch, or after it where the call itself blocked."""
@@ -213,24 +224,36 @@ class _Finder:
         blocked = host.duration_ps[launch] >= LATENCY_PS
         return np.where(blocked, host.end_ps[launch], host.start_ps[launch])
 
+    def _handed_over(
+        self, gap_start: Int64Array, late_end: Int64Array, launch: Int64Array, thread: Int32Array
+    ) -> Int64Array:
+        """From when on the thread that launches counts, in the host-late part of each gap."""
+        handed_over = late_end.copy()
+        late = np.flatnonzero(
+            (launch != NONE) & (late_end > gap_start) & (thread != self._states.caller)
+        )
+        handed_over[late] = np.clip(
+            self._states.handed_over(launch[late]), gap_start[late], late_end[late]
+        )
+        return handed_over
+
     def _add_late(
         self,
         cause_ps: Int64Array,
         at: _Pieces,
         thread: Int32Array,
         late_end: Int64Array,
-        handed: Int64Array,
+        handed_over: Int64Array,
     ) -> None:
         end = np.minimum(at.end, late_end[at.gap])
         is_late = np.flatnonzero(end > at.start)
         gap = at.gap[is_late]
         start, end = at.start[is_late], end[is_late]
-        turn = np.clip(handed[gap], start, end)
         caller = self._states.caller
-        by_caller = np.where(thread[gap] == caller, end, turn)
         if caller == NONE:
             cause_ps[Cause.UNATTRIBUTED, is_late] += end - start
             return
+        by_caller = np.clip(handed_over[gap], start, end)
         self._add(cause_ps, is_late, self._states.timeline(caller), start, by_caller)
         for launching in unique_ids(thread[gap][thread[gap] != caller]).tolist():
             rows = np.flatnonzero((thread[gap] == launching) & (end > by_caller))
@@ -249,48 +272,51 @@ class _Finder:
             for cause, lengths in timeline.parts(start, end):
                 cause_ps[cause, pieces] += lengths
 
+    def _queued_causes(
+        self,
+        before: Int64Array,
+        after: Int64Array,
+        is_short: BoolArray,
+        is_launching: BoolArray,
+    ) -> npt.NDArray[np.uint8]:
+        """The cause of the queued part of each gap, where it is not `peer`."""
+        columns = self._trace.device_columns
+        cause = np.where(is_launching, np.uint8(Cause.LAUNCH), np.uint8(Cause.LATENCY))
+        cause[~is_short] = Cause.DEPENDENCY
+        has_both = (before != NONE) & (after != NONE)
+        cause[
+            has_both
+            & (columns.class_[before] == ActivityClass.H2D)
+            & (columns.class_[after] <= ActivityClass.COLLECTIVE)
+        ] = Cause.H2D
+        cause[(after != NONE) & (columns.launch[after] == NONE)] = Cause.UNATTRIBUTED
+        return cause
+
     def _add_queued(
         self,
         cause_ps: Int64Array,
         at: _Pieces,
-        gap_end: Int64Array,
-        before: Int64Array,
-        after: Int64Array,
         late_end: Int64Array,
-        is_launching: BoolArray,
+        queued_cause: npt.NDArray[np.uint8],
     ) -> None:
-        columns = self._trace.device_columns
         start = np.maximum(at.start, late_end[at.gap])
         queued = np.flatnonzero(at.end > start)
-        start, end, gap = start[queued], at.end[queued], at.gap[queued]
         if queued.size == 0:
             return
-        no_launch = columns.launch[after[gap]] == NONE
-        cause_ps[Cause.UNATTRIBUTED, queued] += np.where(no_launch, end - start, 0)
-        after_copy = (
-            ~no_launch
-            & (before[gap] != NONE)
-            & (columns.class_[before[gap]] == ActivityClass.H2D)
-            & (columns.class_[after[gap]] <= ActivityClass.COLLECTIVE)
+        start, end, cause = start[queued], at.end[queued], queued_cause[at.gap[queued]]
+        by_peers = np.isin(cause, YIELDS_TO_PEERS)
+        peer = np.where(
+            by_peers, peers_in_collectives(self._trace, self._device).within(start, end), 0
         )
-        cause_ps[Cause.H2D, queued] += np.where(after_copy, end - start, 0)
-        rest = ~no_launch & ~after_copy
-        peer = np.where(rest, self._peers().within(start, end), 0)
         cause_ps[Cause.PEER, queued] += peer
-        left = np.where(rest, end - start - peer, 0)
-        is_short = (gap_end - late_end)[gap] < LATENCY_PS
-        launching = is_launching[gap]
-        cause_ps[Cause.LAUNCH, queued] += np.where(is_short & launching, left, 0)
-        cause_ps[Cause.LATENCY, queued] += np.where(is_short & ~launching, left, 0)
-        cause_ps[Cause.DEPENDENCY, queued] += np.where(is_short, 0, left)
+        cause_ps[cause, queued] += end - start - peer
 
-    def _peers(self) -> IntervalSet:
-        """When other devices were in a collective."""
-        columns = self._trace.device_columns
-        rows = np.flatnonzero(
-            (columns.class_ == ActivityClass.COLLECTIVE) & (columns.device != self._device)
-        )
-        return union(columns.start_ps[rows], columns.end_ps[rows])
+
+def peers_in_collectives(trace: Trace, device: int) -> IntervalSet:
+    """When devices other than `device` were in a collective."""
+    columns = trace.device_columns
+    rows = np.flatnonzero((columns.class_ == ActivityClass.COLLECTIVE) & (columns.device != device))
+    return union(columns.start_ps[rows], columns.end_ps[rows])
 
 
 def _is_among(values: Int64Array, known: Int64Array) -> BoolArray:

@@ -183,16 +183,26 @@ class HostStates:
 
     def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
         """The events of a thread that overlap a span, ascending in start."""
+        rows, start, reach = self._sorted_rows(thread)
+        # Rows up to the first that reaches the span have ended before it; few rows lie between that and its end.
+        near = rows[np.searchsorted(reach, start_ps, side="right") : np.searchsorted(start, end_ps)]
+        result: Int64Array = near[self._columns.end_ps[near] > start_ps]
+        return result
+
+    def first_after(self, thread: int, time_ps: int) -> int:
+        """The first event of a thread that begins after an instant, `NONE` without any."""
+        rows, start, _ = self._sorted_rows(thread)
+        place = int(np.searchsorted(start, time_ps, side="right"))
+        return int(rows[place]) if place < rows.size else NONE
+
+    def _sorted_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The events of a thread by start, their starts, and the latest end up to each."""
         if thread not in self._by_start:
             rows = self.rows_of_thread(thread)
             rows = rows[np.argsort(self._columns.start_ps[rows], kind="stable")]
             reach = np.maximum.accumulate(self._columns.end_ps[rows])
             self._by_start[thread] = rows, self._columns.start_ps[rows], reach
-        rows, start, reach = self._by_start[thread]
-        # Rows up to the first that reaches the span have ended before it; few rows lie between that and its end.
-        near = rows[np.searchsorted(reach, start_ps, side="right") : np.searchsorted(start, end_ps)]
-        result: Int64Array = near[self._columns.end_ps[near] > start_ps]
-        return result
+        return self._by_start[thread]
 
     @cached_property
     def rows_of_model(self) -> Int64Array:

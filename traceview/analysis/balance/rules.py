@@ -47,6 +47,7 @@ STRAGGLER: Final = Rule(
     example="GPU:2 is 9.10 ms slower per step (20.0%); GPU:0, 1 and 3 wait",
     explains=("collective-wait",),
     idle_causes=("peer",),
+    path_causes=("compute", "input", "peer"),
 )
 
 MIXED: Final = Rule(
@@ -80,6 +81,7 @@ SERIAL: Final = Rule(
     ),
     example="2 GPUs run serially: 0% of the possible overlap",
     explains=("straggler-gpu", "collective-wait"),
+    path_causes=("dependency", "peer"),
 )
 
 SINGLE: Final = Rule(

@@ -28,6 +28,7 @@ EXPOSED: Final = Rule(
         "CommunicationOptions(bytes_per_pack=...). Send fewer bytes: mixed precision, a larger batch per GPU."
     ),
     example="exposed communication takes 24.0% of the step on GPU:0",
+    path_causes=("collective",),
 )
 
 WAIT: Final = Rule(
@@ -67,6 +68,7 @@ OFF_GPU: Final = Rule(
         "GPUs into virtual devices."
     ),
     example="host0 sums the gradients of 4 GPUs on one GPU",
+    path_causes=("d2h", "d2d"),
 )
 
 _ALIKE_RATIO: Final = 0.995

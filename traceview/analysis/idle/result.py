@@ -131,7 +131,7 @@ def _row(
     entry, gaps = trace.device_list[device], attribution.gaps[device]
     start, end = gaps.spans
     length = end - start
-    longest = _longest(length, top)
+    longest = longest_first(length, top)
     steps = selection.steps[entry.host]
     of_steps = attribution.causes_of_steps[device]
     used = np.array([step.excluded is None for step in steps], dtype=np.bool_)
@@ -155,8 +155,8 @@ def _row(
     )
 
 
-def _longest(length: Int64Array, top: int | None) -> Int64Array:
-    """Numbers of the `top` longest gaps, longest first, of equal ones the earlier."""
+def longest_first(length: Int64Array, top: int | None) -> Int64Array:
+    """Numbers of the `top` longest spans, longest first, of equal ones the earlier."""
     candidates = np.arange(length.size)
     if top is not None and 0 < top < length.size:
         candidates = np.flatnonzero(length >= np.partition(length, -top)[-top])
@@ -178,7 +178,9 @@ def gap_rows(
     steps = selection.steps[trace.device_list[gaps.device].host]
     for place, index in enumerate(chosen.tolist()):
         cause = Cause(int(causes[:, place].argmax()))
-        evidence = _evidence(trace, gaps, states, index, cause, int(start[index]), int(end[index]))
+        evidence = evidence_in_gap(
+            trace, gaps, states, index, cause, int(start[index]), int(end[index])
+        )
         pieces = slice(*np.searchsorted(gaps.gap, [index, index + 1]).tolist())
         longest = int((gaps.end_ps[pieces] - gaps.start_ps[pieces]).argmax())
         step = int(gaps.step[pieces][longest])
@@ -187,8 +189,8 @@ def gap_rows(
             duration_ps=int(end[index] - start[index]),
             cause=cause.key,
             causes=_by_cause(causes[:, place]),
-            before=_name(trace, int(gaps.before[index])),
-            after=_name(trace, int(gaps.after[index])),
+            before=activity_name(trace, int(gaps.before[index])),
+            after=activity_name(trace, int(gaps.after[index])),
             step=None if step == NONE else steps[step].number,
             thread=evidence.thread if evidence else None,
             host_event=evidence.event if evidence else None,
@@ -196,7 +198,7 @@ def gap_rows(
         )
 
 
-def _evidence(
+def evidence_in_gap(
     trace: Trace,
     gaps: Gaps,
     states: HostStates,
@@ -205,6 +207,8 @@ def _evidence(
     start_ps: int,
     end_ps: int,
 ) -> HostEvidence | None:
+    """What the host did in a part of the gap with the number `index` that has this cause; None if nothing shows it."""
+
     def of_thread() -> HostEvidence | None:
         return evidence_of(trace, states, cause, int(gaps.thread[index]), start_ps, end_ps)
 
@@ -218,7 +222,8 @@ def _evidence(
     return of_thread()
 
 
-def _name(trace: Trace, row: int) -> str | None:
+def activity_name(trace: Trace, row: int) -> str | None:
+    """The op of a device event, or its kernel without one; None without an event."""
     if row == NONE:
         return None
     columns = trace.device_columns

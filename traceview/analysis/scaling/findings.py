@@ -28,6 +28,9 @@ POOR_SCALING: Final = Rule(
 _EXPLAINING: Final = ("marginal-gpu", "single-gpu-gradients", "unused-gpu")
 """Findings without a cost that explain why devices in use have little to do."""
 
+_EXPLAINS_NOTHING: Final = "unexplained-idle"
+"""A finding with a cost that says that no cause is known."""
+
 
 def conclude(
     context: Context, result: Scaling | Skipped, findings: Sequence[Finding]
@@ -39,6 +42,7 @@ def conclude(
     ratio, limit = known.in_use_efficiency_ratio, POOR_SCALING.limits["efficiency_ratio"]
     is_explained = any(
         finding.severity != "info"
+        and finding.code != _EXPLAINS_NOTHING
         and (finding.cost_ratio is not None or finding.code in _EXPLAINING)
         for finding in findings
     )

@@ -1,0 +1,216 @@
+"""The verdict names what costs most: a finding, or a part of the critical path that no finding is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import marked_steps, new_trace
+from tests.reports import MS, bare_report, finding, full_report
+from traceview.analysis.path.result import CriticalPath
+from traceview.analysis.registry import Results
+from traceview.document import numbers
+from traceview.report.build import analyze
+from traceview.report.consistency import first_disagreement
+from traceview.report.document import document_of
+from traceview.report.model import Report
+from traceview.report.recoverable import recoverable, savings, typical_step_ps
+from traceview.report.saved import load_report, to_json
+from traceview.report.verdict import (
+    LEAST_LOSS_RATIO,
+    UNEXPLAINED_FACTOR,
+    Loss,
+    largest_loss,
+    losses,
+)
+
+NAMED_FIRST = {
+    "waits_for_input_in_the_graph": ("input-bound", "input"),
+    "launches_back_to_back": ("launch-bound", "launch"),
+    "exposed_collectives": ("collective-exposed", "collective"),
+    "retracing": ("retracing", "compile"),
+    "late_batch": ("straggler-gpu", "input"),
+    "mixed_models": ("straggler-gpu", "compute"),
+    "pageable_copies": ("h2d-exposed", "h2d"),
+    "past_the_stop": ("callback-stall", "callback"),
+    "serial_gpus": ("serial-gpus", "dependency"),
+    "two_of_eight": ("unused-gpu", None),
+}
+"""What the verdict says of runs with a known fault: the finding, and what that is on the path."""
+
+
+def path(**shares: float) -> CriticalPath:
+    """A path of one step of 100 ms."""
+    by_cause = {cause: round(share * 100 * MS) for cause, share in shares.items()}
+    return CriticalPath(
+        by_cause=by_cause,
+        mean_by_cause=by_cause,
+        share_by_cause=shares,
+        unexplained_ratio=shares.get("unattributed", 0.0),
+        ops=(),
+        op_count=0,
+        longest=(),
+        unexplained=(),
+        steps=(),
+    )
+
+
+def with_path(report: Report, **shares: float) -> Report:
+    return replace(report, results=replace(report.results, path=path(**shares)))
+
+
+@pytest.mark.parametrize(("name", "named"), NAMED_FIRST.items())
+def test_a_known_fault_comes_first(
+    name: str, named: tuple[str, str | None], tmp_path: Path
+) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    verdict = analyze(tmp_path).verdict
+    assert (verdict.finding, verdict.cause) == named
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_text_and_numbers_agree(name: str, tmp_path: Path) -> None:
+    """The first sentence of a document holds the cost that the verdict names, and nothing costs more than a step."""
+    SCENARIOS[name]().write(tmp_path)
+    report = analyze(tmp_path)
+    verdict, summary = report.verdict, document_of(report).summary
+    assert summary.answer == verdict.headline
+    assert first_disagreement(report) is None
+    if verdict.cost_ratio:
+        costs = (numbers.share(verdict.cost_ratio), numbers.time(verdict.cost_ps_per_step))
+        assert any(cost in verdict.headline for cost in costs)
+    most, step_ps = recoverable(report), typical_step_ps(report.results.steps)
+    for saving in savings(report):
+        assert most is not None
+        assert (saving.ps_per_step or 0) <= (most.ps_per_step or 0)
+        assert (saving.ratio or 0) <= (most.ratio or 0)
+    if most and step_ps and most.ps_per_step:
+        assert most.ps_per_step <= step_ps
+    if most and most.ratio:
+        assert (verdict.unexplained_ratio or 0) <= most.ratio <= 1
+
+
+@pytest.mark.parametrize(("kernel_ms", "is_problem"), [(48.6, False), (48.4, True)])
+def test_healthy_is_said_aloud(kernel_ms: float, is_problem: bool, tmp_path: Path) -> None:
+    """Up to 3 % of the step no loss is a problem; here the marker ends with the step, and the rest is unexplained."""
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=50):
+        step.kernel(0, 0, kernel_ms, launch_ms=0)
+    trace.write(tmp_path)
+    verdict = analyze(tmp_path).verdict
+    lost = 1 - kernel_ms / 50
+    assert (lost >= LEAST_LOSS_RATIO) == is_problem
+    sentence = f"1 GPU, {numbers.share(1 - lost)} busy; largest loss: no recorded cause, {numbers.share(lost)}."
+    assert verdict.headline == (sentence if is_problem else f"No problem found: {sentence}")
+    assert (verdict.finding, verdict.cause) == (None, "unattributed")
+    assert verdict.cost_ratio == pytest.approx(lost)
+
+
+def loss(ratio: float, cause: str | None = "input") -> Loss:
+    return Loss(None, cause, None, ratio)
+
+
+def test_time_without_a_cause_is_named_first_if_there_is_much_of_it() -> None:
+    known = loss(0.1)
+    much = loss(0.1 * UNEXPLAINED_FACTOR, "unattributed")
+    little = loss(0.1 * UNEXPLAINED_FACTOR - 0.01, "unattributed")
+    assert largest_loss([known, much]) is much
+    assert largest_loss([known, little]) is known
+    assert largest_loss([little]) is little
+    assert largest_loss([]) is None
+
+
+def test_a_small_loss_with_a_cause_does_not_hide_a_larger_one_without() -> None:
+    small = loss(LEAST_LOSS_RATIO - 0.01)
+    larger = loss(LEAST_LOSS_RATIO + 0.01, "unattributed")
+    assert largest_loss([small, larger]) is larger
+
+
+def test_a_part_of_the_path_that_a_finding_is_about_is_no_loss_of_its_own() -> None:
+    bound = finding(code="input-bound", cost_ps_per_step=5 * MS, cost_ratio=0.05)
+    results = Results(path=path(compute=0.6, input=0.3, launch=0.1))
+    assert [(row.cause, row.ratio) for row in losses(results, [bound])] == [
+        ("input", 0.05),
+        ("launch", 0.1),
+    ]
+
+
+def test_information_counts_only_if_it_is_about_the_path() -> None:
+    rows = [
+        finding(code="unsteady-steps", severity="info", cost_ps_per_step=MS, cost_ratio=0.1),
+        finding(code="launch-bound", severity="info", cost_ps_per_step=MS, cost_ratio=0.2),
+    ]
+    assert [row.ratio for row in losses(Results(), rows)] == [0.2]
+
+
+def test_what_is_critical_and_has_no_cost_comes_first(tmp_path: Path) -> None:
+    SCENARIOS["gradients_on_one"]().write(tmp_path)
+    verdict = analyze(tmp_path).verdict
+    assert verdict.finding == "single-gpu-gradients"
+    assert (verdict.cause, verdict.cost_ps_per_step, verdict.cost_ratio) == (None, None, None)
+    assert verdict.headline == "Only GPU:0 computes gradients."
+
+
+def test_reports_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    title = "GPU:1 waits 16.0 ms of each 24.0 ms step for input (67%)"
+    report = full_report()
+    report = replace(report, verdict=replace(report.verdict, largest_cost=title))
+    new = ("finding", "cause", "cost_ps_per_step", "cost_ratio", "unexplained_ratio", "devices")
+    assert [getattr(report.verdict, key) for key in new] == [None] * len(new)
+    text = to_json(report)
+    for key in new:
+        text = text.replace(f',\n    "{key}": null', "", 1)
+    assert '"unexplained_ratio"' not in text
+    (tmp_path / "report.json").write_text(text, encoding="utf-8")
+    summary = document_of(load_report(tmp_path / "report.json")).summary
+    assert (summary.answer, summary.headline) == (f"{title}.", report.verdict.headline)
+
+
+# What is recoverable
+
+
+def test_unexplained_time_is_recoverable() -> None:
+    most = recoverable(with_path(full_report(), compute=0.8, unattributed=0.2))
+    assert most is not None
+    # 16 ms of the finding and 20 ms without a cause are more than the step of 24 ms.
+    assert (most.ps_per_step, most.ratio) == (
+        typical_step_ps(full_report().results.steps),
+        2 / 3 + 0.2,
+    )
+    assert (most.source, most.unexplained_ratio) == ("unused-gpu", 0.2)
+
+
+def test_a_loss_on_the_path_is_recoverable() -> None:
+    most = recoverable(with_path(replace(full_report(), findings=()), compute=0.8, launch=0.2))
+    assert most is not None
+    assert (most.ps_per_step, most.ratio, most.source) == (20 * MS, 0.2, "launch")
+    *_, tile = document_of(
+        with_path(replace(full_report(), findings=()), compute=0.8, launch=0.2)
+    ).summary.tiles
+    assert tile.source is not None
+    assert (tile.source.text, tile.source.anchor) == ("kernel launches", "path")
+
+
+def test_nothing_is_recoverable_of_nothing() -> None:
+    assert recoverable(bare_report()) is None
+
+
+def changed(report: Report, **verdict: Any) -> Report:
+    return replace(report, verdict=replace(report.verdict, **verdict))
+
+
+def test_a_verdict_that_is_not_the_costliest_is_a_disagreement(tmp_path: Path) -> None:
+    SCENARIOS["waits_for_input_in_the_graph"]().write(tmp_path)
+    report = analyze(tmp_path)
+    for wrong, problem in (
+        ({"finding": "launch-bound"}, "is no finding of the report"),
+        ({"cost_ratio": 0.01}, "is more than that of the verdict"),
+        ({"unexplained_ratio": 0.5}, "is not that of results.path"),
+    ):
+        disagreement = first_disagreement(changed(report, **wrong))
+        assert disagreement is not None
+        assert disagreement.problem == problem

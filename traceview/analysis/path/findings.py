@@ -1,0 +1,116 @@
+"""Concludes that much of the critical path has no recorded cause, and says what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Rule, Skipped
+from traceview.analysis.path.result import CriticalPath, UnexplainedPart
+from traceview.document import numbers
+
+UNEXPLAINED_IDLE = Rule(
+    code="unexplained-idle",
+    starts_at=(
+        "{info_ratio} of the critical path idle without a recorded cause; a warning from {warning_ratio} on"
+    ),
+    severities=("warning", "info"),
+    limits={"info_ratio": 0.10, "warning_ratio": 0.20},
+    meaning=(
+        "A device on the critical path is idle, and nothing that the trace holds shows why. Python code that records no "
+        "event and the operating system are the usual causes."
+    ),
+    evidence="unexplained_ratio in results.path, its longest parts, and the events of the host around the first of them",
+    advice=(
+        "Compare both sides of the gaps: traceview gaps LOGDIR. Record what Python does there: wrap it in "
+        "tf.profiler.experimental.Trace('name'), or sample the process with py-spy record --native --pid PID while it "
+        "trains."
+    ),
+    example="GPU:0 is idle 7.90 ms of each 50.0 ms step without a recorded cause (15.8%)",
+    idle_causes=("unattributed",),
+)
+
+_MOST_NAMED = 3
+_LONGEST_NAME = 60
+
+
+def diagnose(result: CriticalPath | Skipped, median_step_ps: int | None) -> Iterator[Finding]:
+    """The path without a recorded cause, with its longest parts."""
+    limits = UNEXPLAINED_IDLE.limits
+    if isinstance(result, Skipped) or result.unexplained_ratio < limits["info_ratio"]:
+        return
+    cost_ps = result.mean_by_cause["unattributed"] if median_step_ps else None
+    # Shares are of all steps together; a cost is of the median step.
+    ratio = (
+        min(cost_ps / median_step_ps, 1.0)
+        if median_step_ps and cost_ps
+        else result.unexplained_ratio
+    )
+    first, confidence = result.unexplained[0], _confidence(result)
+    idle = (
+        f"{numbers.time(cost_ps)} of each {numbers.time(median_step_ps)} step"
+        if cost_ps and median_step_ps
+        else f"for {numbers.share(ratio)} of the window"
+    )
+    devices = tuple(dict.fromkeys(part.device for part in result.unexplained))
+    share = f" ({numbers.share(ratio)})" if cost_ps else ""
+    is_warning = ratio >= limits["warning_ratio"] and confidence[0] != "low"
+    yield UNEXPLAINED_IDLE.finding(
+        f"{first.device} is idle {idle} without a recorded cause{share}",
+        (
+            Evidence(
+                "unexplained_ratio", result.unexplained_ratio, limits["info_ratio"], "critical path"
+            ),
+            *_parts(result.unexplained[:_MOST_NAMED]),
+        ),
+        severity="warning" if is_warning else "info",
+        confidence=confidence,
+        explanation=f"{UNEXPLAINED_IDLE.meaning} {_where(first)}",
+        devices=devices,
+        cost_ps_per_step=cost_ps,
+        cost_ratio=ratio,
+    )
+
+
+def _confidence(result: CriticalPath) -> tuple[Confidence, str]:
+    if result.steps[0].step is None:
+        return "low", "no steps were found, so shares are of the whole window"
+    if len(result.steps) < FEWEST_STEPS:
+        return "low", "only one step was measured"
+    return "high", f"every instant of {numbers.plural(len(result.steps), 'step')} was attributed"
+
+
+def _parts(parts: tuple[UnexplainedPart, ...]) -> Iterator[Evidence]:
+    """The longest parts, and what the thread that was late in the first of them recorded before and after it."""
+    for part in parts:
+        step = "the window" if part.step is None else f"step {part.step}"
+        yield Evidence("unexplained_ps", part.duration_ps, None, f"{part.device}, {step}")
+    first = parts[0]
+    for metric, event in (("host_event", first.host_event), ("next_event", first.next_event)):
+        if event is not None:
+            yield Evidence(metric, event, None, f"thread {first.thread}")
+
+
+def _where(part: UnexplainedPart) -> str:
+    """Between which ops the longest part lies, and what the thread that was late recorded in it and after it."""
+    place = f"The longest part, {numbers.time(part.duration_ps)} on {part.device},"
+    if part.before is None and part.after is None:
+        place += " is all of the window"
+    elif part.before is None:
+        place += f" lies before {_short(part.after)}"
+    elif part.after is None:
+        place += f" lies after {_short(part.before)}"
+    else:
+        place += f" lies between {_short(part.before)} and {_short(part.after)}"
+    if part.thread is None:
+        return f"{place}; the host recorded no thread."
+    if part.is_launch_unknown:
+        return f"{place}; the launch of {_short(part.after)} was not recorded."
+    recorded = (
+        "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
+    )
+    return f"{place}; thread {part.thread} {recorded} there: Python or the operating system."
+
+
+def _short(name: str | None) -> str:
+    name = name or "nothing"
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

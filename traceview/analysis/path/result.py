@@ -1,0 +1,367 @@
+"""Computes the critical path of each step: the chain of activity and waiting that made the step as long as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from traceview.analysis.base import Skipped
+from traceview.analysis.context import Context
+from traceview.analysis.idle.result import activity_name, evidence_in_gap, longest_first
+from traceview.analysis.path.parts import FIRST_CAUSE, Parts, parts_of
+from traceview.analysis.path.walk import Walker
+from traceview.ids import unique_inverse
+from traceview.intervals import Int64Array
+from traceview.record import (
+    Activity,
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    OpName,
+    Picoseconds,
+    Record,
+    Share,
+    ThreadName,
+    one_of,
+)
+from traceview.robust import median_ps
+from traceview.trace.cause import Cause
+from traceview.trace.model import NONE, Trace
+from traceview.trace.ops import split_op
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
+
+CLASS_KEYS: Final = tuple(class_.name.lower() for class_ in ActivityClass)
+KEYS: Final = tuple(dict.fromkeys((*CLASS_KEYS, *(cause.key for cause in Cause))))
+"""What a path can consist of; `h2d` is a copy to the device and the wait for one."""
+
+_KEY_OF_KIND: Final = np.array(
+    [*range(FIRST_CAUSE), *(KEYS.index(cause.key) for cause in Cause)], dtype=np.int64
+)
+"""By kind of part, the number of its key."""
+
+MOST_PARTS: Final = 10
+"""Parts of a step, and of the run, that a report lists, the longest ones."""
+MOST_LISTED: Final = 400
+"""Parts that the steps list together; each lists at least its longest one."""
+MOST_OPS: Final = 10
+MOST_UNEXPLAINED: Final = 5
+
+
+class PathPart(Record, frozen=True):
+    """A part of the path: one event, or idle time of one cause, on one device.
+
+    Attributes:
+        device: Device that the path is on.
+        cause: Class of the activity, or cause of the idle time.
+        start_ps: Start, picoseconds since the origin of the run.
+        duration_ps: Length, picoseconds.
+        op: Op, or kernel without one, of the activity; null for idle time.
+        before: Op, or kernel without one, that ended where the gap began that idle time is a part of; null at the
+            start of the window, and for activity.
+        after: Op, or kernel without one, that ended the gap; null at the end of the window, and for activity.
+        thread: Thread of the host event.
+        host_event: Host event that shows the cause of idle time; null where nothing was recorded.
+    """
+
+    device: DeviceKey
+    cause: Annotated[str, one_of(*KEYS)]
+    start_ps: Integer
+    duration_ps: Picoseconds
+    op: Activity | None
+    before: Activity | None
+    after: Activity | None
+    thread: ThreadName | None
+    host_event: str | None
+
+
+class LongPart(PathPart, frozen=True):
+    """One of the longest parts of the run.
+
+    Attributes:
+        host: Host of the step.
+        step: Number of the step; null in a run without steps.
+    """
+
+    host: Hostname
+    step: Integer | None
+
+
+class UnexplainedPart(LongPart, frozen=True):
+    """A part without a recorded cause; `thread` launched what ended it, and `host_event` was open there, if any was.
+
+    Attributes:
+        next_event: Host event that the thread recorded next; null without any.
+        is_launch_unknown: Whether the launch of the op that ended the gap was not recorded.
+    """
+
+    next_event: str | None
+    is_launch_unknown: bool
+
+
+class StepPath(Record, frozen=True):
+    """The path of one step.
+
+    Attributes:
+        host: Host of the step.
+        step: Number of the step; null where the window of the host counts as one step.
+        duration_ps: Length of the step inside the window, picoseconds.
+        by_cause: Picoseconds by class of activity or cause of idle time, largest first; they sum to the length.
+        part_count: Parts of the path.
+        parts: Its longest parts, longest first.
+    """
+
+    host: Hostname
+    step: Integer | None
+    duration_ps: Picoseconds
+    by_cause: dict[str, Count]
+    part_count: Count
+    parts: tuple[PathPart, ...]
+
+
+class PathOp(Record, frozen=True):
+    """What one op does on the path, over all steps.
+
+    Attributes:
+        cause: Class of its activity.
+        op: Name of the op without its replica, or of the kernel without an op.
+        ps_per_step: Mean per step, rounded down, picoseconds.
+        share_ratio: Share of the path.
+    """
+
+    cause: Annotated[str, one_of(*CLASS_KEYS)]
+    op: OpName
+    ps_per_step: Picoseconds
+    share_ratio: Share
+
+
+class CriticalPath(Record, frozen=True):
+    """What made the used steps as long as they were.
+
+    Attributes:
+        by_cause: Picoseconds per step by class of activity or cause of idle time, median over the steps, largest
+            first.
+        mean_by_cause: The same, mean over the steps, rounded down.
+        share_by_cause: Share of all steps together, by class or cause.
+        unexplained_ratio: Share of idle time without a recorded cause in all steps together.
+        ops: Ops with most time on the path, all devices together.
+        op_count: Ops on the path.
+        longest: The longest single parts of all steps.
+        unexplained: The longest parts without a recorded cause.
+        steps: One entry per used step; in a run without used steps one per host, for its window.
+    """
+
+    by_cause: dict[str, Count]
+    mean_by_cause: dict[str, Count]
+    share_by_cause: dict[str, Share]
+    unexplained_ratio: Share
+    ops: tuple[PathOp, ...]
+    op_count: Count
+    longest: tuple[LongPart, ...]
+    unexplained: tuple[UnexplainedPart, ...]
+    steps: tuple[StepPath, ...]
+
+
+class WalkedSteps(Struct, frozen=True, eq=False):
+    """The steps that were walked, and the parts of their paths.
+
+    `number`: None for a window. `key`: by part the number of its key.
+    """
+
+    host: tuple[int, ...]
+    number: tuple[int | None, ...]
+    length_ps: Int64Array
+    parts: Parts
+    key: Int64Array
+
+
+def walked_steps(context: Context) -> WalkedSteps | Skipped:
+    """Walk every used step, or without any the window of every host."""
+    if not context.idle.gaps:
+        return Skipped("no device recorded an event")
+    in_use = [
+        device
+        for device, gaps in context.idle.gaps.items()
+        if not gaps.cause_ps[Cause.UNUSED].any()
+    ]
+    hosts = {context.trace.device_list[device].host for device in in_use}
+    bounds = [bound for bound in _bounds(context) if bound[0] in hosts and bound[2] < bound[3]]
+    if not bounds:
+        return Skipped("no device ran a kernel in the window")
+    walker = Walker(context, in_use)
+    walks = [list(walker.spans(host, start, end)) for host, _, start, end in bounds]
+    parts = parts_of(context, walks)
+    return WalkedSteps(
+        host=tuple(host for host, _, _, _ in bounds),
+        number=tuple(number for _, number, _, _ in bounds),
+        length_ps=np.array([end - start for _, _, start, end in bounds], dtype=np.int64),
+        parts=parts,
+        key=_KEY_OF_KIND[parts.kind],
+    )
+
+
+def _bounds(context: Context) -> list[tuple[int, int | None, int, int]]:
+    """Host, number, start and end of what is walked; a step is cut to the window."""
+    windows: dict[int, Window] = context.selection.windows
+    steps: list[tuple[int, int | None, int, int]] = [
+        (
+            host,
+            step.number,
+            max(step.start_ps, windows[host].start_ps),
+            min(step.end_ps, windows[host].end_ps),
+        )
+        for host, of_host in context.selection.steps.items()
+        for step in of_host
+        if step.excluded is None
+    ]
+    return steps or [
+        (host, None, window.start_ps, window.end_ps) for host, window in windows.items()
+    ]
+
+
+def compute(context: Context) -> CriticalPath | Skipped:
+    """The path of every used step, what it consists of, and its longest parts."""
+    walked = walked_steps(context)
+    if isinstance(walked, Skipped):
+        return walked
+    parts, count = walked.parts, walked.length_ps.size
+    of_steps = np.zeros((len(KEYS), count), dtype=np.int64)
+    np.add.at(of_steps, (walked.key, parts.step), parts.duration_ps)
+    total, whole = of_steps.sum(axis=1), int(walked.length_ps.sum())
+    unknown = KEYS.index(Cause.UNATTRIBUTED.key)
+    ops = _ops(context.trace, parts, count, whole)
+    writer = _Writer(context, walked)
+    return CriticalPath(
+        by_cause=_by_key(np.array([median_ps(row) or 0 for row in of_steps], dtype=np.int64)),
+        mean_by_cause=_by_key(total // count),
+        share_by_cause={key: ps / whole for key, ps in _by_key(total).items()},
+        unexplained_ratio=int(total[unknown]) / whole,
+        ops=ops[:MOST_OPS],
+        op_count=len(ops),
+        longest=tuple(writer.long_parts(longest_first(walked.parts.duration_ps, MOST_PARTS))),
+        unexplained=tuple(writer.unexplained_parts(unknown)),
+        steps=tuple(writer.step(place, of_steps[:, place]) for place in range(count)),
+    )
+
+
+def _by_key(picoseconds: Int64Array) -> dict[str, int]:
+    """The keys that occur, largest first."""
+    order = np.argsort(-picoseconds, kind="stable").tolist()
+    return {KEYS[place]: int(picoseconds[place]) for place in order if picoseconds[place]}
+
+
+def _ops(trace: Trace, parts: Parts, count: int, whole: int) -> tuple[PathOp, ...]:
+    """Every op on the path, most time first."""
+    columns = trace.device_columns
+    busy = parts.kind < FIRST_CAUSE
+    row = parts.row[busy]
+    label = np.where(columns.op[row] == NONE, columns.name[row], columns.op[row])
+    pairs, index = unique_inverse(label.astype(np.int64) * FIRST_CAUSE + parts.kind[busy])
+    total = np.zeros(pairs.size, dtype=np.int64)
+    np.add.at(total, index, parts.duration_ps[busy])
+    by_op: dict[tuple[str, str], int] = {}
+    for pair, ps in zip(pairs.tolist(), total.tolist(), strict=True):
+        name, _ = split_op(trace.names.text(pair // FIRST_CAUSE) or "")
+        op = (CLASS_KEYS[pair % FIRST_CAUSE], name)
+        by_op[op] = by_op.get(op, 0) + ps
+    ranked = sorted(by_op.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(PathOp(*op, ps // count, ps / whole) for op, ps in ranked)
+
+
+class _Writer:
+    """Writes the longest parts as records."""
+
+    def __init__(self, context: Context, walked: WalkedSteps) -> None:
+        self._context, self._walked = context, walked
+        parts, self._count = walked.parts, walked.length_ps.size
+        self._first = np.searchsorted(parts.step, np.arange(self._count + 1))
+        self._listed_count = int(np.clip(MOST_LISTED // self._count, 1, MOST_PARTS))
+
+    def step(self, place: int, by_key: Int64Array) -> StepPath:
+        """One walked step."""
+        walked, first = self._walked, int(self._first[place])
+        duration = walked.parts.duration_ps[first : self._first[place + 1]]
+        chosen = first + longest_first(duration, self._listed_count)
+        return StepPath(
+            host=self._context.trace.hosts[walked.host[place]].name,
+            step=walked.number[place],
+            duration_ps=int(walked.length_ps[place]),
+            by_cause=_by_key(by_key),
+            part_count=duration.size,
+            parts=tuple(self._part(part) for part in chosen.tolist()),
+        )
+
+    def long_parts(self, chosen: Int64Array) -> Iterator[LongPart]:
+        """The parts of these numbers."""
+        for part in chosen.tolist():
+            host, step = self._step_of(part)
+            yield LongPart(**asdict(self._part(part)), host=host, step=step)
+
+    def unexplained_parts(self, key: int) -> Iterator[UnexplainedPart]:
+        """The longest parts of this key, each with what the thread that was late recorded around it."""
+        parts = self._walked.parts
+        of_key = np.flatnonzero(self._walked.key == key)
+        chosen = of_key[longest_first(parts.duration_ps[of_key], MOST_UNEXPLAINED)]
+        for part, number in zip(self.long_parts(chosen), chosen.tolist(), strict=True):
+            thread, event, next_event = _around(self._context, parts, number)
+            after = int(
+                self._context.idle.gaps[int(parts.device[number])].after[int(parts.gap[number])]
+            )
+            launch = self._context.trace.device_columns.launch
+            yield UnexplainedPart(
+                **asdict(replace(part, thread=thread, host_event=event)),
+                next_event=next_event,
+                is_launch_unknown=after != NONE and int(launch[after]) == NONE,
+            )
+
+    def _step_of(self, part: int) -> tuple[str, int | None]:
+        step = int(self._walked.parts.step[part])
+        return self._context.trace.hosts[self._walked.host[step]].name, self._walked.number[step]
+
+    def _part(self, part: int) -> PathPart:
+        parts, trace = self._walked.parts, self._context.trace
+        device, gap = int(parts.device[part]), int(parts.gap[part])
+        start, end, kind = int(parts.start_ps[part]), int(parts.end_ps[part]), int(parts.kind[part])
+        before = after = evidence = None
+        if gap != NONE:
+            gaps = self._context.idle.gaps[device]
+            states = self._context.idle.states[trace.device_list[device].host]
+            before = activity_name(trace, int(gaps.before[gap]))
+            after = activity_name(trace, int(gaps.after[gap]))
+            cause = Cause(kind - FIRST_CAUSE)
+            evidence = evidence_in_gap(trace, gaps, states, gap, cause, start, end)
+        return PathPart(
+            device=trace.device_key(device),
+            cause=KEYS[int(self._walked.key[part])],
+            start_ps=start,
+            duration_ps=end - start,
+            op=activity_name(trace, int(parts.row[part])),
+            before=before,
+            after=after,
+            thread=evidence.thread if evidence else None,
+            host_event=evidence.event if evidence else None,
+        )
+
+
+def _around(context: Context, parts: Parts, part: int) -> tuple[str | None, str | None, str | None]:
+    """The thread that was late in a gap, the event that was open on it in this part, and the next one that begins."""
+    trace, device = context.trace, int(parts.device[part])
+    gaps = context.idle.gaps[device]
+    states = context.idle.states[trace.device_list[device].host]
+    thread = int(gaps.thread[int(parts.gap[part])])
+    if thread == NONE:
+        return None, None, None
+    columns, start, end = trace.host_columns, int(parts.start_ps[part]), int(parts.end_ps[part])
+    rows = states.open_in(thread, start, end)
+    open_ = rows[(columns.start_ps[rows] <= start) & ~states.is_marker(rows)]
+    after = states.first_after(thread, start)
+    return (
+        trace.lines[int(np.flatnonzero(states.thread == thread)[0])].name,
+        trace.names.text(int(columns.name[open_[-1]])) if open_.size else None,
+        None if after == NONE else trace.names.text(int(columns.name[after])),
+    )
