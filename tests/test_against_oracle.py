@@ -1,19 +1,20 @@
-"""Does traceview say, to the picosecond, what an obvious recomputation from the raw planes says?"""
+"""A report has, to the picosecond, the numbers of an obvious recomputation from the raw planes."""
 
 from __future__ import annotations
 
-import dataclasses
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.oracle import run_answer
-from traceview.analysis.idle.result import Idle, IdleTime, idle_time
+from traceview.analysis.idle.result import Idle
+from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.cause import Cause
@@ -51,65 +52,79 @@ OP_FIELDS = (
 
 
 def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = True) -> None:
-    assert windows(report) == answer["windows"]
+    assert to_builtins(report.windows) == tuple(answer["windows"])
     same_devices(report, answer["device_time"]["devices"])
     same_steps(report, answer["steps"], statistics=statistics)
     same_transfers(report, answer["transfers"], statistics=statistics)
     same_balance(report, answer["balance"], statistics=statistics)
     same_launches(report, answer["launches"], statistics=statistics)
     same_collectives(report, answer["collectives"], statistics=statistics)
-    assert ops(report) == {
-        tuple(
-            row[key] or None if key in ("op", "op_type", "kernel") else row[key]
-            for key in OP_FIELDS
-        )
-        for row in answer["ops"]
-    }
+    rows = report.results.ops.rows if report.results.ops else ()
+    assert {op_values(to_builtins(row)) for row in rows} == set(map(op_values, answer["ops"]))
 
 
-def same_collectives(report: Report, expected: dict[str, Any], *, statistics: bool) -> None:
-    found = report.results.collectives
-    if found is None:
-        assert expected["count"] == 0
+def same_value(value: Any, expected: Any) -> bool:
+    """Whether a ratio is equal to twelve digits, and anything else exactly."""
+    if isinstance(expected, float | Fraction):
+        return bool(value == pytest.approx(float(expected), abs=1e-12))
+    return bool(value == expected)
+
+
+def same_devices(report: Report, expected: list[dict[str, Any]]) -> None:
+    assert report.results.device_time is not None
+    rows = {(row.host, row.device): row for row in report.results.device_time.devices}
+    assert set(rows) == {(row["host"], row["device"]) for row in expected}
+    for expected_row in expected:
+        row = to_builtins(rows[expected_row["host"], expected_row["device"]])
+        for key, value in expected_row.items():
+            assert same_value(row[key], value), (row["device"], key)
+
+
+def same_steps(report: Report, expected: dict[str, Any], *, statistics: bool) -> None:
+    steps = report.results.steps
+    if steps is None:
+        assert expected["method"] == "none"
         return
-    ours = dataclasses.asdict(found)
-    hosts = {host["host"]: host for host in ours["hosts"]}
-    assert set(hosts) == set(expected["hosts"])
-    parts = [(ours, {key: value for key, value in expected.items() if key != "hosts"})]
-    parts += [(hosts[name], row) for name, row in expected["hosts"].items()]
-    for mine, row in parts:
-        for key, value in row.items():
-            if statistics or "per_step" not in key:
-                assert mine[key] == (
-                    pytest.approx(value, abs=1e-12) if isinstance(value, float) else value
-                ), key
+    keys = ["method", "basis", "count", *(["used_count", "median_ps"] if statistics else [])]
+    assert {key: getattr(steps, key) for key in keys} == {key: expected[key] for key in keys}
+    assert [tuple(getattr(step, key) for key in STEP_FIELDS) for step in steps.steps] == [
+        tuple(step[key] for key in STEP_FIELDS) for step in expected["steps"]
+    ]
+    for step, expected_step in zip(steps.steps, expected["steps"], strict=True):
+        rows = {row.device: to_builtins(row) for row in step.devices}
+        assert set(rows) == {row["device"] for row in expected_step["devices"]}
+        for expected_row in expected_step["devices"]:
+            row = rows[expected_row["device"]]
+            assert row == {key: expected_row[key] for key in row}
 
 
 def same_idle(
-    trace: Trace, found: IdleTime, result: Idle | None, expected: list[dict[str, Any]]
+    trace: Trace,
+    attribution: IdleAttribution,
+    result: Idle | None,
+    expected: list[dict[str, Any]],
 ) -> None:
     """Every gap of every device, and what the report makes of them."""
-    rows = {row.device: row for row in result.devices} if result else {}
-    assert list(rows) == [row["device"] for row in expected]
-    ours = {trace.device_key(device): gaps for device, gaps in found.gaps.items()}
-    for row in expected:
-        mine = rows[row["device"]]
+    rows = result.devices if result else ()
+    assert [row.device for row in rows] == [row["device"] for row in expected]
+    gaps_of = {trace.device_key(device): gaps for device, gaps in attribution.gaps.items()}
+    for row, expected_row in zip(rows, expected, strict=True):
         for key in ("idle_ps", "gap_count", "longest_gap_ps", "causes"):
-            assert getattr(mine, key) == row[key], (row["device"], key)
-        starts, ends = ours[row["device"]].spans
-        parts = ours[row["device"]].causes_of(np.arange(starts.size))
+            assert getattr(row, key) == expected_row[key], (row.device, key)
+        starts, ends = gaps_of[row.device].spans
+        parts = gaps_of[row.device].causes_of(np.arange(starts.size))
         assert [
             (int(start), int(end - start), _by_cause(parts[:, i]))
             for i, (start, end) in enumerate(zip(starts, ends, strict=True))
         ] == [
             (gap["start_ps"], gap["duration_ps"], gap["causes"])
-            for gap in sorted(row["gaps"], key=lambda gap: gap["start_ps"])
+            for gap in sorted(expected_row["gaps"], key=lambda gap: gap["start_ps"])
         ]
-        assert [{key: getattr(gap, key) for key in row["gaps"][0]} for gap in mine.gaps] == row[
-            "gaps"
-        ][: len(mine.gaps)]
-        assert [(step.number, step.causes) for step in mine.steps] == [
-            (step["number"], step["causes"]) for step in row["steps"]
+        longest = expected_row["gaps"][: len(row.gaps)]
+        for gap, expected_gap in zip(row.gaps, longest, strict=True):
+            assert {key: getattr(gap, key) for key in expected_gap} == expected_gap
+        assert [(step.number, step.causes) for step in row.steps] == [
+            (step["number"], step["causes"]) for step in expected_row["steps"]
         ]
 
 
@@ -117,114 +132,79 @@ def _by_cause(picoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int
     return {Cause(i).key: int(value) for i, value in enumerate(picoseconds) if value}
 
 
-def windows(report: Report) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(window) for window in report.windows]
-
-
-def same_devices(report: Report, expected: list[dict[str, Any]]) -> None:
-    assert report.results.device_time is not None
-    ours = {(row.host, row.device): row for row in report.results.device_time.devices}
-    assert set(ours) == {(row["host"], row["device"]) for row in expected}
-    for row in expected:
-        mine = dataclasses.asdict(ours[row["host"], row["device"]])
-        for key, value in row.items():
-            if isinstance(value, float):
-                assert mine[key] == pytest.approx(value, abs=1e-12), key
-            else:
-                assert mine[key] == value, (row["device"], key)
-
-
-def same_steps(report: Report, expected: dict[str, Any], *, statistics: bool) -> None:
-    if report.results.steps is None:
-        assert expected["method"] == "none"
-        return
-    ours = report.results.steps
-    keys = ["method", "basis", "count", *(["used_count", "median_ps"] if statistics else [])]
-    assert {key: getattr(ours, key) for key in keys} == {key: expected[key] for key in keys}
-    assert [tuple(getattr(step, key) for key in STEP_FIELDS) for step in ours.steps] == [
-        tuple(step[key] for key in STEP_FIELDS) for step in expected["steps"]
-    ]
-    for mine, step in zip(ours.steps, expected["steps"], strict=True):
-        parts = {device.device: dataclasses.asdict(device) for device in mine.devices}
-        assert set(parts) == {device["device"] for device in step["devices"]}
-        for device in step["devices"]:
-            known = {key: device[key] for key in parts[device["device"]]}
-            assert parts[device["device"]] == known
-
-
 def same_transfers(report: Report, expected: list[dict[str, Any]], *, statistics: bool) -> None:
-    found = report.results.transfers.devices if report.results.transfers else ()
-    assert [row.device for row in found] == [row["device"] for row in expected]
-    for mine, row in zip(found, expected, strict=True):
-        for name, direction in dataclasses.asdict(mine.directions).items():
-            for key, value in row[name].items():
+    rows = report.results.transfers.devices if report.results.transfers else ()
+    assert [row.device for row in rows] == [row["device"] for row in expected]
+    for row, expected_row in zip(rows, expected, strict=True):
+        for name, direction in to_builtins(row.directions).items():
+            for key, value in expected_row[name].items():
                 if statistics or key not in PER_STEP:
-                    assert direction[key] == (
-                        pytest.approx(value, abs=1e-12) if isinstance(value, float) else value
-                    ), (mine.device, name, key)
-            assert (
-                direction["size_counts"] is None
-                or sum(direction["size_counts"]) <= row[name]["count"]
-            )
-        if mine.source_count == len(mine.top_sources):
-            for name, direction in dataclasses.asdict(mine.directions).items():
-                of_sources = [one for one in mine.top_sources if one.direction == name]
-                assert sum(one.exposed_ps for one in of_sources) == direction["exposed_ps"]
-                assert sum(one.count for one in of_sources) == direction["count"]
+                    assert same_value(direction[key], value), (row.device, name, key)
+            sizes = direction["size_counts"]
+            assert sizes is None or sum(sizes) <= direction["count"]
+            if row.source_count == len(row.top_sources):
+                sources = [source for source in row.top_sources if source.direction == name]
+                assert sum(source.exposed_ps for source in sources) == direction["exposed_ps"]
+                assert sum(source.count for source in sources) == direction["count"]
+
+
+def same_collectives(report: Report, expected: dict[str, Any], *, statistics: bool) -> None:
+    result = report.results.collectives
+    if result is None:
+        assert expected["count"] == 0
+        return
+    of_run = to_builtins(result)
+    of_host = {host["host"]: host for host in of_run["hosts"]}
+    assert set(of_host) == set(expected["hosts"])
+    parts = [(of_run, {key: value for key, value in expected.items() if key != "hosts"})]
+    parts += [(of_host[name], row) for name, row in expected["hosts"].items()]
+    for part, expected_part in parts:
+        for key, value in expected_part.items():
+            if statistics or "per_step" not in key:
+                assert same_value(part[key], value), key
 
 
 def same_launches(report: Report, expected: list[dict[str, Any]], *, statistics: bool) -> None:
     launches, precision = report.results.launches, report.results.precision
-    found = launches.devices if launches else ()
-    assert [row.device for row in found] == [row["device"] for row in expected]
-    for mine, row in zip(found, expected, strict=True):
-        ours = dataclasses.asdict(mine)
-        ours["xla_kernel_count"] = mine.xla.kernel_count
-        for key, value in row.items():
+    rows = launches.devices if launches else ()
+    assert [row.device for row in rows] == [row["device"] for row in expected]
+    for row, expected_row in zip(rows, expected, strict=True):
+        values = {**to_builtins(row), "xla_kernel_count": row.xla.kernel_count}
+        for key, value in expected_row.items():
             if key == "graphs":
-                assert {name: ours[key][name] for name in value} == value, mine.device
+                assert {name: values[key][name] for name in value} == value, row.device
             elif key not in ("kind", "precision") and (statistics or key != "kernels_per_step"):
-                assert ours[key] == value, (mine.device, key)
-    for precise, row in zip(precision.devices if precision else (), expected, strict=True):
-        spent = {name: ps for name, ps in precise.precision_ps.items() if ps}
-        assert spent == row["precision"]["precision_ps"], precise.device
-        assert precise.tensor_core_ps == row["precision"]["tensor_core_ps"]
-        assert sum(precise.precision_ps.values()) == precise.compute_ps
+                assert values[key] == value, (row.device, key)
+    for of_device, expected_row in zip(
+        precision.devices if precision else (), expected, strict=True
+    ):
+        by_precision = {name: ps for name, ps in of_device.precision_ps.items() if ps}
+        assert by_precision == expected_row["precision"]["precision_ps"], of_device.device
+        assert of_device.tensor_core_ps == expected_row["precision"]["tensor_core_ps"]
+        assert sum(of_device.precision_ps.values()) == of_device.compute_ps
 
 
 def same_balance(report: Report, expected: dict[str, Any] | None, *, statistics: bool) -> None:
-    """Ratios to twelve digits, the rest exactly; what is from used steps only where those are alike."""
-    found = report.results.balance
-    assert (found is None) == (expected is None)
-    if found is None or expected is None:
+    """What is from used steps is compared only where those are alike."""
+    result = report.results.balance
+    assert (result is None) == (expected is None)
+    if result is None or expected is None:
         return
     for key, value in expected.items():
-        mine = getattr(found, key)
         if key == "devices":
-            assert [row.device for row in mine] == [row["device"] for row in value]
+            assert [row.device for row in result.devices] == [row["device"] for row in value]
             if statistics:
-                medians = [row.compute_ps_per_step for row in mine]
+                medians = [row.compute_ps_per_step for row in result.devices]
                 assert medians == [row["compute_ps_per_step"] for row in value]
-        elif key in ("skew_ratio", "step_count") and not statistics:
-            continue
-        elif isinstance(value, Fraction):
-            assert mine == pytest.approx(float(value), abs=1e-12), key
-        else:
-            assert mine == value, key
+        elif statistics or key not in ("skew_ratio", "step_count"):
+            assert same_value(getattr(result, key), value), key
 
 
-def ops(report: Report) -> set[tuple[Any, ...]]:
-    if report.results.ops is None:
-        return set()
-    return {
-        tuple(
-            getattr(row, "class_" if key == "class" else key) or None
-            if key in ("op", "op_type", "kernel")
-            else getattr(row, "class_" if key == "class" else key)
-            for key in OP_FIELDS
-        )
-        for row in report.results.ops.rows
-    }
+def op_values(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A row of ops without a difference between an empty name and none."""
+    return tuple(
+        row[key] or None if key in ("op", "op_type", "kernel") else row[key] for key in OP_FIELDS
+    )
 
 
 def check(logdir: Path, window: WindowKind, *, statistics: bool = True) -> None:
@@ -233,8 +213,8 @@ def check(logdir: Path, window: WindowKind, *, statistics: bool = True) -> None:
     report = traceview.analyze(trace, window=window, top=None)
     answer = run_answer(files, window=window)
     same_report(report, answer, statistics=statistics)
-    found = idle_time(trace, select(trace, window))
-    same_idle(trace, found, report.results.idle, answer["idle"])
+    attribution = attribute_idle_time(trace, select(trace, window))
+    same_idle(trace, attribution, report.results.idle, answer["idle"])
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -265,5 +245,5 @@ def test_a_range_of_steps(name: str, tmp_path: Path) -> None:
     report = traceview.analyze(trace, steps=slice(1, 3), top=None)
     answer = run_answer(list(files), steps=(1, 3))
     same_report(report, answer)
-    found = idle_time(trace, select(trace, steps=StepRange(1, 3)))
-    same_idle(trace, found, report.results.idle, answer["idle"])
+    attribution = attribute_idle_time(trace, select(trace, steps=StepRange(1, 3)))
+    same_idle(trace, attribution, report.results.idle, answer["idle"])

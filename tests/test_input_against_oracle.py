@@ -1,4 +1,4 @@
-"""Are input waits and stages, to the picosecond, those of an obvious recomputation from the raw planes?"""
+"""Input waits and stages are, to the picosecond, those of an obvious recomputation from the raw planes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PIPELINES = ["slow_map", "slow_reading", "healthy_prefetch", "late_shard", "comm
 def same_input(folder: Path, host: Host) -> None:
     trace = traceview.load(folder)
     selection = select(trace)
-    result = compute(trace, selection, None)
+    result = compute(trace, selection, {})
     assert isinstance(result, Input)
     spans = [(step.start_ps, step.end_ps) for step in selection.steps[0]]
     assert [step.wait_ps for step in result.steps] == step_waits(host, spans)

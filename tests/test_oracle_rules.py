@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import traceview
 from scripts.cuda_trace import MS, PROFILE_START_NS, SECOND, CudaTrace, Ref, Stats
 from tests.oracle import run_answer
 from tests.oracle.accessors import ORIGIN_PS, PARTS, devices_of, holds_identity, window_of
@@ -82,6 +83,20 @@ def test_last_step_ends_with_its_last_device_event(tmp_path: Path) -> None:
     trace.kernel(0, 12 * MS, 25 * MS, launch_ps=11 * MS)
     answer = run_answer([trace.write(tmp_path)])
     assert window_of(answer) == ("steps", ORIGIN_PS, ORIGIN_PS + 25 * MS)
+
+
+def test_a_launch_is_of_the_step_in_whose_marker_it_starts(tmp_path: Path) -> None:
+    """The call around both launches outlasts the last marker; a kernel without length counts too."""
+    trace = _marked()
+    trace.marker(0, 0, 9 * MS)
+    trace.marker(1, 10 * MS, 19 * MS)
+    trace.host_event("IteratorGetNext:IteratorGetNext", 15 * MS, 30 * MS)
+    trace.kernel(0, 25 * MS, 25 * MS, launch_ps=16 * MS)
+    trace.kernel(0, 40 * MS, 41 * MS, launch_ps=21 * MS)
+    answer = run_answer([trace.write(tmp_path)])
+    assert window_of(answer) == ("steps", ORIGIN_PS, ORIGIN_PS + 25 * MS)
+    (window,) = traceview.analyze(tmp_path).windows
+    assert (window.start_ps, window.end_ps) == window_of(answer)[1:]
 
 
 def test_links_run_through_producers(tmp_path: Path) -> None:

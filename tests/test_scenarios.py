@@ -1,4 +1,4 @@
-"""Do the generated traces hold what their truths say, as far as that shows without traceview?"""
+"""The generated traces hold what their truths say, as far as that shows without traceview."""
 
 from __future__ import annotations
 

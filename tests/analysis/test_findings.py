@@ -1,4 +1,4 @@
-"""Does each finding begin exactly at its threshold, with evidence past it, and once per cause?"""
+"""Each finding starts exactly at its threshold, has evidence past it, and is made once per cause."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def check_finding(finding: Finding) -> None:
 
 
 def codes(report: Report) -> dict[str, Severity]:
-    """Severity by code, each code at most once, but for what all generated kernels are: float32 on a V100."""
+    """Severity by code, each at most once; not that all generated kernels are float32 on a V100."""
     assert len({finding.code for finding in report.findings}) == len(report.findings)
-    found = {finding.code: finding.severity for finding in report.findings}
-    found.pop("low-precision-unused", None)
-    return found
+    severities = {finding.code: finding.severity for finding in report.findings}
+    severities.pop("low-precision-unused", None)
+    return severities
 
 
 def the(report: Report, code: str) -> Finding:

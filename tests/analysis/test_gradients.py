@@ -231,4 +231,4 @@ def test_one_cpu_is_no_replica_of_anything(fixtures: Path) -> None:
     assert "1 replica " not in text
     assert "1 × CPU" in in_markdown(report)
     two = in_terminal(traceview.analyze(fixtures / "custom-loop-2"))
-    assert "2 of 2 replicas ran ops." in two
+    assert "2 × replica on the host" in two

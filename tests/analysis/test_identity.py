@@ -1,4 +1,4 @@
-"""Do the parts of a device's time add up, whatever ran, and does it matter how it was written down?"""
+"""The parts of a device's time add up whatever ran, and however it was written down."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.test_findings import check_finding
 from traceview.analysis.base import Finding, Severity
 from traceview.analysis.idle.findings import diagnose
-from traceview.analysis.idle.result import compute
+from traceview.analysis.idle.result import Idle, compute
 from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.report.model import Report
@@ -75,6 +75,7 @@ def of_idle_alone(folder: Path, trace: CudaTrace) -> dict[str, Finding]:
     selection = select(loaded)
     attribution = attribute_idle_time(loaded, selection)
     result = compute(loaded, selection, attribution)
+    assert isinstance(result, Idle)
     findings = diagnose(loaded, result, attribution, selection)
     return {finding.code: finding for finding in findings}
 

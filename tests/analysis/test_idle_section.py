@@ -22,7 +22,7 @@ from tests.analysis.sections import (
 from traceview.analysis.context import View
 from traceview.analysis.idle.result import Gap, Idle, IdleRow
 from traceview.analysis.idle.section import BRIEF_GAPS, gaps_section, idle_section, numbered_gaps
-from traceview.document.model import Bar
+from traceview.document.model import Bar, Section
 from traceview.document.vocabulary import CAUSES
 from traceview.trace.cause import Cause
 
@@ -74,9 +74,15 @@ def view_and_result(*rows: IdleRow, **changes: Any) -> tuple[View, Idle]:
     return view_of(results={"idle": result, "device_time": times}, **changes), result
 
 
+def section_of(*rows: IdleRow, **changes: Any) -> Section:
+    section = idle_section(*view_and_result(*rows, **changes))
+    assert section is not None
+    return section
+
+
 def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
     causes = {"launch": 7 * MS, "input": 13 * MS}
-    section = idle_section(*view_and_result(row("GPU:0", causes)))
+    section = section_of(row("GPU:0", causes))
     (table,) = tables_of(section)
     assert headings_of(table) == [
         "device",
@@ -97,7 +103,7 @@ def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
 
 
 def test_the_bar_of_a_device_is_all_of_its_idle_time() -> None:
-    section = idle_section(*view_and_result(row("GPU:0", {"input": 3, "launch": 1})))
+    section = section_of(row("GPU:0", {"input": 3, "launch": 1}))
     (bar,) = next(column for column in tables_of(section)[0].columns if column.kind == "bar").values
     assert isinstance(bar, Bar)
     assert [(part.look.key, part.ratio) for part in bar.parts] == [
@@ -115,20 +121,20 @@ def test_letters_tell_the_causes_apart() -> None:
 
 def test_devices_without_a_kernel_are_named_and_have_no_row() -> None:
     unused = row("GPU:1", {"unused": 100 * MS}, GAP)
-    section = idle_section(*view_and_result(row("GPU:0", {"input": MS}), unused))
+    section = section_of(row("GPU:0", {"input": MS}), unused)
     assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
     assert "No kernel ran on GPU:1." in sentences_of(section)
     assert numbered_gaps(view_and_result(unused)[0]) == ()
-    assert idle_section(*view_and_result(unused)).lead == "No kernel ran on GPU:1."
+    assert section_of(unused).lead == "No kernel ran on GPU:1."
 
 
 def test_no_device_waited() -> None:
-    assert idle_section(*view_and_result(row("GPU:0", {}))).lead == "No device waited."
+    assert section_of(row("GPU:0", {})).lead == "No device waited."
 
 
 def test_of_many_devices_the_outliers_have_a_row_each() -> None:
     rows = [row(f"GPU:{n}", {"input": (10 + n) * MS}) for n in range(4)]
-    section = idle_section(*view_and_result(*rows, others=("GPU:1", "GPU:2", "GPU:3")))
+    section = section_of(*rows, others=("GPU:1", "GPU:2", "GPU:3"))
     assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
     sentence = "3 other devices: idle 11.0–13.0%. traceview gaps logs --device KEY shows why."
     assert sentence in sentences_of(section)
@@ -136,7 +142,7 @@ def test_of_many_devices_the_outliers_have_a_row_each() -> None:
 
 def test_rows_beyond_the_limit_are_counted() -> None:
     rows = [row(f"GPU:{n}", {"input": MS}) for n in range(5)]
-    (table,) = tables_of(idle_section(*view_and_result(*rows, most_rows=2)))
+    (table,) = tables_of(section_of(*rows, most_rows=2))
     assert (table.shown_count, table.hidden_count) == (2, 3)
 
 

@@ -186,7 +186,7 @@ def test_a_brief_document_has_the_first_stages() -> None:
 def test_it_prints(tmp_path: Path) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
     trace = load(tmp_path)
-    result = compute(trace, select(trace), None)
+    result = compute(trace, select(trace), {})
     assert isinstance(result, Input)
     lines = lines_of(section(view_of(is_brief=True), result))
     assert lines[0] == "Input  Input wait: 60.0% of the step (high)."

@@ -1,4 +1,4 @@
-"""Does a report of a generated run say what was put into it?"""
+"""The report on a generated run has the numbers that were put into the run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STEP_LISTS = ("number", "recorded_number", "start_ps", "duration_ps")
 
 
 def check_windows(report: Report, truth: dict[str, Any]) -> None:
-    ours = {
+    windows = {
         window.host: {
             "kind": window.kind,
             "start_ps": window.start_ps,
@@ -42,7 +42,7 @@ def check_windows(report: Report, truth: dict[str, Any]) -> None:
         }
         for window in report.windows
     }
-    assert ours == truth
+    assert windows == truth
 
 
 def check_steps(report: Report, truth: dict[str, Any]) -> None:
@@ -51,160 +51,160 @@ def check_steps(report: Report, truth: dict[str, Any]) -> None:
         assert "steps" in report.skipped
         return
     assert report.results.steps is not None
-    ours: dict[str, Any] = to_builtins(report.results.steps)
+    values: dict[str, Any] = to_builtins(report.results.steps)
     for key in STEP_LISTS:
-        ours[key] = [getattr(step, key) for step in report.results.steps.steps]
-    assert {key: ours[key] for key in truth} == truth
+        values[key] = [getattr(step, key) for step in report.results.steps.steps]
+    assert {key: values[key] for key in truth} == truth
 
 
 def check_device_time(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.device_time is not None
-    ours = {row.device: to_builtins(row) for row in report.results.device_time.devices}
-    assert set(ours) == set(truth)
+    rows = {row.device: to_builtins(row) for row in report.results.device_time.devices}
+    assert set(rows) == set(truth)
     for device, expected in truth.items():
-        assert {key: ours[device][key] for key in expected} == expected, device
+        assert {key: rows[device][key] for key in expected} == expected, device
 
 
 def check_idle(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.idle is not None
-    ours = {row.device: to_builtins(row) for row in report.results.idle.devices}
+    rows = {row.device: to_builtins(row) for row in report.results.idle.devices}
     for device, expected in truth.items():
-        found = ours[device]
-        assert {key: found[key] for key in expected if key != "causes"} == {
+        values = rows[device]
+        assert {key: values[key] for key in expected if key != "causes"} == {
             key: value for key, value in expected.items() if key != "causes"
         }, device
-        causes = {cause: found["causes"].get(cause, 0) for cause in expected["causes"]}
+        causes = {cause: values["causes"].get(cause, 0) for cause in expected["causes"]}
         assert causes == expected["causes"], device
 
 
 def check_transfers(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.transfers is not None
-    ours = {row.device: to_builtins(row) for row in report.results.transfers.devices}
+    rows = {row.device: to_builtins(row) for row in report.results.transfers.devices}
     for device, expected in truth.items():
-        found = ours[device] | ours[device]["directions"]
+        values = rows[device] | rows[device]["directions"]
         for key, value in expected.items():
             if isinstance(value, dict):
-                mine = {
-                    name: round(found[key][name], 3)
+                rounded = {
+                    name: round(values[key][name], 3)
                     if name.endswith("_ratio")
-                    else found[key][name]
+                    else values[key][name]
                     for name in value
                 }
-                assert mine == value, (device, key)
+                assert rounded == value, (device, key)
             else:
-                assert found[key] == value, (device, key)
+                assert values[key] == value, (device, key)
 
 
 def check_input(report: Report, truth: dict[str, Any]) -> None:
-    found = report.results.input
-    assert found is not None
-    (host,) = found.hosts
-    stages = {stage.name.removeprefix("Iterator::"): stage for stage in found.stages}
-    neck = found.bottleneck
-    ours: dict[str, Any] = {
-        "input_ratio": round(found.input_ratio or 0.0, 3),
-        "verdict": found.verdict,
+    result = report.results.input
+    assert result is not None
+    (host,) = result.hosts
+    stages = {stage.name.removeprefix("Iterator::"): stage for stage in result.stages}
+    bottleneck = result.bottleneck
+    values: dict[str, Any] = {
+        "input_ratio": round(result.input_ratio or 0.0, 3),
+        "verdict": result.verdict,
         "wait_ps": host.wait_ps,
         "self_ps": {name: stage.self_ps for name, stage in stages.items()},
         "waiting_ps": {name: s.waiting_ps for name, s in stages.items() if s.waiting_ps},
-        "empty_ratio": found.empty_ratio,
-        "bottleneck": neck.name.removeprefix("Iterator::") if neck else None,
-        "share_ratio": round(neck.share_ratio, 3) if neck else None,
-        "missing": list(found.missing),
+        "empty_ratio": result.empty_ratio,
+        "bottleneck": bottleneck.name.removeprefix("Iterator::") if bottleneck else None,
+        "share_ratio": round(bottleneck.share_ratio, 3) if bottleneck else None,
+        "missing": list(result.missing),
         "replicas": {
             row.shard: {
                 key: getattr(row, key)
                 for key in ("wait_per_step_ps", "late_per_step_ps", "late_step_count")
             }
-            for row in found.replicas
+            for row in result.replicas
         },
     }
-    assert {key: ours[key] for key in truth} == truth
+    assert {key: values[key] for key in truth} == truth
 
 
 def check_collectives(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.collectives is not None
-    ours = to_builtins(report.results.collectives)
-    hosts = {host["host"]: host for host in ours["hosts"]}
+    values = to_builtins(report.results.collectives)
+    hosts = {host["host"]: host for host in values["hosts"]}
     for name, expected in truth.get("hosts", {}).items():
         assert {key: hosts[name][key] for key in expected} == expected, name
     expected = {key: value for key, value in truth.items() if key != "hosts"}
-    if ours["overlap_ratio"] is not None:
-        ours["overlap_ratio"] = round(ours["overlap_ratio"], 3)
-    assert {key: ours[key] for key in expected} == expected
+    if values["overlap_ratio"] is not None:
+        values["overlap_ratio"] = round(values["overlap_ratio"], 3)
+    assert {key: values[key] for key in expected} == expected
 
 
 def check_launches(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.launches is not None
-    ours = {row.device: to_builtins(row) for row in report.results.launches.devices}
+    rows = {row.device: to_builtins(row) for row in report.results.launches.devices}
     for device, expected in truth.items():
-        found = ours[device] | {f"graphs_{k}": v for k, v in ours[device]["graphs"].items()}
-        assert {key: found[key] for key in expected} == expected, device
+        values = rows[device] | {f"graphs_{k}": v for k, v in rows[device]["graphs"].items()}
+        assert {key: values[key] for key in expected} == expected, device
 
 
 def check_precision(report: Report, truth: dict[str, Any]) -> None:
-    found = report.results.precision
-    assert found is not None
-    ours: dict[str, Any] = {
+    result = report.results.precision
+    assert result is not None
+    values: dict[str, Any] = {
         row.device: {name: ps for name, ps in row.precision_ps.items() if ps}
-        for row in found.devices
+        for row in result.devices
     }
-    assert ours | {"tensor_core_ratio": found.tensor_core_ratio} == truth
+    assert values | {"tensor_core_ratio": result.tensor_core_ratio} == truth
 
 
 def check_capture(report: Report, truth: dict[str, Any]) -> None:
-    ours = {
+    values = {
         "quality": report.capture.quality,
         "dropped_count": sum(host.dropped_event_count for host in report.capture.hosts),
     }
-    assert ours == truth
+    assert values == truth
 
 
 def check_clocks(report: Report, truth: dict[str, Any]) -> None:
-    ours = {host.host: host for host in report.capture.hosts}
-    assert set(truth) == set(ours)
+    hosts = {host.host: host for host in report.capture.hosts}
+    assert set(truth) == set(hosts)
     for name, expected in truth.items():
-        clock = ours[name].clock
+        clock = hosts[name].clock
         assert clock is not None
-        found = {**to_builtins(clock), "missing_steps": ours[name].missing_steps}
-        found["role"] = ours[name].role
-        assert {key: found[key] for key in expected} == expected, name
+        values = {**to_builtins(clock), "missing_steps": hosts[name].missing_steps}
+        values["role"] = hosts[name].role
+        assert {key: values[key] for key in expected} == expected, name
 
 
 def check_balance(report: Report, truth: dict[str, Any]) -> None:
-    found = report.results.balance
-    assert found is not None
-    ours = to_builtins(found)
+    result = report.results.balance
+    assert result is not None
+    fields = to_builtins(result)
     for key, expected in truth.items():
-        mine = ours[key]
+        value = fields[key]
         if key == "straggler" and expected is not None:
-            assert {name: mine[name] for name in expected} == expected
+            assert {name: value[name] for name in expected} == expected
         elif key == "what_if":
-            assert {one["name"]: one["step_bound_ps"] for one in mine} == expected
+            assert {row["name"]: row["step_bound_ps"] for row in value} == expected
         elif key == "gradients":
-            mine["reasons"] = tuple(reason["code"] for reason in mine["reasons"])
-            assert {name: mine[name] for name in expected} == expected
+            value["reasons"] = tuple(reason["code"] for reason in value["reasons"])
+            assert {name: value[name] for name in expected} == expected
         elif key == "devices":
-            rows = {row["device"]: row for row in mine}
+            rows = {row["device"]: row for row in value}
             for device, values in expected.items():
                 assert {name: rows[device][name] for name in values} == values, device
         elif key == "uneven_steps":
-            assert [(one["device"], one["number"]) for one in mine] == expected
+            assert [(row["device"], row["number"]) for row in value] == expected
         else:
-            assert (round(mine, 3) if isinstance(mine, float) else mine) == expected, key
+            assert (round(value, 3) if isinstance(value, float) else value) == expected, key
 
 
 def check_placement(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.placement is not None
-    ours = {host.host: host.statements for host in report.results.placement.hosts}
-    assert ours == truth
+    statements = {host.host: host.statements for host in report.results.placement.hosts}
+    assert statements == truth
 
 
 def check_outside_view(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.outside_view is not None
-    ours = {row.device: to_builtins(row) for row in report.results.outside_view.devices}
+    rows = {row.device: to_builtins(row) for row in report.results.outside_view.devices}
     for device, expected in truth.items():
-        assert {key: ours[device][key] for key in expected} == expected, device
+        assert {key: rows[device][key] for key in expected} == expected, device
 
 
 def check_findings(report: Report, truth: dict[str, Any]) -> None:
@@ -266,10 +266,10 @@ def test_truth(name: str, tmp_path: Path) -> None:
         "rccl",
     ],
 )
-def test_a_healthy_run_is_told_nothing(name: str, tmp_path: Path) -> None:
+def test_a_healthy_run_has_no_finding(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
     report = traceview.analyze(tmp_path)
-    # All generated kernels are float32 on a V100, which is no illness.
+    # All generated kernels are float32 on a V100; that is information only.
     assert [finding.code for finding in report.findings] == ["low-precision-unused"]
     assert report.capture.quality == "ok"
     assert report.capture.problems == ()

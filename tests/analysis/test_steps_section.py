@@ -71,8 +71,10 @@ def steps(*rows: StepRow, **changes: Any) -> Steps:
     return Steps(**fields | changes)
 
 
-def section_of(*rows: StepRow, is_brief: bool = False, **changes: Any) -> Section | None:
-    return steps_section(view_of(is_brief=is_brief), steps(*rows, **changes))
+def section_of(*rows: StepRow, is_brief: bool = False, **changes: Any) -> Section:
+    section = steps_section(view_of(is_brief=is_brief), steps(*rows, **changes))
+    assert section is not None
+    return section
 
 
 def test_the_statistics_and_a_row_per_step() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tests.oracle.classes import Activity
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
-from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
-from tests.oracle.reading import Event
 from tests.oracle.steps import Step
 
 ARRIVAL = "CollectiveOpV2Kernel::Run"
@@ -72,29 +69,17 @@ class Collective:
         return latest[0].device if len(parts) > 1 and len(latest) == 1 else None
 
 
-def _above(event: Event, links: Links) -> Iterable[Event]:
-    """The event and its causes, nearest first."""
-    queue, visited = [event], {event}
-    while queue:
-        current = queue.pop(0)
-        yield current
-        for cause in links.causes(current):
-            if cause not in visited:
-                visited.add(cause)
-                queue.append(cause)
-
-
 def _part(answer: HostAnswer, device: Device, activity: Activity) -> Part:
     links, event = answer.links, activity.event
     is_replica = device.kind == "replica"
     keys, start = None, activity.span[0]
     for origin in [event] if is_replica else links.calls(event):
-        for above in _above(origin, links):
-            group, instance = above.integer("group_key"), above.integer("instance_key")
+        for cause in links.causes([origin]):
+            group, instance = cause.integer("group_key"), cause.integer("instance_key")
             if keys is None and group is not None and instance is not None:
                 keys = (group, instance)
-            if is_replica and above.name == ARRIVAL:
-                start = above.start
+            if is_replica and cause.name == ARRIVAL:
+                start = cause.start
                 break
     return Part(answer, device, activity, keys, start)
 

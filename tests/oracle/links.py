@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tests.oracle.reading import Event, Host, Line
 
@@ -14,7 +14,7 @@ class Links:
     """The causes of one host's events."""
 
     def __init__(self, host: Host) -> None:
-        self._parents: dict[Event, Event] = {}
+        self._around: dict[Event, list[Event]] = {}
         self._producers: dict[Producer, list[Event]] = {}
         self._calls: dict[int, list[Event]] = {}
         self._threadless: set[int] = set()  # python ids of driver-call lines without a thread
@@ -56,20 +56,23 @@ class Links:
         return [*threads.values(), *lonely.values()]
 
     def _nest(self, events: list[Event]) -> None:
-        """The parent of an event is the shortest one around it; `_a` events are no parents."""
+        """An event lies inside every event that is open when it starts; `_a` events take no part.
+
+        Whether it also ends inside does not matter: a launch that starts inside a marker is of that step, even if
+        another call around it outlasts the marker.
+        """
         events = sorted(events, key=lambda e: (e.start, -e.end, e.order))
         open_events: list[Event] = []
         for event in events:
             open_events = [other for other in open_events if other.end > event.start]
-            around = [other for other in open_events if other.end >= event.end]
             if event.integer("_a"):
                 continue
-            if around:
-                self._parents[event] = around[-1]
+            self._around[event] = open_events[::-1]
             open_events.append(event)
 
-    def parent(self, event: Event) -> Event | None:
-        return self._parents.get(event)
+    def around(self, event: Event) -> list[Event]:
+        """The events around an event on its thread, the innermost first."""
+        return self._around.get(event, [])
 
     def calls(self, device_event: Event) -> list[Event]:
         """Host events with the correlation_id of the device event; 0 links nothing."""
@@ -86,29 +89,27 @@ class Links:
         # XProf does not connect groups of 64 × 64; here every equal pair counts.
         return self._producers.get((kind, number % 2**64), [])
 
-    def causes(self, event: Event) -> list[Event]:
-        """One level up: the event around it, and the producers of what it consumes."""
-        result: list[Event] = []
-        around = self._parents.get(event)
-        if around is not None:
-            result.append(around)
-        return result + self.producers(event)
-
-    def root_of(self, starts: Iterable[Event], roots: dict[Event, int]) -> int | None:
-        """Breadth-first upwards to the nearest root; `roots` gives each root's step."""
-        queue = list(starts)
+    def causes(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Events with those around them, then what these consume with the events around that, and so on."""
+        queue = list(events)
         visited = set(queue)
         while queue:
-            event = queue.pop(0)
-            if event in roots:
-                return roots[event]
-            if id(event.line) in self._threadless:
+            nest = [queue[0], *self.around(queue.pop(0))]
+            yield from nest
+            for consumer in nest:
+                for producer in self.producers(consumer):
+                    if producer not in visited:
+                        visited.add(producer)
+                        queue.append(producer)
+
+    def root_of(self, events: Iterable[Event], roots: dict[Event, int]) -> int | None:
+        """The step of the nearest root among the causes of events; `roots` gives each root's step."""
+        for cause in self.causes(events):
+            if cause in roots:
+                return roots[cause]
+            if id(cause.line) in self._threadless:
                 # A driver call without a thread belongs to the root around it in time.
-                around = [r for r in roots if r.start <= event.start < r.end]
+                around = [r for r in roots if r.start <= cause.start < r.end]
                 if around:
                     return roots[min(around, key=lambda r: (r.start, r.order))]
-            for cause in self.causes(event):
-                if cause not in visited:
-                    visited.add(cause)
-                    queue.append(cause)
         return None

@@ -66,15 +66,13 @@ def uniquifier(name: str) -> int:
 
 def executor_of(event: Event, links: Links) -> tuple[int, int, int] | None:
     """(id, type, number) of the ExecutorState::Process around an op, which identifies its executor."""
-    above = links.parent(event)
-    while above is not None:
-        if above.name == "ExecutorState::Process":
+    for outer in links.around(event):
+        if outer.name == "ExecutorState::Process":
             return (
-                above.integer("id") or 0,
-                above.integer("_ct") or 0,
-                (above.integer("_c") or 0) % 2**64,
+                outer.integer("id") or 0,
+                outer.integer("_ct") or 0,
+                (outer.integer("_c") or 0) % 2**64,
             )
-        above = links.parent(above)
     return None
 
 

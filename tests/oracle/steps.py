@@ -93,18 +93,15 @@ def _function_marks(host: Host, links: Links) -> list[Mark]:
         if run.line.name.startswith("tf_data_") or run.integer("id") in data_ids:
             continue
         function = ""
-        above = links.parent(run)
-        nested = False
-        while above is not None:
-            nested = nested or above.name == "FunctionRun"
+        around = links.around(run)
+        for outer in around:
             # The function is the outermost event around it with `tf_function_call`, else the eager op;
             # without either all runs of the thread are one function.
-            if "tf_function_call" in above.stats:
-                function = above.name
-            elif above.text("eager_op") and not function:
-                function = above.text("eager_op")
-            above = links.parent(above)
-        if not nested:
+            if "tf_function_call" in outer.stats:
+                function = outer.name
+            elif outer.text("eager_op") and not function:
+                function = outer.text("eager_op")
+        if not any(outer.name == "FunctionRun" for outer in around):
             call = calls.setdefault((run.line.id, function), {})
             call.setdefault(run.integer("id") or 0, []).append(run)
     repeated = [list(call.values()) for call in calls.values() if len(call) >= 2]

@@ -152,7 +152,7 @@ def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
         captured=tuple(_captured(report)),
         job=tuple(job_facts(environment_record)) if environment_record else (),
         answer=answer,
-        headline="" if answer == report.verdict.headline else report.verdict.headline,
+        headline=_headline(report, answer),
         quality=None if quality == "ok" else look_of(QUALITIES, quality),
         tiles=tuple(_tiles(report)),
         findings=findings[:FIRST_FINDINGS],
@@ -162,6 +162,14 @@ def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
         if others
         else (),
     )
+
+
+def _headline(report: Report, answer: str) -> str:
+    """Which devices worked, where not all of them did and the answer does not say it."""
+    times = report.results.device_time
+    are_active = all(row.status == "active" for row in (times.devices if times else ()))
+    headline = report.verdict.headline
+    return "" if are_active or answer == headline else headline
 
 
 def _captured(report: Report) -> Iterator[str]:

@@ -38,7 +38,7 @@ from traceview.analysis.collectives.reduction_path import (
 )
 from traceview.analysis.context import Context
 from traceview.analysis.selection import step_bounds
-from traceview.ids import unique_ids
+from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
 from traceview.record import Count, DeviceKey, Hostname, OpName, Picoseconds, Record, Share
 from traceview.robust import median_ps
@@ -218,7 +218,7 @@ class _Sums:
         in_complete = rows & complete[collectives.collective]
         last = collectives.last_among(in_complete)
         used = [step.number for host in hosts for step in self._selection.used_of(host)]
-        numbers = np.unique(np.array(used, dtype=np.int64))
+        numbers = sorted_unique(np.array(used, dtype=np.int64))
         devices = {
             trace.device_key(index): index
             for index in range(len(trace.device_list))
