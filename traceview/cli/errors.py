@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import sys
 import traceback
@@ -40,9 +41,14 @@ class Command(TyperCommand):
     """A command whose usage names its arguments as the help below does."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override,unused-ignore]
-        """Run the command."""
+        """Run the command, unless it may run a script with a numpy without threads for linear algebra.
+
+        No command needs these threads, and starting them takes as long as importing numpy.
+        """
         if self.name in _LASTING:
             gc.enable()
+        else:
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override,unused-ignore]

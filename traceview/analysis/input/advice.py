@@ -91,7 +91,6 @@ _ADVICE: Final = (
         ),
     ),
 )
-_KINDS: Final = tuple((re.compile(pattern), advice) for pattern, advice in _ADVICE)
 _OTHER: Final = (
     "Let the pipeline work ahead of the model: dataset.prefetch(tf.data.AUTOTUNE) at its end, and "
     "num_parallel_calls=tf.data.AUTOTUNE where a stage takes it."
@@ -100,7 +99,7 @@ _OTHER: Final = (
 
 def advice_for(kind: str, parallelism: int | None) -> str:
     """What to change at a stage of that kind; `parallelism` as recorded, None without a record."""
-    advice = next((text for pattern, text in _KINDS if pattern.fullmatch(kind)), _OTHER)
+    advice = next((text for pattern, text in _ADVICE if re.fullmatch(pattern, kind)), _OTHER)
     if parallelism == 1 and kind.startswith(("Parallel", "MapAndBatch")):
         return f"The stage runs one call at a time: num_parallel_calls=tf.data.AUTOTUNE. {advice}"
     return advice
