@@ -47,7 +47,7 @@ STRAGGLER: Final = Rule(
     example="GPU:2 is 9.10 ms slower per step (20.0%); GPU:0, 1 and 3 wait",
     explains=("collective-wait",),
     idle_causes=("peer",),
-    path_causes=("compute", "input", "peer"),
+    path_causes=("compute", "input", "dependency", "peer"),
 )
 
 MIXED: Final = Rule(

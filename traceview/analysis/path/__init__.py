@@ -11,7 +11,7 @@ ANALYSIS: Final = Analysis[CriticalPath](
     "path",
     compute=compute,
     rules=(UNEXPLAINED_IDLE,),
-    diagnose=lambda context, result: diagnose(result, context.selection.median_step_ps),
+    diagnose=lambda context, result: diagnose(result, context.selection),
     sections=(section,),
 )
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Rule, Skipped
+from traceview.analysis.base import Evidence, Finding, Rule, Skipped
 from traceview.analysis.path.result import CriticalPath, UnexplainedPart
+from traceview.analysis.selection import Selection
 from traceview.document import numbers
+from traceview.trace.cause import Cause
 
-UNEXPLAINED_IDLE = Rule(
+UNEXPLAINED_IDLE: Final = Rule(
     code="unexplained-idle",
     starts_at=(
         "{info_ratio} of the critical path idle without a recorded cause; a warning from {warning_ratio} on"
@@ -25,37 +28,35 @@ UNEXPLAINED_IDLE = Rule(
         "tf.profiler.experimental.Trace('name'), or sample the process with py-spy record --native --pid PID while it "
         "trains."
     ),
-    example="GPU:0 is idle 7.90 ms of each 50.0 ms step without a recorded cause (15.8%)",
+    example="GPU:0 is idle 7.90 ms per step on average without a recorded cause (15.8%)",
     idle_causes=("unattributed",),
 )
 
-_MOST_NAMED = 3
-_LONGEST_NAME = 60
+_MOST_NAMED: Final = 3
+_LONGEST_NAME: Final = 60
 
 
-def diagnose(result: CriticalPath | Skipped, median_step_ps: int | None) -> Iterator[Finding]:
+def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[Finding]:
     """The path without a recorded cause, with its longest parts."""
-    limits = UNEXPLAINED_IDLE.limits
+    limits, step_ps = UNEXPLAINED_IDLE.limits, selection.median_step_ps
     if isinstance(result, Skipped) or result.unexplained_ratio < limits["info_ratio"]:
         return
-    cost_ps = result.mean_by_cause["unattributed"] if median_step_ps else None
-    # Shares are of all steps together; a cost is of the median step.
-    ratio = (
-        min(cost_ps / median_step_ps, 1.0)
-        if median_step_ps and cost_ps
-        else result.unexplained_ratio
-    )
-    first, confidence = result.unexplained[0], _confidence(result)
+    cost_ps = result.mean_by_cause[Cause.UNATTRIBUTED.key] if step_ps else None
+    # A share of the path is of all steps together, a cost of the median step.
+    ratio = min(cost_ps / step_ps, 1.0) if cost_ps and step_ps else result.unexplained_ratio
     idle = (
-        f"{numbers.time(cost_ps)} of each {numbers.time(median_step_ps)} step"
-        if cost_ps and median_step_ps
-        else f"for {numbers.share(ratio)} of the window"
+        f"idle {numbers.time(cost_ps)} per step on average without a recorded cause ({numbers.share(ratio)})"
+        if cost_ps
+        else f"idle for {numbers.share(ratio)} of the window without a recorded cause"
     )
-    devices = tuple(dict.fromkeys(part.device for part in result.unexplained))
-    share = f" ({numbers.share(ratio)})" if cost_ps else ""
-    is_warning = ratio >= limits["warning_ratio"] and confidence[0] != "low"
+    first = result.unexplained[0]
+    devices = list(dict.fromkeys(part.device for part in result.unexplained))
+    few_steps = selection.few_steps
+    is_warning = result.unexplained_ratio >= limits["warning_ratio"] and few_steps is None
     yield UNEXPLAINED_IDLE.finding(
-        f"{first.device} is idle {idle} without a recorded cause{share}",
+        f"{first.device} is {idle}"
+        if len(devices) == 1
+        else f"{numbers.listed(devices)} are {idle}",
         (
             Evidence(
                 "unexplained_ratio", result.unexplained_ratio, limits["info_ratio"], "critical path"
@@ -63,20 +64,13 @@ def diagnose(result: CriticalPath | Skipped, median_step_ps: int | None) -> Iter
             *_parts(result.unexplained[:_MOST_NAMED]),
         ),
         severity="warning" if is_warning else "info",
-        confidence=confidence,
+        confidence=few_steps
+        or ("high", f"every instant of {numbers.plural(len(result.steps), 'step')} was attributed"),
         explanation=f"{UNEXPLAINED_IDLE.meaning} {_where(first)}",
         devices=devices,
         cost_ps_per_step=cost_ps,
         cost_ratio=ratio,
     )
-
-
-def _confidence(result: CriticalPath) -> tuple[Confidence, str]:
-    if result.steps[0].step is None:
-        return "low", "no steps were found, so shares are of the whole window"
-    if len(result.steps) < FEWEST_STEPS:
-        return "low", "only one step was measured"
-    return "high", f"every instant of {numbers.plural(len(result.steps), 'step')} was attributed"
 
 
 def _parts(parts: tuple[UnexplainedPart, ...]) -> Iterator[Evidence]:
