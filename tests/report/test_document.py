@@ -98,7 +98,7 @@ def test_only_the_first_findings_are_on_the_first_screen() -> None:
 def test_findings_that_were_left_out_are_named() -> None:
     report = replace(full_report(), left_out_findings=("few-steps", "unused-gpu", "few-steps"))
     (section,) = (part for part in document_of(report).sections if part.id == "findings")
-    assert section.lead == "1 critical, 1 warning, 1 info; the largest cost first."
+    assert section.lead == "1 critical, 1 warning, 1 info."
     assert "left out on request: few-steps, unused-gpu" in str(section.blocks)
 
 

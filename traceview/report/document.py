@@ -269,7 +269,10 @@ def _recoverable(report: Report) -> doc.Tile:
     if bound:
         anchor = "balance" if most.source in BOUNDS else "path"
     source = doc.Link(bound.words if bound else most.source, anchor)
-    rest = ", unexplained time included" if most.unexplained_ratio else ""
+    unexplained = numbers.share(most.unexplained_ratio)
+    rest = (
+        f" and all of the {unexplained} without a recorded cause" if most.unexplained_ratio else ""
+    )
     if most.ps_per_step is None:
         return doc.Tile("Recoverable", share, f"at most, by one change{rest}", source)
     of = f", {share}" if share else ""
@@ -287,7 +290,7 @@ def _findings_section(report: Report, view: View, findings: tuple[doc.Finding, .
         for severity in SEVERITIES
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
-    lead = f"{', '.join(counts)}; the largest cost first." if counts else "No problem found."
+    lead = f"{', '.join(counts)}." if counts else "No problem found."
     shown = findings[: view.most_rows]
     return doc.Section(
         "findings",

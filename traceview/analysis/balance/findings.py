@@ -141,7 +141,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
         tuple(_evidence(late, row, step_ps, is_throttled=is_throttled)),
         severity=severity,
         confidence=_confidence(result, late),
-        explanation=f"{explanation} The cost is a bound: {cost}.{_shared_evenly(result, late)}",
+        explanation=f"{explanation} The cost is an upper bound: {cost}.{_shared_evenly(result, late)}",
         advice=advice.format(device=late.device),
         devices=(late.device,),
         cost_ps_per_step=late.cost_ps_per_step,
@@ -293,7 +293,7 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
         or ("medium" if is_replica else "high", f"{over_steps}{cores}"),
         explanation=(
             f"Independent devices would reach {numbers.share(chance)} by chance, so something makes them wait for each "
-            "other: they take turns. The cost is a bound: the time in a step in which any of them computes, minus the "
+            "other: they take turns. The cost is an upper bound: the time in a step in which any of them computes, minus the "
             "compute of the busiest."
         ),
         devices=keys,

@@ -154,7 +154,7 @@ class _Costs:
             "exposed_wait_ratio",
             title=f"{{devices}} waits for other devices in collectives for {{share}} of the {self._whole}",
             explanation=(
-                f"{WAIT.meaning} {self._last(last)} The cost is a bound: what the device that waits longest would save."
+                f"{WAIT.meaning} {self._last(last)} The cost is an upper bound: what the device that waits longest would save."
             ),
             evidence=(Evidence("last_count", result.last_count.get(last, 0), None, last),),
         )
@@ -293,7 +293,7 @@ def _off_gpu(
         confidence=selection.few_steps
         or ("medium", "recognised by copies as large as gradients and by the names of sums"),
         explanation=(
-            f"{way}{reason} The cost is a bound: the exposed copies of gradients on the GPU where they take longest."
+            f"{way}{reason} The cost is an upper bound: the exposed copies of gradients on the GPU where they take longest."
         ),
         devices=gpus,
         cost_ps_per_step=cost,

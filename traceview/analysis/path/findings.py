@@ -65,7 +65,7 @@ def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[F
         ),
         severity="warning" if is_warning else "info",
         confidence=few_steps
-        or ("high", f"every instant of {numbers.plural(len(result.steps), 'step')} was attributed"),
+        or ("high", f"every instant of {numbers.plural(len(result.steps), 'step')} was examined"),
         explanation=f"{UNEXPLAINED_IDLE.meaning} {_where(first)}",
         devices=devices,
         cost_ps_per_step=cost_ps,

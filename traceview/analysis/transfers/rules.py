@@ -46,7 +46,7 @@ H2D_PAGEABLE: Final = Rule(
     limits={"pageable_ratio": 0.10, "exposed_ratio": _HELD_UP_RATIO},
     meaning=(
         "The driver copies pageable memory, such as NumPy arrays, to a buffer of its own first, and the host waits. "
-        "A GPU reads pinned memory directly. The cost is a bound: the share of the exposed time that these bytes "
+        "A GPU reads pinned memory directly. The cost is an upper bound: the share of the exposed time that these bytes "
         "have."
     ),
     evidence="pageable_bytes over bytes of directions.h2d in results.transfers.",
@@ -68,7 +68,7 @@ H2D_SMALL_COPIES: Final = Rule(
     limits={"small_count_per_step": 100, "exposed_ratio": _HELD_UP_RATIO},
     meaning=(
         "A small copy takes microseconds to launch, whatever its size: many small ones cost more than a large one. "
-        "The cost is a bound: the whole exposed time."
+        "The cost is an upper bound: the whole exposed time."
     ),
     evidence="small_count_per_step of directions.h2d in results.transfers, and top_sources.",
     advice=(
@@ -88,7 +88,7 @@ H2D_SLOW_LINK: Final = Rule(
     limits={"link_use_ratio": 0.50, "exposed_ratio": H2D_EXPOSED.limits["warning_ratio"]},
     meaning=(
         "The copies are far slower than the PCIe link, whose rate traceview capture wrote down. Usual causes: "
-        "pageable memory, small copies, a shared switch, or memory of another NUMA node. The cost is a bound: what "
+        "pageable memory, small copies, a shared switch, or memory of another NUMA node. The cost is an upper bound: what "
         "the full rate of the link would save."
     ),
     evidence="bytes_per_second of directions.h2d over link_bytes_per_second in results.transfers.",
