@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
 from traceview.document.chart import UtilizationStrips
@@ -56,9 +57,9 @@ DEFINITIONS = (
 )
 
 
-def finding(number: int = 1, severity: str = "critical", **changes: object) -> Finding:
+def finding(number: int = 1, severity: str = "critical", **changes: Any) -> Finding:
     """A finding about two devices and a gap."""
-    parts = {
+    parts: dict[str, Any] = {
         "number": number,
         "code": "unused-gpu",
         "severity": SEVERITIES[severity],
@@ -71,7 +72,7 @@ def finding(number: int = 1, severity: str = "critical", **changes: object) -> F
         "confidence_reason": "the tracer recorded other GPUs of the same process",
         "advice": "Let the strategy use them: tf.distribute.MirroredStrategy() takes every GPU.",
     }
-    return Finding(**parts | changes)  # type: ignore[arg-type]
+    return Finding(**parts | changes)
 
 
 def findings(rename: Rename = str) -> tuple[Finding, ...]:

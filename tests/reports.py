@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from tests.charts import HOST, MS, lanes_of, strip
 from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.hardware import DeviceHardware, HardwareGroup
 from traceview.analysis.balance.result import Balance, DeviceBalance
@@ -41,11 +42,6 @@ from traceview.analysis.registry import Results
 from traceview.analysis.scaling import Scaling, ScalingParts, ScalingRun
 from traceview.analysis.steps.result import StepDevice, StepRow, Steps
 from traceview.document.chart import (
-    DeviceLanes,
-    HostLanes,
-    Lane,
-    Lanes,
-    UtilizationStrip,
     UtilizationStrips,
 )
 from traceview.report.model import (
@@ -65,9 +61,6 @@ from traceview.trace.placement import (
     NotMirrored,
     VariablesOnDevice,
 )
-
-MS = 10**9
-HOST = "worker0"
 
 
 def device(ordinal: int, **changes: Any) -> DeviceTimeRow:
@@ -132,26 +125,6 @@ def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
         "memory_peak_bytes": None,
     }
     return device(ordinal, **nothing | changes)
-
-
-def timeline_of(name: str) -> UtilizationStrip:
-    """Ten parts of 10 ms: six compute, one communicates, one copies, one does little, one is idle."""
-    slice_ps = 100 * MS // 240
-    kinds = "cccccc" + "m" + "o" + "l" + "i"
-
-    def where(kind: str, share: float = 1.0) -> tuple[int, ...]:
-        return tuple(round(slice_ps * share) * (kinds[i // 24] == kind) for i in range(240))
-
-    little = where("l", 0.25)
-    return UtilizationStrip(
-        name,
-        0,
-        100 * MS,
-        compute_ps=tuple(map(sum, zip(where("c"), little, strict=True))),
-        collective_ps=where("m"),
-        copy_ps=where("o"),
-        idle_ps=tuple(map(sum, zip(where("i"), where("l", 0.75), strict=True))),
-    )
 
 
 def step(number: int, duration_ps: int, devices: tuple[str, ...], excluded: str | None) -> StepRow:
@@ -516,74 +489,6 @@ def collective_result(
     return CollectiveResult(**times, hosts=(HostCollectives(**times, host=HOST),))
 
 
-def lane(kind: str, *slices: tuple[int, int, str], **changes: Any) -> Lane:
-    """Slices of one event each: start and end in milliseconds, and class; the names are 0, 1, 0, 1 …"""
-    ends = [0, *(end for _, end, _ in slices)]
-    classes = tuple(dict.fromkeys(class_ for _, _, class_ in slices))
-    row: dict[str, Any] = {
-        "kind": kind,
-        "thread": None,
-        "event_count": len(slices),
-        "covered_ps": sum(end - start for start, end, _ in slices) * MS,
-        "resolution_ps": 0,
-        "classes": classes,
-        "before_ps": tuple((one[0] - end) * MS for one, end in zip(slices, ends, strict=False)),
-        "length_ps": tuple((end - start) * MS for start, end, _ in slices),
-        "class_": tuple(classes.index(class_) for _, _, class_ in slices),
-        "name": tuple(place % 2 for place in range(len(slices))),
-        "merged": (),
-        "merged_count": (),
-        "merged_hole_ps": (),
-        "other_slice": (),
-        "other_class": (),
-        "other_ps": (),
-    }
-    return Lane(**row | changes)
-
-
-def lanes_of(*names: str) -> Lanes:
-    """Per device ten parts of 10 ms as in `timeline_of`; one slice stands for 12 kernels, one gap has two causes."""
-    lanes = (
-        lane(
-            "compute",
-            (0, 60, "compute"),
-            (80, 90, "compute"),
-            event_count=13,
-            resolution_ps=20 * MS,
-            covered_ps=62_500_000_000,
-            merged=(1,),
-            merged_count=(12,),
-            merged_hole_ps=(7_500_000_000,),
-        ),
-        lane("communication", (60, 70, "collective")),
-        lane("copies", (70, 73, "h2d"), (73, 74, "d2h"), (74, 80, "d2d")),
-        lane(
-            "idle",
-            (90, 100, "input"),
-            classes=("input", "launch"),
-            other_slice=(0,),
-            other_class=(1,),
-            other_ps=(4 * MS,),
-        ),
-    )
-    steps = lane(
-        "steps",
-        (0, 28, "excluded"),
-        (28, 52, "train"),
-        (52, 75, "train"),
-        (75, 100, "train"),
-        name=(0, 1, 2, 3),
-    )
-    thread = lane("thread", (0, 60, "launch"), (90, 100, "input"), thread="python3")
-    return Lanes(
-        (HostLanes(HOST, 0, 100 * MS, (steps, thread)),),
-        tuple(DeviceLanes(name, HOST, lanes) for name in names),
-        0,
-        160,
-        ("model/dense/MatMul:MatMul", "IteratorGetNext:IteratorGetNext"),
-    )
-
-
 def full_report() -> Report:
     """Six GPUs, two at work, four empty; four steps, one left out; findings of every severity."""
     working = ("GPU:0", "GPU:1")
@@ -657,7 +562,7 @@ def full_report() -> Report:
                     *(step(n, d * MS, working, None) for n, d in ((1, 24), (2, 23), (3, 25))),
                 ),
             ),
-            timeline=UtilizationStrips(240, tuple(map(timeline_of, working))),
+            timeline=UtilizationStrips(240, tuple(map(strip, working))),
             idle=Idle(tuple(map(idle_of, working))),
             between_steps=BetweenAllSteps(
                 (

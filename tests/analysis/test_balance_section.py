@@ -21,7 +21,8 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from tests.reports import MS, balance_result, finding
+from tests.charts import MS
+from tests.reports import balance_result, finding
 from traceview.analysis.balance.hardware import HardwareGroup
 from traceview.analysis.balance.result import Balance
 from traceview.analysis.balance.section import balance_section

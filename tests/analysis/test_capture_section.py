@@ -18,7 +18,8 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from tests.reports import MS, environment
+from tests.charts import MS
+from tests.reports import environment
 from traceview.analysis.capture.result import Capture, HostCapture
 from traceview.analysis.capture.section import (
     BRIEF_HOSTS,
@@ -191,7 +192,7 @@ def test_a_terminal_has_no_section_on_a_capture_without_problems() -> None:
     [
         ("ok", "The capture is ok, with remarks."),
         ("degraded", "The capture is degraded: some numbers are incomplete."),
-        ("unusable", "The capture is unusable: it says nothing about the devices."),
+        ("unusable", "The capture is unusable for devices: it holds no event of any."),
     ],
 )
 def test_quality_and_problems(name: Any, lead: str) -> None:

@@ -15,7 +15,8 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from tests.reports import MS, collective_result
+from tests.charts import MS
+from tests.reports import collective_result
 from traceview.analysis.collectives.result import CollectiveResult
 from traceview.analysis.collectives.section import HIDDEN_REMARK, SUM_REMARK, collectives_section
 from traceview.document.model import Section, Table

@@ -19,7 +19,8 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from tests.reports import MS, device, empty_device, lanes_of, timeline_of
+from tests.charts import MS, lanes_of, strip
+from tests.reports import device, empty_device
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow, SharedTime
 from traceview.analysis.device_time.section import FOLD_FROM, device_list, devices_section
 from traceview.analysis.utilization import timeline_section
@@ -206,7 +207,7 @@ def test_of_128_gpus_the_outliers_have_rows(tmp_path: Path) -> None:
 
 
 def timeline(results: dict[str, Any], **changes: Any) -> Section | None:
-    strips = UtilizationStrips(240, tuple(timeline_of(f"GPU:{n}") for n in range(4)))
+    strips = UtilizationStrips(240, tuple(strip(f"GPU:{n}") for n in range(4)))
     return timeline_section(view_of(results=results, **changes), strips)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.reports import MS, device, empty_device, finding
+from tests.charts import MS
+from tests.reports import device, empty_device, finding
 from traceview.analysis.outlier_devices import (
     FEW_DEVICES,
     MOST_ROWS,

@@ -19,7 +19,8 @@ from tests.analysis.sections import (
     tables_of,
     view_of,
 )
-from tests.reports import MS, scaling_result
+from tests.charts import MS
+from tests.reports import scaling_result
 from tests.sidecars import write_sidecar
 from traceview.analysis.scaling.findings import POOR_SCALING
 from traceview.analysis.scaling.section import PARTS_REMARK, scaling_section

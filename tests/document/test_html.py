@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -161,7 +162,9 @@ def test_sections_come_in_their_order() -> None:
 
 def test_every_finding_is_whole() -> None:
     root = page_of(full_document())
-    for shown in full_document().block(Findings).findings:  # type: ignore[union-attr]
+    block = full_document().block(Findings)
+    assert block is not None
+    for shown in block.findings:
         article = root.one("article", id=f"finding-{shown.number}")
         for part in (
             shown.title,
@@ -234,8 +237,8 @@ def test_strips_stand_in_the_place_of_a_timeline() -> None:
     )
 
 
-def data_of(root: Element) -> dict[str, object]:
-    found: dict[str, object] = json.loads("".join(root.one("script", id="timeline-data").texts))
+def data_of(root: Element) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads("".join(root.one("script", id="timeline-data").texts))
     return found
 
 
@@ -245,8 +248,8 @@ def test_the_figure_holds_its_data() -> None:
     # Gap 7 has no row to lead to.
     assert data["gaps"] == [[0, 90 * MS, 100 * MS, 1]]
     assert data["folded"] == []
-    assert data["causes"]["latency"] == ["idle-latency", "l", "launch latency", True]  # type: ignore[index]
-    assert data["activities"]["compute"] == ["compute", "", "compute", False]  # type: ignore[index]
+    assert data["causes"]["latency"] == ["idle-latency", "l", "launch latency", True]
+    assert data["activities"]["compute"] == ["compute", "", "compute", False]
 
 
 def test_devices_that_are_no_outliers_are_listed_on_request() -> None:

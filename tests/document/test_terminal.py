@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -19,6 +20,7 @@ from traceview.document.model import (
     Link,
     Remark,
     Section,
+    Table,
     bars,
     counts,
     links,
@@ -40,9 +42,9 @@ def shown(document: Document, width: int = 100, *, unicode: bool = True) -> str:
     return render(document, width=width, color=False, unicode=unicode)
 
 
-def lines_of(columns: Sequence[Column], width: int, **changes: object) -> list[str]:
+def lines_of(columns: Sequence[Column], width: int, **changes: Any) -> list[str]:
     """A table alone, without the title of its section."""
-    section = Section("a", "Title", table("label", columns, **changes))  # type: ignore[arg-type]
+    section = Section("a", "Title", table("label", columns, **changes))
     return render_section(section, width=width, color=False).splitlines()[1:]
 
 
@@ -198,7 +200,9 @@ def test_hidden_rows_are_counted() -> None:
 
 
 def test_a_bar_has_as_many_letters_as_it_is_long() -> None:
-    bar = full_document().sections[3].blocks[0].columns[2]  # type: ignore[union-attr]
+    table_of_causes = full_document().sections[3].blocks[0]
+    assert isinstance(table_of_causes, Table)
+    bar = table_of_causes.columns[2]
     assert lines_of([words("device", ["GPU:0", "GPU:1"]), bars("by cause", bar.values)], 100)[
         1
     ] == (f"GPU:0   {'I' * 10}{'L' * 6}{'l' * 3}?")

@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tests.reports import (
-    HOST,
-    MS,
-    bare_report,
-    device,
-    finding,
-    full_report,
-    step,
-)
+from tests.charts import HOST, MS
+from tests.reports import bare_report, device, finding, full_report, step
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import Evidence
 from traceview.analysis.device_time.result import DeviceTime

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
-from tests.reports import MS, bare_report, finding, full_report
+from tests.charts import MS
+from tests.reports import bare_report, finding, full_report
 from traceview.analysis.path.result import CriticalPath
 from traceview.analysis.registry import Results
 from traceview.document import numbers

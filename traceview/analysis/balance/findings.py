@@ -29,8 +29,8 @@ _NAMED_DEVICES: Final = 4
 _LONGEST_NAME: Final = 60
 
 _TITLES: Final = {
-    "slower_device": "{device} is {cost} slower per step ({longer})",
-    "more_work": "{device} has {cost} more compute per step ({longer})",
+    "slower_device": "{device} computes {cost} longer per step ({longer} vs. median)",
+    "more_work": "{device} has {cost} more compute per step ({longer} vs. median)",
     "input": "{device} gets its batch {cost} late",
     "late_start": "{device} starts its kernels {cost} late",
 }
@@ -134,7 +134,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
     title = _TITLES[late.cause].format(
         device=late.device,
         cost=numbers.time(late.cost_ps_per_step),
-        longer=numbers.share(late.longer_ratio),
+        longer=numbers.signed_share(late.longer_ratio),
     )
     return STRAGGLER.finding(
         f"{title}; {_waiting(result, late)}",

@@ -130,6 +130,16 @@ def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
     yield from tracer_options.diagnose(trace)
 
 
+def _cpu_ops(trace: Trace, host: str) -> str:
+    """Where the report shows what the CPU of a host ran."""
+    if not any(trace.hosts[device.host].name == host for device in trace.device_list):
+        return "No op of a model was recorded on the CPU either, so the report has no device."
+    return (
+        "The report shows what the CPU ran as replica:0, and as replica:1 and so on if a strategy has more devices "
+        "there."
+    )
+
+
 def _no_gpu_plane(trace: Trace, host: str) -> Finding:
     evidence = [Evidence("device_plane_count", 0, None, host)]
     confidence: Final = ("high", "recorded in the trace")
@@ -148,10 +158,7 @@ def _no_gpu_plane(trace: Trace, host: str) -> Finding:
         evidence,
         severity="info",
         confidence=confidence,
-        explanation=(
-            "There is no GPU plane and no thread that serves a GPU. The report shows what the CPU ran as "
-            "replica:0, and as replica:1 and so on if a strategy has more devices there."
-        ),
+        explanation=f"There is no GPU plane and no thread that serves a GPU. {_cpu_ops(trace, host)}",
         advice="If this job should run on GPUs, check tf.config.list_physical_devices('GPU').",
     )
 

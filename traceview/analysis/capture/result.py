@@ -86,7 +86,7 @@ class Capture(Record, frozen=True):
     """How far the recording can be trusted.
 
     Attributes:
-        quality: ok; degraded: a number may be incomplete; unusable: it says nothing about the devices.
+        quality: ok; degraded: a number may be incomplete; unusable: it holds no event of any device.
         problems: What limits the capture.
         hosts: How each host was recorded.
         unrecorded_tasks: Tasks of the cluster, such as ps 0, that no host of the run recorded.

@@ -25,7 +25,7 @@ EXPOSED: Final = Rule(
     evidence="exposed_transfer_per_step_ps of results.collectives over the median step",
     advice=(
         "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
-        "CommunicationOptions(bytes_per_pack=...). Send fewer bytes: mixed precision, a larger batch per GPU."
+        "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per GPU."
     ),
     example="exposed communication takes 24.0% of the step on GPU:0",
     path_causes=("collective",),
@@ -137,9 +137,9 @@ class _Costs:
             title=f"exposed communication takes {{share}} of the {self._whole} on {{devices}}",
             explanation=f"{meaning}{self._calls()}{self._speed()}",
             advice=(
-                f"{self._packing()}Send fewer bytes: mixed precision "
-                "(keras.mixed_precision.set_global_policy('mixed_float16')), or a larger batch per GPU, so that the "
-                "same gradients serve more examples."
+                f"{self._packing()}Exchange gradients less often: a larger batch per GPU, so that one exchange "
+                "serves more examples. Mixed precision does not help: the "
+                "gradients of float32 variables stay float32."
             ),
         )
 
@@ -188,8 +188,8 @@ class _Costs:
         if not packs:
             return f"{calls}."
         if count > packs:
-            return f"{calls}, though the strategy packs all gradients into {packs}."
-        return f"{calls}; the strategy packs the gradients into {packs}."
+            return f"{calls}, though the strategy is set up to pack all gradients into {packs}."
+        return f"{calls}; the strategy is set up to pack the gradients into {packs}."
 
     def _packing(self) -> str:
         packs, count = self._result.packs, self._result.count_per_step

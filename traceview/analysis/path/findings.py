@@ -59,7 +59,10 @@ def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[F
         else f"{numbers.listed(devices)} are {idle}",
         (
             Evidence(
-                "unexplained_ratio", result.unexplained_ratio, limits["info_ratio"], "critical path"
+                "unexplained_ratio",
+                result.unexplained_ratio,
+                limits["info_ratio"],
+                "of all steps together",
             ),
             *_parts(result.unexplained[:_MOST_NAMED]),
         ),

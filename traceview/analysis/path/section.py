@@ -92,7 +92,7 @@ def _by_cause(view: View, result: CriticalPath) -> tuple[Table, ...]:
             times("median", [result.by_cause.get(cause, 0) for cause in causes], priority=2),
         ),
         row_count=len(result.share_by_cause),
-        rest="the report",
+        rest=view.command("report"),
     )
 
 
@@ -115,9 +115,7 @@ def _steps(view: View, result: CriticalPath) -> tuple[Table, ...]:
         "The critical path of each step",
         (
             ordinals("step", [row.step for row in rows]),
-            names("host", [row.host for row in rows] if len(hosts) > 1 else [])
-            if len(hosts) > 1
-            else None,
+            names("host", [row.host for row in rows]) if len(hosts) > 1 else None,
             times("step time", [row.duration_ps for row in rows]),
             bars("by cause", [_bar(row.by_cause, longest) for row in rows]),
             looks("largest loss", [_largest_loss(row.by_cause) for row in rows], priority=2),

@@ -113,6 +113,6 @@ def _advice(trace: Trace, rows: Sequence[DevicePrecision]) -> str:
             "float32, leave TF32 on: tf.config.experimental.enable_tensor_float_32_execution(True)."
         )
     return (
-        'Train in mixed precision: tf.keras.mixed_precision.set_global_policy("mixed_float16"), which scales the loss '
-        "by itself in Model.fit; keep the last layer in float32."
+        'Train in mixed precision: tf.keras.mixed_precision.set_global_policy("mixed_float16"), which applies loss '
+        "scaling automatically in Model.fit; keep the last layer in float32."
     )
