@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import to_builtins
 
@@ -275,9 +275,22 @@ def facts(report: Report, shift_ps: int = 0) -> dict[str, Any]:
     return facts
 
 
+TOGETHER = Run(
+    (
+        Activity(0, 20, "compute", 0, 0),
+        Activity(0, 20, "compute", 1, 2),
+        Activity(0, 20, "compute", 1, 3),
+        Activity(0, 20, "collective", 1, 3),
+    ),
+    (),
+)
+"""Events that begin together, which a file may hold in either order."""
+
+
 @pytest.mark.parametrize("write", WRITINGS)
 @settings(max_examples=12, deadline=None)
 @given(run=runs())
+@example(run=TOGETHER)
 def test_how_it_is_written_does_not_matter(write: Callable[[Any], int], run: Run) -> None:
     space = run.trace().space()
     expected = facts(analyzed(space))

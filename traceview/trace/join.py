@@ -141,7 +141,8 @@ class DeviceParts:
             unknown_direction=classes.unknown_direction,
             position=take("position", np.int64),
         )
-        order = np.lexsort((columns.start_ps, columns.device))
+        # Events that begin together have an order of their own, whatever that of the file is.
+        order = np.lexsort((columns.class_, -columns.end_ps, columns.start_ps, columns.device))
         if (order[1:] > order[:-1]).all():
             return columns
         return DeviceColumns(**{key: column[order] for key, column in asdict(columns).items()})

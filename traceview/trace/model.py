@@ -202,7 +202,7 @@ class _EventColumns(Struct, frozen=True, eq=False, dict=True):
 
 
 class DeviceColumns(_EventColumns, frozen=True, eq=False):
-    """Device activity: one row per event that counts as activity, by device and start.
+    """Device activity: one row per event that counts as activity, by device and start, of several the longest first.
 
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `module` (of XLA: the
     empty name where XLA recorded none, `NONE` for events that are not of XLA); int64 `start_ps`, `duration_ps`,
