@@ -16,8 +16,9 @@ from scripts.scenarios.model import new_trace
 from tests.oracle import run_answer
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Context
-from traceview.analysis.path.result import KEYS, walked_steps
+from traceview.analysis.path.result import walked_steps
 from traceview.analysis.selection import select
+from traceview.trace.cause import PATH_KEYS
 from traceview.trace.load import load
 
 TICK_PS = 10 * US
@@ -54,7 +55,7 @@ def paths(folder: Path) -> Rows:
     for part in range(parts.step.size):
         _, _, spans = rows[int(parts.step[part])]
         device = trace.device_key(int(parts.device[part]))
-        cause, start = KEYS[int(walked.key[part])], int(parts.start_ps[part])
+        cause, start = PATH_KEYS[int(walked.key[part])], int(parts.start_ps[part])
         if spans and spans[-1][:2] == (device, cause):
             device, cause, start, end = spans.pop()
             assert end == int(parts.start_ps[part])

@@ -132,18 +132,37 @@ def test_a_small_loss_with_a_cause_does_not_hide_a_larger_one_without() -> None:
 
 
 def test_a_part_of_the_path_that_a_finding_is_about_is_no_loss_of_its_own() -> None:
-    bound = finding(code="input-bound", cost_ps_per_step=5 * MS, cost_ratio=0.05)
+    bound = finding(
+        code="input-bound", cost_ps_per_step=5 * MS, cost_ratio=0.15, path_causes=("input",)
+    )
     results = Results(path=path(compute=0.6, input=0.3, launch=0.1))
     assert [(row.cause, row.ratio) for row in losses(results, [bound])] == [
-        ("input", 0.05),
+        ("input", 0.15),
         ("launch", 0.1),
+    ]
+
+
+def test_a_part_of_the_path_that_is_much_larger_than_its_finding_is_a_loss_as_well() -> None:
+    bound = finding(
+        code="input-bound", cost_ps_per_step=5 * MS, cost_ratio=0.14, path_causes=("input",)
+    )
+    results = Results(path=path(compute=0.7, input=0.3))
+    assert [(row.finding, row.ratio) for row in losses(results, [bound])] == [
+        (bound, 0.14),
+        (None, 0.3),
     ]
 
 
 def test_information_counts_only_if_it_is_about_the_path() -> None:
     rows = [
         finding(code="unsteady-steps", severity="info", cost_ps_per_step=MS, cost_ratio=0.1),
-        finding(code="launch-bound", severity="info", cost_ps_per_step=MS, cost_ratio=0.2),
+        finding(
+            code="launch-bound",
+            severity="info",
+            cost_ps_per_step=MS,
+            cost_ratio=0.2,
+            path_causes=("launch",),
+        ),
     ]
     assert [row.ratio for row in losses(Results(), rows)] == [0.2]
 

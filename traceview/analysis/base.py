@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from traceview.analysis.cost import Cost, Statistic
 from traceview.document import numbers
-from traceview.record import Count, DeviceKey, Hostname, Integer, MetricName, Ratio, Record
+from traceview.record import (
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    MetricName,
+    Ratio,
+    Record,
+    one_of,
+)
+from traceview.trace.cause import PATH_KEYS
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
@@ -74,6 +84,8 @@ class Finding(Record, frozen=True):
         cost_ratio: The same as a share of the step that cost_statistic names; without steps a share of the window.
         cost_statistic: mean: the cost is a mean over the used steps and cost_ratio its share of the mean step; median:
             the same with medians; null without steps, without a cost, and in reports of earlier versions.
+        path_causes: What it is about on the critical path: classes of activity and causes of idle time; empty where it
+            is about none, and in reports of earlier versions.
     """
 
     code: str
@@ -89,6 +101,7 @@ class Finding(Record, frozen=True):
     cost_ps_per_step: Count | None = None
     cost_ratio: Ratio | None = None
     cost_statistic: Statistic | None = None
+    path_causes: tuple[Annotated[str, one_of(*PATH_KEYS)], ...] = ()
 
 
 class Rule(Struct, frozen=True):
@@ -98,7 +111,8 @@ class Rule(Struct, frozen=True):
     of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
     finding says unless it knows more. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
     that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is
-    about; `path_causes`: the classes and causes on the critical path, where these are others.
+    about; `path_causes`: the classes and causes on the critical path, where these are others and a finding does not
+    know better.
     """
 
     code: str
@@ -142,6 +156,7 @@ class Rule(Struct, frozen=True):
         devices: Sequence[str] = (),
         steps: Sequence[int] = (),
         cost: Cost | None = None,
+        path_causes: Sequence[str] | None = None,
     ) -> Finding:
         """A finding by this rule; what is not given is what the rule says. `confidence`: with its reason."""
         return Finding(
@@ -158,6 +173,9 @@ class Rule(Struct, frozen=True):
             cost_ps_per_step=cost.ps_per_step if cost else None,
             cost_ratio=cost.ratio if cost else None,
             cost_statistic=cost.statistic if cost else None,
+            path_causes=tuple(
+                (self.path_causes or self.idle_causes) if path_causes is None else path_causes
+            ),
         )
 
 

@@ -14,12 +14,12 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from traceview.analysis.collectives.result import CollectiveTimes
-from traceview.analysis.path.result import KEYS, CriticalPath
+from traceview.analysis.path.result import CriticalPath
 from traceview.document.chart import Lane, Lanes
 from traceview.report.model import Report
 from traceview.report.recoverable import typical_step_ps
 from traceview.robust import median_ps
-from traceview.trace.cause import Cause
+from traceview.trace.cause import PATH_KEYS, Cause
 from traceview.xplane.planes import ActivityClass
 
 
@@ -144,7 +144,7 @@ def _path(report: Report) -> Iterator[Disagreement]:
         listed_ps = sum(part.duration_ps for part in step.parts)
         if len(step.parts) > step.part_count or listed_ps > step.duration_ps:
             yield Disagreement(f"{where}.parts", "are more than the path has")
-    for cause in KEYS:
+    for cause in PATH_KEYS:
         of_steps = [step.by_cause.get(cause, 0) for step in path.steps]
         total = sum(of_steps)
         if path.by_cause.get(cause, 0) != median_ps(of_steps):

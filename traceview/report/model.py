@@ -8,7 +8,6 @@ from msgspec import Meta
 
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import Capture
-from traceview.analysis.path.result import KEYS as PATH_KEYS
 from traceview.analysis.registry import Results
 from traceview.record import (
     Count,
@@ -23,6 +22,7 @@ from traceview.record import (
     VersionText,
     one_of,
 )
+from traceview.trace.cause import PATH_KEYS
 
 SCHEMA_VERSION: Final = 1
 

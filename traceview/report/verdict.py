@@ -10,7 +10,7 @@ from msgspec import Struct
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.device_time.result import DeviceTime
-from traceview.analysis.registry import RULES, Results
+from traceview.analysis.registry import Results
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.document.vocabulary import PATH_PARTS, look_of
@@ -54,6 +54,12 @@ class Loss(Struct, frozen=True):
     cause: str | None
     ps_per_step: int | None
     ratio: float
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether nothing is known of it: idle time without a recorded cause may be a finding about a device as well."""
+        is_named = self.finding is not None and self.finding.code != "unexplained-idle"
+        return self.cause == UNEXPLAINED and not is_named
 
 
 def verdict_of(
@@ -108,12 +114,11 @@ def losses(results: Results, findings: Sequence[Finding]) -> list[Loss]:
     share = results.path.share_by_cause if results.path else {}
     known, explained = [], {"compute"}
     for finding in findings:
-        causes = path_causes(finding.code)
-        if finding.cost_ratio and (finding.severity != "info" or causes):
-            known.append(
-                Loss(finding, _cause(finding, share), finding.cost_ps_per_step, finding.cost_ratio)
-            )
-            explained.update(causes)
+        causes, ratio = finding.path_causes, finding.cost_ratio
+        if ratio and (finding.severity != "info" or causes):
+            known.append(Loss(finding, _cause(finding, share), finding.cost_ps_per_step, ratio))
+            # What is much larger than the finding has another reason as well.
+            explained.update(cause for cause in causes if share.get(cause, 0.0) <= 2 * ratio)
     known += [
         Loss(None, cause, mean.get(cause, 0) if results.steps else None, ratio)
         for cause, ratio in share.items()
@@ -128,30 +133,18 @@ def largest_loss(known: Sequence[Loss]) -> Loss | None:
     def largest(of: Sequence[Loss]) -> Loss | None:
         return max(of, key=lambda loss: loss.ratio, default=None)
 
-    caused = largest([loss for loss in known if loss.cause != UNEXPLAINED])
-    unexplained = largest([loss for loss in known if loss.cause == UNEXPLAINED])
+    caused = largest([loss for loss in known if not loss.is_unexplained])
+    unexplained = largest([loss for loss in known if loss.is_unexplained])
     if caused is None or unexplained is None:
         return caused or unexplained
     factor = UNEXPLAINED_FACTOR if caused.ratio >= LEAST_LOSS_RATIO else 1
     return unexplained if unexplained.ratio >= factor * caused.ratio else caused
 
 
-def path_causes(code: str) -> tuple[str, ...]:
-    """What findings of a code are about on the critical path."""
-    rule = RULES.get(code)
-    return (rule.path_causes or rule.idle_causes) if rule else ()
-
-
 def _cause(finding: Finding, share: Mapping[str, float]) -> str | None:
-    """The largest part of the path that a finding is about; compute only if no other is as large as half its cost."""
-    causes = [cause for cause in path_causes(finding.code) if cause in share]
-    waits = [
-        cause
-        for cause in causes
-        if cause != "compute"
-        and ("compute" not in causes or share[cause] >= (finding.cost_ratio or 0) / 2)
-    ]
-    return max(waits or causes, key=lambda cause: share[cause], default=None)
+    """The largest part of the path that a finding is about."""
+    causes = [cause for cause in finding.path_causes if cause in share]
+    return max(causes, key=lambda cause: share[cause], default=None)
 
 
 def _of_finding(finding: Finding) -> str:

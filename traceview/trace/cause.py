@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+from traceview.xplane.planes import ActivityClass
 
 
 class Cause(IntEnum):
@@ -36,3 +39,8 @@ class Cause(IntEnum):
     def key(self) -> str:
         """The name of the cause in the report."""
         return self.name.lower()
+
+
+CLASS_KEYS: Final = tuple(class_.name.lower() for class_ in ActivityClass)
+PATH_KEYS: Final = tuple(dict.fromkeys((*CLASS_KEYS, *(cause.key for cause in Cause))))
+"""What the critical path consists of; `h2d` is both a class of activity and a cause of idle time."""

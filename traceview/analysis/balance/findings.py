@@ -19,6 +19,7 @@ from traceview.analysis.nvml.findings import GPU_THROTTLED
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, look_of
+from traceview.trace.cause import Cause
 
 FIRM_STEPS: Final = 5
 """In fewer steps the same device may be last by chance."""
@@ -68,6 +69,14 @@ _CAUSES: Final = {
         ),
     ),
 }
+_ON_PATH: Final = {
+    "input": ("input",),
+    "late_start": tuple(
+        cause.key for cause in Cause if cause not in (Cause.INPUT, Cause.PEER, Cause.UNUSED)
+    ),
+}
+"""What of the critical path a straggler is about, by its cause; of other causes its compute."""
+
 _THROTTLED: Final = (
     (
         "It runs the same kernels as the others and takes longer for them. Its driver lowered its clocks more than "
@@ -145,6 +154,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
         advice=advice.format(device=late.device),
         devices=(late.device,),
         cost=priced,
+        path_causes=_ON_PATH.get(late.cause),
     )
 
 

@@ -30,18 +30,15 @@ from traceview.record import (
     one_of,
 )
 from traceview.robust import median_ps
-from traceview.trace.cause import Cause
+from traceview.trace.cause import CLASS_KEYS, PATH_KEYS, Cause
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
 from traceview.trace.windows import Window
-from traceview.xplane.planes import ActivityClass
 
-CLASS_KEYS: Final = tuple(class_.name.lower() for class_ in ActivityClass)
-KEYS: Final = tuple(dict.fromkeys((*CLASS_KEYS, *(cause.key for cause in Cause))))
 """What a path can consist of; `h2d` is a copy to the device and the wait for one."""
 
 _KEY_OF_KIND: Final = np.array(
-    [*range(FIRST_CAUSE), *(KEYS.index(cause.key) for cause in Cause)], dtype=np.int64
+    [*range(FIRST_CAUSE), *(PATH_KEYS.index(cause.key) for cause in Cause)], dtype=np.int64
 )
 """By kind of part, the number of its key."""
 
@@ -70,7 +67,7 @@ class PathPart(Record, frozen=True):
     """
 
     device: DeviceKey
-    cause: Annotated[str, one_of(*KEYS)]
+    cause: Annotated[str, one_of(*PATH_KEYS)]
     start_ps: Integer
     duration_ps: Picoseconds
     op: Activity | None
@@ -230,10 +227,10 @@ def compute(context: Context) -> CriticalPath | Skipped:
     if isinstance(walked, Skipped):
         return walked
     parts, count = walked.parts, walked.length_ps.size
-    of_steps = np.zeros((len(KEYS), count), dtype=np.int64)
+    of_steps = np.zeros((len(PATH_KEYS), count), dtype=np.int64)
     np.add.at(of_steps, (walked.key, parts.step), parts.duration_ps)
     total, whole = of_steps.sum(axis=1), int(walked.length_ps.sum())
-    unknown = KEYS.index(Cause.UNATTRIBUTED.key)
+    unknown = PATH_KEYS.index(Cause.UNATTRIBUTED.key)
     ops = _ops(context.trace, parts, count, whole)
     writer = _Writer(context, walked)
     return CriticalPath(
@@ -252,7 +249,7 @@ def compute(context: Context) -> CriticalPath | Skipped:
 def _by_key(picoseconds: Int64Array) -> dict[str, int]:
     """The keys that occur, largest first."""
     order = np.argsort(-picoseconds, kind="stable").tolist()
-    return {KEYS[place]: int(picoseconds[place]) for place in order if picoseconds[place]}
+    return {PATH_KEYS[place]: int(picoseconds[place]) for place in order if picoseconds[place]}
 
 
 def _ops(trace: Trace, parts: Parts, count: int, whole: int) -> tuple[PathOp, ...]:
@@ -337,7 +334,7 @@ class _Writer:
             evidence = evidence_in_gap(trace, gaps, states, gap, cause, start, end)
         return PathPart(
             device=trace.device_key(device),
-            cause=KEYS[int(self._walked.key[part])],
+            cause=PATH_KEYS[int(self._walked.key[part])],
             start_ps=start,
             duration_ps=end - start,
             op=activity_name(trace, int(parts.row[part])),
