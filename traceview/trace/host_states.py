@@ -204,12 +204,11 @@ class HostStates:
         return result, thread
 
     def _runs_python(self, thread: int) -> bool:
-        """Whether a thread recorded something that only Python begins: a call, a step marker or a frame of it."""
+        """Whether a thread recorded something that only Python begins: a call or a frame of it."""
         if thread not in self._is_python_thread:
             rows = self.rows_of_thread(thread)
             is_python = self._is_called(rows) | self._is_frame[self._columns.name[rows]]
-            has_markers = thread == self.caller and self.markers.start.size > 0
-            self._is_python_thread[thread] = has_markers or bool(is_python.any())
+            self._is_python_thread[thread] = bool(is_python.any())
         return self._is_python_thread[thread]
 
     def rows_of_thread(self, thread: int) -> Int64Array:
@@ -614,22 +613,16 @@ class HostStates:
     def _python(self, thread: int) -> IntervalSet:
         """When Python ran on a thread: from the end of what it recorded to the next thing that Python calls.
 
-        Python also begins and ends step markers, and it calls drivers where no op does.
+        Where no op does, Python calls drivers too. A marker does not say who began it, so it is passed over.
         """
         columns, rows = self._columns, self.rows_of_thread(thread)
         frames = rows[self._is_frame[columns.name[rows]]]
         called = self._is_called(rows) | np.isin(self.kind_of(rows), _DRIVER_CALLS)
-        has_markers = thread == self.caller and self.markers.start.size > 0
-        spans = self._steps.marker_spans if has_markers else ()
-        edges = np.array([edge for span in spans for edge in span], dtype=np.int64)
         is_spoken = self.is_spoken(rows)
         rows, called = rows[is_spoken], called[is_spoken]
-        start = np.concatenate((columns.start_ps[rows], edges))
-        end = np.concatenate((columns.end_ps[rows], edges))
-        called = np.append(called, np.ones(edges.size, dtype=np.bool_))
-        order = np.lexsort((~called, start))
-        start, called = start[order], called[order]
-        reach = np.maximum.accumulate(end[order])
+        order = np.lexsort((~called, columns.start_ps[rows]))
+        start, called = columns.start_ps[rows[order]], called[order]
+        reach = np.maximum.accumulate(columns.end_ps[rows[order]])
         hole = np.flatnonzero(called[1:] & (start[1:] > reach[:-1]))
         return _joined((union(reach[hole], start[hole + 1]), self._spans(frames)))
 
