@@ -142,7 +142,7 @@ def built(
             name = NCCL_NAME if kind == "collective" else "kernel"
             number = trace.kernel(device, begin, end, name=name, stream=stream)
         elif kind == "constant":
-            op = {"tf_op": "MakeTensorFromProto"}
+            op: dict[Any, Any] = {"tf_op": "MakeTensorFromProto"}
             number = trace.copy(device, "H2D", begin, end, size=8, stream=stream, stats=op)
         else:
             number = trace.copy(device, kind, begin, end, size=8, stream=stream)

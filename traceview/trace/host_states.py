@@ -584,7 +584,7 @@ class HostStates:
     def _prepared(self, rows: Int64Array) -> IntervalSet:
         """When a graph was prepared for its first call: the thread recorded nothing but copies, among them constants."""
         columns = self._columns
-        copies = _among(self._copies_of_constants, rows)
+        copies = _among(self.copies_of_constants, rows)
         if not copies.size:
             return self._spans(copies)
         spoken = self._spans(rows[self.is_spoken(rows) & (self.kind_of(rows) != HostNameKind.H2D)])
@@ -595,11 +595,12 @@ class HostStates:
         return union(np.append(first, spoken.end)[place], np.append(spoken.start, last)[place])
 
     @cached_property
-    def _copies_of_constants(self) -> Int64Array:
-        """Host rows of the calls that put constants of graphs on devices."""
-        device, names = self._trace.device_columns, self._trace.names
-        is_constant = names.matching(device.op, [_CONSTANT]) & (device.launch != NONE)
-        result: Int64Array = device.launch[is_constant & (device.class_ == ActivityClass.H2D)]
+    def copies_of_constants(self) -> Int64Array:
+        """Host rows of the calls on this host that put constants of graphs on devices."""
+        device, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        is_constant = self._trace.names.matching(device.op[rows], [_CONSTANT])
+        is_constant &= (device.class_[rows] == ActivityClass.H2D) & (device.launch[rows] != NONE)
+        result: Int64Array = device.launch[rows[is_constant]]
         return result
 
     def is_spoken(self, rows: Int64Array) -> BoolArray:
