@@ -1,8 +1,9 @@
 """Why does the GPU wait? One run per cause, with odd lengths, and mixtures of two.
 
 All have one GPU and four steps of 61.3 ms. A step begins with what delays it; then the main thread calls the
-step function, an executor thread launches one kernel, and the kernel runs for 23.7 ms. What delays it lies
-inside the host's part of a gap, so that its length is the truth of its cause.
+step function, an executor thread launches one kernel, and the kernel runs for 23.7 ms, or where the delay is
+short, for most of the step: after it the host records nothing. What delays it lies inside the host's part of a gap, so
+that its length is the truth of its cause.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from scripts.scenarios.model import (
 
 PERIOD_MS = 61.3
 KERNEL_MS = 23.7
+LONG_KERNEL_MS = 41.3
 STEP_COUNT = 4
 MARKER_MS = 59.9
 EXECUTOR = 2
@@ -138,8 +140,8 @@ def waits_for_a_value() -> Scenario:
     run = Run()
     for index, step in enumerate(run.steps()):
         step.host("cuStreamSynchronize", 0.5, 7.6, {"correlation_id": 90_000 + index})
-        run.call(step, 7.6)
-    return run.scenario("waits_for_a_value", {"sync": 4 * 7.1}, ["d2h-sync"])
+        run.call(step, 7.6, kernel_ms=49.3)
+    return run.scenario("waits_for_a_value", {"sync": 4 * 7.1}, ["d2h-sync"], compute=4 * 49.3)
 
 
 def reads_a_value_unseen() -> Scenario:
@@ -167,17 +169,21 @@ def saves_checkpoints() -> Scenario:
     run = Run()
     for step in run.steps():
         step.host("EagerLocalExecute: SaveV2", 0.5, 12.4)
-        run.call(step, 12.4)
-    return run.scenario("saves_checkpoints", {"checkpoint": 4 * 11.9}, ["checkpoint-stall"])
+        run.call(step, 12.4, kernel_ms=LONG_KERNEL_MS)
+    causes = {"checkpoint": 4 * 11.9}
+    must = ["checkpoint-stall"]
+    return run.scenario("saves_checkpoints", causes, must, compute=4 * LONG_KERNEL_MS)
 
 
 def callbacks_between_steps() -> Scenario:
     """The marker ends 18.3 ms before the next step: Python ran between them."""
     run = Run()
     for step in run.steps(43):
-        run.call(step, 0.5)
+        run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS)
+    causes = {"callback": 3 * 18.3}
+    must = ["callback-stall"]
     return run.scenario(
-        "callbacks_between_steps", {"callback": 3 * 18.3}, ["callback-stall"], marker_ms=43
+        "callbacks_between_steps", causes, must, marker_ms=43, compute=4 * LONG_KERNEL_MS
     )
 
 
@@ -193,12 +199,13 @@ def stages_a_copy() -> Scenario:
             0, "H2D", step.at(10.1), step.at(10.2), size=4_000_000, host_kind="pageable"
         )
         run.trace.launch("MemcpyH2D", step.at(0.5), copy, duration_ps=ms(9.7))
-        run.call(step, 10.2)
+        run.call(step, 10.2, kernel_ms=LONG_KERNEL_MS)
     return run.scenario(
         "stages_a_copy",
         {"h2d": 4 * 9.605},
         [],
         ["input-bound"],
+        compute=4 * LONG_KERNEL_MS,
         h2d=4 * 0.1,
         copies=4,
         h2d_bytes=16_000_000,
@@ -209,12 +216,14 @@ def computes_on_the_host() -> Scenario:
     """One op on the CPU runs 13.3 ms of each step before the kernel can be launched."""
     run = Run()
     for step in run.steps():
-        run.call(step, 0.5, before_launch=("model/lookup/PyFunc:PyFunc", 13.3))
+        op = ("model/lookup/PyFunc:PyFunc", 13.3)
+        run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS, before_launch=op)
     return run.scenario(
         "computes_on_the_host",
         {"host_compute": 4 * 13.3},
         ["cpu-heavy-op"],
         ["host-bound", "launch-bound"],
+        compute=4 * LONG_KERNEL_MS,
     )
 
 
@@ -252,9 +261,11 @@ def queued_on_another_stream() -> Scenario:
     """A kernel is launched and begins 8.9 ms later, though nothing runs on its GPU."""
     run = Run()
     for step in run.steps():
-        run.call(step, 0.5, queued_ms=8.9)
+        run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS, queued_ms=8.9)
     causes = {"dependency": 4 * 8.9, "latency": 0}
-    return run.scenario("queued_on_another_stream", causes, [], ["launch-bound"])
+    must_not = ["launch-bound"]
+    compute_ms = 4 * LONG_KERNEL_MS
+    return run.scenario("queued_on_another_stream", causes, [], must_not, compute=compute_ms)
 
 
 def waits_for_a_peer() -> Scenario:

@@ -6,14 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.oracle.classes import Activity
-from tests.oracle.host_names import kind_of
+from tests.oracle.host_names import is_begun_by_python, kind_of
 from tests.oracle.interval_cover import Cover, Outside
+from tests.oracle.intervals import Interval, subtract
 from tests.oracle.model import HostAnswer
 from tests.oracle.reading import Event, Line
 from tests.oracle.steps import find_marks
 
 BACK_TO_BACK_PS = 100_000_000
 SCHEDULING_OP_PS = 50_000_000
+HANDOVER_PS = 1_000_000_000
 STRONG = ("input", "h2d", "compile", "sync", "checkpoint")
 LONGEST_CHAIN = 8
 # A layer gives its cause at the instants that all of its covers hold.
@@ -31,6 +33,7 @@ class Shown:
     strong: dict[str, Cover]
     launch: Cover
     host_compute: Cover
+    pipeline: Cover
     scheduling: Cover
 
 
@@ -62,8 +65,16 @@ class HostCauses:
             if self.thread(event) == self.caller
         )
         self.reads = self._find_reads()
+        self.constants = self._find_constants()
+        self.captured = {
+            _id(event)
+            for event in answer.host.host_events()
+            if event.name.startswith("InstantiatedCapturedFunction::Run")
+        } - {None}
         self.shown = [self._shown(n) for n in range(len(self.events))]
         self.executors = self._joined(n for n in range(len(self.events)) if n != self.caller)
+        self.handovers = self._find_handovers()
+        self.python = [self._find_python(events) for events in self.events]
         self._layers: dict[int, list[Layer]] = {}
 
     def thread(self, event: Event) -> int:
@@ -101,8 +112,68 @@ class HostCauses:
             if launch is not None
         ]
 
+    def _find_constants(self) -> list[Event]:
+        """Calls that copied a constant of a graph to a device."""
+        return [
+            launch
+            for device in self.answer.devices
+            if device.kind != "replica"
+            for activity in device.of_class("h2d")
+            for launch in [launch_of(self.answer, activity)]
+            if launch is not None and "MakeTensorFromProto" in (activity.op, activity.event.name)
+        ]
+
+    def _find_handovers(self) -> Cover:
+        """The short parts of graph calls in which no executor recorded anything."""
+        shown = self.executors
+        recorded = [shown.launch, shown.host_compute, shown.pipeline, shown.scheduling]
+        busy = [span for cover in (*recorded, *shown.strong.values()) for span in cover.spans]
+        silent = subtract(self.calls.spans, busy)
+        return Cover((start, end) for start, end in silent if end - start <= HANDOVER_PS)
+
+    def _find_python(self, events: list[Event]) -> Cover | None:
+        """From the end of what a thread showed to the next thing that Python began; None for other threads."""
+        frames = [(e.start, e.end) for e in events if e.name.startswith("$")]
+        begun = [e for e in events if is_begun_by_python(e.name) or "tf_function_call" in e.stats]
+        if not frames and not begun:
+            return None
+        starts = {e.start for e in begun}
+        starts |= {e.start for e in events if kind_of(e.name) in ("h2d", "d2h", "sync")}
+        spans: list[Interval] = []
+        shown_until: int | None = None
+        for event in sorted(filter(shows, events), key=lambda e: e.start):
+            if shown_until is not None and event.start > shown_until and event.start in starts:
+                spans.append((shown_until, event.start))
+            shown_until = event.end if shown_until is None else max(shown_until, event.end)
+        return Cover(spans + frames)
+
+    def _prepared(self, thread: int) -> list[Interval]:
+        """Around each copy of a constant, the time in which the thread showed nothing but copies to a device."""
+        events = self.events[thread]
+        showing = _cover(e for e in events if shows(e) and kind_of(e.name) != "h2d")
+        own = [e for e in self.constants if self.thread(e) == thread and not is_data_line(e.line)]
+        result = []
+        for copy in own:
+            if not showing.holds(copy.start):
+                before = [end for _, end in showing.spans if end <= copy.start]
+                after = [start for start, _ in showing.spans if start > copy.start]
+                first, last = min(e.start for e in events), max(e.end for e in own)
+                result.append((max(before, default=first), min(after, default=last)))
+        return result
+
+    def _in_pipeline(self, events: list[Event]) -> set[int]:
+        """Which events began inside calls of the input pipeline, or inside what runs under the id of one."""
+        calls = Cover(
+            (event.start, event.end)
+            for event in events
+            if event.name.startswith(("Iterator::", "InstantiatedCapturedFunction::Run"))
+            or _id(event) in self.captured
+        )
+        return {id(event) for event in events if calls.holds(event.start)}
+
     def _shown(self, thread: int) -> Shown:
         events = self.events[thread]
+        piped = self._in_pipeline(events)
         strong = {
             cause: [(e.start, e.end) for e in events if kind_of(e.name) == cause]
             for cause in STRONG
@@ -117,6 +188,7 @@ class HostCauses:
                     if run.line is event.line and event.start <= run.start and run.end <= event.end
                 ]
                 strong["compile"].append((event.start, min(runs, default=event.end)))
+        strong["compile"] += self._prepared(thread)
         for call, copied in self.reads:
             own = self.thread(call) == thread and not is_data_line(call.line)
             if own and not any(call.end <= event.start < copied for event in events):
@@ -129,7 +201,7 @@ class HostCauses:
         launching, computing = list(launches), []
         shared = {id(activity.event) for activity in self.answer.shared}
         for op in events:
-            if kind_of(op.name) != "op":
+            if kind_of(op.name) != "op" or id(op) in piped:
                 continue
             if not self.has_queue:
                 computing += [op] if id(op) in shared else []
@@ -142,12 +214,19 @@ class HostCauses:
         handing_on = [
             event
             for event in events
-            if kind_of(event.name) in ("dispatch", "executor") or "tf_function_call" in event.stats
+            if (kind_of(event.name) in ("dispatch", "executor") and id(event) not in piped)
+            or "tf_function_call" in event.stats
+        ]
+        pipeline = [
+            event
+            for event in events
+            if kind_of(event.name) in ("op", "dispatch", "executor") and id(event) in piped
         ]
         return Shown(
             {cause: Cover(spans) for cause, spans in strong.items()},
             _cover(launching if self.has_queue else []).bridged(BACK_TO_BACK_PS),
             _cover(computing),
+            _cover(pipeline),
             _cover(handing_on),
         )
 
@@ -159,6 +238,7 @@ class HostCauses:
             strong,
             _union(shown.launch for shown in parts),
             _union(shown.host_compute for shown in parts),
+            _union(shown.pipeline for shown in parts),
             _union(shown.scheduling for shown in parts),
         )
 
@@ -187,11 +267,12 @@ class HostCauses:
         if self.markers:
             result.append(("callback", [Outside(self.markers)]))
         result += self._peers()
-        result += [("host_compute", [own.host_compute])]
+        result += [("host_compute", [own.host_compute]), ("input", [own.pipeline])]
         result += [("host_compute", [others.host_compute, calls])]
         dispatching = _union((own.scheduling, own.launch, calls)).bridged(BACK_TO_BACK_PS)
         result.append((self._scheduling(), [dispatching]))
-        return result
+        python = self.python[thread]
+        return result if python is None else [*result, ("python", [python])]
 
     def _executor_layers(self, thread: int) -> list[Layer]:
         own, others = self.shown[thread], self.executors
@@ -199,11 +280,17 @@ class HostCauses:
         result.append(("launch", [own.launch]))
         if self.has_queue:
             result.append(("host_compute", [own.host_compute]))
+        result.append(("input", [own.pipeline]))
         result += [(cause, [others.strong[cause]]) for cause in STRONG]
         result.append(("launch", [others.launch]))
         result += self._peers()
         result.append(("host_compute", [others.host_compute]))
         result.append((self._scheduling(), [others.scheduling.bridged(BACK_TO_BACK_PS)]))
+        result += [("input", [others.pipeline]), (self._scheduling(), [self.handovers])]
+        python = self.python[thread]
+        if python is not None:
+            executors = [p for n, p in enumerate(self.python) if n != self.caller and p is not None]
+            result += [("python", [python]), ("python", [_union(executors)])]
         return result
 
     def _peers(self) -> list[Layer]:
@@ -214,9 +301,12 @@ class HostCauses:
     def _scheduling(self) -> str:
         return "launch" if self.has_queue else "host_compute"
 
-    def handed_over(self, event: Event) -> int | None:
-        """When the caller handed over the work of an event of another thread; None if before all graph calls."""
-        current = event
+    def handed_over(self, event: Event) -> tuple[int | None, int]:
+        """When the caller handed over the work of an event of another thread, and the thread that was late then.
+
+        None if that was before all graph calls. The thread is the last one of Python on the chain, else the event's.
+        """
+        current, thread = event, self.thread(event)
         for _ in range(LONGEST_CHAIN):
             consumers = [
                 other
@@ -229,9 +319,20 @@ class HostCauses:
             inner = max(consumers, key=lambda e: (e.start, -e.end, e.order))
             current = min(self.answer.links.producers(inner), key=lambda e: (e.start, e.order))
             if self.thread(current) == self.caller:
-                return current.start
-        begun = [start for start, _ in self.calls.spans if start <= event.start]
-        return max(begun, default=None)
+                return current.start, thread
+            if self.python[self.thread(current)] is not None:
+                thread = self.thread(current)
+        begun = [span for span in self.calls.spans if span[0] <= event.start]
+        last = max(begun, default=None)
+        if last is not None and last[1] > event.start:
+            return last[0], thread
+        dispatched = _cover(
+            e
+            for e in (self.events[self.caller] if self.caller is not None else ())
+            if is_begun_by_python(e.name) or "tf_function_call" in e.stats
+        )
+        starts = [start for start, _ in (*begun, *dispatched.spans) if start <= event.start]
+        return max(starts, default=None), thread
 
 
 def launch_of(answer: HostAnswer, activity: Activity) -> Event | None:
@@ -240,6 +341,12 @@ def launch_of(answer: HostAnswer, activity: Activity) -> Event | None:
         return activity.event
     calls = answer.links.calls(activity.event)
     return min(calls, key=lambda e: (e.start, e.order), default=None)
+
+
+def shows(event: Event) -> bool:
+    """Whether an event shows what its thread does: no scope, frame or note of an allocator."""
+    is_known = kind_of(event.name) != "other"
+    return is_known or "correlation_id" in event.stats or "tf_function_call" in event.stats
 
 
 def _id(event: Event) -> int | None:

@@ -72,6 +72,18 @@ def _of_driver_call(name: str) -> str:
     return "other"
 
 
+def calls_jax(name: str) -> bool:
+    return name.startswith("PjitFunction(") and name.endswith(")")
+
+
+def is_begun_by_python(name: str) -> bool:
+    """Whether only Python begins such an event: an eager op, a handle, a tensor from an array, or a graph."""
+    eager = ("EagerExecute", "EagerCopyToDevice", "convert_to_tensor")
+    graphs = ("FunctionRun", "KernelAndDeviceFunc::Run")
+    begun = re.fullmatch(r"EagerLocalExecute: .*|TFE_\w+", name) is not None
+    return begun or name in eager or name in graphs or calls_jax(name)
+
+
 @cache
 def kind_of(name: str) -> str:
     """One of input, async_input, h2d, d2h, compile, sync, checkpoint, op, dispatch, executor, call, other."""
@@ -86,7 +98,7 @@ def kind_of(name: str) -> str:
         return "async_input"
     if re.fullmatch(r"GetNextFromShard\d+", name) or name.startswith("Iterator::"):
         return "input"
-    if name in ("FunctionRun", "KernelAndDeviceFunc::Run"):
+    if name in ("FunctionRun", "KernelAndDeviceFunc::Run") or calls_jax(name):
         return "call"
     if name == "ExecutorState::Process":
         return "executor"
@@ -95,10 +107,12 @@ def kind_of(name: str) -> str:
         return "sync"
     if re.fullmatch(r"[\w:. ]*(WaitReady|BlockUntilReady)", name):
         return "sync"
+    if re.fullmatch(r"\$[^ ]+:[0-9]+ block_until_ready", name):
+        return "sync"
     compiles = re.search(r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad", name)
     if compiles and "/" not in name and not name.startswith("$"):
         return "compile"
-    if name in DISPATCHING or re.fullmatch(r"EagerLocalExecute: .*|TFE_Py_\w+", name):
+    if name in DISPATCHING or re.fullmatch(r"EagerLocalExecute: .*|TFE_\w+", name):
         return "dispatch"
     if name.startswith("ExecutorState::ProcessAsync"):
         return "dispatch"

@@ -14,7 +14,7 @@ from tests.oracle.model import Device, HostAnswer, Row, device_name
 LATENCY_PS = 20_000_000
 CAUSES = (
     *("input", "h2d", "compile", "sync", "checkpoint", "launch", "callback", "host_compute"),
-    *("peer", "dependency", "latency", "unattributed", "unused"),
+    *("python", "peer", "dependency", "latency", "unattributed", "unused"),
 )
 KERNELS = ("compute", "collective")
 # A stretch of time with one cause.
@@ -155,7 +155,7 @@ def _parts(
     thread = host.thread(launch)
     turn = late_end
     if thread != host.caller:
-        handed = host.handed_over(launch)
+        handed, thread = host.handed_over(launch)
         turn = start if handed is None else min(max(handed, start), late_end)
     late = _late(host, host.caller, start, turn) + _late(host, thread, turn, late_end)
     if late_end == end:

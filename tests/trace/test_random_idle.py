@@ -36,8 +36,15 @@ HOST_EVENTS = (
     "SaveV2:SaveV2",
     "model/lookup:PyFunc",
     "step",
+    "TFE_Py_FastPathExecute_C",
+    "PjitFunction(step)",
+    "$train.py:7 step",
+    "$array.py:7 block_until_ready",
+    "InstantiatedCapturedFunction::Run",
+    "Iterator::Map",
+    "augment",
 )
-DEVICE_EVENTS = ("kernel", "collective", "H2D", "D2H")
+DEVICE_EVENTS = ("kernel", "collective", "H2D", "D2H", "constant")
 Event = tuple[str, int, int, int, int]
 
 
@@ -104,7 +111,7 @@ def stats_of(name: str, number: int) -> dict[Any, Any]:
         case "ExecutorState::Process":
             # Runs what the event of its number made ready, and hands on under the next number.
             return {"id": number, "_ct": 2, "_c": number, "_pt": 2, "_p": number + 1}
-        case "IteratorGetNextOp::DoCompute":
+        case "IteratorGetNextOp::DoCompute" | "InstantiatedCapturedFunction::Run":
             return {"id": number}
         case "step":
             call = "traced-nonXla" if number == 0 else "notTraced-nonXla"
@@ -134,13 +141,16 @@ def built(
         if kind in ("kernel", "collective"):
             name = NCCL_NAME if kind == "collective" else "kernel"
             number = trace.kernel(device, begin, end, name=name, stream=stream)
+        elif kind == "constant":
+            op: dict[Any, Any] = {"tf_op": "MakeTensorFromProto"}
+            number = trace.copy(device, "H2D", begin, end, size=8, stream=stream, stats=op)
         else:
             number = trace.copy(device, kind, begin, end, size=8, stream=stream)
         if launch is not None:
             thread, at, ticks = launch
-            call = {"H2D": "cuMemcpyHtoDAsync_v2", "D2H": "cuMemcpyDtoHAsync_v2"}.get(
-                kind, "cuLaunchKernel"
-            )
+            to_device = "cuMemcpyHtoDAsync_v2"
+            copies = {"H2D": to_device, "constant": to_device, "D2H": "cuMemcpyDtoHAsync_v2"}
+            call = copies.get(kind, "cuLaunchKernel")
             trace.launch(
                 call,
                 at * TICK_PS + shift_ps,

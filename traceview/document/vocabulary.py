@@ -78,6 +78,13 @@ CAUSES: Final = _by_key(
     ),
     _cause("host_compute", "C", "bright_blue", "CPU ops", "the host ran CPU ops of the step"),
     _cause(
+        "python",
+        "Y",
+        "bright_green",
+        "Python on the launching thread",
+        "the thread recorded nothing until Python called the next op, function or copy",
+    ),
+    _cause(
         "peer",
         "P",
         "bright_magenta",
@@ -221,6 +228,7 @@ COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "idle-launch": ("#e8765a", "#f29680"),
     "idle-callback": ("#c9b400", "#d8c83a"),
     "idle-host-compute": ("#6f92d8", "#8daae6"),
+    "idle-python": ("#8a5a2b", "#b98a58"),
     "idle-peer": ("#b691e0", "#c6a8ee"),
     "idle-dependency": ("#6fb5a6", "#7cc4b5"),
     "idle-latency": ("#aeb8c4", "#6b7685"),

@@ -15,10 +15,11 @@ class Cause(IntEnum):
     the device, or a kernel waited for a copy. `COMPILE`: `tf.function` tracing, XLA compilation, autotuning or
     module loading. `SYNC`: the host was blocked until a device or a value was ready. `CHECKPOINT`: the host saved or
     restored variables. `LAUNCH`: the host launched or scheduled ops back to back. `CALLBACK`: the host was between
-    step markers. `HOST_COMPUTE`: the host ran CPU ops of the step. `PEER`: the work was queued while another device
-    was in a collective; on replicas, which have no queue, another replica was still working. `DEPENDENCY`: the work
-    was queued behind another stream or event. `LATENCY`: the work was queued for less than 20 µs. `UNATTRIBUTED`:
-    no recorded event shows a cause. `UNUSED`: the device ran no kernel.
+    step markers. `HOST_COMPUTE`: the host ran CPU ops of the step. `PYTHON`: the launching thread recorded nothing until
+    Python called something; it is the last state of a host, for only the events around it show it. `PEER`: the work
+    was queued while another device was in a collective; on replicas, which have no queue, another replica was still
+    working. `DEPENDENCY`: the work was queued behind another stream or event. `LATENCY`: the work was queued for less
+    than 20 µs. `UNATTRIBUTED`: no recorded event shows a cause. `UNUSED`: the device ran no kernel.
     """
 
     INPUT = 0
@@ -29,11 +30,12 @@ class Cause(IntEnum):
     LAUNCH = 5
     CALLBACK = 6
     HOST_COMPUTE = 7
-    PEER = 8
-    DEPENDENCY = 9
-    LATENCY = 10
-    UNATTRIBUTED = 11
-    UNUSED = 12
+    PYTHON = 8
+    PEER = 9
+    DEPENDENCY = 10
+    LATENCY = 11
+    UNATTRIBUTED = 12
+    UNUSED = 13
 
     @property
     def key(self) -> str:

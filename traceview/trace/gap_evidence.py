@@ -1,4 +1,4 @@
-"""Finds the host event that shows the cause of a gap, and the events around it."""
+"""Finds the host event that shows the cause of a gap, and the events around a span that nothing shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
-from traceview.trace.model import Trace
+from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import HostNameKind
 
 _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
@@ -56,6 +56,9 @@ def evidence_of(
         if cause is Cause.CALLBACK:
             # Events of a step do not show what ran between steps.
             rows = rows[~states.is_in_step(rows)]
+        elif cause is Cause.PYTHON:
+            # Scopes of the program and frames: what calls show is not Python.
+            rows = rows[~states.is_spoken(rows)]
         else:
             shows = _SHOWS[cause, states.kind_of(rows)]
             if cause is Cause.COMPILE:
@@ -66,6 +69,34 @@ def evidence_of(
             row = _clearest(trace, rows, start_ps, end_ps)
             return _evidence(trace, states, row, start_ps, end_ps)
     return None
+
+
+class Surroundings(Struct, frozen=True):
+    """What a thread recorded around a span: names of events, None without any; all None without a thread.
+
+    `inside`: the innermost event that was open when the span began; `before`, `after`: the last event that ended by
+    then, and the first that began from its end on, of those that show what the thread does.
+    """
+
+    thread: str | None = None
+    inside: str | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+def surroundings_of(
+    trace: Trace, states: HostStates, thread: int, start_ps: int, end_ps: int
+) -> Surroundings:
+    """What a thread recorded around a span."""
+    if thread == NONE:
+        return Surroundings()
+    columns = trace.host_columns
+    open_ = states.open_in(thread, start_ps, start_ps + 1)
+    open_ = open_[~states.is_marker(open_)]
+    inside = int(open_[-1]) if open_.size else NONE
+    rows = (inside, states.last_before(thread, start_ps), states.first_after(thread, end_ps))
+    names = (None if row == NONE else trace.names.text(int(columns.name[row])) for row in rows)
+    return Surroundings(trace.lines[states.line_of(thread)].name, *names)
 
 
 def evidence_at(trace: Trace, states: HostStates, row: int) -> HostEvidence:

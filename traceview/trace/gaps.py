@@ -157,7 +157,7 @@ class _Finder:
             host = self._trace.host_columns
             thread[launched] = self._states.thread[host.line[launch[launched]]]
             late_end = self._late_ends(gap_start, gap_end, after, launch)
-            handed_over = self._handed_over(gap_start, late_end, launch, thread)
+            handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
             self._add_late(cause_ps, at, thread, late_end, handed_over)
             is_launching = _largest(cause_ps, at.gap) == Cause.LAUNCH
             is_short = gap_end - late_end < LATENCY_PS
@@ -226,16 +226,15 @@ class _Finder:
 
     def _handed_over(
         self, gap_start: Int64Array, late_end: Int64Array, launch: Int64Array, thread: Int32Array
-    ) -> Int64Array:
-        """From when on the thread that launches counts, in the host-late part of each gap."""
-        handed_over = late_end.copy()
+    ) -> tuple[Int64Array, Int32Array]:
+        """From when on another thread than the caller counts in the host-late part of each gap, and which."""
+        handed_over, thread = late_end.copy(), thread.copy()
         late = np.flatnonzero(
             (launch != NONE) & (late_end > gap_start) & (thread != self._states.caller)
         )
-        handed_over[late] = np.clip(
-            self._states.handed_over(launch[late]), gap_start[late], late_end[late]
-        )
-        return handed_over
+        since, thread[late] = self._states.handed_over(launch[late])
+        handed_over[late] = np.clip(since, gap_start[late], late_end[late])
+        return handed_over, thread
 
     def _add_late(
         self,

@@ -14,22 +14,30 @@ shares its `id`. At each instant the first of these layers that is open gives th
 
     the caller                                          an executor thread
     1  strong: input, h2d, compile, sync, checkpoint    strong
-    2  strong on executors, in a graph call             launch, then host_compute
+    2  strong on executors, in a graph call             launch, then host_compute, then pipeline
     3  launch; launch on executors, in a graph call     strong on all executors, then launch
     4  callback: outside of step markers                host_compute on all executors
-    5  host_compute; on executors, in a graph call      scheduling on all executors
+    5  host_compute, pipeline; on executors, in a call  scheduling on all executors
     6  scheduling; on executors, in a graph call        holes between two of these
-    7  graph calls, and holes between scheduling, launches and graph calls
+    7  graph calls, and holes between scheduling,       pipeline on all executors
+       launches and graph calls
+    8  python                                           handover in a graph call, then, on a thread of Python,
+                                                        its own Python and that of other executors
 
 Strong: events with names of these kinds (`host_names`); a `tf.function` from the start of its tracing to its first
-graph call (compile); and a copy from a device, from its call to its end, if no event began on the calling thread
-between the return of the call and that end (sync).
+graph call (compile); the preparation of a graph for its first call, which copies its constants to the device (compile);
+and a copy from a device, from its call to its end, if no event began on the calling thread between the return of the
+call and that end (sync).
 Launch: driver calls that are neither copies nor waits, and ops that make such a call or are shorter than
 `SCHEDULING_OP_PS`; also holes of up to `BACK_TO_BACK_PS` between two of these on one thread, in which Python and C++
 code runs that records no event.
 Host_compute: the other ops.
+Pipeline: ops and scheduling of the input pipeline on threads of the model. It counts as `input`.
 Scheduling: dispatches, executor loops and calls of a `tf.function`. It counts as `launch`, and so do graph calls and
 holes of up to `BACK_TO_BACK_PS` (6 and 7).
+Handover: no executor recorded anything for up to `HANDOVER_PS` during a graph call: a thread is being woken up. It
+counts as scheduling.
+Python: a thread recorded nothing until it began an event that Python calls.
 
 On hosts without device planes the replicas are threads themselves. Nothing there is `launch` or `h2d`. Scheduling
 counts as `host_compute`, and so do ops that no replica owns. The ops of another replica are `peer`, which comes
@@ -38,7 +46,7 @@ before `host_compute`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Final
 
@@ -47,7 +55,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.ids import unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
+from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, difference, union
 from traceview.trace.cause import Cause
 from traceview.trace.correlation import ProducerConsumerLinks, threads
 from traceview.trace.model import NONE, HostSteps, Trace
@@ -60,13 +68,21 @@ from traceview.trace.state_timeline import (
     without_holes,
 )
 from traceview.units import PS_PER_US
-from traceview.xplane.host_names import HostNameKind, host_name_kind
+from traceview.xplane.host_names import (
+    HostNameKind,
+    host_name_kind,
+    is_pipeline_call,
+    is_python_call,
+    is_python_frame,
+)
 from traceview.xplane.planes import ActivityClass
 
 BACK_TO_BACK_PS: Final = 100 * PS_PER_US
 """TensorFlow's GPU guide gives 20 to 40 µs for a launch; launches more than twice that apart are not back to back."""
 SCHEDULING_OP_PS: Final = 50 * PS_PER_US
 """A CPU op shorter than this is part of scheduling; XProf calls an iterator slow from the same duration on."""
+HANDOVER_PS: Final = 1000 * PS_PER_US
+"""An executor is woken up within this time; 98 % of such holes in 17 recordings on two cores were shorter than 0.5 ms."""
 
 LONG_AGO_PS: Final = -(1 << 61)
 """A time before any event."""
@@ -74,6 +90,8 @@ LONG_AGO_PS: Final = -(1 << 61)
 _EXPLICIT_METHODS: Final = ("marker", "keras")
 _LONGEST_CHAIN: Final = 8
 _MAIN_THREAD: Final = "python"
+_CONSTANT: Final = b"MakeTensorFromProto"
+"""The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
 _STRONG: Final = (
     (Cause.INPUT, HostNameKind.INPUT),
     (Cause.H2D, HostNameKind.H2D),
@@ -81,6 +99,8 @@ _STRONG: Final = (
     (Cause.SYNC, HostNameKind.SYNC),
     (Cause.CHECKPOINT, HostNameKind.CHECKPOINT),
 )
+_DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
+"""A Python thread makes such calls itself where it hands on an array or reads a value."""
 
 
 class _Evidence(Struct, frozen=True, eq=False):
@@ -89,6 +109,7 @@ class _Evidence(Struct, frozen=True, eq=False):
     strong: tuple[Layer, ...]
     launch: IntervalSet
     host_compute: IntervalSet
+    pipeline: IntervalSet
     scheduling: IntervalSet
 
 
@@ -114,6 +135,8 @@ class HostStates:
         self._timelines: dict[int, StateTimeline] = {}
         self._evidence_of: dict[int, _Evidence] = {}
         self._rows_of: dict[int, Int64Array] = {}
+        self._is_python_thread: dict[int, bool] = {}
+        self._spoken: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
         self._by_start: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
 
     @cached_property
@@ -145,18 +168,23 @@ class HostStates:
         np.minimum.at(first, of_row, self._columns.start_ps[rows])
         return int(candidates[np.lexsort((first, -count))[0]])
 
-    def handed_over(self, rows: Int64Array) -> Int64Array:
-        """When the caller handed the work of each host row to its thread, int64 picoseconds.
+    def handed_over(self, rows: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """When the caller handed on the work of each host row, int64 picoseconds, and the thread that was late then.
 
         The chain of producers and consumers leads from the innermost consumer around the row to the first producer
         of its id, and on from there, to an event of the caller; its start is the result. Without such a chain it is
-        the start of the last graph calls that began before the row, `LONG_AGO_PS` if none did. Rows of the caller
-        itself are never handed over: their time is far in the future.
+        the start of the last graph calls that began before the row, or if those ended before it, of the last thing
+        that Python called before it; `LONG_AGO_PS` without any. Rows of the caller itself are never handed over: their
+        time is far in the future.
+
+        The thread is that of the row; but if the chain ends on another thread of Python than the caller, as with a
+        thread per replica outside of graphs, it is that one.
         """
         columns = self._columns
-        thread = self.thread[columns.line[rows]]
-        before = np.searchsorted(self._calls.start, columns.start_ps[rows], side="right")
-        result = np.append(LONG_AGO_PS, self._calls.start)[before]
+        thread, start = self.thread[columns.line[rows]], columns.start_ps[rows]
+        result, called_until = _last_begun(self._calls, start)
+        dispatched, _ = _last_begun(self._dispatches, start)
+        result = np.where(called_until <= start, np.maximum(result, dispatched), result)
         result[thread == self.caller] = -LONG_AGO_PS
         links = self._links
         open_ = np.flatnonzero(thread != self.caller)
@@ -170,7 +198,18 @@ class HostStates:
             open_, current = open_[~by_caller], current[~by_caller]
             if open_.size == 0:
                 break
-        return result
+            producing = self.thread[columns.line[current]]
+            is_python = np.array([self._runs_python(one) for one in producing.tolist()], dtype=bool)
+            thread[open_[is_python]] = producing[is_python]
+        return result, thread
+
+    def _runs_python(self, thread: int) -> bool:
+        """Whether a thread recorded something that only Python begins: a call or a frame of it."""
+        if thread not in self._is_python_thread:
+            rows = self.rows_of_thread(thread)
+            is_python = self._is_called(rows) | self._is_frame[self._columns.name[rows]]
+            self._is_python_thread[thread] = bool(is_python.any())
+        return self._is_python_thread[thread]
 
     def rows_of_thread(self, thread: int) -> Int64Array:
         """The events of a thread, ascending; none if it belongs to the input pipeline."""
@@ -190,10 +229,30 @@ class HostStates:
         return result
 
     def first_after(self, thread: int, time_ps: int) -> int:
-        """The first event of a thread that begins after an instant, `NONE` without any."""
-        rows, start, _ = self._sorted_rows(thread)
-        place = int(np.searchsorted(start, time_ps, side="right"))
+        """The first event of a thread that shows what it does and begins at an instant or later; `NONE` without."""
+        rows, start, _ = self._spoken_rows(thread)
+        place = int(np.searchsorted(start, time_ps))
         return int(rows[place]) if place < rows.size else NONE
+
+    def last_before(self, thread: int, time_ps: int) -> int:
+        """The event of a thread that shows what it does and ended last by an instant; `NONE` without any."""
+        rows, _, order = self._spoken_rows(thread)
+        end = self._columns.end_ps[rows[order]]
+        place = int(np.searchsorted(end, time_ps, side="right"))
+        return int(rows[order[place - 1]]) if place else NONE
+
+    def line_of(self, thread: int) -> int:
+        """The first line of a thread."""
+        return int(np.flatnonzero(self.thread == thread)[0])
+
+    def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The events of a thread that show what it does, by start; their starts; and their order by end."""
+        if thread not in self._spoken:
+            rows, _, _ = self._sorted_rows(thread)
+            rows = rows[self.is_spoken(rows)]
+            order = np.argsort(self._columns.end_ps[rows], kind="stable")
+            self._spoken[thread] = rows, self._columns.start_ps[rows], order
+        return self._spoken[thread]
 
     def _sorted_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """The events of a thread by start, their starts, and the latest end up to each."""
@@ -222,7 +281,7 @@ class HostStates:
         computing = [np.empty(0, dtype=np.int64)]
         for thread in unique_ids(self.thread[self._lines]).tolist():
             rows = self.rows_of_thread(thread)
-            ops = rows[self.kind_of(rows) == HostNameKind.OP]
+            ops = rows[(self.kind_of(rows) == HostNameKind.OP) & ~self._is_pipeline[rows]]
             computing.append(self._split_ops(ops, self._launches_among(rows))[1])
         return np.concatenate(computing)
 
@@ -270,8 +329,8 @@ class HostStates:
         """The causes that the events of one thread show, whatever other threads do."""
         own = self._evidence(thread)
         layers = [*own.strong, (Cause.LAUNCH, own.launch)] if self._has_queue else [*own.strong]
-        layers += [(Cause.HOST_COMPUTE, own.host_compute), (self._scheduling, own.scheduling)]
-        return stacked(layers)
+        layers += [(Cause.HOST_COMPUTE, own.host_compute), (Cause.INPUT, own.pipeline)]
+        return stacked([*layers, (self._scheduling, own.scheduling)])
 
     # Layers
 
@@ -289,11 +348,14 @@ class HostStates:
         if not self._has_queue:
             yield Cause.PEER, self._replica_work
         yield Cause.HOST_COMPUTE, own.host_compute
+        yield Cause.INPUT, own.pipeline
         yield Cause.HOST_COMPUTE, intersection(others.host_compute, called)
         yield self._scheduling, own.scheduling
         yield self._scheduling, intersection(others.scheduling, called)
         dispatched = (own.scheduling, own.launch, called)
         yield self._scheduling, without_holes(_joined(dispatched), BACK_TO_BACK_PS)
+        if self._runs_python(self.caller):
+            yield Cause.PYTHON, self._python(self.caller)
 
     def _executor_layers(self, thread: int) -> Iterable[Layer]:
         own, others = self._evidence(thread), self._executors
@@ -301,6 +363,7 @@ class HostStates:
         if self._has_queue:
             yield Cause.LAUNCH, own.launch
             yield Cause.HOST_COMPUTE, own.host_compute
+        yield Cause.INPUT, own.pipeline
         yield from others.strong
         if self._has_queue:
             yield Cause.LAUNCH, others.launch
@@ -309,6 +372,11 @@ class HostStates:
         yield Cause.HOST_COMPUTE, others.host_compute
         yield self._scheduling, others.scheduling
         yield self._scheduling, without_holes(others.scheduling, BACK_TO_BACK_PS)
+        yield Cause.INPUT, others.pipeline
+        yield self._scheduling, self._handovers
+        if self._runs_python(thread):
+            yield Cause.PYTHON, self._python(thread)
+            yield Cause.PYTHON, self._python_on_executors
 
     @property
     def _scheduling(self) -> Cause:
@@ -332,8 +400,20 @@ class HostStates:
             strong=tuple(strong),
             launch=_joined(evidence.launch for evidence in threads_),
             host_compute=_joined(evidence.host_compute for evidence in threads_),
+            pipeline=_joined(evidence.pipeline for evidence in threads_),
             scheduling=_joined(evidence.scheduling for evidence in threads_),
         )
+
+    @cached_property
+    def _handovers(self) -> IntervalSet:
+        """When a graph call waited for an executor to wake up: none of them recorded anything, for a short time."""
+        others = self._executors
+        recorded = (others.launch, others.host_compute, others.pipeline, others.scheduling)
+        silent = difference(
+            self._calls, _joined((*recorded, *(layer for _, layer in others.strong)))
+        )
+        is_short = silent.end - silent.start <= HANDOVER_PS
+        return union(silent.start[is_short], silent.end[is_short])
 
     def _evidence(self, thread: int) -> _Evidence:
         """What the events of one thread show."""
@@ -342,20 +422,27 @@ class HostStates:
         return self._evidence_of[thread]
 
     def _evidence_in(self, rows: Int64Array) -> _Evidence:
-        kind = self.kind_of(rows)
-        ops, launches = rows[kind == HostNameKind.OP], self._launches_among(rows)
-        launching, computing = self._split_ops(ops, launches)
+        kind, in_pipeline = self.kind_of(rows), self._is_pipeline[rows]
+        launches = self._launches_among(rows)
+        launching, computing = self._split_ops(
+            rows[(kind == HostNameKind.OP) & ~in_pipeline], launches
+        )
         strong = {cause: self._spans(rows[kind == strong_kind]) for cause, strong_kind in _STRONG}
         if not self._has_queue:
             strong[Cause.H2D] = self._spans(rows[:0])
-        strong[Cause.COMPILE] = _joined((strong[Cause.COMPILE], self._traced(rows)))
+        strong[Cause.COMPILE] = _joined(
+            (strong[Cause.COMPILE], self._traced(rows), self._prepared(rows))
+        )
         strong[Cause.SYNC] = _joined((strong[Cause.SYNC], self._reads(rows)))
         functions = _among(self._columns.stat("tf_function_call").row, rows)
-        scheduling = rows[np.isin(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))]
+        is_scheduling = np.isin(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))
+        scheduling = rows[is_scheduling & ~in_pipeline]
+        pipeline = rows[(is_scheduling | (kind == HostNameKind.OP)) & in_pipeline]
         return _Evidence(
             strong=tuple(strong.items()),
             launch=without_holes(self._spans(launching), BACK_TO_BACK_PS),
             host_compute=self._spans(computing),
+            pipeline=self._spans(pipeline),
             scheduling=self._spans(np.concatenate((scheduling, functions))),
         )
 
@@ -387,6 +474,40 @@ class HostStates:
         for name in unique_ids(self._columns.name).tolist():
             kind[name] = host_name_kind(names[name])
         return kind
+
+    def _names_that(self, matches: Callable[[bytes], bool]) -> BoolArray:
+        """Which names of the trace match, of those that the host recorded."""
+        names = self._trace.names
+        result = np.zeros(len(names), dtype=np.bool_)
+        for name in unique_ids(self._columns.name).tolist():
+            result[name] = matches(names[name])
+        return result
+
+    @cached_property
+    def _is_python_call(self) -> BoolArray:
+        return self._names_that(is_python_call)
+
+    @cached_property
+    def _is_frame(self) -> BoolArray:
+        return self._names_that(is_python_frame)
+
+    @cached_property
+    def _is_pipeline(self) -> BoolArray:
+        """Which host rows belong to the input pipeline: they began in one of its calls, or in what runs under its id."""
+        columns, id_ = self._columns, self._columns.stat("id")
+        rows = self._rows_of_host
+        is_root = np.zeros(columns.line.size, dtype=np.bool_)
+        is_root[rows] = self._names_that(is_pipeline_call)[columns.name[rows]]
+        captured = id_.value[is_root[id_.row]]
+        is_root[id_.row[np.isin(id_.value, captured)]] = True
+        result = np.zeros(columns.line.size, dtype=np.bool_)
+        roots, thread = rows[is_root[rows]], self.thread[columns.line[rows]]
+        for number in unique_ids(thread[is_root[rows]]).tolist():
+            own = rows[thread == number]
+            spans = self._spans(roots[self.thread[columns.line[roots]] == number])
+            _, until = _last_begun(spans, columns.start_ps[own])
+            result[own] = columns.start_ps[own] < until
+        return result
 
     @cached_property
     def _rows_of_host(self) -> Int64Array:
@@ -460,6 +581,73 @@ class HostStates:
             end[index] = columns.start_ps[runs[inside]].min(initial=end[index])
         return union(columns.start_ps[traced], end)
 
+    def _prepared(self, rows: Int64Array) -> IntervalSet:
+        """When a graph was prepared for its first call: the thread recorded nothing but copies, among them constants."""
+        columns = self._columns
+        copies = _among(self.copies_of_constants, rows)
+        if not copies.size:
+            return self._spans(copies)
+        spoken = self._spans(rows[self.is_spoken(rows) & (self.kind_of(rows) != HostNameKind.H2D)])
+        copied = columns.start_ps[copies]
+        copied = copied[spoken.within(copied, copied + 1) == 0]
+        place = np.searchsorted(spoken.start, copied, side="right")
+        first, last = columns.start_ps[rows].min(), columns.end_ps[copies].max()
+        return union(np.append(first, spoken.end)[place], np.append(spoken.start, last)[place])
+
+    @cached_property
+    def copies_of_constants(self) -> Int64Array:
+        """Host rows of the calls on this host that put constants of graphs on devices."""
+        device, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        is_constant = self._trace.names.matching(device.op[rows], [_CONSTANT])
+        is_constant &= (device.class_[rows] == ActivityClass.H2D) & (device.launch[rows] != NONE)
+        result: Int64Array = device.launch[rows[is_constant]]
+        return result
+
+    def is_spoken(self, rows: Int64Array) -> BoolArray:
+        """Which rows show what the thread does: not frames of Python, scopes of programs and notes of allocators."""
+        stats = ("correlation_id", "tf_function_call")
+        result: BoolArray = self.kind_of(rows) != HostNameKind.OTHER
+        for stat in stats:
+            result |= self._columns.stat(stat).has(rows)
+        return result
+
+    def _python(self, thread: int) -> IntervalSet:
+        """When Python ran on a thread: from the end of what it recorded to the next thing that Python calls.
+
+        Where no op does, Python calls drivers too. A marker does not say who began it, so it is passed over.
+        """
+        columns, rows = self._columns, self.rows_of_thread(thread)
+        frames = rows[self._is_frame[columns.name[rows]]]
+        called = self._is_called(rows) | np.isin(self.kind_of(rows), _DRIVER_CALLS)
+        is_spoken = self.is_spoken(rows)
+        rows, called = rows[is_spoken], called[is_spoken]
+        order = np.lexsort((~called, columns.start_ps[rows]))
+        start, called = columns.start_ps[rows[order]], called[order]
+        reach = np.maximum.accumulate(columns.end_ps[rows[order]])
+        hole = np.flatnonzero(called[1:] & (start[1:] > reach[:-1]))
+        return _joined((union(reach[hole], start[hole + 1]), self._spans(frames)))
+
+    @cached_property
+    def _python_on_executors(self) -> IntervalSet:
+        """When Python ran on any thread but the caller: of threads that take turns, one may begin late."""
+        threads_ = unique_ids(self.thread[self._lines]).tolist()
+        return _joined(
+            self._python(thread)
+            for thread in threads_
+            if thread != self.caller and self._runs_python(thread)
+        )
+
+    def _is_called(self, rows: Int64Array) -> BoolArray:
+        """Which rows Python begins."""
+        result: BoolArray = self._is_python_call[self._columns.name[rows]]
+        return result | self._columns.stat("tf_function_call").has(rows)
+
+    @cached_property
+    def _dispatches(self) -> IntervalSet:
+        """What Python called on the caller."""
+        rows = self.rows_of_thread(self.caller)
+        return self._spans(rows[self._is_called(rows)])
+
     def _reads(self, rows: Int64Array) -> IntervalSet:
         """Copies from a device that the calling thread waited for: it began no event between the call and the end."""
         columns = self._columns
@@ -483,6 +671,12 @@ def _among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = Non
     """The `rows` that are in `wanted`, or their `values`."""
     result: Int64Array = (rows if values is None else values)[np.isin(rows, wanted)]
     return result
+
+
+def _last_begun(spans: IntervalSet, time: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Start and end of the last span that began by each instant, `LONG_AGO_PS` without one."""
+    place = np.searchsorted(spans.start, time, side="right")
+    return np.append(LONG_AGO_PS, spans.start)[place], np.append(LONG_AGO_PS, spans.end)[place]
 
 
 def _joined(parts: Iterable[IntervalSet]) -> IntervalSet:

@@ -1,7 +1,8 @@
 """Tells the activity of a thread from the name of a host event.
 
 Sources: TraceMe names of TensorFlow 2.21 (`kernel_and_device.cc`, `executor.cc`, `iterator_ops.cc`,
-`tensor_handle.cc`), driver calls as CUPTI and ROCm name them, and recorded traces from 2020 to 2026.
+`tensor_handle.cc`), driver calls as CUPTI and ROCm name them, Python frames as JAX 0.8 names them, and recorded traces
+from 2020 to 2026.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class HostNameKind(IntEnum):
     OP = 7  # runs an op
     DISPATCH = 8  # decides what to run and hands it on
     EXECUTOR = 9  # runs ready ops of a graph, one after the other
-    CALL = 10  # runs a graph and waits for it
+    CALL = 10  # runs a graph
     ASYNC_INPUT = 11  # as INPUT, for an op that runs on a thread of its own
 
 
@@ -41,7 +42,7 @@ _CHECKPOINT_TYPE: Final = re.compile(
 )
 _SYNC: Final = re.compile(
     rb"(?:cu|cuda|hip)(?:Stream|Ctx|Event|Device|Thread)Synchronize.*|(?:\w+::)*BlockHostUntilDone"
-    rb"|(?:\w+::)*SynchronizeStream|[\w:. ]*(?:WaitReady|BlockUntilReady)"
+    rb"|(?:\w+::)*SynchronizeStream|[\w:. ]*(?:WaitReady|BlockUntilReady)|\$[^ ]+:\d+ block_until_ready"
 )
 _SYNC_TYPE: Final = re.compile(rb"SyncDevice")
 _PLUMBING_TYPE: Final = re.compile(
@@ -49,10 +50,14 @@ _PLUMBING_TYPE: Final = re.compile(
 )
 _STAGING: Final = re.compile(rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*")
 _DISPATCH: Final = re.compile(
-    rb"EagerExecute|EagerKernelExecute|EagerLocalExecute: .*|TFE_Py_\w+"
+    rb"EagerExecute|EagerKernelExecute|EagerLocalExecute: .*|TFE_\w+"
     rb"|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|ExecutorState::ProcessAsync.*"
 )
-_CALLS: Final = frozenset((b"FunctionRun", b"KernelAndDeviceFunc::Run"))
+_CALL: Final = re.compile(rb"FunctionRun|KernelAndDeviceFunc::Run|PjitFunction\(.*\)", re.DOTALL)
+_PYTHON_CALL: Final = re.compile(
+    rb"EagerExecute|EagerLocalExecute: .*|EagerCopyToDevice|TFE_\w+|convert_to_tensor"
+)
+_PIPELINE: Final = re.compile(rb"Iterator::.*|InstantiatedCapturedFunction::Run.*", re.DOTALL)
 _EXECUTORS: Final = frozenset((b"ExecutorState::Process",))
 _GRAPH_LAUNCH: Final = re.compile(rb"(?:cu|cuda|hip)GraphLaunch.*|.* \(CudaGraph:\d+\)", re.DOTALL)
 
@@ -71,6 +76,21 @@ def is_graph_launch(name: bytes) -> bool:
     return _GRAPH_LAUNCH.fullmatch(name) is not None
 
 
+def is_python_call(name: bytes) -> bool:
+    """Whether Python begins a host event of this name: it hands on an op or a tensor, or runs a graph."""
+    return (_PYTHON_CALL.fullmatch(name) or _CALL.fullmatch(name)) is not None
+
+
+def is_python_frame(name: bytes) -> bool:
+    """Whether a Python tracer recorded a host event of this name: `$file.py:line function`."""
+    return name[:1] == b"$"
+
+
+def is_pipeline_call(name: bytes) -> bool:
+    """Whether what runs inside of a host event of this name, or under its id, belongs to the input pipeline."""
+    return _PIPELINE.fullmatch(name) is not None
+
+
 def host_name_kind(name: bytes) -> HostNameKind:
     """The activity of a thread while a host event of this name is open."""
     eager = _EAGER_OP.fullmatch(name)
@@ -85,7 +105,7 @@ def host_name_kind(name: bytes) -> HostNameKind:
         return HostNameKind.ASYNC_INPUT
     if _INPUT_CALL.fullmatch(name):
         return HostNameKind.INPUT
-    if name in _CALLS:
+    if _CALL.fullmatch(name):
         return HostNameKind.CALL
     if name in _EXECUTORS:
         return HostNameKind.EXECUTOR

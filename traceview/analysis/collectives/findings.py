@@ -28,7 +28,7 @@ EXPOSED: Final = Rule(
         "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
         "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per GPU."
     ),
-    example="exposed communication takes 24.0% of the median step on GPU:0",
+    example="exposed communication takes 24.0% of the step on GPU:0",
     path_causes=("collective",),
 )
 
@@ -48,7 +48,7 @@ WAIT: Final = Rule(
         "is ready for all of them (dataset.prefetch(tf.data.AUTOTUNE)), GPUs of one model. traceview collectives "
         "LOGDIR lists the last device of each collective."
     ),
-    example="GPU:2 waits for other devices in collectives for 12.0% of the median step",
+    example="GPU:2 waits for other devices in collectives for 12.0% of the step",
     idle_causes=("peer",),
 )
 
@@ -107,7 +107,7 @@ class _Costs:
         self._kinds = kinds
         self._selection = selection
         self._few_steps = selection.few_steps
-        self._whole = "median step" if selection.used_steps else "window"
+        self._whole = "step" if selection.used_steps else "window"
 
     @property
     def _is_alone(self) -> bool:

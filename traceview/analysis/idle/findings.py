@@ -18,6 +18,7 @@ from traceview.analysis.base import (
 from traceview.analysis.cost import Cost
 from traceview.analysis.idle.blocking_ops import blocking_ops
 from traceview.analysis.idle.eager_ops import eager_ops
+from traceview.analysis.idle.first_call import FirstCall, first_call
 from traceview.analysis.idle.result import Gap, Idle
 from traceview.analysis.idle.retracing import Retraced, retraced_calls
 from traceview.analysis.idle.rules import (
@@ -26,9 +27,11 @@ from traceview.analysis.idle.rules import (
     COMPILE_IN_WINDOW,
     CPU_HEAVY_OP,
     D2H_SYNC,
+    FIRST_CALL,
     HOST_BOUND,
     INPUT_BOUND,
     LAUNCH_BOUND,
+    PYTHON_STALL,
     RETRACING,
     IdleRule,
 )
@@ -156,13 +159,40 @@ def _findings_of_host(
     for rule in (INPUT_BOUND, D2H_SYNC, CALLBACK_STALL, CHECKPOINT_STALL):
         yield from _by_cause(rule, waiting)
     if waiting.is_replica:
-        yield from _outside_of_graphs(trace, waiting, selection, host)
+        outside = list(_outside_of_graphs(trace, waiting, selection, host))
+        yield from outside or _by_cause(PYTHON_STALL, waiting)
     else:
+        yield from _by_cause(PYTHON_STALL, waiting)
         yield from _by_cause(LAUNCH_BOUND, waiting)
         heavy_ops = list(_heavy_ops(trace, waiting, attribution, selection))
         yield from heavy_ops or _by_cause(HOST_BOUND, waiting)
+    call = first_call(trace, attribution.states[host], selection, host)
+    ratio = waiting.cost(FIRST_CALL, waiting.idle_of(FIRST_CALL)).ratio or 0.0
+    if call is not None and ratio >= FIRST_CALL.limits["critical_ratio"]:
+        yield _first_call(call, waiting)
+        return
     retraced = retraced_calls(trace, selection, host)
     yield from _retracing(retraced, waiting) if retraced else _by_cause(COMPILE_IN_WINDOW, waiting)
+
+
+def _first_call(call: FirstCall, waiting: _Waiting) -> Finding:
+    types = f", most of them {numbers.listed(call.types)}" if call.types else ""
+    copies = numbers.plural(call.copy_count, "constant")
+    return _finding(
+        FIRST_CALL,
+        waiting,
+        waiting.idle_of(FIRST_CALL),
+        [
+            Evidence("constant_copy_count", call.copy_count, None, waiting.key),
+            Evidence("kernel_count", call.kernel_count, None, "all devices"),
+        ],
+        severity="critical",
+        confidence=("high", "only the preparation of a graph copies its constants"),
+        explanation=(
+            f"{FIRST_CALL.meaning} The host copied {copies} to devices meanwhile; the devices ran "
+            f"{numbers.plural(call.kernel_count, 'kernel')}{types}."
+        ),
+    )
 
 
 def _by_cause(rule: IdleRule, waiting: _Waiting) -> Iterator[Finding]:
@@ -207,7 +237,8 @@ def _outside_of_graphs(
     least_count = rule.limits["ops_per_step_count"]
     if ops is None or not waiting.has_steps or ops.count_per_step < least_count:
         return
-    idle_ps = min(ops.ps_per_step, waiting.idle_of(rule))
+    of_steps = waiting.idle_ps[[Cause.HOST_COMPUTE, Cause.PYTHON]].sum(axis=0)
+    idle_ps = median_ps(of_steps) or 0
     ratio = waiting.cost(rule, idle_ps).ratio or 0.0
     if rule.severity_of(ratio) is None:
         return
@@ -224,7 +255,7 @@ def _outside_of_graphs(
         explanation=(
             f"The host runs them from Python, most often {numbers.listed(ops.types)}. On CPU devices the trace does "
             "not say for which replica, so this report does not count the time as compute. The cost is an upper "
-            "bound: a part of it is the work of the ops themselves."
+            "bound: all that the host does between the ops of the replicas, with the work of the ops themselves."
         ),
         advice=(
             "Put the step into a graph: @tf.function on the function that calls strategy.run; in Keras "
@@ -263,10 +294,11 @@ def _finding(
     words: Mapping[str, str] | None = None,
     explanation: str | None = None,
     advice: str | None = None,
+    confidence: tuple[Confidence, str] | None = None,
 ) -> Finding:
     """A finding with the share of the step and the longest gap. `words`: for `title`, besides those of every title."""
     cost = waiting.cost(rule, idle_ps)
-    confidence = _confidence(waiting)
+    confidence = confidence or _confidence(waiting)
     devices = waiting.waiting_as_long(rule.cause)
     if devices:
         verb = "waits" if len(devices) == 1 else "wait"
@@ -296,9 +328,7 @@ def _span(waiting: _Waiting, idle_ps: int, cost: Cost) -> str:
     if cost.statistic is None:
         return f"{numbers.time(idle_ps)} of {numbers.time(waiting.window_ps)}"
     time = numbers.time(cost.ps_per_step)
-    if cost.statistic == "mean":
-        return f"{time} per step on average"
-    return f"{time} of the median {numbers.time(waiting.selection.median_step_ps)} step"
+    return f"{time} per step on average" if cost.statistic == "mean" else f"{time} per step"
 
 
 def _main_step(rule: IdleRule, waiting: _Waiting, idle_ps: int) -> str:

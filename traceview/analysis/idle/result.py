@@ -23,7 +23,14 @@ from traceview.record import (
     one_of,
 )
 from traceview.trace.cause import Cause
-from traceview.trace.gap_evidence import HostEvidence, evidence_at, evidence_of
+from traceview.trace.gap_evidence import (
+    HostEvidence,
+    Surroundings,
+    evidence_at,
+    evidence_of,
+    surroundings_of,
+)
+from traceview.trace.gap_spans import cause_spans
 from traceview.trace.gaps import Gaps
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
@@ -43,9 +50,12 @@ class Gap(Record, frozen=True):
         before: Op, or kernel without one, that ended where the gap begins; null at the start of the window.
         after: Op, or kernel without one, that starts where the gap ends; null at the end of the window.
         step: Number of the step in which most of it lies.
-        thread: Thread of the host event.
+        thread: Thread of the host event, or without one the thread that was late.
         host_event: The host event that shows the cause; null where nothing was recorded.
         host_stack: Names of the events around it on its thread, outermost first, and its own.
+        previous_event: What the thread recorded last before the longest part of the cause; null where an event shows
+            the cause, and without any.
+        next_event: What it recorded next.
     """
 
     start_ps: Integer
@@ -58,6 +68,8 @@ class Gap(Record, frozen=True):
     thread: ThreadName | None
     host_event: str | None
     host_stack: tuple[str, ...]
+    previous_event: str | None = None
+    next_event: str | None = None
 
 
 class StepCauses(Record, frozen=True):
@@ -181,6 +193,7 @@ def gap_rows(
         evidence = evidence_in_gap(
             trace, gaps, states, index, cause, int(start[index]), int(end[index])
         )
+        around = Surroundings() if evidence else _surroundings(trace, gaps, states, index, cause)
         pieces = slice(*np.searchsorted(gaps.gap, [index, index + 1]).tolist())
         longest = int((gaps.end_ps[pieces] - gaps.start_ps[pieces]).argmax())
         step = int(gaps.step[pieces][longest])
@@ -192,10 +205,39 @@ def gap_rows(
             before=activity_name(trace, int(gaps.before[index])),
             after=activity_name(trace, int(gaps.after[index])),
             step=None if step == NONE else steps[step].number,
-            thread=evidence.thread if evidence else None,
+            thread=evidence.thread if evidence else around.thread,
             host_event=evidence.event if evidence else None,
             host_stack=evidence.stack if evidence else (),
+            previous_event=around.before,
+            next_event=around.after,
         )
+
+
+def _surroundings(
+    trace: Trace, gaps: Gaps, states: HostStates, index: int, cause: Cause
+) -> Surroundings:
+    """What was recorded around the longest part of a cause in a gap; nothing if the host was not late in it."""
+    spans = cause_spans(trace, gaps, states, np.array([index]))
+    length = np.where(spans.cause == cause, spans.end_ps - spans.start_ps, 0)
+    if cause is Cause.UNUSED or not length.any():
+        return Surroundings()
+    longest = int(length.argmax())
+    start, end = int(spans.start_ps[longest]), int(spans.end_ps[longest])
+    return around_part(trace, gaps, states, index, start, end)
+
+
+def around_part(
+    trace: Trace, gaps: Gaps, states: HostStates, index: int, start_ps: int, end_ps: int
+) -> Surroundings:
+    """What the thread that was late recorded around a part of the gap with the number `index`.
+
+    Nothing where the host was not late.
+    """
+    if start_ps >= gaps.late_end_ps[index]:
+        return Surroundings()
+    by_caller = start_ps < gaps.handed_over_ps[index]
+    thread = states.caller if by_caller else int(gaps.thread[index])
+    return surroundings_of(trace, states, thread, start_ps, end_ps)
 
 
 def evidence_in_gap(

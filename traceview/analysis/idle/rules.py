@@ -133,6 +133,7 @@ HOST_BOUND: Final = IdleRule(
     ),
     example="GPU:0 waits 8.00 ms of the median 61.3 ms step for CPU ops (13.1%)",
     idle_causes=("host_compute",),
+    path_causes=("host_compute", "python"),
     title="{device} waits {span} for CPU ops ({share})",
     is_typical=True,
 )
@@ -209,6 +210,45 @@ COMPILE_IN_WINDOW: Final = IdleRule(
     title="{device} waits {span} for compilation ({share})",
 )
 
+PYTHON_STALL: Final = IdleRule(
+    code="python-stall",
+    starts_at=(
+        "{warning_ratio} of the median step idle while Python runs on the launching thread, on average over the steps; "
+        "not where ops outside of any tf.function explain it"
+    ),
+    severities=("warning", "info"),
+    limits={"warning_ratio": 0.10},
+    meaning=(
+        "Python runs on the thread that launches work, and nothing is queued on the device meanwhile. The thread "
+        "records nothing until Python calls the next op, function or copy."
+    ),
+    evidence="results.idle, cause python; next_event of its gaps is what Python called then",
+    advice=(
+        "Move what does not need every step out of the loop, let tf.data prepare it (dataset.map), or put it into the "
+        "tf.function as ops. traceview gaps LOGDIR --cause python shows what was called before and after."
+    ),
+    example="GPU:0 waits 13.7 ms per step on average while Python runs on the launching thread (22.3%)",
+    idle_causes=("python",),
+    title="{device} waits {span} while Python runs on the launching thread ({share})",
+)
+
+FIRST_CALL: Final = IdleRule(
+    code="first-call",
+    starts_at="{critical_ratio} of the median step idle while a graph is prepared for its first call",
+    severities=("critical",),
+    limits={"critical_ratio": 0.50},
+    meaning=(
+        "The window holds the first call of a function. Its graph is optimized and its kernels are made, which takes "
+        "longer than many steps. Nothing here says how training runs later."
+    ),
+    evidence="copies of constants (MakeTensorFromProto) to devices, which only the preparation of a graph makes",
+    advice="Capture later, after the first steps: traceview capture --steps 100:110.",
+    example="the recording holds the first call of a function: GPU:0 waits 596 ms per step on average (89.0%)",
+    explains=("unused-gpu", "copy-only-gpu", "few-steps"),
+    idle_causes=("compile",),
+    title="the recording holds the first call of a function: {device} waits {span} ({share})",
+)
+
 RULES: Final = (
     INPUT_BOUND,
     D2H_SYNC,
@@ -219,4 +259,6 @@ RULES: Final = (
     CHECKPOINT_STALL,
     RETRACING,
     COMPILE_IN_WINDOW,
+    PYTHON_STALL,
+    FIRST_CALL,
 )

@@ -69,7 +69,7 @@ def _bound(result: Input, worst: InputHost, ratio: float, selection: Selection) 
         explanation += (
             f" Most of the pipeline's own time is spent in stage {result.bottleneck.name}."
         )
-    step = "median step" if selection.used_steps else "window"
+    step = "step" if selection.used_steps else "window"
     cost = (
         Cost.of_window(ratio)
         if worst.wait_per_step_ps is None

@@ -95,10 +95,10 @@ def _where(part: UnexplainedPart) -> str:
         place += f" lies after {_short(part.before)}"
     else:
         place += f" lies between {_short(part.before)} and {_short(part.after)}"
-    if part.thread is None:
-        return f"{place}; the host recorded no thread."
     if part.is_launch_unknown:
         return f"{place}; the launch of {_short(part.after)} was not recorded."
+    if part.thread is None:
+        return f"{place}; the host recorded no thread."
     recorded = (
         "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
     )

@@ -11,7 +11,12 @@ from msgspec.structs import asdict, replace
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Context
-from traceview.analysis.idle.result import activity_name, evidence_in_gap, longest_first
+from traceview.analysis.idle.result import (
+    activity_name,
+    around_part,
+    evidence_in_gap,
+    longest_first,
+)
 from traceview.analysis.path.parts import FIRST_CAUSE, Parts, parts_of
 from traceview.analysis.path.walk import Walker
 from traceview.ids import unique_inverse
@@ -95,10 +100,12 @@ class UnexplainedPart(LongPart, frozen=True):
     Attributes:
         next_event: Host event that the thread recorded next; null without any.
         is_launch_unknown: Whether the launch of the op that ended the gap was not recorded.
+        previous_event: Host event that the thread recorded last before it; null without any.
     """
 
     next_event: str | None
     is_launch_unknown: bool
+    previous_event: str | None = None
 
 
 class StepPath(Record, frozen=True):
@@ -305,14 +312,20 @@ class _Writer:
         of_key = np.flatnonzero(self._walked.key == key)
         chosen = of_key[longest_first(parts.duration_ps[of_key], MOST_UNEXPLAINED)]
         for part, number in zip(self.long_parts(chosen), chosen.tolist(), strict=True):
-            thread, event, next_event = _around(self._context, parts, number)
-            after = int(
-                self._context.idle.gaps[int(parts.device[number])].after[int(parts.gap[number])]
+            trace, device, gap = (
+                self._context.trace,
+                int(parts.device[number]),
+                int(parts.gap[number]),
             )
-            launch = self._context.trace.device_columns.launch
+            gaps = self._context.idle.gaps[device]
+            states = self._context.idle.states[trace.device_list[device].host]
+            end_ps = part.start_ps + part.duration_ps
+            around = around_part(trace, gaps, states, gap, part.start_ps, end_ps)
+            after, launch = int(gaps.after[gap]), trace.device_columns.launch
             yield UnexplainedPart(
-                **asdict(replace(part, thread=thread, host_event=event)),
-                next_event=next_event,
+                **asdict(replace(part, thread=around.thread, host_event=around.inside)),
+                previous_event=around.before,
+                next_event=around.after,
                 is_launch_unknown=after != NONE and int(launch[after]) == NONE,
             )
 
@@ -343,22 +356,3 @@ class _Writer:
             thread=evidence.thread if evidence else None,
             host_event=evidence.event if evidence else None,
         )
-
-
-def _around(context: Context, parts: Parts, part: int) -> tuple[str | None, str | None, str | None]:
-    """The thread that was late in a gap, the event that was open on it in this part, and the next one that begins."""
-    trace, device = context.trace, int(parts.device[part])
-    gaps = context.idle.gaps[device]
-    states = context.idle.states[trace.device_list[device].host]
-    thread = int(gaps.thread[int(parts.gap[part])])
-    if thread == NONE:
-        return None, None, None
-    columns, start, end = trace.host_columns, int(parts.start_ps[part]), int(parts.end_ps[part])
-    rows = states.open_in(thread, start, end)
-    open_ = rows[(columns.start_ps[rows] <= start) & ~states.is_marker(rows)]
-    after = states.first_after(thread, start)
-    return (
-        trace.lines[int(np.flatnonzero(states.thread == thread)[0])].name,
-        trace.names.text(int(columns.name[open_[-1]])) if open_.size else None,
-        None if after == NONE else trace.names.text(int(columns.name[after])),
-    )

@@ -32,7 +32,7 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
     affected = [row for row in rows if H2D_EXPOSED.severity_of(_exposed(row))]
     if affected:
         worst = affected[0]
-        step = "median step" if selection.used_steps else "window"
+        step = "step" if selection.used_steps else "window"
         yield _finding(
             H2D_EXPOSED,
             affected,
