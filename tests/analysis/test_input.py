@@ -11,11 +11,15 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from traceview.analysis.base import Finding, Skipped
-from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input.advice import advice_for
 from traceview.analysis.input.findings import diagnose
 from traceview.analysis.input.result import Input, compute
-from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
+from traceview.analysis.input.rules import (
+    INPUT_BOUND,
+    NO_PREFETCH,
+    REPLICA_STARVED,
+    SLOW_INPUT_STAGE,
+)
 from traceview.analysis.selection import Selection, select
 from traceview.api import Trace, load
 

@@ -37,6 +37,6 @@ def input_(
         rows=table("input_stages", *record_columns(InputStage, record.stages if record else ())),
         sections=lambda: topic_sections(request, topic.ANALYSIS, record),
         left_out_count=record.left_out_count if record else 0,
-        order="longest self time first",
+        order="most work first",
         remarks=(result.reason,) if isinstance(result, Skipped) else (),
     )
