@@ -50,7 +50,8 @@ _ADVICE: Final = (
             "A Python generator makes one element at a time and holds Python's lock; prefetch alone does not help. "
             "Let it yield only what to load, and do the work in ops of TensorFlow: dataset.map(function, "
             "num_parallel_calls=tf.data.AUTOTUNE). Work that has to stay in Python needs several processes, "
-            "multiprocessing.Pool(4).imap(make_batch, keys) in the generator, or TFRecord files written once."
+            "multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys) in the generator, or TFRecord files "
+            "written once."
         ),
     ),
     (
