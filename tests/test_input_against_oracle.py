@@ -8,7 +8,13 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from tests.oracle.input import input_ratio, stage_times, step_waits
+from tests.oracle.input import (
+    empty_step_ratio,
+    input_ratio,
+    stage_times,
+    step_waits,
+    work_ratio,
+)
 from tests.oracle.reading import Host, read_hosts
 from traceview.analysis.input.result import Input, compute
 from traceview.analysis.selection import select
@@ -27,6 +33,11 @@ def same_input(folder: Path, host: Host) -> None:
     assert [step.wait_ps for step in result.steps] == step_waits(host, spans)
     used = [(s.start_ps, s.end_ps) for s in selection.steps[0] if s.excluded is None]
     assert result.input_ratio == pytest.approx(input_ratio(host, used), rel=1e-12)
+    (row,) = result.hosts
+    assert row.slowest_stage is not None
+    window = (selection.windows[0].start_ps, selection.windows[0].end_ps)
+    assert row.work_ratio == pytest.approx(work_ratio(host, row.slowest_stage, window), rel=1e-12)
+    assert row.empty_step_ratio == empty_step_ratio(host, row.slowest_stage, used)
     same_stages(folder, host)
 
 
@@ -35,13 +46,7 @@ def same_stages(folder: Path, host: Host) -> None:
     for stage in recorded_stages(traceview.load(folder)):
         self_ps, waiting_ps = ours.get(stage.name, (0, 0))
         ours[stage.name] = (self_ps + stage.self_ps, waiting_ps + stage.waiting_ps)
-    expected = stage_times(host)
-    assert {name: times[0] for name, times in ours.items()} == {
-        name: times[0] for name, times in expected.items()
-    }
-    # A generator waits for a shard, which no id tells.
-    told = {name for name in expected if not name.endswith("::Generator")}
-    assert {name: ours[name] for name in told} == {name: expected[name] for name in told}
+    assert ours == stage_times(host)
 
 
 @pytest.mark.parametrize("name", FIXTURES)

@@ -312,7 +312,7 @@ def replicas(fill: Fill) -> CudaTrace:
 
 
 def test_replicas_wait_for_input(tmp_path: Path) -> None:
-    findings = of_idle_alone(tmp_path, replicas(busy_with(INPUT, 30)))
+    findings = found(tmp_path, replicas(busy_with(INPUT, 30)))
     assert findings["input-bound"].devices == ("replica:0",)
 
 

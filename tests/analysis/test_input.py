@@ -7,15 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from traceview.analysis.base import Finding, Skipped
-from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input.advice import advice_for
 from traceview.analysis.input.findings import diagnose
 from traceview.analysis.input.result import Input, compute
-from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
+from traceview.analysis.input.rules import (
+    INPUT_BOUND,
+    NO_PREFETCH,
+    REPLICA_STARVED,
+    SLOW_INPUT_STAGE,
+)
 from traceview.analysis.selection import Selection, select
 from traceview.api import Trace, load
 
@@ -140,23 +145,143 @@ def test_a_shard_is_late_from_its_thresholds_on(
         )
 
 
-def test_a_buffer_that_is_never_empty_lowers_the_confidence(tmp_path: Path) -> None:
+def buffered(
+    folder: Path,
+    *,
+    work_ms: float,
+    empty_steps: int,
+    name: str = "Map",
+    wait_ms: float = 10,
+    silent_ms: float = 0,
+    at_work: bool = True,
+) -> tuple[Input, dict[str, Finding]]:
+    """Eight steps of 100 ms on a replica or a GPU that waits, behind a buffer that is empty in some of them.
+
+    The stage works on a thread of its own. After the wait the thread of the step records nothing for some time.
+    """
     trace = new_trace(length_ms=1000)
-    full = {"id": 2, "parent_id": 1, "buffer_limit": 2, "buffered_elements": 1}
-    for step in steps_of_100(trace):
-        step.host(WAIT, 1, 11)
-        step.host("Iterator::Root", 1, 11, {"id": 1})
-        step.host("Iterator::Root::Prefetch", 1, 11, full)
-        worker = trace.thread("tf_data_iterator_resource", 40)
+    worker, executor = trace.thread("tf_data_iterator_resource", 40), trace.thread("tf_Compute", 41)
+    for index, step in enumerate(steps_of_100(trace, 8)):
+        fill = {"buffered_elements": 1} if index >= empty_steps else {}
+        step.host(WAIT, 0, wait_ms)
+        step.host("Iterator::Root", 0, wait_ms, {"id": 1})
+        limit = {"id": 2, "parent_id": 1, "buffer_limit": 2}
+        step.host("Iterator::Root::Prefetch", 0, wait_ms, {**limit, **fill})
         made = {"id": 3, "parent_id": 2}
-        step.host("Iterator::Root::Prefetch::Map", 20, 90, made, thread=worker)
-    result, findings = examined(trace, tmp_path)
-    assert result.empty_ratio == 0
-    assert (findings["input-bound"].severity, findings["input-bound"].confidence) == (
-        "warning",
-        "medium",
+        step.host(f"Iterator::Root::Prefetch::{name}", 0, work_ms, made, thread=worker)
+        begin = wait_ms + silent_ms
+        step.host("FunctionRun", begin, 100)
+        if at_work:
+            step.host("replica_0/x:MatMul", begin, 100, thread=executor)
+        else:
+            step.kernel(0, begin, 100, launch_ms=begin)
+    trace.write(folder)
+    report = traceview.analyze(folder)
+    assert report.results.input is not None
+    return report.results.input, {finding.code: finding for finding in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("work_ms", "empty_steps", "is_bound"),
+    [(95, 8, True), (25, 2, True), (24.9, 2, False), (25, 1, False), (95, 0, False)],
+)
+def test_a_full_buffer_or_a_stage_that_rests_contradicts_a_wait(
+    work_ms: float, empty_steps: int, is_bound: bool, tmp_path: Path
+) -> None:
+    result, findings = buffered(tmp_path, work_ms=work_ms, empty_steps=empty_steps)
+    (row,) = result.hosts
+    assert row.slowest_stage == "Iterator::Root::Prefetch::Map"
+    assert row.work_ratio == pytest.approx(work_ms / 100)
+    assert row.empty_step_ratio == empty_steps / 8
+    assert ("input-bound" in findings) is is_bound
+    assert ("slow-input-stage" in findings) is is_bound
+
+
+@pytest.mark.parametrize(
+    ("name", "work_ms", "silent_ms", "on_gpu", "cost_ms"),
+    [
+        # A generator holds Python's lock; on CPUs any stage takes cores.
+        ("Generator", 80, 20, True, 20),
+        ("Generator", 80, 20, False, 20),
+        ("Map", 80, 20, False, 20),
+        ("Map", 80, 20, True, 4),
+        ("Generator", 69.9, 20, False, 4),
+        ("Generator", 80, 1, False, 4.8),
+    ],
+)
+def test_a_pipeline_at_its_limit_hides_a_part_of_the_wait(
+    name: str, work_ms: float, silent_ms: float, on_gpu: bool, cost_ms: float, tmp_path: Path
+) -> None:
+    _, findings = buffered(
+        tmp_path,
+        work_ms=work_ms,
+        empty_steps=8,
+        name=name,
+        wait_ms=4,
+        silent_ms=silent_ms,
+        at_work=not on_gpu,
     )
-    assert findings["slow-input-stage"].confidence == "low"
+    if cost_ms < 5:
+        assert "input-bound" not in findings
+        return
+    bound = findings["input-bound"]
+    assert bound.cost_ps_per_step == ms(cost_ms)
+    taken = "Python's lock" if name == "Generator" else "the cores"
+    assert f"It holds {taken} meanwhile: 16.0 ms of the cost" in bound.explanation
+
+
+def test_a_generator_is_not_helped_by_prefetch(tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 40)
+        step.host("Iterator::Root::BatchV2", 0, 40, {"id": 2})
+        step.host("Iterator::Root::BatchV2::Generator", 0, 39, {"id": 3, "parent_id": 2})
+    result, findings = examined(trace, tmp_path)
+    assert result.missing == ("prefetch",)
+    assert set(findings) == {"input-bound", "slow-input-stage"}
+    assert "prefetch alone does not help" in findings["input-bound"].advice
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        ("Root::Map", ("prefetch", "parallel_map")),
+        ("Root::Prefetch::Range", ()),
+        ("Model::Prefetch::Range", ()),
+        ("Root::MaxIntraOpParallelism::PrivateThreadPool::Options::ParallelMapV2", ()),
+        ("Root::ForeverRepeat::Prefetch::Range", ()),
+        ("Root::FiniteTake::Shuffle", ("prefetch",)),
+        ("Prefetch::Map", ("parallel_map",)),
+    ],
+)
+def test_prefetch_is_recognised_below_wrappers(
+    path: str, missing: tuple[str, ...], tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 40)
+        step.host(f"Iterator::{path}", 0, 40, {"id": 2, "buffer_limit": 3})
+    result, _ = examined(trace, tmp_path)
+    assert result.missing == missing
+
+
+@pytest.mark.parametrize(
+    ("calls", "advice"), [(1, "Map in parallel"), (2, "fills the buffer of the shuffle")]
+)
+def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
+    calls: int, advice: str, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 40)
+        step.host("Iterator::Root::Shuffle", 0, 40, {"id": 2})
+        for call in range(calls):
+            made = {"id": 3, "parent_id": 2}
+            step.host("Iterator::Root::Shuffle::Map", 15 * call, 15 * call + 38 / calls, made)
+    result, _ = examined(trace, tmp_path)
+    assert result.bottleneck is not None
+    assert result.bottleneck.kind == "Map"
+    assert advice in result.bottleneck.advice
 
 
 def gpu_run(folder: Path) -> tuple[Trace, Selection]:
@@ -176,7 +301,7 @@ def test_with_gpus_the_wait_is_the_idle_time_of_the_device_that_waits_most(tmp_p
     assert [step.wait_ps for step in result.steps] == [ms(10), ms(10), ms(10), ms(5)]
     assert (result.input_ratio, result.hosts[0].device) == (0.2, "GPU:1")
     assert [finding.code for finding in diagnose(result, selection)] == ["input-bound"]
-    assert diagnose(result, selection, is_bound=True) == []
+    assert diagnose(result, selection, []) == []
 
 
 def test_with_gpus_and_no_causes_there_is_no_ratio(tmp_path: Path) -> None:
@@ -219,7 +344,7 @@ def test_without_steps_the_ratio_is_of_the_window(tmp_path: Path) -> None:
         ("ParallelInterleaveV4", "cycle_length"),
         ("FilterV2", "filter"),
         ("MemoryCacheImpl", "cache"),
-        ("ForeverRepeat", "prefetch"),
+        ("ForeverRepeat", "batch"),
         ("Unheard", "prefetch"),
     ],
 )

@@ -90,13 +90,31 @@ def input_of(**changes: Any) -> Input:
     return Input(**parts | changes)
 
 
+CALLS = {"measured_by": "iterator", "device": None}
+KEEPS_UP = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
+
+
 @pytest.mark.parametrize(
     ("changes", "lead"),
     [
-        ({}, "Input wait: 61.6% of the step (high)."),
-        ({"input_ratio": 0.051, "verdict": "moderate"}, "Input wait: 5.1% of the step (moderate)."),
-        ({"input_ratio": 0.0, "verdict": "none"}, "Input wait: 0% of the step (low)."),
-        ({"steps": ()}, "Input wait: 61.6% of the window (high)."),
+        ({}, "GPU:0 is idle 61.6% of the step for input (high)."),
+        (
+            {"input_ratio": 0.051, "verdict": "moderate"},
+            "GPU:0 is idle 5.1% of the step for input (moderate).",
+        ),
+        (
+            {"input_ratio": 0.0, "verdict": "none"},
+            "GPU:0 is idle 0% of the step for input (low).",
+        ),
+        ({"steps": ()}, "GPU:0 is idle 61.6% of the window for input (high)."),
+        (
+            {"hosts": (host(**CALLS),)},
+            "Calls for the next batch take 61.6% of the step (high).",
+        ),
+        (
+            {"hosts": (host(**CALLS, **KEEPS_UP),)},
+            "Calls for the next batch take 61.6% of the step; the pipeline keeps up.",
+        ),
         (
             {"input_ratio": None, "verdict": None, "reason": "no used step"},
             "Input wait: unknown; no used step.",
@@ -107,23 +125,43 @@ def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
     assert section(view_of(), input_of(**changes)).lead == lead
 
 
-def test_notes_on_the_slowest_stage_and_on_what_is_missing() -> None:
-    result = input_of(
+def slow_input(**changes: Any) -> Input:
+    """An input that lacks much, and whose host the changes are of."""
+    return input_of(
+        hosts=(host(**changes),),
         bottleneck=Bottleneck(
             "worker0", "Iterator::Root::Map", "Map", 60 * MS, 0.933, "Map in parallel."
         ),
         missing=("prefetch", "cache"),
         empty_ratio=0.5,
     )
+
+
+def test_notes_on_the_slowest_stage_and_on_what_is_missing() -> None:
+    result = slow_input(work_ratio=1.14, empty_step_ratio=0.75)
     notes = [
-        "Slowest stage: Root::Map, 93.3% of the pipeline's own time. Map in parallel.",
+        "Slowest stage: Root::Map, works 100% of the window. Map in parallel.",
         "Missing: prefetch at the end of the pipeline, a cache.",
-        "The model found its input buffer empty in 50.0% of its requests.",
+        "The prefetch buffers between it and the model were empty in 75.0% of the steps.",
     ]
     assert sentences_of(section(view_of(), result)) == notes
     # The finding gives the advice already.
     brief = sentences_of(section(view_of(is_brief=True), result))
     assert brief == [notes[0].removesuffix(" Map in parallel."), *notes[1:]]
+
+
+def test_a_pipeline_that_keeps_up_needs_no_advice() -> None:
+    result = slow_input(work_ratio=0.1, empty_step_ratio=0.0)
+    assert sentences_of(section(view_of(), result)) == [
+        "Slowest stage: Root::Map, works 10.0% of the window.",
+        "The prefetch buffers between it and the model were empty in 0% of the steps.",
+    ]
+
+
+def test_a_report_of_an_earlier_version_knows_less_of_the_pipeline() -> None:
+    notes = sentences_of(section(view_of(), slow_input()))
+    assert notes[0] == "Slowest stage: Root::Map, 93.3% of the work of all stages. Map in parallel."
+    assert notes[2] == "The model found its input buffer empty in 50.0% of its requests."
 
 
 def test_hosts_have_rows_where_there_are_several() -> None:
@@ -151,6 +189,7 @@ def test_shards_of_a_distributed_dataset() -> None:
     assert (shards.shown_count, shards.hidden_count) == (BRIEF_ROWS, 2)
     assert shards.rest == "traceview analyze logs --format json"
     assert values_of(shards, "device")[:2] == ("GPU:0", "GPU:1")
+    assert values_of(shards, "in the iterator")[:2] == (20 * MS, 20 * MS)
     assert values_of(shards, "late per step")[:2] == (0, MS)
     assert values_of(shards, "late steps")[:2] == (0, 1)
     shards, _ = tables_of(section(view_of(), result))
@@ -166,14 +205,22 @@ def test_stages() -> None:
     (table,) = tables_of(section(view_of(), input_of(stages=stages, stage_count=3)))
     assert values_of(table, "stage") == ("Root::Map", "Root", "Root::TFRecord")
     assert values_of(table, "host") == ("worker0", "worker0", "worker1")
-    assert values_of(table, "thereof waiting") == (0.25, 0.25, 0.25)
+    assert values_of(table, "asked by") == ("model", "background threads", "model")
+    assert values_of(table, "work") == (60 * MS,) * 3
+    assert values_of(table, "waiting") == (20 * MS,) * 3
     assert values_of(table, "over 50.0 µs") == (3, 3, 3)
     assert values_of(table, "parallel calls") == (2, None, None)
     assert values_of(table, "buffer") == ("1 of 8", "3", None)
     assert values_of(table, "buffer empty") == (0.25, None, None)
-    assert values_of(table, "role") == ("", "background, added by TensorFlow", "")
+    assert values_of(table, "added by") == ("", "TensorFlow", "")
     (table,) = tables_of(section(view_of(), input_of()))
-    assert headings_of(table) == ["stage", "self", "thereof waiting", "calls", "over 50.0 µs"]
+    assert headings_of(table) == ["stage", "work", "waiting", "calls", "over 50.0 µs"]
+
+
+def test_the_stage_that_works_most_comes_first() -> None:
+    stages = (stage("Iterator::Root::Prefetch", waiting_ps=79 * MS), stage())
+    (table,) = tables_of(section(view_of(), input_of(stages=stages, stage_count=2)))
+    assert values_of(table, "stage") == ("Root::Map", "Root::Prefetch")
 
 
 def test_a_brief_document_has_the_first_stages() -> None:
@@ -189,12 +236,12 @@ def test_it_prints(tmp_path: Path) -> None:
     result = compute(trace, select(trace), {})
     assert isinstance(result, Input)
     lines = lines_of(section(view_of(is_brief=True), result))
-    assert lines[0] == "Input  Input wait: 60.0% of the step (high)."
+    assert lines[0] == "Input  Calls for the next batch take 60.0% of the step (high)."
     (row,) = [line for line in lines if line.startswith("Root::Prefetch::Map ")]
-    assert row.split()[:4] == ["Root::Prefetch::Map", "112", "ms", "0%"]
+    assert row.split()[:4] == ["Root::Prefetch::Map", "112", "ms", "0"]
     text = markdown_of(section(view_of(), result))
-    assert "Input wait: 60.0% of the step (high)." in text
-    assert "| `Root::Prefetch::Map` | 112 ms | 0% |" in text
+    assert "Calls for the next batch take 60.0% of the step (high)." in text
+    assert "| `Root::Prefetch::Map` | 112 ms | 0 |" in text
 
 
 def test_recorded_names_are_sanitized() -> None:

@@ -77,7 +77,8 @@ def test_only_the_generator_of_a_replica_waits_for_its_shard(tmp_path: Path) -> 
         step.host("Iterator::Root::Prefetch::Generator", 0, 10, taken, thread=worker)
 
     found = stages(tmp_path, build)
-    assert found["Root::Prefetch::Generator"].waiting_ps == ms(6)
+    assert found["Root::Prefetch::Generator"].own_ps == 0
+    assert found["Root::Prefetch::Generator"].waiting_ps == ms(10)
     assert found["Root::Generator"].waiting_ps == 0
 
 

@@ -19,8 +19,8 @@ def input_(
 ) -> Answer:
     """List the stages of tf.data, and how long the model waited.
 
-    The self time of a stage excludes the stages that it calls on its thread, but includes its waiting for a stage on
-    another thread, which is also listed.
+    The work of a stage is the time in its calls without the stages that it calls on its thread, and without its
+    waiting for stages on other threads.
 
     Example: traceview input logs/ --steps 5:10 -o stages.csv
     """
@@ -37,6 +37,6 @@ def input_(
         rows=table("input_stages", *record_columns(InputStage, record.stages if record else ())),
         sections=lambda: topic_sections(request, topic.ANALYSIS, record),
         left_out_count=record.left_out_count if record else 0,
-        order="longest self time first",
+        order="most work first",
         remarks=(result.reason,) if isinstance(result, Skipped) else (),
     )

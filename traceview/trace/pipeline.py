@@ -14,8 +14,8 @@ The self time of a call is its duration without the calls nested in it on the sa
 (`Prefetch`, `ParallelMapV2`) only hands over elements that its own threads made. While a call of one of its inputs
 runs on another thread, its self time is waiting, which is counted separately. The user function of a parallel stage
 is not recorded as a call, so its time is self time of that stage if elements are requested faster than it makes them.
-Iterators of a distributed dataset ask a shard for elements through a function call, without an id; they wait for the
-calls of the threads that fill the shards.
+Iterators of a distributed dataset ask a shard for elements through a function call, without an id. All their self time
+is waiting, for the threads that fill the shards.
 
 A call records the fill of its buffer if the lock is free at its start, and omits a fill of zero.
 """
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import dropwhile
 from typing import Final
 
 import numpy as np
@@ -42,11 +43,20 @@ SLOW_CALL_PS: Final = 50 * PS_PER_US
 GENERATOR: Final = "::Generator"
 """How the name of a stage ends that takes elements from a Python function or from a shard."""
 
+WRAPPERS: Final = frozenset(
+    (
+        *("Root", "Model", "Options", "Finalize", "MaxIntraOpParallelism", "PrivateThreadPool"),
+        *("AssertCardinality", "AssertNext", "AssertPrev", "NonSerializable"),
+    )
+)
+"""Stages that set something or check something, and hand on each element as it is (kDatasetType in TensorFlow)."""
+
+PREFETCH: Final = "Prefetch"
+
 _ITERATOR: Final = b"Iterator::"
 _SHARDS: Final = (b"GetNextFromShard", b"MultiDeviceIteratorGetNextFromShard:")
 _INPUT_NUMBER = re.compile(r"\[\d+\]")
 _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
-_PREFETCH: Final = "::Prefetch"
 _INJECTED: Final = b"inject/prefetch"
 _DEEPEST: Final = 64
 _LONGEST_AXIS: Final = 1 << 62
@@ -117,8 +127,19 @@ class InputStage(Record, frozen=True):
 
     @property
     def own_ps(self) -> int:
-        """Self time in which the stage did not wait for its inputs."""
+        """Self time in which the stage worked: it did not wait for its inputs."""
         return self.self_ps - self.waiting_ps
+
+
+def path_of(name: str) -> list[str]:
+    """The components of the name of a stage, without the wrappers around its pipeline."""
+    parts = name.split("::")[1:]
+    return list(dropwhile(WRAPPERS.__contains__, parts))
+
+
+def kind_of(name: str) -> str:
+    """The last component of the path of a stage."""
+    return name.rpartition("::")[2]
 
 
 def iterator_calls(trace: Trace, host: int) -> IteratorCalls:
@@ -187,7 +208,8 @@ def stages_of(
                 buffered_median=median_ps(fill),
                 empty_ratio=float((fill == 0).mean()) if fill.size else None,
                 threads=_threads(trace, columns.line[calls.row[chosen[group]]]),
-                injected=name.endswith(_PREFETCH) and _is_injected(trace, of_stage["dataset_name"]),
+                injected=kind_of(name) == PREFETCH
+                and _is_injected(trace, of_stage["dataset_name"]),
             )
         )
     return sorted(stages, key=lambda stage: (-stage.self_ps, stage.name, stage.blocking))
@@ -269,10 +291,10 @@ def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
 
     All iterators are computed at once: each gets a stretch of one long time axis for its own calls and its inputs'.
     """
-    ahead = np.flatnonzero(calls.from_other_thread)
-    takers, fills = _from_shards(trace, host, calls)
-    makers = np.concatenate((ahead, np.tile(fills, takers.size)))
-    asker = np.concatenate((calls.above[ahead], np.repeat(takers, fills.size)))
+    from_shard = np.isin(calls.iterator, _shard_takers(trace, host, calls))
+    calls.waiting_ps[from_shard] = calls.self_ps[from_shard]
+    makers = np.flatnonzero(calls.from_other_thread)
+    asker = calls.above[makers]
     if makers.size == 0:
         return
     nested = np.flatnonzero(calls.enclosing != NONE)
@@ -306,29 +328,48 @@ def _placed(
     return chosen[shift != NONE], shift[shift != NONE]
 
 
-def _from_shards(trace: Trace, host: int, calls: IteratorCalls) -> tuple[Int64Array, Int64Array]:
-    """The iterators that take from a shard (they ask no other iterator), and the calls that fill the shards."""
+def _shard_takers(trace: Trace, host: int, calls: IteratorCalls) -> Int64Array:
+    """The iterators that take from a shard; they ask no other iterator."""
     if shard_rows(trace, host).size == 0:
-        return _none(), _none()
+        return _none()
     filling = np.array(
         [line.name.startswith(_SHARD_THREAD) for line in trace.lines], dtype=np.bool_
     )
     is_root = calls.iterator == calls.above
-    fills = np.flatnonzero(is_root & filling[trace.host_columns.line[calls.row]])
+    fills = is_root & filling[trace.host_columns.line[calls.row]]
     takes = np.array([name.endswith(GENERATOR) for name in calls.stage_names], dtype=np.bool_)
     # A generator of the user, among the stages that fill the shards, does not take from a shard.
     is_replicas = ~np.isin(calls.pipeline, calls.pipeline[fills])
     takers = unique_ids(calls.iterator[takes[calls.stage] & is_replicas])
-    return np.setdiff1d(takers, calls.above[~is_root]), fills
+    return np.setdiff1d(takers, calls.above[~is_root])
+
+
+def requests_of_buffer(
+    trace: Trace, calls: IteratorCalls, chosen: Int64Array
+) -> tuple[Int64Array, BoolArray]:
+    """Of the chosen calls with a recorded fill, when they began, int64 picoseconds, and which met an empty buffer."""
+    columns = trace.host_columns
+    row = calls.row[chosen]
+    facts = {
+        key: columns.stat(key).at(row, NONE)
+        for key in ("parallelism", "buffer_limit", "buffered_elements")
+    }
+    return columns.start_ps[row[_has_fill(facts)]], _fill(facts) == 0
+
+
+def _has_fill(of_stage: dict[str, Int64Array]) -> BoolArray:
+    """The calls that recorded how many elements the buffer holds; an empty buffer omits its fill."""
+    with_buffer = (of_stage["parallelism"] >= 0) | (of_stage["buffer_limit"] >= 0)
+    if not with_buffer.any():
+        return with_buffer
+    result: BoolArray = with_buffer | (of_stage["buffered_elements"] >= 0)
+    return result
 
 
 def _fill(of_stage: dict[str, Int64Array]) -> Int64Array:
-    """Elements in the buffer, for the calls that recorded them; an empty buffer omits its fill."""
-    with_buffer = (of_stage["parallelism"] >= 0) | (of_stage["buffer_limit"] >= 0)
-    if not with_buffer.any():
-        return _none()
-    is_known = with_buffer | (of_stage["buffered_elements"] >= 0)
-    return np.maximum(of_stage["buffered_elements"][is_known], 0)
+    """Elements in the buffer, for the calls that recorded them."""
+    fill: Int64Array = np.maximum(of_stage["buffered_elements"][_has_fill(of_stage)], 0)
+    return fill
 
 
 def _largest(values: Int64Array) -> int | None:

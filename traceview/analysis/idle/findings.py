@@ -29,7 +29,6 @@ from traceview.analysis.idle.rules import (
     D2H_SYNC,
     FIRST_CALL,
     HOST_BOUND,
-    INPUT_BOUND,
     LAUNCH_BOUND,
     PYTHON_STALL,
     RETRACING,
@@ -52,7 +51,7 @@ MOSTLY_IN_ONE_STEP_RATIO: Final = 0.5
 _LISTED_CALLS: Final = 4
 
 
-class _Waiting(Struct, frozen=True, eq=False):
+class Waiting(Struct, frozen=True, eq=False):
     """The device of a host whose waiting makes steps longer: the one that is idle least.
 
     `idle_ps`: by cause and used step, int64 `[causes, steps]`; without steps one column for the whole window.
@@ -109,14 +108,15 @@ def diagnose(
     return [
         finding
         for host in selection.windows
-        if (waiting := _waiting(trace, result, attribution, selection, host)) is not None
+        if (waiting := waiting_device(trace, result, attribution, selection, host)) is not None
         for finding in _findings_of_host(trace, waiting, attribution, selection, host)
     ]
 
 
-def _waiting(
+def waiting_device(
     trace: Trace, result: Idle, attribution: IdleAttribution, selection: Selection, host: int
-) -> _Waiting | None:
+) -> Waiting | None:
+    """The device of a host that is idle least; None without a device at work or without any time."""
     devices = [
         device
         for device, gaps in attribution.gaps.items()
@@ -136,7 +136,7 @@ def _waiting(
         return None
     device = min(devices, key=lambda device: int(idle_ps[device].sum()))
     key = trace.device_key(device)
-    return _Waiting(
+    return Waiting(
         device=device,
         key=key,
         is_replica=trace.device_list[device].kind == "replica",
@@ -151,12 +151,12 @@ def _waiting(
 
 def _findings_of_host(
     trace: Trace,
-    waiting: _Waiting,
+    waiting: Waiting,
     attribution: IdleAttribution,
     selection: Selection,
     host: int,
 ) -> Iterator[Finding]:
-    for rule in (INPUT_BOUND, D2H_SYNC, CALLBACK_STALL, CHECKPOINT_STALL):
+    for rule in (D2H_SYNC, CALLBACK_STALL, CHECKPOINT_STALL):
         yield from _by_cause(rule, waiting)
     if waiting.is_replica:
         outside = list(_outside_of_graphs(trace, waiting, selection, host))
@@ -175,10 +175,10 @@ def _findings_of_host(
     yield from _retracing(retraced, waiting) if retraced else _by_cause(COMPILE_IN_WINDOW, waiting)
 
 
-def _first_call(call: FirstCall, waiting: _Waiting) -> Finding:
+def _first_call(call: FirstCall, waiting: Waiting) -> Finding:
     types = f", most of them {numbers.listed(call.types)}" if call.types else ""
     copies = numbers.plural(call.copy_count, "constant")
-    return _finding(
+    return finding_of(
         FIRST_CALL,
         waiting,
         waiting.idle_of(FIRST_CALL),
@@ -195,25 +195,25 @@ def _first_call(call: FirstCall, waiting: _Waiting) -> Finding:
     )
 
 
-def _by_cause(rule: IdleRule, waiting: _Waiting) -> Iterator[Finding]:
+def _by_cause(rule: IdleRule, waiting: Waiting) -> Iterator[Finding]:
     idle_ps = waiting.idle_of(rule)
     ratio = waiting.cost(rule, idle_ps).ratio or 0.0
     severity = rule.severity_of(ratio)
     if severity is not None:
         metric = f"idle_{rule.cause.key}_ratio"
         evidence = Evidence(metric, ratio, rule.limits["warning_ratio"], waiting.key)
-        yield _finding(rule, waiting, idle_ps, [evidence], severity=severity)
+        yield finding_of(rule, waiting, idle_ps, [evidence], severity=severity)
 
 
 def _heavy_ops(
-    trace: Trace, waiting: _Waiting, attribution: IdleAttribution, selection: Selection
+    trace: Trace, waiting: Waiting, attribution: IdleAttribution, selection: Selection
 ) -> Iterator[Finding]:
     rule, step_count = CPU_HEAVY_OP, waiting.idle_ps.shape[1]
     for op in blocking_ops(trace, attribution, selection, waiting.device):
         idle_ps = op.idle_ps // step_count
         ratio = waiting.cost(rule, idle_ps).ratio or 0.0
         if rule.severity_of(ratio) is not None:
-            yield _finding(
+            yield finding_of(
                 rule,
                 waiting,
                 idle_ps,
@@ -230,7 +230,7 @@ def _heavy_ops(
 
 
 def _outside_of_graphs(
-    trace: Trace, waiting: _Waiting, selection: Selection, host: int
+    trace: Trace, waiting: Waiting, selection: Selection, host: int
 ) -> Iterator[Finding]:
     """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
     rule, ops = HOST_BOUND, eager_ops(trace, selection, host)
@@ -243,7 +243,7 @@ def _outside_of_graphs(
     if rule.severity_of(ratio) is None:
         return
     count = numbers.count(ops.count_per_step)
-    yield _finding(
+    yield finding_of(
         rule,
         waiting,
         idle_ps,
@@ -264,8 +264,8 @@ def _outside_of_graphs(
     )
 
 
-def _retracing(retraced: Sequence[Retraced], waiting: _Waiting) -> Iterator[Finding]:
-    yield _finding(
+def _retracing(retraced: Sequence[Retraced], waiting: Waiting) -> Iterator[Finding]:
+    yield finding_of(
         RETRACING,
         waiting,
         waiting.idle_of(RETRACING),
@@ -283,9 +283,9 @@ def _retracing(retraced: Sequence[Retraced], waiting: _Waiting) -> Iterator[Find
 # Findings of one device
 
 
-def _finding(
+def finding_of(
     rule: IdleRule,
-    waiting: _Waiting,
+    waiting: Waiting,
     idle_ps: int,
     evidence: Sequence[Evidence],
     *,
@@ -323,7 +323,7 @@ def _finding(
     )
 
 
-def _span(waiting: _Waiting, idle_ps: int, cost: Cost) -> str:
+def _span(waiting: Waiting, idle_ps: int, cost: Cost) -> str:
     """How much of what a device waits."""
     if cost.statistic is None:
         return f"{numbers.time(idle_ps)} of {numbers.time(waiting.window_ps)}"
@@ -331,7 +331,7 @@ def _span(waiting: _Waiting, idle_ps: int, cost: Cost) -> str:
     return f"{time} per step on average" if cost.statistic == "mean" else f"{time} per step"
 
 
-def _main_step(rule: IdleRule, waiting: _Waiting, idle_ps: int) -> str:
+def _main_step(rule: IdleRule, waiting: Waiting, idle_ps: int) -> str:
     """The step with most of what a cause costs: a mean says little of the others then."""
     if rule.is_typical or idle_ps != waiting.idle_of(rule):
         return ""
@@ -339,7 +339,7 @@ def _main_step(rule: IdleRule, waiting: _Waiting, idle_ps: int) -> str:
     return "" if number is None else f", most of it in step {number}"
 
 
-def _longest_gap(waiting: _Waiting, cause: Cause) -> Iterator[Evidence]:
+def _longest_gap(waiting: Waiting, cause: Cause) -> Iterator[Evidence]:
     """The longest gap of that cause, and the host event in it."""
     gap = next((gap for gap in waiting.gaps if gap.cause == cause.key), None)
     if gap is None:
@@ -350,7 +350,7 @@ def _longest_gap(waiting: _Waiting, cause: Cause) -> Iterator[Evidence]:
         yield Evidence("host_event", gap.host_event, None, f"thread {gap.thread}")
 
 
-def _confidence(waiting: _Waiting) -> tuple[Confidence, str]:
+def _confidence(waiting: Waiting) -> tuple[Confidence, str]:
     if not waiting.has_steps:
         return "low", "no steps were found, so shares are of the whole window"
     if len(waiting.step_numbers) < FEWEST_STEPS:

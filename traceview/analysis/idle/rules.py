@@ -30,29 +30,6 @@ class IdleRule(Rule, frozen=True, kw_only=True):
         return Cause[self.idle_causes[0].upper()]
 
 
-INPUT_BOUND: Final = IdleRule(
-    code="input-bound",
-    starts_at="{warning_ratio} of the median step spent waiting for input; critical from {critical_ratio} on",
-    severities=("warning", "critical", "info"),
-    limits={"warning_ratio": 0.05, "critical_ratio": 0.20},  # the limits of XProf
-    meaning=(
-        "The thread that runs the step asks for the next batch and gets it late, with nothing left on the device to "
-        "run meanwhile."
-    ),
-    evidence=(
-        "idle time with cause input on the device of each host that is idle least; where no device was recorded, the "
-        "calls of IteratorGetNext that hold up the step: input_ratio in results.input"
-    ),
-    advice=(
-        "Let the pipeline run ahead of the step: dataset = dataset.map(f, "
-        "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE). traceview input names the slow stage."
-    ),
-    example="GPU:0 waits 12.0 ms of the median 61.3 ms step for input (19.6%)",
-    idle_causes=("input",),
-    title="{device} waits {span} for input ({share})",
-    is_typical=True,
-)
-
 D2H_SYNC: Final = IdleRule(
     code="d2h-sync",
     starts_at="{warning_ratio} of the mean step idle while the host waits for a value",
@@ -250,7 +227,6 @@ FIRST_CALL: Final = IdleRule(
 )
 
 RULES: Final = (
-    INPUT_BOUND,
     D2H_SYNC,
     LAUNCH_BOUND,
     HOST_BOUND,

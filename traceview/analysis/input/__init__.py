@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceview.analysis import capture, idle
+from traceview.analysis import capture
 from traceview.analysis.base import Finding
 from traceview.analysis.context import Analysis, Context
-from traceview.analysis.idle.rules import INPUT_BOUND
-from traceview.analysis.input import findings
+from traceview.analysis.input import findings, waiting
 from traceview.analysis.input.result import Input, compute
-from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
+from traceview.analysis.input.rules import (
+    INPUT_BOUND,
+    NO_PREFETCH,
+    REPLICA_STARVED,
+    SLOW_INPUT_STAGE,
+)
 from traceview.analysis.input.section import section
 
 __all__ = ["ANALYSIS", "Input"]
@@ -23,15 +27,17 @@ def _diagnose(context: Context, result: Input) -> list[Finding]:
         for finding in context.findings(capture.ANALYSIS)
     ):
         return []
-    codes = [finding.code for finding in context.findings(idle.ANALYSIS)]
-    is_bound = INPUT_BOUND.code in codes if context.idle.gaps else None
-    return findings.diagnose(result, context.selection, is_bound=is_bound)
+    if not context.idle.gaps:
+        return findings.diagnose(result, context.selection)
+    bound = waiting.diagnose(context, result)
+    return [*bound, *findings.diagnose(result, context.selection, bound)]
 
 
 ANALYSIS: Final = Analysis[Input](
     "input",
     compute=lambda context: compute(context.trace, context.selection, context.input_idle),
-    rules=(REPLICA_STARVED, SLOW_INPUT_STAGE, NO_PREFETCH),
+    rules=(INPUT_BOUND, REPLICA_STARVED, SLOW_INPUT_STAGE, NO_PREFETCH),
     diagnose=_diagnose,
+    if_absent=lambda context: waiting.diagnose(context, None),
     sections=(section,),
 )

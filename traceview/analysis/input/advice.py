@@ -9,16 +9,17 @@ _ADVICE: Final = (
     (
         r"Map(?:V\d+)?",
         (
-            "Map in parallel: dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE); add "
-            "deterministic=False if the order of elements does not matter."
+            "Map in parallel: dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE), which TensorFlow does by "
+            "itself only for functions without state; batch before mapping and write the function for batches."
         ),
     ),
     (
         r"ParallelMap.*|MapAndBatch.*",
         (
-            "The mapped function takes the time: batch before mapping and write it for batches, "
-            "dataset.batch(n).map(function, num_parallel_calls=tf.data.AUTOTUNE); avoid tf.py_function and "
-            "tf.numpy_function, which hold Python's lock; dataset.cache() what does not change."
+            "The mapped function takes the time, although it runs in parallel: make it cheaper. Batch before mapping "
+            "and write it for batches, dataset.batch(n).map(function, num_parallel_calls=tf.data.AUTOTUNE); replace "
+            "tf.py_function and tf.numpy_function by ops of TensorFlow, for they hold Python's lock; put "
+            "dataset.cache() behind what is the same in each epoch, if it fits into memory."
         ),
     ),
     (
@@ -46,16 +47,18 @@ _ADVICE: Final = (
     (
         r"Generator.*",
         (
-            "A Python generator runs under Python's lock, one element at a time: read with tf.data ops or write "
-            "the data to TFRecord files; else generate whole batches and add "
-            "dataset.prefetch(tf.data.AUTOTUNE)."
+            "A Python generator makes one element at a time and holds Python's lock; prefetch alone does not help. "
+            "Let it yield only what to load, and do the work in ops of TensorFlow: dataset.map(function, "
+            "num_parallel_calls=tf.data.AUTOTUNE). Work that has to stay in Python needs several processes, "
+            "multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys) in the generator, or TFRecord files "
+            "written once."
         ),
     ),
     (
         r"Shuffle.*",
         (
-            "Shuffle before decoding and use a smaller buffer: dataset.shuffle(buffer_size); each pass fills the "
-            "buffer before its first element."
+            "Each pass fills the buffer of the shuffle before its first element: shuffle names or keys before they are "
+            "read and decoded, use a smaller dataset.shuffle(buffer_size), and repeat() before it."
         ),
     ),
     (
@@ -86,14 +89,13 @@ _ADVICE: Final = (
     (
         r".*Repeat.*|Concatenate.*|Zip.*|Take.*|Skip.*|Unbatch.*",
         (
-            "The stage itself does little: speed up its inputs, and add dataset.prefetch(tf.data.AUTOTUNE) at the "
-            "end."
+            "The stage hands on one element at a time: batch before it, so that there are fewer elements."
         ),
     ),
 )
 _OTHER: Final = (
-    "Let the pipeline work ahead of the model: dataset.prefetch(tf.data.AUTOTUNE) at its end, and "
-    "num_parallel_calls=tf.data.AUTOTUNE where a stage takes it."
+    "Make the stage cheaper, or give it num_parallel_calls=tf.data.AUTOTUNE if it takes that. "
+    "dataset.prefetch(tf.data.AUTOTUNE) at the end lets the pipeline work while the model computes."
 )
 
 

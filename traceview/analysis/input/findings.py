@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity
 from traceview.analysis.cost import Cost
-from traceview.analysis.idle.rules import INPUT_BOUND
-from traceview.analysis.input.result import Bottleneck, Input, InputHost, InputReplica
-from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
+from traceview.analysis.input.result import (
+    Bottleneck,
+    Input,
+    InputHost,
+    InputReplica,
+    keeps_waiting,
+)
+from traceview.analysis.input.rules import (
+    INPUT_BOUND,
+    NO_PREFETCH,
+    REPLICA_STARVED,
+    SLOW_INPUT_STAGE,
+)
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
+from traceview.trace.pipeline import GENERATOR
 
-_ALWAYS_READY = "an element was ready whenever the model asked"
 
-
-def diagnose(result: Input, selection: Selection, *, is_bound: bool | None = None) -> list[Finding]:
+def diagnose(
+    result: Input, selection: Selection, bound: Sequence[Finding] | None = None
+) -> list[Finding]:
     """Waits of the model, and the stage and the shard behind them; no wait where the ratio is not known.
 
-    `is_bound`: whether the idle time of the devices shows that input costs time, which is a finding already;
-    None where no device was recorded, so that the waits of the host decide.
+    `bound`: the findings that devices wait for input; None where no device was recorded, so that the waits of the
+    host decide.
     """
     findings = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
-    ratio = result.input_ratio
-    if is_bound is False or ratio is None or INPUT_BOUND.severity_of(ratio) is None:
-        return findings
     worst = max(result.hosts, key=lambda host: host.input_ratio or 0.0)
-    if is_bound is None:
-        findings.append(_bound(result, worst, ratio, selection))
+    if bound is None:
+        ratio = result.input_ratio
+        if ratio is None or INPUT_BOUND.severity_of(ratio) is None or not keeps_waiting(worst):
+            return findings
+        bound = (_bound(result, worst, ratio, selection),)
+        findings += bound
+    if not bound:
+        return findings
+    ratio = max(finding.cost_ratio or 0.0 for finding in bound)
     stage = result.bottleneck
     if stage and stage.share_ratio >= SLOW_INPUT_STAGE.limits["share_ratio"]:
-        findings.append(_slow_stage(result, stage, worst, ratio, selection))
-    if "prefetch" in result.missing:
+        findings.append(_slow_stage(stage, worst, ratio, selection))
+    if "prefetch" in result.missing and not (stage and stage.name.endswith(GENERATOR)):
         findings.append(_no_prefetch(worst, ratio, selection))
     return findings
 
@@ -43,11 +60,6 @@ def _severity(selection: Selection, severity: Severity) -> Severity:
     return "info" if selection.few_steps else severity
 
 
-def _is_always_ready(result: Input) -> bool:
-    """Whether an element was ready each time, so that taking it is what takes the time."""
-    return result.empty_ratio == 0
-
-
 def _where(worst: InputHost) -> str:
     return worst.device or worst.host
 
@@ -58,14 +70,7 @@ def _bound(result: Input, worst: InputHost, ratio: float, selection: Selection) 
     explanation = (
         f"{worst.device} was idle" if worst.device else f"The step on {worst.host} waited"
     ) + " for that long while the host was in the iterator of the dataset."
-    if _is_always_ready(result):
-        explanation += (
-            " An element was ready each time, so taking it is what takes the time: too few cores for all threads, or "
-            "very short steps."
-        )
-        if confidence[0] == "high":
-            confidence = "medium", _ALWAYS_READY
-    elif result.bottleneck:
+    if result.bottleneck:
         explanation += (
             f" Most of the pipeline's own time is spent in stage {result.bottleneck.name}."
         )
@@ -92,9 +97,7 @@ def _input_evidence(worst: InputHost, ratio: float) -> Evidence:
     return Evidence("input_ratio", ratio, NO_PREFETCH.limits["input_ratio"], _where(worst))
 
 
-def _slow_stage(
-    result: Input, stage: Bottleneck, worst: InputHost, ratio: float, selection: Selection
-) -> Finding:
+def _slow_stage(stage: Bottleneck, worst: InputHost, ratio: float, selection: Selection) -> Finding:
     limit = SLOW_INPUT_STAGE.limits["share_ratio"]
     return SLOW_INPUT_STAGE.finding(
         f"input stage {stage.kind} takes {numbers.share(stage.share_ratio)} of the pipeline's own time",
@@ -102,7 +105,7 @@ def _slow_stage(
             Evidence("share_ratio", stage.share_ratio, limit, f"{stage.host}, {stage.name}"),
             _input_evidence(worst, ratio),
         ),
-        confidence=("low", _ALWAYS_READY) if _is_always_ready(result) else _confidence(selection),
+        confidence=_confidence(selection),
         explanation=(
             f"{stage.name} takes most of the time that a batch needs. Its own time is its self time without waiting for its inputs."
         ),
@@ -128,6 +131,12 @@ def _starved(row: InputReplica, selection: Selection) -> Finding:
     limits = REPLICA_STARVED.limits
     name = row.device or f"replica {row.shard}"
     where = f"{row.host}, shard {row.shard}"
+    advice = REPLICA_STARVED.advice
+    if len(selection.windows) > 1:
+        advice += (
+            " With several workers: files of equal size, or tf.data.Options().experimental_distribute"
+            ".auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA."
+        )
     return REPLICA_STARVED.finding(
         f"{name} gets its shard of the batch {numbers.time(row.late_per_step_ps)} late in {row.late_step_count} of "
         f"{numbers.plural(row.step_count, 'step')}",
@@ -148,6 +157,7 @@ def _starved(row: InputReplica, selection: Selection) -> Finding:
             f"Shard {row.shard} is ready later than the earliest shard; the other replicas then wait for {name} in the "
             "next collective."
         ),
+        advice=advice,
         devices=(row.device,) if row.device else (),
         cost=selection.cost("median", row.late_per_step_ps),
     )

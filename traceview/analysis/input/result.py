@@ -2,23 +2,25 @@
 
 On a host with device planes the wait of a step is the idle time with cause `input` of the device that waits most;
 on others it is the union of the `IteratorGetNext…` calls that hold up the step. The bottleneck is the stage with the
-longest own time among those that the model waits for. Stages that only pass on what others made (the root,
-`Prefetch`, the generator of a replica's shard) cannot be the bottleneck.
+longest own time among those that the model waits for. Stages that only pass on what others made (the root, other
+wrappers, `Prefetch`, the generator of a replica's shard) cannot be the bottleneck.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
 from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.base import Skipped, Verdict
-from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input.advice import advice_for
-from traceview.analysis.input.rules import REPLICA_STARVED
+from traceview.analysis.input.rules import INPUT_BOUND, REPLICA_STARVED
+from traceview.analysis.input.supply import Supply, supply_of
 from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
 from traceview.intervals import Int64Array, union
 from traceview.record import (
@@ -37,9 +39,13 @@ from traceview.trace.input_waits import InputWaits, arrivals, find_input_waits, 
 from traceview.trace.model import NONE, Trace
 from traceview.trace.pipeline import (
     GENERATOR,
+    PREFETCH,
+    WRAPPERS,
     InputStage,
     IteratorCalls,
     iterator_calls,
+    kind_of,
+    path_of,
     shard_rows,
     stages_of,
 )
@@ -54,7 +60,9 @@ NO_STEPS: Final = "no used step"
 _WORKS_AHEAD = re.compile(r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService")
 _READS = re.compile(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|LMDB|Csv)(?:V\d+)?")
 _KEEPS = re.compile(r"::\w*(?:Cache|Snapshot)\w*")
-_RELAYS: Final = ("Root", "Prefetch")
+_HANDS_ON = re.compile(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
+_SHUFFLES = re.compile(r"Shuffle(?:AndRepeat)?(?:V\d+)?")
+_FILLING_FACTOR: Final = 2
 
 
 class InputHost(Record, frozen=True):
@@ -70,6 +78,10 @@ class InputHost(Record, frozen=True):
         input_ratio: Wait over step time, median over the used steps; over the window without steps; null where
             not known.
         reason: Why there is no ratio; null where there is one.
+        slowest_stage: Path of the stage with the longest own time; null where no stage was recorded.
+        work_ratio: Own time of that stage over the window; above 1 where several threads run it.
+        empty_step_ratio: Share of the used steps in which a request met an empty prefetch buffer between that
+            stage and the model, of the buffer for which it is least; null without a recorded buffer.
     """
 
     host: Hostname
@@ -79,6 +91,9 @@ class InputHost(Record, frozen=True):
     wait_per_step_ps: Picoseconds | None
     input_ratio: Ratio | None
     reason: str | None
+    slowest_stage: StageName | None = None
+    work_ratio: Ratio | None = None
+    empty_step_ratio: Ratio | None = None
 
 
 class InputStep(Record, frozen=True):
@@ -180,6 +195,17 @@ class Input(Record, frozen=True):
     left_out_count: Count
 
 
+def keeps_waiting(row: InputHost) -> bool:
+    """Whether the pipeline of a host agrees that the model waits for it: it works much, and its buffers are empty."""
+    if row.empty_step_ratio is None or row.work_ratio is None:
+        return True
+    limits = INPUT_BOUND.limits
+    return (
+        row.empty_step_ratio >= limits["empty_step_ratio"]
+        and row.work_ratio >= limits["work_ratio"]
+    )
+
+
 class _HostInput(Struct, frozen=True, eq=False):
     """The iterators of one host.
 
@@ -194,6 +220,17 @@ class _HostInput(Struct, frozen=True, eq=False):
     whole: list[InputStage]
     shards: dict[int, int]
     is_distributed: bool
+
+    @property
+    def candidates(self) -> list[InputStage]:
+        """The stages over the window that may hold up the model."""
+        return _waited_for(self, self.stages)
+
+    @property
+    def slowest(self) -> InputStage | None:
+        """The candidate that works longest; None if none of them works."""
+        most = max(self.candidates, key=lambda stage: stage.own_ps, default=None)
+        return most if most is not None and most.own_ps > 0 else None
 
 
 def compute(
@@ -312,15 +349,27 @@ def _host(
     steps: list[InputStep],
     input_idle: Mapping[int, Int64Array],
 ) -> InputHost:
-    name = trace.hosts[host_input.host].name
+    window, supply = selection.windows[host_input.host], _supply(trace, selection, host_input)
+    row = InputHost(
+        host=trace.hosts[host_input.host].name,
+        measured_by="iterator",
+        device=None,
+        wait_ps=None,
+        wait_per_step_ps=None,
+        input_ratio=None,
+        reason=None,
+        slowest_stage=supply.stage.name if supply else None,
+        work_ratio=supply.work_ratio if supply else None,
+        empty_step_ratio=supply.empty_step_ratio if supply else None,
+    )
     used = [step for step in steps if step.used]
     per_step = median_ps([step.wait_ps for step in used])
     ratio = median([step.input_ratio for step in used]) if used else None
     if _has_plane(trace, host_input.host):
         idle = _idle_of_host(trace, host_input.host, input_idle)
         device = max(idle, key=lambda key: int(idle[key].sum())) if idle else None
-        return InputHost(
-            host=name,
+        return replace(
+            row,
             measured_by="idle",
             device=None if device is None else trace.device_key(device),
             wait_ps=sum(step.wait_ps for step in steps) if steps else None,
@@ -328,22 +377,31 @@ def _host(
             input_ratio=ratio,
             reason=None if used else NO_STEPS if idle else NOT_ATTRIBUTED,
         )
-    waited, window = None, selection.windows[host_input.host]
+    waited = None
     if host_input.waits.row.size:
         waits = union(host_input.waits.start_ps, host_input.waits.end_ps)
         waited = covered_ps(waits, window)
         if not selection.steps[host_input.host] and window.length_ps:
             ratio = waited / window.length_ps
     absent = NO_WAIT_RECORDED if waited is None else NO_STEPS
-    return InputHost(
-        host=name,
-        measured_by="iterator",
-        device=None,
+    return replace(
+        row,
         wait_ps=waited,
         wait_per_step_ps=per_step,
         input_ratio=ratio,
         reason=absent if ratio is None else None,
     )
+
+
+def _supply(trace: Trace, selection: Selection, host_input: _HostInput) -> Supply | None:
+    stage, window = host_input.slowest, selection.windows[host_input.host]
+    if stage is None:
+        return None
+    steps = selection.used_of(host_input.host)
+    start, end = (each.tolist() for each in step_bounds(steps))
+    bounds = (start, end) if steps else ([window.start_ps], [window.end_ps])
+    asked = host_input.waits.pipeline
+    return supply_of(trace, host_input.calls, asked, stage, window.length_ps, bounds)
 
 
 # Shards
@@ -409,36 +467,40 @@ def _lateness(
 # Stages
 
 
-def kind_of(name: str) -> str:
-    """The last component of the path of a stage."""
-    return name.rpartition("::")[2]
-
-
 def _waited_for(host_input: _HostInput, stages: Sequence[InputStage]) -> list[InputStage]:
     """The stages that may hold up the model, without those that only pass on elements."""
     asked = [stage for stage in stages if stage.blocking or host_input.is_distributed]
     return [
         stage
         for stage in asked or stages
-        if kind_of(stage.name) not in _RELAYS
+        if kind_of(stage.name) not in (*WRAPPERS, PREFETCH)
         and not (host_input.is_distributed and stage.blocking and stage.name.endswith(GENERATOR))
     ]
 
 
 def _bottleneck(trace: Trace, host_input: _HostInput) -> Bottleneck | None:
-    candidates = _waited_for(host_input, host_input.stages)
-    whole = sum(stage.own_ps for stage in candidates)
-    if whole <= 0:
+    slowest = host_input.slowest
+    if slowest is None:
         return None
-    most = max(candidates, key=lambda stage: stage.own_ps)
-    kind = kind_of(most.name)
+    kind = kind_of(slowest.name)
+    fills = "Shuffle" if _fills_a_shuffle(host_input, slowest) else kind
     return Bottleneck(
         host=trace.hosts[host_input.host].name,
-        name=most.name,
+        name=slowest.name,
         kind=kind,
-        own_ps=most.own_ps,
-        share_ratio=most.own_ps / whole,
-        advice=advice_for(kind, most.parallelism),
+        own_ps=slowest.own_ps,
+        share_ratio=slowest.own_ps / sum(stage.own_ps for stage in host_input.candidates),
+        advice=advice_for(fills, slowest.parallelism),
+    )
+
+
+def _fills_a_shuffle(host_input: _HostInput, stage: InputStage) -> bool:
+    """Whether most of what a stage makes stays in the buffer of a shuffle: it is asked twice as often as the shuffle."""
+    return any(
+        _SHUFFLES.fullmatch(kind_of(other.name))
+        and stage.name.startswith(f"{other.name}::")
+        and stage.calls >= _FILLING_FACTOR * other.calls
+        for other in host_input.stages
     )
 
 
@@ -447,7 +509,7 @@ def _empty_ratio(host_input: _HostInput) -> float | None:
     ratios = [
         stage.empty_ratio
         for stage in host_input.stages
-        if stage.blocking and len(_path(stage.name)) == 1 and stage.empty_ratio is not None
+        if stage.blocking and len(path_of(stage.name)) == 1 and stage.empty_ratio is not None
     ]
     return max(ratios, default=None)
 
@@ -455,13 +517,12 @@ def _empty_ratio(host_input: _HostInput) -> float | None:
 def _missing(host_input: _HostInput) -> tuple[str, ...]:
     """What the pipeline lacks, by the names of its stages; nothing without names."""
     names = [stage.name for stage in _waited_for(host_input, host_input.whole)]
-    paths = [_path(name) for name in names]
+    paths = [path_of(name) for name in names]
     readers = [name for name in names if _READS.fullmatch(kind_of(name))]
     missing = []
     # A distributed dataset works ahead by itself, on the threads that fill the shards.
-    if not host_input.is_distributed and any(
-        not _WORKS_AHEAD.match(path[0]) for path in paths if path
-    ):
+    last = [next(filterfalse(_HANDS_ON.fullmatch, path), PREFETCH) for path in paths]
+    if not host_input.is_distributed and not all(map(_WORKS_AHEAD.match, last)):
         missing.append("prefetch")
     if any("Map" in path for path in paths):
         missing.append("parallel_map")
@@ -472,9 +533,3 @@ def _missing(host_input: _HostInput) -> tuple[str, ...]:
     if readers and not any(_KEEPS.search(name) for name in names):
         missing.append("cache")
     return tuple(missing)
-
-
-def _path(name: str) -> list[str]:
-    """The components below the root."""
-    parts = name.split("::")[1:]
-    return parts[1:] if parts[:1] == ["Root"] else parts

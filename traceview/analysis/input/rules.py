@@ -1,14 +1,51 @@
-"""Holds the rules on the input pipeline.
-
-That the step waits for input at all is a rule on idle time, `INPUT_BOUND`; the rules here name who is late and why.
-"""
+"""Holds the rules on the input pipeline: whether devices wait for it, who is late, and why."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from traceview.analysis.base import Rule
-from traceview.analysis.idle.rules import INPUT_BOUND
+from traceview.analysis.idle.rules import IdleRule
+from traceview.document import numbers
+
+_LIMITING_WORK_RATIO: Final = 0.70
+
+INPUT_BOUND: Final = IdleRule(
+    code="input-bound",
+    starts_at=(
+        "{warning_ratio} of the median step spent waiting for input; critical from {critical_ratio} on; where prefetch "
+        "buffers were recorded, only if the slowest stage works at least {work_ratio} of the window and they are empty "
+        "in at least {empty_step_ratio} of the steps"
+    ),
+    severities=("warning", "critical", "info"),
+    # The first two are the limits of XProf.
+    limits={
+        "warning_ratio": 0.05,
+        "critical_ratio": 0.20,
+        "work_ratio": 0.25,
+        "empty_step_ratio": 0.25,
+        "limiting_work_ratio": _LIMITING_WORK_RATIO,
+    },
+    meaning=(
+        "The thread that runs the step asks for the next batch and gets it late, with nothing left on the device to "
+        "run meanwhile."
+    ),
+    evidence=(
+        "idle time with cause input on the device of each host that is idle least; where no device was recorded, the "
+        "calls of IteratorGetNext that hold up the step: input_ratio in results.input. work_ratio and empty_step_ratio "
+        "of the host in results.input: a full buffer contradicts it. If a Python generator, or on a host of replicas any "
+        f"stage, works {numbers.share(_LIMITING_WORK_RATIO)} of the window or more, idle time in which the thread of "
+        "the step recorded nothing counts too: it waits for Python's lock or for a core"
+    ),
+    advice=(
+        "Let the pipeline run ahead of the step: dataset = dataset.map(f, "
+        "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE). traceview input names the slow stage."
+    ),
+    example="GPU:0 waits 12.0 ms of each 61.3 ms step for input (19.6%)",
+    idle_causes=("input",),
+    title="{device} waits {span} for input ({share})",
+    is_typical=True,
+)
 
 REPLICA_STARVED: Final = Rule(
     "replica-starved",
@@ -23,9 +60,8 @@ REPLICA_STARVED: Final = Rule(
         "the replica waited longer: late_per_step_ps in results.input."
     ),
     advice=(
-        "Give every replica an equal share: a global batch that divides by the number of replicas, files of equal "
-        "size, and tf.data.Options().experimental_distribute.auto_shard_policy = "
-        "tf.data.experimental.AutoShardPolicy.DATA."
+        "Give every replica an equal share: a global batch that divides by the number of replicas, "
+        "dataset.batch(global_batch_size, drop_remainder=True)."
     ),
     example="GPU:1 gets its shard of the batch 9.10 ms late in 4 of 4 steps",
     explains=("straggler-gpu", "collective-wait"),
@@ -46,7 +82,7 @@ SLOW_INPUT_STAGE: Final = Rule(
     evidence="self_ps less waiting_ps of the stage, over that of all stages that the model waits for.",
     advice=(
         "Depends on the stage: num_parallel_calls=tf.data.AUTOTUNE for map, interleave for reading, cache for what "
-        "does not change, no Python in the pipeline."
+        "does not change, ops of TensorFlow or several processes instead of a Python generator."
     ),
     example="input stage Map takes 95.0% of the pipeline's own time",
     idle_causes=("input",),
@@ -55,7 +91,8 @@ SLOW_INPUT_STAGE: Final = Rule(
 NO_PREFETCH: Final = Rule(
     "no-prefetch",
     starts_at=(
-        "the last stage of the pipeline does not work ahead, and input takes at least {input_ratio} of the step"
+        "the last stage of the pipeline does not work ahead, input takes at least {input_ratio} of the step, and the "
+        "slowest stage is no Python generator"
     ),
     severities=("info",),
     limits={"input_ratio": INPUT_BOUND.limits["warning_ratio"]},

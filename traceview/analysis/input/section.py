@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from traceview.analysis.context import View
-from traceview.analysis.input.result import Input, InputHost, InputReplica
+from traceview.analysis.input.result import (
+    Bottleneck,
+    Input,
+    InputHost,
+    InputReplica,
+    keeps_waiting,
+)
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import VERDICTS, look_of
@@ -29,7 +35,8 @@ def section(view: View, result: Input) -> doc.Section:
     """The wait, what the pipeline lacks, and the hosts, shards and stages."""
     most_rows = BRIEF_ROWS if view.is_brief else view.most_rows
     everything = f"{view.command('analyze')} --format json"
-    stages = result.stages[: min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows]
+    most_stages = min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows
+    stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[:most_stages]
     return doc.Section(
         "input",
         "Input",
@@ -46,25 +53,50 @@ def section(view: View, result: Input) -> doc.Section:
 def _lead(result: Input) -> str:
     if result.input_ratio is None:
         return f"Input wait: unknown; {result.reason}."
+    worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
     whole = "step" if any(step.used for step in result.steps) else "window"
+    share = numbers.share(result.input_ratio)
+    if worst.measured_by == "idle":
+        lead = f"{worst.device or 'A device'} is idle {share} of the {whole} for input"
+    else:
+        lead = f"Calls for the next batch take {share} of the {whole}"
+    if not keeps_waiting(worst):
+        return f"{lead}; the pipeline keeps up."
     verdict = look_of(VERDICTS, result.verdict or "none").words
-    return f"Input wait: {numbers.share(result.input_ratio)} of the {whole} ({verdict})."
+    return f"{lead} ({verdict})."
 
 
 def _notes(result: Input, *, is_brief: bool) -> tuple[str | None, ...]:
     stage = result.bottleneck
+    row = next((row for row in result.hosts if stage and row.host == stage.host), None)
     missing = ", ".join(MISSING.get(key, key) for key in result.missing)
+    # Where the pipeline keeps up, a change to it helps nothing; in a brief document the finding gives the advice.
+    is_slow = result.verdict in ("high", "moderate") and row is not None and keeps_waiting(row)
     return (
-        f"Slowest stage: {_path(stage.name)}, {numbers.share(stage.share_ratio)} of the pipeline's own time."
-        # In a brief document the finding alone gives the advice.
-        + ("" if is_brief else f" {stage.advice}")
-        if stage
-        else None,
-        f"Missing: {missing}." if missing else None,
         None
-        if result.empty_ratio is None
-        else f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests.",
+        if stage is None
+        else f"Slowest stage: {_path(stage.name)}, {_work(stage, row)}."
+        + (f" {stage.advice}" if is_slow and not is_brief else ""),
+        f"Missing: {missing}." if missing and is_slow else None,
+        _fill(result, row),
     )
+
+
+def _fill(result: Input, row: InputHost | None) -> str | None:
+    """How often the buffers that shield the model were empty."""
+    if row is not None and row.empty_step_ratio is not None:
+        steps = numbers.share(row.empty_step_ratio)
+        return f"The prefetch buffers between it and the model were empty in {steps} of the steps."
+    if result.empty_ratio is not None:
+        return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests."
+    return None
+
+
+def _work(stage: Bottleneck, row: InputHost | None) -> str:
+    """How long a stage works; reports of earlier versions know only its share of the work of all."""
+    if row is None or row.work_ratio is None:
+        return f"{numbers.share(stage.share_ratio)} of the work of all stages"
+    return f"works {numbers.share(min(row.work_ratio, 1.0))} of the window"
 
 
 def _hosts(hosts: Sequence[InputHost], most_rows: int, rest: str) -> tuple[doc.Table, ...]:
@@ -101,12 +133,16 @@ def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tu
     rows = replicas[:most_rows]
     hosts = {row.host for row in replicas}
     return doc.table(
-        "Input wait by shard",
+        "Shards of the batch",
         (
             doc.words("shard", [str(row.shard) for row in rows]),
             doc.devices("device", [row.device for row in rows]),
             doc.names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
-            doc.times("wait per step", [row.wait_per_step_ps for row in rows]),
+            doc.times(
+                "in the iterator",
+                [row.wait_per_step_ps for row in rows],
+                meaning="time per step in the calls for the next batch, median of the steps",
+            ),
             doc.times(
                 "late per step",
                 [row.late_per_step_ps for row in rows],
@@ -121,20 +157,21 @@ def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tu
 
 
 def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[doc.Table, ...]:
-    hosts = {row.host for row in rows}
+    hosts, kinds = {row.host for row in rows}, {row.blocking for row in rows}
     return doc.table(
         "Stages of the input pipeline",
         (
             doc.names("stage", [_path(row.name) for row in rows]),
             doc.names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
+            doc.words("asked by", [_asked_by(row) for row in rows]) if len(kinds) > 1 else None,
             doc.times(
-                "self",
-                [row.self_ps for row in rows],
-                meaning="time without the stages that it calls on its own thread",
+                "work",
+                [row.own_ps for row in rows],
+                meaning="time in its calls, without the stages that it calls or waits for",
             ),
-            doc.shares(
-                "thereof waiting",
-                [doc.ratio(row.waiting_ps, row.self_ps) for row in rows],
+            doc.times(
+                "waiting",
+                [row.waiting_ps for row in rows],
                 priority=1,
                 meaning="for stages on other threads",
             ),
@@ -145,7 +182,9 @@ def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[do
             doc.counts("parallel calls", [row.parallelism for row in rows], priority=6),
             doc.words("buffer", [_buffer(row) for row in rows], priority=7),
             doc.shares("buffer empty", [row.empty_ratio for row in rows], priority=3),
-            doc.words("role", [_role(row) for row in rows], priority=2),
+            doc.words("added by", [_added_by(row) for row in rows], priority=2)
+            if any(row.injected for row in rows)
+            else None,
         ),
         row_count=stage_count,
         rest=rest,
@@ -165,6 +204,9 @@ def _buffer(row: InputStage) -> str | None:
     return f"{row.buffered_median}{size}"
 
 
-def _role(row: InputStage) -> str:
-    roles = ("" if row.blocking else "background", "added by TensorFlow" if row.injected else "")
-    return ", ".join(role for role in roles if role)
+def _asked_by(row: InputStage) -> str:
+    return "model" if row.blocking else "background threads"
+
+
+def _added_by(row: InputStage) -> str:
+    return "TensorFlow" if row.injected else ""

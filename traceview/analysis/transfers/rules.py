@@ -29,8 +29,8 @@ H2D_EXPOSED: Final = Rule(
     evidence="exposed_ratio of directions.h2d in results.transfers.",
     advice=(
         "Copy the next batch while this one is computed: end the pipeline with dataset.prefetch(tf.data.AUTOTUNE) "
-        "and distribute it with strategy.experimental_distribute_dataset(dataset), or on one GPU use "
-        "dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')). Send less: uint8 images that are cast "
+        "and distribute it with strategy.experimental_distribute_dataset(dataset), which copies ahead; without a strategy, "
+        "on one GPU, use dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')). Send less: uint8 images that are cast "
         "on the GPU are a quarter of float32."
     ),
     example="copies to GPU:0 are exposed for 50.0% of the step",
@@ -51,9 +51,9 @@ H2D_PAGEABLE: Final = Rule(
     ),
     evidence="pageable_bytes over bytes of directions.h2d in results.transfers.",
     advice=(
-        "Do not pass NumPy arrays to the step; take the batches from a tf.data pipeline, and let it stage them in "
-        "pinned memory: strategy.experimental_distribute_dataset(dataset, "
-        "tf.distribute.InputOptions(experimental_fetch_to_device=True))."
+        "Do not pass NumPy arrays to the step; take the batches from a tf.data pipeline: "
+        "strategy.experimental_distribute_dataset(dataset) stages them in pinned memory and copies them ahead of the "
+        "step."
     ),
     example="100% of the bytes copied to GPU:0 come from pageable memory",
     idle_causes=("h2d",),

@@ -1,0 +1,133 @@
+"""Concludes whether devices wait for input: from their idle time, unless the pipeline contradicts it.
+
+A device may be idle in the call for the next batch although a batch is ready: the threads that hand it over wait for
+a core. Full prefetch buffers, and stages that work little, show that. On the other hand a pipeline that works all the
+time hides a part of the wait: the thread of the step waits for Python's lock, which a generator holds, or on a host
+whose cores are the devices for a core. There it records nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.context import Context
+from traceview.analysis.idle import ANALYSIS as IDLE
+from traceview.analysis.idle.findings import Waiting, finding_of, waiting_device
+from traceview.analysis.input.result import Input, InputHost, keeps_waiting
+from traceview.analysis.input.rules import INPUT_BOUND
+from traceview.document import numbers
+from traceview.robust import median_ps
+from traceview.trace.cause import Cause
+from traceview.trace.pipeline import GENERATOR
+
+_SILENT: Final = ("unattributed", "python")
+"""Causes of idle time in which the thread of the step records nothing."""
+
+
+def diagnose(context: Context, result: Input | None) -> list[Finding]:
+    """What the devices of each host wait for input; `result`: None where no iterator was recorded."""
+    rows = {row.host: row for row in result.hosts} if result else {}
+    return [
+        finding
+        for host in context.selection.windows
+        for finding in _of_host(context, host, rows.get(context.trace.hosts[host].name), result)
+    ]
+
+
+def _of_host(
+    context: Context, host: int, row: InputHost | None, result: Input | None
+) -> Iterator[Finding]:
+    idle = context.record(IDLE)
+    waiting = idle and waiting_device(context.trace, idle, context.idle, context.selection, host)
+    if not waiting or (row and not keeps_waiting(row)):
+        return
+    silent_ps = _hidden_wait_ps(waiting, row)
+    idle_ps = waiting.idle_of(INPUT_BOUND) + silent_ps
+    ratio = waiting.cost(INPUT_BOUND, idle_ps).ratio or 0.0
+    severity = INPUT_BOUND.severity_of(ratio)
+    if severity is None:
+        return
+    bottleneck = result.bottleneck if result else None
+    advice = bottleneck.advice if bottleneck and row and bottleneck.host == row.host else None
+    yield finding_of(
+        INPUT_BOUND,
+        waiting,
+        idle_ps,
+        [
+            Evidence(
+                "idle_input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], waiting.key
+            ),
+            *_of_pipeline(row),
+        ],
+        severity=severity,
+        title=_title(waiting),
+        explanation=_explanation(waiting, row, silent_ps),
+        advice=advice,
+    )
+
+
+def _is_python(row: InputHost) -> bool:
+    return (row.slowest_stage or "").endswith(GENERATOR)
+
+
+def _is_at_its_limit(row: InputHost) -> bool:
+    return (row.work_ratio or 0.0) >= INPUT_BOUND.limits["limiting_work_ratio"]
+
+
+def _hidden_wait_ps(waiting: Waiting, row: InputHost | None) -> int:
+    """Idle time per step in which the thread of the step waits for what a pipeline at its limit takes from it.
+
+    That is the time in which it recorded nothing, in the share of the window that the slowest stage works.
+    """
+    if row is None or not _is_at_its_limit(row) or not (waiting.is_replica or _is_python(row)):
+        return 0
+    silent = sum(waiting.idle_ps[cause] for cause in Cause if cause.key in _SILENT)
+    return int(min(row.work_ratio or 0.0, 1.0) * (median_ps(silent) or 0))
+
+
+def _of_pipeline(row: InputHost | None) -> Iterator[Evidence]:
+    if row is None or row.slowest_stage is None or row.work_ratio is None:
+        return
+    limits, is_buffered = INPUT_BOUND.limits, row.empty_step_ratio is not None
+    limit = limits["work_ratio"] if is_buffered else None
+    where = f"{row.host}, {row.slowest_stage}"
+    yield Evidence("work_ratio", row.work_ratio, limit, where)
+    if row.empty_step_ratio is not None:
+        yield Evidence(
+            "empty_step_ratio", row.empty_step_ratio, limits["empty_step_ratio"], row.host
+        )
+
+
+def _title(waiting: Waiting) -> str:
+    devices = sorted((waiting.key, *waiting.waiting_as_long(Cause.INPUT)))
+    if len(devices) == 1:
+        return INPUT_BOUND.title
+    everyone = len(devices) == len(waiting.others) + 1
+    noun = "replica" if waiting.is_replica else "device"
+    who = (
+        f"all {numbers.plural(len(devices), noun)}"
+        if everyone and len(devices) > 2
+        else numbers.listed(devices, 3)
+    )
+    return INPUT_BOUND.title.replace("{device} waits", f"{who} wait")
+
+
+def _explanation(waiting: Waiting, row: InputHost | None, silent_ps: int) -> str | None:
+    if row is None or row.slowest_stage is None or not _is_at_its_limit(row):
+        return None
+    stage = row.slowest_stage.removeprefix("Iterator::")
+    share = numbers.share(min(row.work_ratio or 0.0, 1.0))
+    sentences = [f"The pipeline is slower than the model: {stage} works {share} of the window."]
+    if silent_ps:
+        taken = "Python's lock" if _is_python(row) else "the cores"
+        sentences.append(
+            f"It holds {taken} meanwhile: {numbers.time(silent_ps)} of the cost is idle time in which the thread of the "
+            "step recorded nothing."
+        )
+    if waiting.is_replica:
+        sentences.append(
+            "Replicas on the CPU also compute more slowly beside it, which the cost leaves out."
+        )
+    return " ".join(sentences)
