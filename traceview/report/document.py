@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from traceview.analysis import device_time, steps
+from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.base import Evidence
 from traceview.analysis.base import Finding as FindingRecord
 from traceview.analysis.context import View
@@ -161,6 +162,7 @@ def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
         remarks=(f"One of {len(others) + 1} runs; --run NAME chooses another: {shown}",)
         if others
         else (),
+        anatomy=anatomy_rows(report.results.anatomy) if report.results.anatomy else (),
     )
 
 
