@@ -166,14 +166,14 @@ def test_stages() -> None:
     (table,) = tables_of(section(view_of(), input_of(stages=stages, stage_count=3)))
     assert values_of(table, "stage") == ("Root::Map", "Root", "Root::TFRecord")
     assert values_of(table, "host") == ("worker0", "worker0", "worker1")
-    assert values_of(table, "thereof waiting") == (0.25, 0.25, 0.25)
+    assert values_of(table, "of which waiting") == (0.25, 0.25, 0.25)
     assert values_of(table, "over 50.0 µs") == (3, 3, 3)
     assert values_of(table, "parallel calls") == (2, None, None)
     assert values_of(table, "buffer") == ("1 of 8", "3", None)
     assert values_of(table, "buffer empty") == (0.25, None, None)
     assert values_of(table, "role") == ("", "background, added by TensorFlow", "")
     (table,) = tables_of(section(view_of(), input_of()))
-    assert headings_of(table) == ["stage", "self", "thereof waiting", "calls", "over 50.0 µs"]
+    assert headings_of(table) == ["stage", "self", "of which waiting", "calls", "over 50.0 µs"]
 
 
 def test_a_brief_document_has_the_first_stages() -> None:

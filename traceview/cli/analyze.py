@@ -11,6 +11,7 @@ from traceview.cli.options import (
     Baseline,
     Devices,
     Force,
+    Full,
     Ignore,
     Logdir,
     Output,
@@ -57,7 +58,7 @@ def analyze(
         typer.Option(
             min=0,
             metavar="N",
-            help="Rows of the op table per device: 5 on a terminal, 10 in json.",
+            help="Rows of the op table per device: 5 on a terminal, 10 in json. Implies --full.",
             show_default=False,
         ),
     ] = None,
@@ -67,6 +68,7 @@ def analyze(
     ignore: Ignore = None,
     salvage: Salvage = False,
     redact: Redact = False,
+    full: Full = False,
     width: Width = None,
 ) -> None:
     """Show how busy each device was, with what, and what to change.
@@ -109,4 +111,4 @@ def analyze(
 
         target.write(to_json(report).encode())
     else:
-        target.write_report(report, width)
+        target.write_report(report, width, is_full=full or top is not None)

@@ -80,14 +80,26 @@ class Target(Struct, frozen=True):
             return _WIDTH_WITHOUT_TERMINAL
         return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
 
-    def write_report(self, report: Report, width: int | None) -> None:
-        """Write a report as a terminal shows it; `width`: what the user asked for."""
-        from traceview.document.terminal import render
-        from traceview.report.document import document_of
+    def write_report(
+        self, report: Report, width: int | None, *, is_full: bool = False, full_command: str = ""
+    ) -> None:
+        """Write a report as a terminal shows it: its first screen, or all of it if `is_full` and to a file.
 
-        document = document_of(report, is_brief=True)
-        columns = self.width(width)
-        self.write(render(document, width=columns, color=self.has_color, unicode=self.has_unicode))
+        `width`: what the user asked for. `full_command`: what the screen names as the command for all of it.
+        """
+        columns, color, unicode = self.width(width), self.has_color, self.has_unicode
+        if is_full or self.path is not None:
+            from traceview.document.terminal import render
+            from traceview.report.document import document_of
+
+            document = document_of(report, is_brief=True)
+            self.write(render(document, width=columns, color=color, unicode=unicode))
+            return
+        from traceview.document.screen import render_screen
+        from traceview.report.screen import screen_of
+
+        screen = screen_of(report, full_command)
+        self.write(render_screen(screen, width=columns, color=color, unicode=unicode))
 
     def write_section(self, section: Section, width: int | None) -> None:
         """Write one section as a terminal shows it."""

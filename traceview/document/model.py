@@ -289,6 +289,39 @@ class Summary(Struct, frozen=True):
     anatomy: tuple[AnatomyRow, ...] = ()
 
 
+class ShortFinding(Struct, frozen=True):
+    """A finding in a few lines. `title`: with its cost, if that is known; `action`: what to do about it."""
+
+    severity: Look
+    title: str
+    action: str
+
+
+class Screen(Struct, frozen=True):
+    """What a terminal shows first, on one screen.
+
+    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `action`: what to do about it. `headline`:
+    which devices worked, empty where the answer says it. `anatomy`: what the mean step of each device consists of;
+    `anatomy_reason`: why there is none. `findings`: those that cost most, without the one that is the answer;
+    `hidden_count`: findings of any severity that are neither. `trust`: how far the capture can be trusted; `quality`: what
+    limits it, None where nothing does. `next_command`: shows more about the answer, empty where nothing does;
+    `full_command`: shows everything.
+    """
+
+    captured: tuple[str, ...]
+    answer: str
+    action: str
+    headline: str
+    anatomy: tuple[AnatomyRow, ...]
+    anatomy_reason: str
+    findings: tuple[ShortFinding, ...]
+    hidden_count: int
+    quality: Look | None
+    trust: tuple[str, ...]
+    next_command: str
+    full_command: str
+
+
 _B = TypeVar("_B", bound=Block)
 
 

@@ -33,6 +33,16 @@ class Page(Struct):
         self.width = max(self.width, NARROWEST)
 
     @property
+    def line_count(self) -> int:
+        """Lines so far."""
+        return len(self._lines)
+
+    @property
+    def between(self) -> str:
+        """What stands between facts."""
+        return " · " if self.unicode else " | "
+
+    @property
     def ellipsis(self) -> str:
         """What stands for what is left out."""
         return "…" if self.unicode else "..."
@@ -72,11 +82,26 @@ class Page(Struct):
             Text().join([self.styled(title, "bold"), self.styled(f"  {remark}" if remark else "")])
         )
 
-    def prose(self, text: Text | str, *, indent: int = 0, label: Text | None = None) -> None:
-        """Add a paragraph, broken at words; `label` stands in the indent of its first line."""
+    def prose(
+        self,
+        text: Text | str,
+        *,
+        indent: int = 0,
+        label: Text | None = None,
+        most_lines: int | None = None,
+    ) -> None:
+        """Add a paragraph, broken at words; `label` stands in the indent of its first line.
+
+        Of more than `most_lines` lines the last one ends with an ellipsis.
+        """
         content = text if isinstance(text, Text) else self.styled(text)
         room = max(min(self.width, WIDEST_PROSE) - indent, 10)
-        for place, line in enumerate(_lines_of(content, room)):
+        lines = list(_lines_of(content, room))
+        if most_lines is not None and len(lines) > most_lines:
+            lines = lines[:most_lines]
+            kept = _front(lines[-1].plain.rstrip(), room - len(self.ellipsis)).rstrip()
+            lines[-1] = Text(kept + self.ellipsis, lines[-1].style)
+        for place, line in enumerate(lines):
             line.rstrip()
             lead = label if label is not None and place == 0 else Text()
             self._lines.append(
@@ -91,7 +116,7 @@ class Page(Struct):
 
     def facts(self, facts: Iterable[Text | str], *, between: str = "") -> None:
         """Add short facts on as few lines as hold them; one too long for a line loses its middle."""
-        between = between or (" · " if self.unicode else " | ")
+        between = between or self.between
         lines: list[Text] = []
         for fact in facts:
             piece = fact if isinstance(fact, Text) else self.styled(fact)

@@ -112,8 +112,13 @@ def _words(key: str, devices: Sequence[DeviceAnatomy]) -> str:
 
 
 def device_range(keys: Sequence[str]) -> str:
-    """`GPU:0–3`, `GPU:0, 2`; of devices on several hosts how many there are."""
-    hosts = {key.rpartition("/")[0] for key in keys}
-    if len(hosts) == 1:
+    """`GPU:0–3`, `GPU:0, 2`; of several hosts `GPU:0–7 on 16 hosts`, or how many there are."""
+    of_host: dict[str, list[str]] = {}
+    for key in keys:
+        of_host.setdefault(key.rpartition("/")[0], []).append(numbers.without_host(key))
+    if len(of_host) == 1:
         return numbers.joined_devices(keys)
-    return f"{len(keys)} devices on {len(hosts)} hosts"
+    alike = {tuple(names) for names in of_host.values()}
+    if len(alike) == 1:
+        return f"{numbers.joined_devices(alike.pop())} on {len(of_host)} hosts"
+    return f"{len(keys)} devices on {len(of_host)} hosts"

@@ -133,7 +133,7 @@ def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[do
                 meaning="time without the stages that it calls on its own thread",
             ),
             doc.shares(
-                "thereof waiting",
+                "of which waiting",
                 [doc.ratio(row.waiting_ps, row.self_ps) for row in rows],
                 priority=1,
                 meaning="for stages on other threads",
