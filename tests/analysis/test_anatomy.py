@@ -126,6 +126,17 @@ def test_devices_that_wait_for_each_other_name_none() -> None:
     assert parts_of(row) == {"compute": 50, "waiting for another device": 50}
 
 
+def test_a_row_does_not_wait_for_a_device_of_its_own() -> None:
+    result = Anatomy(
+        (
+            device("GPU:0", "GPU:1", compute=99, collective_wait=1),
+            device("GPU:1", compute=100),
+        )
+    )
+    (row,) = anatomy_rows(result)
+    assert [part.words for part in row.parts] == ["compute", "waiting for another device"]
+
+
 def test_copies_and_waiting_for_copies_are_one_part() -> None:
     result = Anatomy((device("GPU:0", compute=50, h2d=20, idle_h2d=30),))
     (row,) = anatomy_rows(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import Enum
 from typing import Annotated, Final
 
@@ -111,4 +112,11 @@ def analyze(
 
         target.write(to_json(report).encode())
     else:
-        target.write_report(report, width, is_full=full or top is not None)
+        options = "".join(f" --device {shlex.quote(key)}" for key in device or ())
+        target.write_report(
+            report,
+            width,
+            is_full=full or top is not None,
+            is_salvaged=salvage,
+            options=options + (" --redact" if redact else ""),
+        )

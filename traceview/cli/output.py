@@ -81,11 +81,18 @@ class Target(Struct, frozen=True):
         return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
 
     def write_report(
-        self, report: Report, width: int | None, *, is_full: bool = False, full_command: str = ""
+        self,
+        report: Report,
+        width: int | None,
+        *,
+        is_full: bool = False,
+        full_command: str = "",
+        is_salvaged: bool = False,
+        options: str = "",
     ) -> None:
         """Write a report as a terminal shows it: its first screen, or all of it if `is_full` and to a file.
 
-        `width`: what the user asked for. `full_command`: what the screen names as the command for all of it.
+        `width`: what the user asked for. The others: as in `traceview.report.screen.screen_of`.
         """
         columns, color, unicode = self.width(width), self.has_color, self.has_unicode
         if is_full or self.path is not None:
@@ -98,7 +105,9 @@ class Target(Struct, frozen=True):
         from traceview.document.screen import render_screen
         from traceview.report.screen import screen_of
 
-        screen = screen_of(report, full_command)
+        screen = screen_of(
+            report, full_command=full_command, is_salvaged=is_salvaged, options=options
+        )
         self.write(render_screen(screen, width=columns, color=color, unicode=unicode))
 
     def write_section(self, section: Section, width: int | None) -> None:

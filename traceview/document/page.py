@@ -34,8 +34,8 @@ class Page(Struct):
 
     @property
     def line_count(self) -> int:
-        """Lines so far."""
-        return len(self._lines)
+        """Lines so far, as a terminal shows them: one that is wider than the page takes several."""
+        return sum(max(-(-cell_len(line.plain) // self.width), 1) for line in self._lines)
 
     @property
     def between(self) -> str:

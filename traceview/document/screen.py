@@ -51,9 +51,9 @@ _ROOMS: Final = (
 
 
 def render_screen(screen: doc.Screen, *, width: int, color: bool, unicode: bool = True) -> str:
-    """The screen in lines of at most `width` columns: at most 24 for up to four devices, at most 40 for more.
+    """The screen: at most 24 lines for up to four devices, at most 40 for more.
 
-    `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
+    Only a command may be wider than `width` columns. `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
     """
     device_count = sum(len(row.devices) for row in screen.anatomy)
     most_lines = FEW_LINES if device_count <= FEW_DEVICES else MOST_LINES
@@ -199,5 +199,10 @@ def _add_commands(page: Page, screen: doc.Screen, hidden_count: int) -> None:
 
 
 def _add_command(page: Page, before: str, command: str) -> None:
-    """A command is never shortened: half of one is none."""
-    page.prose(Text.assemble(before, page.styled(command, "bold")))
+    """A command is neither shortened nor broken, so that it can be copied; the terminal wraps a long one."""
+    shown = page.styled(command, "bold")
+    if cell_len(before) + cell_len(shown.plain) <= page.width:
+        page.line(before, shown)
+    else:
+        page.line(before.rstrip())
+        page.line(shown)

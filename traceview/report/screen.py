@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from msgspec import Struct
 
 from traceview.analysis.anatomy.groups import anatomy_rows
-from traceview.analysis.base import Finding
+from traceview.analysis.base import Finding, Rule
 from traceview.analysis.capture.result import HARMLESS
 from traceview.analysis.capture.section import measured_overhead
-from traceview.analysis.context import View
+from traceview.analysis.context import Analysis, View
 from traceview.analysis.registry import TOPICS
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -48,13 +50,22 @@ _COMMANDS_OF_PATH: Final = {
 
 _BEFORE_ANATOMY: Final = "reports of earlier versions lack it, traceview analyze LOGDIR shows it"
 
-_KEPT_OPTIONS: Final = ("--window", "--steps")
+_OF_TABLE: Final = ("--window", "--steps")
 """Options that choose a part of the run, and that every command about it takes."""
 
+_OF_REPORT: Final = (*_OF_TABLE, "--select", "--ignore", "--baseline")
 
-def screen_of(report: Report, full_command: str = "") -> doc.Screen:
-    """The first screen. `full_command`: prints all of the same report; without it the one that analyzes the run."""
+
+def screen_of(
+    report: Report, *, full_command: str = "", is_salvaged: bool = False, options: str = ""
+) -> doc.Screen:
+    """The first screen.
+
+    `full_command`: prints all of the same report; without it the one that analyzes the run, with these `options`.
+    `is_salvaged`: commands need `--salvage`, for a file is damaged.
+    """
     view = view_of(report, is_brief=True)
+    commands = _Commands(report, view, " --salvage" if is_salvaged else "")
     answer = answer_of(report)
     named = _finding_of_answer(report, answer)
     rest = [finding for finding in report.findings if finding is not named]
@@ -82,9 +93,8 @@ def screen_of(report: Report, full_command: str = "") -> doc.Screen:
         if report.capture.quality == "ok"
         else look_of(QUALITIES, report.capture.quality),
         trust=tuple(_trust(report, view)),
-        next_command=_next_command(report, view, named)
-        or _next_command(report, view, next(iter(worth), None)),
-        full_command=full_command or f"{_command(report, view, 'analyze')} --full",
+        next_command=commands.about_answer(named) or commands.about_finding(*worth[:1]),
+        full_command=full_command or f"{commands.of_run('analyze', _OF_REPORT)}{options} --full",
     )
 
 
@@ -156,41 +166,57 @@ def _trust(report: Report, view: View) -> Iterator[str]:
 # Commands
 
 
-def _next_command(report: Report, view: View, finding: Finding | None) -> str:
-    """What shows more about the answer, else about the first finding; empty where nothing does."""
-    if finding is not None:
-        return _command_for(report, view, finding)
-    cause = report.verdict.cause
-    if cause is None or (report.verdict.cost_ratio or 0.0) < LEAST_LOSS_RATIO:
-        return ""
-    if cause in _COMMANDS_OF_PATH:
-        return _command(report, view, _COMMANDS_OF_PATH[cause])
-    return _gaps(report, view, cause) if cause in CAUSES else ""
+class _Commands(Struct, frozen=True):
+    """The commands about the same part of the same run as a report. `options`: what all of them need besides."""
+
+    report: Report
+    view: View
+    options: str
+
+    def about_answer(self, finding: Finding | None) -> str:
+        """What shows more about the finding of the answer, else about the loss that it names; empty without any."""
+        if finding is not None:
+            return self.about_finding(finding)
+        verdict = self.report.verdict
+        if verdict.cause is None or (verdict.cost_ratio or 0.0) < LEAST_LOSS_RATIO:
+            return ""
+        if verdict.cause in _COMMANDS_OF_PATH:
+            return self.of_run(_COMMANDS_OF_PATH[verdict.cause])
+        return self._gaps(verdict.cause) if verdict.cause in CAUSES else ""
+
+    def about_finding(self, *findings: Finding) -> str:
+        """What shows more about the first finding; empty without one."""
+        if not findings:
+            return ""
+        (finding,) = findings
+        topic = next((topic for topic in TOPICS if _rule_of(topic, finding)), None)
+        rule = _rule_of(topic, finding) if topic else None
+        if topic is None or rule is None:
+            return ""  # of a later version
+        advised = _ADVISED.search(finding.advice)
+        name = advised[1] if advised else _COMMANDS.get(topic.name)
+        if name is not None:
+            return self.of_run(name)
+        if rule.idle_causes and self.report.results.idle is not None:
+            cause = self.report.verdict.cause or ""
+            return self._gaps(cause if cause in rule.idle_causes else rule.idle_causes[0])
+        if "input" in rule.idle_causes and self.report.results.input is not None:
+            return self.of_run("input")
+        return f"traceview explain {finding.code}"
+
+    def of_run(self, name: str, kept: Collection[str] = _OF_TABLE) -> str:
+        """A command with those of the options of the report that it takes."""
+        arguments = iter(self.report.command[3:])
+        options = [
+            f" {option} {shlex.quote(value)}"
+            for option, value in zip(arguments, arguments, strict=False)
+            if option in kept
+        ]
+        return self.view.command(name) + "".join(options) + self.options
+
+    def _gaps(self, cause: str) -> str:
+        return f"{self.of_run('gaps')} --cause {cause}"
 
 
-def _command_for(report: Report, view: View, finding: Finding) -> str:
-    topic = next(topic for topic in TOPICS if finding.code in [rule.code for rule in topic.rules])
-    rule = next(rule for rule in topic.rules if rule.code == finding.code)
-    advised = _ADVISED.search(finding.advice)
-    name = advised[1] if advised else _COMMANDS.get(topic.name)
-    if name is not None:
-        return _command(report, view, name)
-    if rule.idle_causes and report.results.idle is not None:
-        cause = report.verdict.cause or ""
-        return _gaps(report, view, cause if cause in rule.idle_causes else rule.idle_causes[0])
-    return f"traceview explain {finding.code}"
-
-
-def _gaps(report: Report, view: View, cause: str) -> str:
-    return f"{_command(report, view, 'gaps')} --cause {cause}"
-
-
-def _command(report: Report, view: View, name: str) -> str:
-    """A command about the same part of the run as the report."""
-    arguments = iter(report.command[3:])
-    kept = [
-        f" {option} {shlex.quote(value)}"
-        for option, value in zip(arguments, arguments, strict=False)
-        if option in _KEPT_OPTIONS
-    ]
-    return view.command(name) + "".join(kept)
+def _rule_of(topic: Analysis[Any], finding: Finding) -> Rule | None:
+    return next((rule for rule in topic.rules if rule.code == finding.code), None)

@@ -100,13 +100,14 @@ def _row(devices: Sequence[DeviceAnatomy]) -> AnatomyRow:
 
 
 def _words(key: str, devices: Sequence[DeviceAnatomy]) -> str:
-    """The display name of a part; waiting for a device names it, if it is the same one for all."""
+    """The display name of a part; waiting for a device names it, if it is the same one for all and none of them."""
+    own = {device.device for device in devices}
     awaited = {
         device.waits_for
         for device in devices
         if device.waits_for is not None and (device.waits_for_ratio or 0.0) >= CLEAR_RATIO
     }
-    if key == "peer" and len(awaited) == 1:
+    if key == "peer" and len(awaited) == 1 and awaited.isdisjoint(own):
         return f"waiting for {awaited.pop()}"
     return look_of(PATH_PARTS, key).words
 
