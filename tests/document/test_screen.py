@@ -28,7 +28,7 @@ MS = 10**9
 FINDING = ShortFinding(
     SEVERITIES["warning"],
     "copies to GPU:0 are exposed for 12.5% of the step (6.00 ms per step)",
-    "Copy the next batch while this one is computed",
+    ("Copy the next batch while this one is computed",),
 )
 
 
@@ -53,7 +53,7 @@ def screen(**changes: Any) -> Screen:
     parts: dict[str, Any] = {
         "captured": ("run 2026_01_02", "2 × Tesla V100", "window 200 ms"),
         "answer": "GPU:1 waits 20.0 ms of each 50.0 ms step for input (40.0%).",
-        "action": "Let the pipeline run ahead of the step: dataset.prefetch(tf.data.AUTOTUNE)",
+        "actions": ("Let the pipeline run ahead of the step: dataset.prefetch(tf.data.AUTOTUNE)",),
         "headline": "",
         "anatomy": (
             row("GPU:0", compute=20, collective=2, peer=18, input=10),
@@ -126,10 +126,10 @@ def test_real_gpu_traces_fit(name: str, shared_traces: Path) -> None:
 
 def test_what_is_too_much_is_counted() -> None:
     """Four devices that all differ, long texts and many findings."""
-    long = replace(FINDING, title=FINDING.title * 4, action=FINDING.action * 4)
+    long = replace(FINDING, title=FINDING.title * 4, actions=(FINDING.actions[0] * 4,))
     content = screen(
         answer="GPU:1 waits. " * 40,
-        action="Prefetch. " * 40,
+        actions=("Prefetch. " * 40,),
         headline="3 of 4 GPUs ran kernels. " * 9,
         anatomy=tuple(row(f"GPU:{n}", compute=n, input=50 - n) for n in (10, 20, 30, 40)),
         findings=(long,) * 4,
@@ -157,10 +157,10 @@ def test_hostile_names_do_no_harm(text: str) -> None:
     content = screen(
         captured=(f"run {text}", text),
         answer=text,
-        action=text,
+        actions=(text,),
         headline=text,
         anatomy=(replace(row("GPU:0", compute=20), label=text),),
-        findings=(ShortFinding(SEVERITIES["warning"], text, text),),
+        findings=(ShortFinding(SEVERITIES["warning"], text, (text,)),),
         trust=(text,),
         next_command="",
     )
@@ -170,6 +170,14 @@ def test_hostile_names_do_no_harm(text: str) -> None:
         assert max(map(cell_len, page.splitlines())) <= width
         assert len(page.splitlines()) <= 24
     assert ESCAPES.sub("", render_screen(content, width=80, color=True)) == shown(content)
+
+
+def test_of_what_to_do_as_much_is_said_as_fits() -> None:
+    code = f"dataset.map({'f' * 200})"
+    content = screen(actions=(f"Map in parallel: {code}", "Map in parallel"))
+    assert "\n  Map in parallel\n" in shown(content)
+    assert "\n  Map in parallel" in shown(content, 200)
+    assert "ff…" not in shown(content, 200)
 
 
 # Anatomy
@@ -196,7 +204,7 @@ def test_numbers_add_up_to_the_step() -> None:
     """Parts that have no room are one number."""
     parts = dict.fromkeys(("compute", "collective", "input", "sync", "launch", "callback"), 8)
     content = screen(anatomy=tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4)))
-    (line, *_) = re.findall(r"^ +# compute .*$", shown(content, 60), re.M)
+    (line, *_) = re.findall(r"^  # compute .*$", shown(content, 60), re.M)
     times = [float(ms) for ms in re.findall(r"([\d.]+) ms", line)]
     assert "other" in line
     assert sum(times) == 50

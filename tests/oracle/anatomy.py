@@ -23,6 +23,7 @@ def anatomy_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
         for answer in answers
         for device in answer.devices
     }
+    every_device = [device for answer in answers for device in answer.devices]
     rows = []
     for answer in answers:
         spans = _used(answer) if has_steps else [answer.window]
@@ -40,7 +41,7 @@ def anatomy_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
             whole = sum(end - start for start, end in spans)
             assert sum(sums.values()) == whole
             mean = _mean(sums, count)
-            awaited = _awaited(answer, device, collectives, has_steps=has_steps)
+            awaited = _awaited(answer, device, every_device, collectives, has_steps=has_steps)
             rows.append(
                 {
                     "device": names[id(device)],
@@ -106,7 +107,12 @@ def _mean(sums: dict[str, int], count: int) -> dict[str, int]:
 
 
 def _awaited(
-    answer: HostAnswer, device: Device, collectives: list[Collective], *, has_steps: bool
+    answer: HostAnswer,
+    device: Device,
+    devices: list[Device],
+    collectives: list[Collective],
+    *,
+    has_steps: bool,
 ) -> tuple[Device, Fraction] | None:
     """The device that came last where this one waited longest, and its share of the waiting."""
     low, high = answer.window
@@ -118,14 +124,16 @@ def _awaited(
             in_step = part.step is not None and part.step.used
             in_window = part.start < high and part.end > low
             if in_step if has_steps else in_window:
-                devices = [other.device for other in collective.parts]
+                members = [other.device for other in collective.parts]
                 wait = part.end - part.start - collective.transfer
-                waits.append((collective.last(devices), wait))
+                waits.append((collective.last(members), wait))
     by_device: dict[int, tuple[Device, int]] = {}
     for last, wait in waits:
         if last is not None and last is not device and wait:
             by_device[id(last)] = (last, by_device.get(id(last), (last, 0))[1] + wait)
     if not by_device:
         return None
-    longest = max(by_device.values(), key=lambda pair: pair[1])
+    # Of equal sums the first device: `max` keeps the first of equals.
+    in_order = [by_device[id(other)] for other in devices if id(other) in by_device]
+    longest = max(in_order, key=lambda pair: pair[1])
     return longest[0], Fraction(longest[1], sum(wait for _, wait in waits))

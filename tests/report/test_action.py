@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceview.analysis.registry import RULES
-from traceview.report.action import LONGEST, action_of
+from traceview.report.action import LONGEST, actions_of
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,22 @@ from traceview.report.action import LONGEST, action_of
     ],
 )
 def test_the_first_sentence_or_the_clauses_of_it_that_fit(advice: str, action: str) -> None:
-    assert action_of(advice, longest=36) == action
+    assert "".join(actions_of(advice, longest=36)[:1]) == action
 
 
 @pytest.mark.parametrize("code", RULES)
 def test_every_rule_has_an_action_of_at_most_two_lines(code: str) -> None:
-    action = action_of(RULES[code].advice)
-    assert 0 < len(action) <= LONGEST
-    assert all(action.count(a) == action.count(b) for a, b in ("()", "[]"))
+    actions = actions_of(RULES[code].advice)
+    assert actions
+    assert [len(action) for action in actions] == sorted(map(len, actions), reverse=True)
+    for action in actions:
+        assert 0 < len(action) <= LONGEST
+        assert all(action.count(a) == action.count(b) for a, b in ("()", "[]"))
+
+
+def test_shorter_ones_follow() -> None:
+    assert actions_of("Do this: f(a, b), then that. More.") == (
+        "Do this: f(a, b), then that",
+        "Do this: f(a, b)",
+        "Do this",
+    )

@@ -47,7 +47,7 @@ def test_commands_are_about_the_same_steps(tmp_path: Path) -> None:
 def test_the_answer_is_not_repeated(tmp_path: Path) -> None:
     screen = screen_of_scenario("waits_for_input", tmp_path)
     assert "for input" in screen.answer
-    assert "prefetch" in screen.action
+    assert "prefetch" in screen.actions[0]
     assert [finding for finding in screen.findings if "for input" in finding.title] == []
 
 
@@ -61,6 +61,14 @@ def test_information_is_counted_and_not_listed() -> None:
     cheap = replace(report.findings[2], cost_ratio=0.01)
     screen = screen_of(replace(report, findings=(*report.findings[:2], cheap)))
     assert screen.hidden_count == 1
+
+
+def test_beside_no_problem_no_information_is_listed() -> None:
+    report = full_report()
+    (*_, information) = report.findings
+    verdict = replace(report.verdict, headline="No problem found: 2 GPUs, 75.0% busy.")
+    screen = screen_of(replace(report, verdict=verdict, findings=(information,)))
+    assert (screen.findings, screen.hidden_count, screen.next_command) == ((), 1, "")
 
 
 def test_the_capture_is_judged_in_one_line() -> None:

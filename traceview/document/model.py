@@ -290,18 +290,18 @@ class Summary(Struct, frozen=True):
 
 
 class ShortFinding(Struct, frozen=True):
-    """A finding in a few lines. `title`: with its cost, if that is known; `action`: what to do about it."""
+    """A finding in a few lines. `title`: with its cost, if that is known; `actions`: what to do, longer and shorter."""
 
     severity: Look
     title: str
-    action: str
+    actions: tuple[str, ...]
 
 
 class Screen(Struct, frozen=True):
     """What a terminal shows first, on one screen.
 
-    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `action`: what to do about it. `headline`:
-    which devices worked, empty where the answer says it. `anatomy`: what the mean step of each device consists of;
+    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `actions`: what to do about it, in more words
+    and in fewer. `headline`: which devices worked, empty where the answer says it. `anatomy`: what the mean step of each device consists of;
     `anatomy_reason`: why there is none. `findings`: those that cost most, without the one that is the answer;
     `hidden_count`: findings of any severity that are neither. `trust`: how far the capture can be trusted; `quality`: what
     limits it, None where nothing does. `next_command`: shows more about the answer, empty where nothing does;
@@ -310,7 +310,7 @@ class Screen(Struct, frozen=True):
 
     captured: tuple[str, ...]
     answer: str
-    action: str
+    actions: tuple[str, ...]
     headline: str
     anatomy: tuple[AnatomyRow, ...]
     anatomy_reason: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Final
@@ -95,7 +96,7 @@ class Page(Struct):
         Of more than `most_lines` lines the last one ends with an ellipsis.
         """
         content = text if isinstance(text, Text) else self.styled(text)
-        room = max(min(self.width, WIDEST_PROSE) - indent, 10)
+        room = self._room(indent)
         lines = list(_lines_of(content, room))
         if most_lines is not None and len(lines) > most_lines:
             lines = lines[:most_lines]
@@ -107,6 +108,16 @@ class Page(Struct):
             self._lines.append(
                 Text().join([lead, Text(" " * (indent - cell_len(lead.plain))), line])
             )
+
+    def lines_needed(self, text: str, indent: int) -> int:
+        """How many lines a paragraph takes that breaks between words only; more than any page has where it cannot."""
+        shown, room = self.text(text), self._room(indent)
+        if any(cell_len(word) > room for word in shown.split()):
+            return sys.maxsize
+        return len(list(_lines_of(Text(shown), room)))
+
+    def _room(self, indent: int) -> int:
+        return max(min(self.width, WIDEST_PROSE) - indent, 10)
 
     def remark(self, text: str) -> None:
         """Add a paragraph of minor weight, once on a page however many tables it is about."""

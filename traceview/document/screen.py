@@ -30,24 +30,26 @@ _REST: Final = "other"
 
 
 class _Room(Struct, frozen=True):
-    """How much is shown: findings, lines of numbers below a bar, lines of a title and of an action, empty lines."""
+    """How much is shown: findings; lines of numbers, of what to do about findings and answer, of titles; empty lines."""
 
     findings: int
-    number_lines: int = 1
+    number_lines: int = 2
+    action_lines: int = 1
+    answer_action_lines: int = 2
     title_lines: int = 2
-    action_lines: int = 2
-    has_gaps: bool = True
+    gaps: int = 4
 
 
 _ROOMS: Final = (
-    _Room(4, number_lines=2),
-    _Room(3, number_lines=2),
-    _Room(3),
-    _Room(2),
-    *(_Room(count, action_lines=1) for count in (3, 2, 1)),
-    *(_Room(count, title_lines=1, action_lines=1, has_gaps=False) for count in (2, 1, 0)),
+    *(_Room(count, action_lines=2, answer_action_lines=3) for count in (4, 3)),
+    *(_Room(count, answer_action_lines=3) for count in (3, 2)),
+    _Room(2, gaps=2),
+    _Room(2, number_lines=1),
+    _Room(1),
+    _Room(1, number_lines=1),
+    *(_Room(count, 1, 1, 1, title_lines=1, gaps=0) for count in (2, 1, 0)),
 )
-"""From the roomiest to the tightest."""
+"""From the roomiest to the tightest: the answer and the devices come before further findings."""
 
 
 def render_screen(screen: doc.Screen, *, width: int, color: bool, unicode: bool = True) -> str:
@@ -70,30 +72,27 @@ def render_screen(screen: doc.Screen, *, width: int, color: bool, unicode: bool 
 def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: bool) -> Page:
     page = Page(min(width, WIDEST_PROSE), color, unicode)
     page.facts(_first_line(page, screen.captured))
-    _gap(page, room)
+    if room.gaps:
+        page.gap()
     page.prose(page.styled(screen.answer, "bold"), most_lines=room.title_lines + 1)
     if screen.headline:
         page.prose(screen.headline, most_lines=room.title_lines)
-    if screen.action:
-        page.prose(screen.action, indent=2, most_lines=room.action_lines)
-    _gap(page, room)
+    _add_action(page, screen.actions, room.answer_action_lines)
+    if room.gaps:
+        page.gap()
     _add_anatomy(page, screen, room)
     shown = screen.findings[: room.findings]
-    if shown:
-        _gap(page, room)
+    if shown and room.gaps > 2:
+        page.gap()
     for finding in shown:
         _add_finding(page, finding, room)
-    _gap(page, room)
+    if room.gaps > 2:
+        page.gap()
     ink = screen.quality.ink if screen.quality else ""
     page.prose(page.styled(_joined(page, screen.trust), ink), most_lines=room.action_lines)
     hidden_count = screen.hidden_count + len(screen.findings) - len(shown)
     _add_commands(page, screen, hidden_count)
     return page
-
-
-def _gap(page: Page, room: _Room) -> None:
-    if room.has_gaps:
-        page.gap()
 
 
 def _first_line(page: Page, facts: tuple[str, ...]) -> Iterator[str]:
@@ -134,8 +133,8 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
         blank = " " * (indent - cell_len(label)) if bar_width else " "
         rest = " " * (bar_width - cell_len(bar.plain) + _GAP)
         page.line(page.styled(label, "bold"), blank, bar, rest, page.text(time))
-        for line in _numbers(page, row, page.width - indent, room.number_lines):
-            page.line(" " * indent, line)
+        for line in _numbers(page, row, page.width - _GAP, room.number_lines):
+            page.line(" " * _GAP, line)
 
 
 def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
@@ -187,8 +186,14 @@ def _add_finding(page: Page, finding: doc.ShortFinding, room: _Room) -> None:
     label = page.styled(finding.severity.words.upper(), finding.severity.ink)
     indent = cell_len(label.plain) + _GAP
     page.prose(page.styled(finding.title), indent=indent, label=label, most_lines=room.title_lines)
-    if finding.action:
-        page.prose(finding.action, indent=_GAP, most_lines=room.action_lines)
+    _add_action(page, finding.actions, room.action_lines)
+
+
+def _add_action(page: Page, actions: tuple[str, ...], most_lines: int) -> None:
+    """The longest text that fits without a break inside of a word, for that may be code; the shortest one may be cut."""
+    fitting = [text for text in actions if page.lines_needed(text, _GAP) <= most_lines]
+    for text in [*fitting, *actions[-1:]][:1]:
+        page.prose(text, indent=_GAP, most_lines=most_lines)
 
 
 def _add_commands(page: Page, screen: doc.Screen, hidden_count: int) -> None:

@@ -15,21 +15,19 @@ _BREAK: Final = re.compile(r"\.(?=$|\s+(?:[A-Z`]|traceview ))|[;:,](?=\s)")
 _OPENING, _CLOSING = "([{", ")]}"
 
 
-def action_of(advice: str, longest: int = LONGEST) -> str:
-    """The first sentence of `advice`, or as many of its clauses as fit; code in brackets stays whole.
+def actions_of(advice: str, longest: int = LONGEST) -> tuple[str, ...]:
+    """The first sentence of `advice` in as many clauses as fit, then in fewer and fewer; code in brackets stays whole.
 
-    A clause that is longer than that alone is given whole: half a clause would say something else.
+    The first clause is among them however long it is: half a clause would say something else.
     """
-    first = ""
+    actions: list[str] = []
     for end in _breaks(advice):
-        is_sentence = advice[end] == "."
-        clause = advice[:end]
-        if first and len(clause) > longest:
+        if actions and end > longest:
             break
-        first = clause
-        if is_sentence:
+        actions.append(advice[:end])
+        if advice[end] == ".":
             break
-    return first or advice
+    return tuple(reversed(actions)) or ((advice,) if advice else ())
 
 
 def _breaks(text: str) -> Iterator[int]:

@@ -18,12 +18,15 @@ from traceview.analysis.registry import TOPICS
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, QUALITIES, SEVERITIES, look_of
-from traceview.report.action import action_of
+from traceview.report.action import actions_of
 from traceview.report.document import answer_of, devices_at_work, devices_of, view_of
 from traceview.report.model import Report
 from traceview.report.verdict import LEAST_LOSS_RATIO
 
 MOST_FINDINGS: Final = 4
+
+NO_PROBLEM: Final = "No problem found"
+"""How the answer begins where information is all there is; the screen does not contradict it."""
 
 _COMMANDS: Final = {
     "balance": "balance",
@@ -69,14 +72,15 @@ def screen_of(
     answer = answer_of(report)
     named = _finding_of_answer(report, answer)
     rest = [finding for finding in report.findings if finding is not named]
-    worth = [finding for finding in rest if _is_worth_a_line(finding)]
+    is_healthy = answer.startswith(NO_PROBLEM)
+    worth = [finding for finding in rest if not is_healthy and _is_worth_a_line(finding)]
     shown = worth[:MOST_FINDINGS]
     anatomy = report.results.anatomy
     rows = anatomy_rows(anatomy) if anatomy else ()
     return doc.Screen(
         captured=tuple(_captured(report)),
         answer=answer,
-        action=action_of(named.advice) if named else "",
+        actions=actions_of(named.advice) if named else (),
         headline=devices_at_work(report, answer),
         anatomy=rows,
         anatomy_reason="" if rows else report.skipped.get("anatomy", _BEFORE_ANATOMY),
@@ -84,7 +88,7 @@ def screen_of(
             doc.ShortFinding(
                 look_of(SEVERITIES, finding.severity),
                 _with_cost(finding),
-                action_of(finding.advice),
+                actions_of(finding.advice),
             )
             for finding in shown
         ),
