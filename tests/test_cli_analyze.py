@@ -53,6 +53,21 @@ def test_one_screen_or_everything(command: Command, loop: str, tmp_path: Path) -
     assert command("render", saved).out.startswith(screen.partition("Next: ")[0])
 
 
+def test_commands_name_the_run_as_it_was_typed(command: Command, tmp_path: Path) -> None:
+    """The folder of an older run is not the log directory, whose newest run is another one."""
+    for name in ("run1", "run2"):
+        SCENARIOS["D"]().write(tmp_path, name)
+    run = tmp_path / "plugins" / "profile" / "run1"
+    for arguments, shown in (
+        ([str(run)], str(run)),
+        ([str(tmp_path), "--run", "run1"], f"{tmp_path} --run run1"),
+        ([str(tmp_path)], f"{tmp_path} --run run2"),
+    ):
+        out = command("analyze", *arguments).out
+        assert f"traceview devices {shown}\n" in out
+        assert f"traceview analyze {shown} --full\n" in out
+
+
 def test_the_full_command_keeps_what_was_chosen(command: Command, eight: str) -> None:
     done = command("analyze", eight, "--device", "0", "--ignore", "few-steps", "--width", "200")
     assert f"traceview analyze {eight} --ignore few-steps --device 0 --full\n" in done.out
@@ -82,7 +97,7 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
     saved = command("analyze", str(cut), "--salvage", "--width", "200")
     assert saved.code == 0
     assert "Capture: degraded, " in saved.out
-    assert f"traceview analyze {tmp_path} --salvage --full\n" in saved.out
+    assert f"traceview analyze {cut} --salvage --full\n" in saved.out
     assert "damaged" in command("analyze", str(cut), "--salvage", "--full").out
 
 

@@ -112,11 +112,12 @@ def analyze(
 
         target.write(to_json(report).encode())
     else:
+        from traceview.report.screen import Invocation
+
         options = "".join(f" --device {shlex.quote(key)}" for key in device or ())
-        target.write_report(
-            report,
-            width,
-            is_full=full or top is not None,
+        asked = Invocation(
+            logdir="" if redact else str(logdir),
             is_salvaged=salvage,
             options=options + (" --redact" if redact else ""),
         )
+        target.write_report(report, width, is_full=full or top is not None, invocation=asked)

@@ -16,6 +16,7 @@ from traceview.errors import OutputExistsError, UsageError
 if TYPE_CHECKING:
     from traceview.document.model import Section
     from traceview.report.model import Report
+    from traceview.report.screen import Invocation
 
 _WIDTH_WITHOUT_TERMINAL: Final = 100
 _Format = TypeVar("_Format")
@@ -86,13 +87,11 @@ class Target(Struct, frozen=True):
         width: int | None,
         *,
         is_full: bool = False,
-        full_command: str = "",
-        is_salvaged: bool = False,
-        options: str = "",
+        invocation: Invocation | None = None,
     ) -> None:
         """Write a report as a terminal shows it: its first screen, or all of it if `is_full` and to a file.
 
-        `width`: what the user asked for. The others: as in `traceview.report.screen.screen_of`.
+        `width`: what the user asked for. `invocation`: how the commands on the screen name the run.
         """
         columns, color, unicode = self.width(width), self.has_color, self.has_unicode
         if is_full or self.path is not None:
@@ -105,9 +104,7 @@ class Target(Struct, frozen=True):
         from traceview.document.screen import render_screen
         from traceview.report.screen import screen_of
 
-        screen = screen_of(
-            report, full_command=full_command, is_salvaged=is_salvaged, options=options
-        )
+        screen = screen_of(report, invocation)
         self.write(render_screen(screen, width=columns, color=color, unicode=unicode))
 
     def write_section(self, section: Section, width: int | None) -> None:

@@ -57,5 +57,9 @@ def render(
     if document is not None:
         target.write(document.render(saved).encode())
     else:
-        command = f"traceview render {shlex.quote(str(report))} --full"
-        target.write_report(saved, width, is_full=full, full_command=command)
+        from traceview.report.screen import Invocation
+
+        command = (
+            f"traceview render {shlex.quote(str(report))}{' --redact' if redact else ''} --full"
+        )
+        target.write_report(saved, width, is_full=full, invocation=Invocation(full_command=command))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.base import Finding, Rule
@@ -59,16 +60,29 @@ _OF_TABLE: Final = ("--window", "--steps")
 _OF_REPORT: Final = (*_OF_TABLE, "--select", "--ignore", "--baseline")
 
 
-def screen_of(
-    report: Report, *, full_command: str = "", is_salvaged: bool = False, options: str = ""
-) -> doc.Screen:
-    """The first screen.
+class Invocation(Struct, frozen=True):
+    """How a report was asked for, so that the commands of its screen read the same run.
 
-    `full_command`: prints all of the same report; without it the one that analyzes the run, with these `options`.
-    `is_salvaged`: commands need `--salvage`, for a file is damaged.
+    `logdir`: the path as it was typed, which may be that of one run or file; empty where nobody typed one. `is_salvaged`:
+    `--salvage` was given. `options`: further ones of `analyze`. `full_command`: prints all of the report, if that is not
+    `analyze`.
     """
+
+    logdir: str = ""
+    is_salvaged: bool = False
+    options: str = ""
+    full_command: str = ""
+
+
+def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Screen:
+    """The first screen."""
+    asked = invocation or Invocation()
     view = view_of(report, is_brief=True)
-    commands = _Commands(report, view, " --salvage" if is_salvaged else "")
+    commands = _Commands(
+        report,
+        replace(view, logdir=asked.logdir or view.logdir),
+        " --salvage" if asked.is_salvaged else "",
+    )
     answer = answer_of(report)
     named = _finding_of_answer(report, answer)
     rest = [finding for finding in report.findings if finding is not named]
@@ -98,7 +112,8 @@ def screen_of(
         else look_of(QUALITIES, report.capture.quality),
         trust=tuple(_trust(report, view)),
         next_command=commands.about_answer(named) or commands.about_finding(*worth[:1]),
-        full_command=full_command or f"{commands.of_run('analyze', _OF_REPORT)}{options} --full",
+        full_command=asked.full_command
+        or f"{commands.of_run('analyze', _OF_REPORT)}{asked.options} --full",
     )
 
 
