@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from tests.charts import HOST, MS, lanes_of, strip
+from traceview.analysis.anatomy.result import Anatomy, DeviceAnatomy
 from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.hardware import DeviceHardware, HardwareGroup
 from traceview.analysis.balance.result import Balance, DeviceBalance
@@ -291,6 +292,23 @@ def idle_of(name: str) -> IdleRow:
     )
 
 
+def anatomy_of(name: str, waits_for: str | None = None) -> DeviceAnatomy:
+    """A mean step of 24 ms, the mean of the three used steps; GPU:0 waits 2 ms in collectives, mostly for GPU:1."""
+    wait_ps = 0 if waits_for is None else 2 * MS
+    activity = {"compute": 14_400 * MS // 1000, "collective": MS, "collective_wait": wait_ps}
+    return DeviceAnatomy(
+        host=HOST,
+        device=name,
+        ordinal=int(name[-1]),
+        step_count=3,
+        step_ps=24 * MS,
+        activity={key: ps for key, ps in (*activity.items(), ("h2d", 600 * MS // 1000)) if ps},
+        idle={"input": 5 * MS - wait_ps, "launch": 3 * MS},
+        waits_for=waits_for,
+        waits_for_ratio=None if waits_for is None else 0.75,
+    )
+
+
 def device_balance(ordinal: int) -> DeviceBalance:
     """GPU 1 of two computes 16 ms per step, GPU 0 14 ms; GPU 1 comes last to three collectives of four."""
     return DeviceBalance(
@@ -563,6 +581,7 @@ def full_report() -> Report:
                 ),
             ),
             timeline=UtilizationStrips(240, tuple(map(strip, working))),
+            anatomy=Anatomy((anatomy_of("GPU:0", "GPU:1"), anatomy_of("GPU:1"))),
             idle=Idle(tuple(map(idle_of, working))),
             between_steps=BetweenAllSteps(
                 (

@@ -59,6 +59,8 @@ def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = Tr
     same_balance(report, answer["balance"], statistics=statistics)
     same_launches(report, answer["launches"], statistics=statistics)
     same_collectives(report, answer["collectives"], statistics=statistics)
+    if statistics:
+        same_anatomy(report, answer["anatomy"])
     rows = report.results.ops.rows if report.results.ops else ()
     assert {op_values(to_builtins(row)) for row in rows} == set(map(op_values, answer["ops"]))
 
@@ -198,6 +200,16 @@ def same_balance(report: Report, expected: dict[str, Any] | None, *, statistics:
                 assert medians == [row["compute_ps_per_step"] for row in value]
         elif statistics or key not in ("skew_ratio", "step_count"):
             assert same_value(getattr(result, key), value), key
+
+
+def same_anatomy(report: Report, expected: list[dict[str, Any]]) -> None:
+    """Which parts the mean step of each device has, and whom it waits for."""
+    result = report.results.anatomy
+    rows = [to_builtins(row) for row in result.devices] if result else []
+    assert [row["device"] for row in rows] == [row["device"] for row in expected]
+    for row, expected_row in zip(rows, expected, strict=True):
+        for key, value in expected_row.items():
+            assert same_value(row[key], value), (row["device"], key)
 
 
 def op_values(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -36,6 +36,43 @@ def test_the_report_goes_to_standard_output(command: Command, loop: str) -> None
     assert max(map(len, done.out.splitlines())) <= 100
 
 
+def test_one_screen_or_everything(command: Command, loop: str, tmp_path: Path) -> None:
+    """--full, --top and a file have all of the report; a pipe has the screen."""
+    screen, full = command("analyze", loop).out, command("analyze", loop, "--full").out
+    assert len(screen.splitlines()) <= 24 < len(full.splitlines())
+    assert "Longest gaps" in full
+    assert "Longest gaps" not in screen
+    assert f"traceview analyze {loop} --full\n" in screen
+    assert command("analyze", loop, "--top", "5").out == full
+    command("analyze", loop, "-o", str(tmp_path / "report.txt"))
+    assert (tmp_path / "report.txt").read_text("utf-8") == full
+    command("analyze", loop, "-o", str(tmp_path / "report.json"), "--top", "5")
+    saved = str(tmp_path / "report.json")
+    assert command("render", saved, "--full").out == full
+    assert command("render", saved).out.endswith(f"traceview render {saved} --full\n")
+    assert command("render", saved).out.startswith(screen.partition("Next: ")[0])
+
+
+def test_commands_name_the_run_as_it_was_typed(command: Command, tmp_path: Path) -> None:
+    """The folder of an older run is not the log directory, whose newest run is another one."""
+    for name in ("run1", "run2"):
+        SCENARIOS["D"]().write(tmp_path, name)
+    run = tmp_path / "plugins" / "profile" / "run1"
+    for arguments, shown in (
+        ([str(run)], str(run)),
+        ([str(tmp_path), "--run", "run1"], f"{tmp_path} --run run1"),
+        ([str(tmp_path)], f"{tmp_path} --run run2"),
+    ):
+        out = command("analyze", *arguments).out
+        assert f"traceview devices {shown}\n" in out
+        assert f"traceview analyze {shown} --full\n" in out
+
+
+def test_the_full_command_keeps_what_was_chosen(command: Command, eight: str) -> None:
+    done = command("analyze", eight, "--device", "0", "--ignore", "few-steps", "--width", "200")
+    assert f"traceview analyze {eight} --ignore few-steps --device 0 --full\n" in done.out
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [("missing", 3), ("", 3), ("broken.xplane.pb", 4), ("empty.xplane.pb", 4)],
@@ -57,9 +94,11 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
     cut = tmp_path / "cut.xplane.pb"
     cut.write_bytes(path.read_bytes()[:-1000])
     assert command("analyze", str(cut)).code == 4
-    saved = command("analyze", str(cut), "--salvage")
+    saved = command("analyze", str(cut), "--salvage", "--width", "200")
     assert saved.code == 0
-    assert "damaged" in saved.out
+    assert "Capture: degraded, " in saved.out
+    assert f"traceview analyze {cut} --salvage --full\n" in saved.out
+    assert "damaged" in command("analyze", str(cut), "--salvage", "--full").out
 
 
 @pytest.mark.parametrize(
@@ -137,7 +176,8 @@ def test_no_device_is_not_a_choice_of_none(command: Command, eight: str, names: 
 
 def test_where_no_device_was_recorded_the_section_says_so(command: Command, tmp_path: Path) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
-    assert "Devices  No device was recorded." in command("analyze", str(tmp_path)).out
+    assert "Devices  No device was recorded." in command("analyze", str(tmp_path), "--full").out
+    assert "Step anatomy: no device recorded an event.\n" in command("analyze", str(tmp_path)).out
 
 
 def test_device_may_be_repeated_or_joined(command: Command, eight: str) -> None:

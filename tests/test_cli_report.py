@@ -220,8 +220,8 @@ def test_a_saved_report_on_a_terminal(command: Command, loop: str, tmp_path: Pat
     saved = tmp_path / "report.json"
     assert command("analyze", loop, "--top", "7", "-o", str(saved)).code == 0
     analyzed = command("analyze", loop, "--top", "7").out
-    assert command("render", str(saved)).out == analyzed
-    assert command("render", str(saved), "--format", "terminal").out == analyzed
+    assert command("render", str(saved), "--full").out == analyzed
+    assert command("render", str(saved), "--full", "--format", "terminal").out == analyzed
 
 
 @pytest.mark.parametrize(

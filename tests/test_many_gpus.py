@@ -30,14 +30,14 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("balance", 30, "125 other devices: compute 39.9 ms per step, 0% vs. median."),
         ("collectives", 45, "125 other devices: exposed 6.00 ms, waited 4.00 ms."),
         ("steps", 60, "125 devices: compute 79.8–80.0% of a step, idle 8.0–8.2%."),
-        ("analyze", 205, f"125 other devices: {OF_OTHERS}"),
+        ("analyze --full", 205, f"125 other devices: {OF_OTHERS}"),
     ],
 )
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_outliers_have_rows(
     name: str, most: int, rest: str, width: int, command: Command, logs: str
 ) -> None:
-    text = command(name, logs, "--width", str(width)).out
+    text = command(*name.split(), logs, "--width", str(width)).out
     lines = text.splitlines()
     assert len(lines) <= most
     assert max(map(len, lines)) <= width
@@ -65,6 +65,15 @@ def test_choosing_a_device_leaves_the_numbers_of_the_run(command: Command, logs:
     assert "127 of 128 GPUs compute" in text
     assert "126 other devices: compute 39.9 ms to 43.9 ms per step" in text
     assert "no device was clearly the last" not in text, "host5/GPU:3 was, in all"
+
+
+def test_the_screen_has_a_row_for_the_slow_one_and_one_for_all_others(
+    command: Command, logs: str
+) -> None:
+    lines = command("analyze", logs, "--width", "80").out.splitlines()
+    rows = [line for line in lines if line.endswith(" ms") and "##" in line]
+    assert len(lines) <= 40
+    assert [line.split("  ")[0] for line in rows] == ["126 devices on 16 hosts", "host5/GPU:3"]
 
 
 def test_the_headline_names_who_is_missing(command: Command, logs: str) -> None:

@@ -70,7 +70,7 @@ def python(checkout: Path, code: str) -> str:
 
 
 def test_it_is_in_the_terminal(checkout: Path) -> None:
-    assert "First kernels" in traceview(checkout, "analyze", str(TRACE))
+    assert "First kernels" in traceview(checkout, "analyze", "--full", str(TRACE))
 
 
 @pytest.mark.parametrize("form", ["markdown", "html"])

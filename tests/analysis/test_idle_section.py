@@ -164,7 +164,7 @@ def test_a_gap_has_its_place_its_cause_and_the_evidence() -> None:
         "evidence on the host": "python: IteratorGetNextOp::DoCompute",
         "after": "model/dense/MatMul:MatMul",
     }
-    assert (table.row_count, table.rest) == (17, "traceview gaps logs")
+    assert (table.row_count, table.rest) == (17, "traceview gaps logs -o gaps.csv")
     assert table.anchors == ("gap 1",)
     check_printed(section, "9.00 ms", "IteratorGetNextOp::DoCompute")
 

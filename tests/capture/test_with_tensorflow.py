@@ -381,7 +381,9 @@ def test_an_exception_in_a_loop_on_two_devices(tmp_path: Path) -> None:
     assert "ValueError: wrong" in done.err
     assert "traceview/capture" not in done.err
     assert steps_of(done.run) == [9, 10, 11]
-    assert "replica:1" in done.out
+    assert "What each device did in a step, mean of 2 steps" in done.out
+    assert f"traceview analyze {done.run} --full\n" in done.out
+    assert len(done.out.splitlines()) <= 24
 
 
 def test_a_termination_during_fit_on_two_devices(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tests.oracle.anatomy import anatomy_rows
 from tests.oracle.balance import balance_row
 from tests.oracle.classes import (
     CLASSES,
@@ -370,6 +371,7 @@ def run_answer(
         "launches": launch_rows(answers, several),
         "idle": idle_rows(answers, several),
         "path": path_rows(answers, several),
+        "anatomy": anatomy_rows(answers, several),
         # Processes that each work at their own pace are not compared.
         "balance": None if several and _have_servers(files) else balance_row(answers, several),
     }

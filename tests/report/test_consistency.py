@@ -85,6 +85,26 @@ DISAGREEMENTS: dict[str, tuple[Place, Callable[[Any], object]]] = {
         ("results", "collectives", "last_count"),
         lambda part: part.popitem(),
     ),
+    "$.results.anatomy.devices[0]: activity and idle do not add up": (
+        ("results", "anatomy", "devices", 0, "activity"),
+        lambda part: part.update(d2h=1 + part.get("d2h", 0)),
+    ),
+    "$.results.anatomy.devices[0].step_ps: is not the mean": (
+        ("results", "anatomy", "devices", 0),
+        lambda part: (
+            part.update(step_ps=part["step_ps"] + 1),
+            part["activity"].update(d2h=1 + part["activity"].get("d2h", 0)),
+        ),
+    ),
+    "$.results.anatomy.devices[0].activity: has other compute": (
+        ("results", "anatomy", "devices", 0, "activity"),
+        lambda part: part.update(compute=part["compute"] - 1, d2h=1 + part.get("d2h", 0)),
+    ),
+    "$.results.anatomy.devices[0].waits_for: is there without": (
+        ("results", "anatomy", "devices", 0),
+        lambda part: part.update(waits_for_ratio=None if part["waits_for_ratio"] else 1.0),
+    ),
+    "$.results.anatomy.devices[": (("results", "anatomy", "devices"), twice),
     "$.results.balance.devices[": (("results", "balance", "devices"), twice),
     "$.results.balance.gradients.is_single: is true": (
         ("results", "balance", "gradients"),

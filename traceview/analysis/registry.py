@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any, Final, get_args
 
+from traceview.analysis.anatomy import ANALYSIS as ANATOMY
+from traceview.analysis.anatomy import Anatomy
 from traceview.analysis.balance import ANALYSIS as BALANCE
 from traceview.analysis.balance import Balance
 from traceview.analysis.base import Rule
@@ -51,6 +53,7 @@ class Results(Record, frozen=True):
         timeline: What each device did when, in equal slices.
         lanes: What a timeline draws: the events of each device and thread, merged where they are short.
         path: What made the steps as long as they were.
+        anatomy: What the mean step of each device consists of.
         idle: What each device waited for.
         steps: How long each step took, and how the steps were found.
         between_steps: What the host did between steps.
@@ -71,6 +74,7 @@ class Results(Record, frozen=True):
     timeline: Annotated[UtilizationStrips | None, UTILIZATION] = None
     lanes: Annotated[Lanes | None, LANES] = None
     path: Annotated[CriticalPath | None, PATH] = None
+    anatomy: Annotated[Anatomy | None, ANATOMY] = None
     idle: Annotated[Idle | None, IDLE] = None
     steps: Annotated[Steps | None, STEPS] = None
     between_steps: Annotated[BetweenAllSteps | None, BETWEEN_STEPS] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import Enum
 from typing import Annotated, Final
 
@@ -11,6 +12,7 @@ from traceview.cli.options import (
     Baseline,
     Devices,
     Force,
+    Full,
     Ignore,
     Logdir,
     Output,
@@ -57,7 +59,7 @@ def analyze(
         typer.Option(
             min=0,
             metavar="N",
-            help="Rows of the op table per device: 5 on a terminal, 10 in json.",
+            help="Rows of the op table per device: 5 on a terminal, 10 in json. Implies --full.",
             show_default=False,
         ),
     ] = None,
@@ -67,6 +69,7 @@ def analyze(
     ignore: Ignore = None,
     salvage: Salvage = False,
     redact: Redact = False,
+    full: Full = False,
     width: Width = None,
 ) -> None:
     """Show how busy each device was, with what, and what to change.
@@ -109,4 +112,12 @@ def analyze(
 
         target.write(to_json(report).encode())
     else:
-        target.write_report(report, width)
+        from traceview.report.screen import Invocation
+
+        options = "".join(f" --device {shlex.quote(key)}" for key in device or ())
+        asked = Invocation(
+            logdir="" if redact else str(logdir),
+            is_salvaged=salvage,
+            options=options + (" --redact" if redact else ""),
+        )
+        target.write_report(report, width, is_full=full or top is not None, invocation=asked)

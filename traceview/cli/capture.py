@@ -257,13 +257,15 @@ def _print_report(console: _Console, run: Path) -> None:
     from traceview.cli.analyze import TERMINAL_TOP
     from traceview.cli.output import Target
     from traceview.report.build import analyze
+    from traceview.report.screen import Invocation
 
     if console.out is None or console.out.closed:
         console.say("note: no report: standard output is closed")
         return
     with redirect_stdout(console.out):
         try:
-            Target(None).write_report(analyze(run, top=TERMINAL_TOP), None)
+            report = analyze(run, top=TERMINAL_TOP)
+            Target(None).write_report(report, None, invocation=Invocation(str(run)))
         except TraceviewError as error:
             console.say(f"note: no report: {error.message}")
         except BrokenPipeError:

@@ -109,6 +109,10 @@ Width = Annotated[
     ),
 ]
 
+Full = Annotated[
+    bool,
+    typer.Option("--full", help="Print everything; by default what fits on one screen."),
+]
 Select = Annotated[
     list[str] | None,
     typer.Option(

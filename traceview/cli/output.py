@@ -16,6 +16,7 @@ from traceview.errors import OutputExistsError, UsageError
 if TYPE_CHECKING:
     from traceview.document.model import Section
     from traceview.report.model import Report
+    from traceview.report.screen import Invocation
 
 _WIDTH_WITHOUT_TERMINAL: Final = 100
 _Format = TypeVar("_Format")
@@ -80,14 +81,31 @@ class Target(Struct, frozen=True):
             return _WIDTH_WITHOUT_TERMINAL
         return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
 
-    def write_report(self, report: Report, width: int | None) -> None:
-        """Write a report as a terminal shows it; `width`: what the user asked for."""
-        from traceview.document.terminal import render
-        from traceview.report.document import document_of
+    def write_report(
+        self,
+        report: Report,
+        width: int | None,
+        *,
+        is_full: bool = False,
+        invocation: Invocation | None = None,
+    ) -> None:
+        """Write a report as a terminal shows it: its first screen, or all of it if `is_full` and to a file.
 
-        document = document_of(report, is_brief=True)
-        columns = self.width(width)
-        self.write(render(document, width=columns, color=self.has_color, unicode=self.has_unicode))
+        `width`: what the user asked for. `invocation`: how the commands on the screen name the run.
+        """
+        columns, color, unicode = self.width(width), self.has_color, self.has_unicode
+        if is_full or self.path is not None:
+            from traceview.document.terminal import render
+            from traceview.report.document import document_of
+
+            document = document_of(report, is_brief=True)
+            self.write(render(document, width=columns, color=color, unicode=unicode))
+            return
+        from traceview.document.screen import render_screen
+        from traceview.report.screen import screen_of
+
+        screen = screen_of(report, invocation)
+        self.write(render_screen(screen, width=columns, color=color, unicode=unicode))
 
     def write_section(self, section: Section, width: int | None) -> None:
         """Write one section as a terminal shows it."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from traceview.cli.document_choice import document_called
-from traceview.cli.options import Force, Output, Redact, Width
+from traceview.cli.options import Force, Full, Output, Redact, Width
 from traceview.cli.output import Target, format_of
 from traceview.report.formats import DOCUMENTS
 
@@ -34,6 +35,7 @@ def render(
     output: Output = None,
     force: Force = False,
     redact: Redact = False,
+    full: Full = False,
     width: Width = None,
 ) -> None:
     """Show a saved report without its trace.
@@ -55,4 +57,9 @@ def render(
     if document is not None:
         target.write(document.render(saved).encode())
     else:
-        target.write_report(saved, width)
+        from traceview.report.screen import Invocation
+
+        command = (
+            f"traceview render {shlex.quote(str(report))}{' --redact' if redact else ''} --full"
+        )
+        target.write_report(saved, width, is_full=full, invocation=Invocation(full_command=command))

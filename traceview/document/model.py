@@ -244,12 +244,35 @@ class Tile(Struct, frozen=True):
     source: Link | None = None
 
 
+class AnatomyPart(Struct, frozen=True):
+    """What a device does or waits for in a step: its look, `words` that may name a device, its length and its share."""
+
+    look: Look
+    words: str
+    duration_ps: int
+    ratio: float
+
+
+class AnatomyRow(Struct, frozen=True):
+    """The mean step of a device, or of devices whose steps are alike; the parts sum to it, in the order of the step.
+
+    `label`: names the devices. `step_count`: 0 where the window takes the place of the steps.
+    """
+
+    label: str
+    devices: tuple[str, ...]
+    step_count: int
+    step_ps: int
+    parts: tuple[AnatomyPart, ...]
+
+
 class Summary(Struct, frozen=True):
     """The first screen: what was captured, the answer, its numbers, and what to change first.
 
     `captured`: what and how much was recorded. `job`: the training job. `answer`: what is wrong, or that nothing is.
     `headline`: which devices worked, empty where it is the answer. `quality`: what limits the capture, None where
-    nothing does. `hidden_count`: findings that are not among `findings`. `command`: makes the document again.
+    nothing does. `hidden_count`: findings that are not among `findings`. `command`: makes the document again. `anatomy`:
+    what the mean step of each device consists of.
     """
 
     run: str
@@ -263,6 +286,40 @@ class Summary(Struct, frozen=True):
     hidden_count: int
     command: str
     remarks: tuple[str, ...] = ()
+    anatomy: tuple[AnatomyRow, ...] = ()
+
+
+class ShortFinding(Struct, frozen=True):
+    """A finding in a few lines. `title`: with its cost, if that is known; `actions`: what to do, longer and shorter."""
+
+    severity: Look
+    title: str
+    actions: tuple[str, ...]
+
+
+class Screen(Struct, frozen=True):
+    """What a terminal shows first, on one screen.
+
+    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `actions`: what to do about it, in more words
+    and in fewer. `headline`: which devices worked, empty where the answer says it. `anatomy`: what the mean step of each device consists of;
+    `anatomy_reason`: why there is none. `findings`: those that cost most, without the one that is the answer;
+    `hidden_count`: findings of any severity that are neither. `trust`: how far the capture can be trusted; `quality`: what
+    limits it, None where nothing does. `next_command`: shows more about the answer, empty where nothing does;
+    `full_command`: shows everything.
+    """
+
+    captured: tuple[str, ...]
+    answer: str
+    actions: tuple[str, ...]
+    headline: str
+    anatomy: tuple[AnatomyRow, ...]
+    anatomy_reason: str
+    findings: tuple[ShortFinding, ...]
+    hidden_count: int
+    quality: Look | None
+    trust: tuple[str, ...]
+    next_command: str
+    full_command: str
 
 
 _B = TypeVar("_B", bound=Block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Final
@@ -31,6 +32,16 @@ class Page(Struct):
 
     def __post_init__(self) -> None:
         self.width = max(self.width, NARROWEST)
+
+    @property
+    def line_count(self) -> int:
+        """Lines so far, as a terminal shows them: one that is wider than the page takes several."""
+        return sum(max(-(-cell_len(line.plain) // self.width), 1) for line in self._lines)
+
+    @property
+    def between(self) -> str:
+        """What stands between facts."""
+        return " · " if self.unicode else " | "
 
     @property
     def ellipsis(self) -> str:
@@ -72,16 +83,41 @@ class Page(Struct):
             Text().join([self.styled(title, "bold"), self.styled(f"  {remark}" if remark else "")])
         )
 
-    def prose(self, text: Text | str, *, indent: int = 0, label: Text | None = None) -> None:
-        """Add a paragraph, broken at words; `label` stands in the indent of its first line."""
+    def prose(
+        self,
+        text: Text | str,
+        *,
+        indent: int = 0,
+        label: Text | None = None,
+        most_lines: int | None = None,
+    ) -> None:
+        """Add a paragraph, broken at words; `label` stands in the indent of its first line.
+
+        Of more than `most_lines` lines the last one ends with an ellipsis.
+        """
         content = text if isinstance(text, Text) else self.styled(text)
-        room = max(min(self.width, WIDEST_PROSE) - indent, 10)
-        for place, line in enumerate(_lines_of(content, room)):
+        room = self._room(indent)
+        lines = list(_lines_of(content, room))
+        if most_lines is not None and len(lines) > most_lines:
+            lines = lines[:most_lines]
+            kept = _front(lines[-1].plain.rstrip(), room - len(self.ellipsis)).rstrip()
+            lines[-1] = Text(kept + self.ellipsis, lines[-1].style)
+        for place, line in enumerate(lines):
             line.rstrip()
             lead = label if label is not None and place == 0 else Text()
             self._lines.append(
                 Text().join([lead, Text(" " * (indent - cell_len(lead.plain))), line])
             )
+
+    def lines_needed(self, text: str, indent: int) -> int:
+        """How many lines a paragraph takes that breaks between words only; more than any page has where it cannot."""
+        shown, room = self.text(text), self._room(indent)
+        if any(cell_len(word) > room for word in shown.split()):
+            return sys.maxsize
+        return len(list(_lines_of(Text(shown), room)))
+
+    def _room(self, indent: int) -> int:
+        return max(min(self.width, WIDEST_PROSE) - indent, 10)
 
     def remark(self, text: str) -> None:
         """Add a paragraph of minor weight, once on a page however many tables it is about."""
@@ -91,7 +127,7 @@ class Page(Struct):
 
     def facts(self, facts: Iterable[Text | str], *, between: str = "") -> None:
         """Add short facts on as few lines as hold them; one too long for a line loses its middle."""
-        between = between or (" · " if self.unicode else " | ")
+        between = between or self.between
         lines: list[Text] = []
         for fact in facts:
             piece = fact if isinstance(fact, Text) else self.styled(fact)

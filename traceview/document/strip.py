@@ -116,7 +116,7 @@ def _legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
         if glyph is not IDLE:
             thin += [character for character in shown if character == glyph.thin(page)]
     if thin:
-        facts.append(Text(f"{' '.join(thin)} for less than half of the time"))
+        facts.append(Text(f"{' '.join(thin)} less than half busy"))
     if character_ps is not None:
         facts.append(page.styled(f"one character is {numbers.time(character_ps)}"))
     return facts

@@ -306,10 +306,10 @@ def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> No
 
 
 def _drawn(value: doc.Value, width: int) -> Text:
-    return _bar(value, width) if isinstance(value, doc.Bar) else Text()
+    return bar_text(value, width) if isinstance(value, doc.Bar) else Text()
 
 
-def _bar(bar: doc.Bar, width: int) -> Text:
+def bar_text(bar: doc.Bar, width: int) -> Text:
     """Letters shared out by largest remainder, so that there are as many as the bar is long."""
     filled = round(width * bar.ratio)
     whole = sum(part.ratio for part in bar.parts) or 1.0
@@ -320,7 +320,7 @@ def _bar(bar: doc.Bar, width: int) -> Text:
         counts[place] += 1
     text = Text()
     for part, count in zip(bar.parts, counts, strict=True):
-        text.append(_letter(part.look) * count, part.look.ink)
+        text.append(letter_of(part.look) * count, part.look.ink)
     return text
 
 
@@ -328,10 +328,11 @@ def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
     """What the letters of bars mean, the most frequent first."""
     looks = doc.bar_looks(columns)
     page.facts(
-        [Text.assemble((_letter(look), look.ink), f" {look.words}") for look in looks],
+        [Text.assemble((letter_of(look), look.ink), f" {look.words}") for look in looks],
         between="   ",
     )
 
 
-def _letter(look: Look) -> str:
+def letter_of(look: Look) -> str:
+    """The letter of a look in a bar."""
     return look.letter or look.words[:1].upper()

@@ -163,6 +163,43 @@ def _path(report: Report) -> Iterator[Disagreement]:
     yield from _path_of_steps(report, path)
 
 
+def _anatomy(report: Report) -> Iterator[Disagreement]:
+    """The parts of each mean step sum to it, and it is the mean of the used steps of its device."""
+    anatomy, steps = report.results.anatomy, report.results.steps
+    if anatomy is None:
+        return
+    yield from _each_once("$.results.anatomy.devices", (row.device for row in anatomy.devices))
+    windows = {window.host: window for window in report.windows}
+    for place, row in enumerate(anatomy.devices):
+        where = f"$.results.anatomy.devices[{place}]"
+        if sum(row.activity.values()) + sum(row.idle.values()) != row.step_ps:
+            yield Disagreement(where, "activity and idle do not add up to step_ps")
+        if (row.waits_for is None) != (row.waits_for_ratio is None):
+            yield Disagreement(f"{where}.waits_for", "is there without its ratio, or the reverse")
+        window = windows.get(row.host)
+        used = (
+            [step for step in steps.steps if step.used and step.host == row.host] if steps else []
+        )
+        if (
+            not row.step_count
+            or len(used) != row.step_count
+            or window is None
+            or any(step.start_ps < window.start_ps for step in used)
+            or any(step.start_ps + step.duration_ps > window.end_ps for step in used)
+        ):
+            continue  # steps that the window cuts are not whole here
+        if row.step_ps != sum(step.duration_ps for step in used) // len(used):
+            yield Disagreement(f"{where}.step_ps", "is not the mean of the used steps")
+        compute_ps = sum(
+            device.compute_ps
+            for step in used
+            for device in step.devices
+            if device.device == row.device
+        )
+        if row.activity.get("compute", 0) != compute_ps // len(used):
+            yield Disagreement(f"{where}.activity", "has other compute than the used steps")
+
+
 def _path_of_steps(report: Report, path: CriticalPath) -> Iterator[Disagreement]:
     """No path is longer than its step, and no bound is above both the path without the problem and the compute."""
     steps = report.results.steps
@@ -343,6 +380,7 @@ CHECKS: Final[tuple[_Check, ...]] = (
     _between_steps,
     _collectives,
     _path,
+    _anatomy,
     _costs,
     _balance,
     _lanes,

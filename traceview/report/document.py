@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from traceview.analysis import device_time, steps
+from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.base import Evidence
 from traceview.analysis.base import Finding as FindingRecord
 from traceview.analysis.context import View
@@ -143,7 +144,7 @@ def _topic_sections(view: View) -> Iterator[doc.Section]:
 
 def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
     quality = report.capture.quality
-    answer = _answer(report)
+    answer = answer_of(report)
     environment_record = report.results.environment
     others = report.source.other_runs
     shown = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
@@ -152,7 +153,7 @@ def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
         captured=tuple(_captured(report)),
         job=tuple(job_facts(environment_record)) if environment_record else (),
         answer=answer,
-        headline=_devices_at_work(report, answer),
+        headline=devices_at_work(report, answer),
         quality=None if quality == "ok" else look_of(QUALITIES, quality),
         tiles=tuple(_tiles(report)),
         findings=findings[:FIRST_FINDINGS],
@@ -161,22 +162,15 @@ def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
         remarks=(f"One of {len(others) + 1} runs; --run NAME chooses another: {shown}",)
         if others
         else (),
+        anatomy=anatomy_rows(report.results.anatomy) if report.results.anatomy else (),
     )
-
-
-def _headline(report: Report, answer: str) -> str:
-    """Which devices worked, where not all of them did and the answer does not say it."""
-    times = report.results.device_time
-    are_active = all(row.status == "active" for row in (times.devices if times else ()))
-    headline = report.verdict.headline
-    return "" if are_active or answer == headline else headline
 
 
 def _captured(report: Report) -> Iterator[str]:
     hosts, files = report.capture.hosts, report.source.files
     if hosts:
         yield f"host {hosts[0].host}" if len(hosts) == 1 else numbers.plural(len(hosts), "host")
-    yield from _devices(report)
+    yield from devices_of(report)
     size = numbers.size(sum(file.bytes for file in files))
     events = numbers.plural(sum(file.event_count for file in files), "event")
     yield f"{numbers.plural(len(files), 'file')}, {size}, {events}"
@@ -188,7 +182,8 @@ def _captured(report: Report) -> Iterator[str]:
     yield f"profiled {date}" if date else "date not recorded"
 
 
-def _devices(report: Report) -> Iterator[str]:
+def devices_of(report: Report) -> Iterator[str]:
+    """How many devices there are of each model."""
     rows = report.results.device_time.devices if report.results.device_time else ()
     if len(rows) == 1 and rows[0].kind == "replica":
         # One alone is no replica of anything.
@@ -220,7 +215,7 @@ def _window_words(report: Report) -> str:
     return f"window {numbers.time_range(lengths)} ({words})"
 
 
-def _answer(report: Report) -> str:
+def answer_of(report: Report) -> str:
     """What costs most, or that nothing does; of a report of an earlier version the title of the finding."""
     verdict = report.verdict
     if verdict.devices is None and verdict.largest_cost is not None:
@@ -228,7 +223,7 @@ def _answer(report: Report) -> str:
     return verdict.headline
 
 
-def _devices_at_work(report: Report, answer: str) -> str:
+def devices_at_work(report: Report, answer: str) -> str:
     """Which devices worked, where not all did; empty if the answer says it."""
     verdict, times = report.verdict, report.results.device_time
     sentence = verdict.headline if verdict.devices is None else verdict.devices

@@ -26,7 +26,7 @@ UNLINKED_RATIO: Final = 0.05
 NAMED_STEPS_OR_TASKS: Final = 8
 """Of more steps or tasks than this, a sentence names the first."""
 
-_HARMLESS: Final = frozenset(
+HARMLESS: Final = frozenset(
     (
         "no-gpu-plane",
         "duplicate-host-file",
@@ -249,7 +249,7 @@ def _quality(trace: Trace, problems: list[Problem]) -> Quality:
         problem.code == "no-gpu-plane" and gpus_expected(trace, problem.host)
         for problem in problems
     )
-    return "degraded" if expected_missing or codes - _HARMLESS else "ok"
+    return "degraded" if expected_missing or codes - HARMLESS else "ok"
 
 
 def gpus_expected(trace: Trace, host: str | None) -> bool:

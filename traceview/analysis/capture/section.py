@@ -188,12 +188,23 @@ def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
     if not ratios:
         return None
     spreads = _step_spreads(view)
-    measured = [ratio for host, ratio in ratios.items() if ratio > spreads.get(host, 0.0)]
-    if measured:
-        return f"Profiler overhead: {numbers.share(max(measured))} of a step."
+    measured = measured_overhead(view, hosts)
+    if measured is not None:
+        return f"Profiler overhead: {numbers.share(measured)} of a step."
     known = [spreads[host] for host in ratios if host in spreads]
     reason = f": steps vary by ±{numbers.share(max(known))}" if known else ""
     return f"Profiler overhead: too small to measure{reason}."
+
+
+def measured_overhead(view: View, hosts: Sequence[HostCapture]) -> float | None:
+    """The largest overhead that exceeds how much the steps of its host vary; None where none does."""
+    spreads = _step_spreads(view)
+    measured = [
+        host.overhead_ratio
+        for host in hosts
+        if host.overhead_ratio is not None and host.overhead_ratio > spreads.get(host.host, 0.0)
+    ]
+    return max(measured, default=None)
 
 
 def _step_spreads(view: View) -> dict[str, float]:

@@ -26,6 +26,9 @@ _PATHS: Final = {
 _LINKS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
 _ROUNDING_RATIO: Final = 0.02
 
+MOST_HOSTS: Final = 16
+"""Hosts with a row each; more of them fill a screen before the first collective is listed."""
+
 
 def collectives_section(view: View, result: CollectiveResult) -> doc.Section | None:
     """The path of the gradients and the times; nothing for a run that reduces nothing."""
@@ -163,7 +166,7 @@ def _by_host(view: View, result: CollectiveResult) -> tuple[doc.Table, ...]:
     """The collectives of each host, where there are several."""
     if view.is_brief or len(result.hosts) < 2:
         return ()
-    hosts = result.hosts[: view.most_rows]
+    hosts = result.hosts[: min(view.most_rows, MOST_HOSTS)]
     return doc.table(
         "Collectives by host",
         (
@@ -176,5 +179,5 @@ def _by_host(view: View, result: CollectiveResult) -> tuple[doc.Table, ...]:
             doc.words("path", [path_words(host) for host in hosts], priority=5),
         ),
         row_count=len(result.hosts),
-        rest=view.command("collectives"),
+        rest="the JSON report",
     )

@@ -51,7 +51,7 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
                 "Idle time by cause",
                 _columns(outliers[: view.most_rows], ranked, windows),
                 row_count=len(outliers),
-                rest=view.command("gaps"),
+                rest=f"{view.command('gaps')} -o gaps.csv",
             ),
             *doc.remarks(
                 other_devices if others else None,
@@ -170,7 +170,7 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
                 doc.names("before", [gap.after for gap in gaps], priority=4),
             ),
             row_count=sum(row.gap_count for row in used),
-            rest=view.command("gaps"),
+            rest=f"{view.command('gaps')} -o gaps.csv",
             anchors=[doc.gap_anchor(row.number) for row in numbered],
         ),
         terms=("gap",),

@@ -1,0 +1,220 @@
+"""The first screen fits a screen, whatever was recorded, and says the numbers of the report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from scripts.scenarios import SCENARIOS
+from tests.hostile import HOSTILE
+from traceview.document.model import AnatomyPart, AnatomyRow, Screen, ShortFinding
+from traceview.document.screen import render_screen
+from traceview.document.vocabulary import PATH_PARTS, QUALITIES, SEVERITIES
+from traceview.report.build import analyze
+from traceview.report.screen import screen_of
+
+Golden = Callable[[str, str], None]
+ESCAPES = re.compile(r"\x1b\[[\d;]*m")
+FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
+SHARED = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
+WIDTHS = (40, 60, 80, 100, 200)
+MS = 10**9
+FINDING = ShortFinding(
+    SEVERITIES["warning"],
+    "copies to GPU:0 are exposed for 12.5% of the step (6.00 ms per step)",
+    ("Copy the next batch while this one is computed",),
+)
+
+
+def row(label: str, step_ps: int = 50 * MS, **parts: int) -> AnatomyRow:
+    """A step of these parts in milliseconds; what they lack of it has no recorded cause."""
+    rest = step_ps // MS - sum(parts.values())
+    lengths = {**parts, "unattributed": rest} if rest else parts
+    return AnatomyRow(
+        label,
+        (label,),
+        4,
+        step_ps,
+        tuple(
+            AnatomyPart(PATH_PARTS[key], PATH_PARTS[key].words, ps * MS, ps * MS / step_ps)
+            for key, ps in lengths.items()
+        ),
+    )
+
+
+def screen(**changes: Any) -> Screen:
+    """Two GPUs, one of which waits; a degraded capture."""
+    parts: dict[str, Any] = {
+        "captured": ("run 2026_01_02", "2 × Tesla V100", "window 200 ms"),
+        "answer": "GPU:1 waits 20.0 ms of each 50.0 ms step for input (40.0%).",
+        "actions": ("Let the pipeline run ahead of the step: dataset.prefetch(tf.data.AUTOTUNE)",),
+        "headline": "",
+        "anatomy": (
+            row("GPU:0", compute=20, collective=2, peer=18, input=10),
+            row("GPU:1", 40 * MS, compute=20, input=20),
+        ),
+        "anatomy_reason": "",
+        "findings": (FINDING,),
+        "hidden_count": 3,
+        "quality": QUALITIES["degraded"],
+        "trust": ("Capture: degraded, the tracer dropped 15 events", "4 steps used of 5"),
+        "next_command": "traceview gaps logs --cause input",
+        "full_command": "traceview analyze logs --full",
+    }
+    return Screen(**parts | changes)
+
+
+def shown(content: Screen, width: int = 80, *, unicode: bool = True) -> str:
+    return render_screen(content, width=width, color=False, unicode=unicode)
+
+
+def fits(content: Screen) -> None:
+    """At most 24 lines of 80 columns for up to four devices, at most 40 ever; no line is wider than the terminal."""
+    device_count = sum(len(row.devices) for row in content.anatomy)
+    for width in WIDTHS:
+        for unicode in (True, False):
+            lines = shown(content, width, unicode=unicode).splitlines()
+            wide = [line for line in lines if cell_len(line) > width]
+            assert [line for line in wide if not line.startswith("traceview ")] == []
+            line_count = sum(max(-(-cell_len(line) // width), 1) for line in lines)
+            assert line_count <= (24 if width >= 80 and device_count <= 4 else 40), width
+            assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_whole_output(width: int, golden: Golden) -> None:
+    golden(f"screen-{width}.txt", shown(screen(), width))
+
+
+def test_whole_output_in_ascii(golden: Golden) -> None:
+    text = shown(screen(), unicode=False)
+    assert text.isascii()
+    golden("screen-80-ascii.txt", text)
+
+
+def test_colours_are_all_that_colour_adds() -> None:
+    coloured = render_screen(screen(), width=80, color=True)
+    assert ESCAPES.search(coloured)
+    assert ESCAPES.sub("", coloured) == shown(screen())
+
+
+# Length
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_fits(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    fits(screen_of(analyze(tmp_path)))
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_every_recorded_run_fits(name: str) -> None:
+    fits(screen_of(analyze(Path("fixtures", name))))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SHARED)
+def test_real_gpu_traces_fit(name: str, shared_traces: Path) -> None:
+    fits(screen_of(analyze(shared_traces / name)))
+
+
+def test_what_is_too_much_is_counted() -> None:
+    """Four devices that all differ, long texts and many findings."""
+    long = replace(FINDING, title=FINDING.title * 4, actions=(FINDING.actions[0] * 4,))
+    content = screen(
+        answer="GPU:1 waits. " * 40,
+        actions=("Prefetch. " * 40,),
+        headline="3 of 4 GPUs ran kernels. " * 9,
+        anatomy=tuple(row(f"GPU:{n}", compute=n, input=50 - n) for n in (10, 20, 30, 40)),
+        findings=(long,) * 4,
+        trust=("Capture: degraded, " + "the tracer dropped events " * 9,),
+    )
+    fits(content)
+    text = shown(content)
+    counted = re.search(r"^\+ (\d+) more findings: ", text, re.M)
+    assert counted
+    assert int(counted[1]) + text.count("WARNING") == 3 + 4
+
+
+def test_a_long_path_leaves_the_commands_whole() -> None:
+    path = "/data/" + "x" * 300
+    content = screen(
+        next_command=f"traceview gaps {path} --cause input",
+        full_command=f"traceview analyze {path} --full",
+    )
+    fits(content)
+    assert f"Next:\ntraceview gaps {path} --cause input\n" in shown(content)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "表" * 300], ids=range(len(HOSTILE) + 1))
+def test_hostile_names_do_no_harm(text: str) -> None:
+    content = screen(
+        captured=(f"run {text}", text),
+        answer=text,
+        actions=(text,),
+        headline=text,
+        anatomy=(replace(row("GPU:0", compute=20), label=text),),
+        findings=(ShortFinding(SEVERITIES["warning"], text, (text,)),),
+        trust=(text,),
+        next_command="",
+    )
+    for width in WIDTHS:
+        page = shown(content, width)
+        assert all(line.isprintable() for line in page.split("\n"))
+        assert max(map(cell_len, page.splitlines())) <= width
+        assert len(page.splitlines()) <= 24
+    assert ESCAPES.sub("", render_screen(content, width=80, color=True)) == shown(content)
+
+
+def test_of_what_to_do_as_much_is_said_as_fits() -> None:
+    code = f"dataset.map({'f' * 200})"
+    content = screen(actions=(f"Map in parallel: {code}", "Map in parallel"))
+    assert "\n  Map in parallel\n" in shown(content)
+    assert "\n  Map in parallel" in shown(content, 200)
+    assert "ff…" not in shown(content, 200)
+
+
+# Anatomy
+
+
+def bars(text: str) -> list[str]:
+    return re.findall(r"^GPU:\d +(\S+) +[\d.]+ ms$", text, re.M)
+
+
+def test_bars_share_one_scale() -> None:
+    """A step of 1 ms beside one of 100 ms has a bar of one hundredth."""
+    text = shown(screen(anatomy=(row("GPU:0", 100 * MS, compute=100), row("GPU:1", MS, compute=1))))
+    long, short = bars(text)
+    assert len(short) == round(len(long) / 100)
+    assert set(long) == {"#"}
+
+
+def test_a_small_part_has_a_small_bar() -> None:
+    (bar,) = bars(shown(screen(anatomy=(row("GPU:0", 100 * MS, compute=99, input=1),))))
+    assert bar.count("I") <= 1
+
+
+def test_numbers_add_up_to_the_step() -> None:
+    """Parts that have no room are one number."""
+    parts = dict.fromkeys(("compute", "collective", "input", "sync", "launch", "callback"), 8)
+    content = screen(anatomy=tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4)))
+    (line, *_) = re.findall(r"^  # compute .*$", shown(content, 60), re.M)
+    times = [float(ms) for ms in re.findall(r"([\d.]+) ms", line)]
+    assert "other" in line
+    assert sum(times) == 50
+
+
+def test_without_steps_the_window_stands_in_their_place() -> None:
+    rows = (replace(row("GPU:0", compute=50), step_count=0),)
+    assert "What each device did in the window\n" in shown(screen(anatomy=rows))
+
+
+def test_a_report_of_an_earlier_version_has_no_anatomy() -> None:
+    text = shown(screen(anatomy=(), anatomy_reason="not in reports of earlier versions"))
+    assert "Step anatomy: not in reports of earlier versions.\n" in text

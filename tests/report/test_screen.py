@@ -1,0 +1,100 @@
+"""The first screen names the finding of the verdict once, what to do, and the command that shows more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from scripts.scenarios import SCENARIOS
+from tests.reports import bare_report, full_report
+from traceview.document.model import Screen
+from traceview.report.build import analyze
+from traceview.report.screen import screen_of
+from traceview.trace.windows import StepRange
+
+
+def screen_of_scenario(name: str, folder: Path, steps: StepRange | None = None) -> Screen:
+    SCENARIOS[name]().write(folder)
+    return screen_of(analyze(folder, steps=steps))
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("waits_for_input", "gaps {} --cause input"),
+        ("slower_gpu", "balance {}"),
+        ("late_batch", "input {}"),
+        ("A", "transfers {}"),
+        ("exposed_collectives", "collectives {}"),
+        ("D", "devices {}"),
+        ("two_hosts", "gaps {} --cause unattributed"),
+    ],
+)
+def test_the_next_command_is_about_the_answer(name: str, more: str, tmp_path: Path) -> None:
+    screen = screen_of_scenario(name, tmp_path)
+    assert screen.next_command == f"traceview {more.format(tmp_path)}"
+    assert screen.full_command == f"traceview analyze {tmp_path} --full"
+
+
+def test_commands_are_about_the_same_steps(tmp_path: Path) -> None:
+    screen = screen_of_scenario("waits_for_input", tmp_path, StepRange(1, 3))
+    assert screen.next_command == f"traceview gaps {tmp_path} --steps 1:3 --cause input"
+    assert screen.full_command == f"traceview analyze {tmp_path} --steps 1:3 --full"
+
+
+def test_the_answer_is_not_repeated(tmp_path: Path) -> None:
+    screen = screen_of_scenario("waits_for_input", tmp_path)
+    assert "for input" in screen.answer
+    assert "prefetch" in screen.actions[0]
+    assert [finding for finding in screen.findings if "for input" in finding.title] == []
+
+
+def test_information_is_counted_and_not_listed() -> None:
+    """Of one that costs 5 % of the step the title is shown."""
+    report = full_report()
+    screen = screen_of(report)
+    titles = [finding.title for finding in screen.findings]
+    assert "only 2 steps in the statistics (5.1%)" in titles
+    assert screen.hidden_count == 0
+    cheap = replace(report.findings[2], cost_ratio=0.01)
+    screen = screen_of(replace(report, findings=(*report.findings[:2], cheap)))
+    assert screen.hidden_count == 1
+
+
+def test_beside_no_problem_no_information_is_listed() -> None:
+    report = full_report()
+    (*_, information) = report.findings
+    verdict = replace(report.verdict, headline="No problem found: 2 GPUs, 75.0% busy.")
+    screen = screen_of(replace(report, verdict=verdict, findings=(information,)))
+    assert (screen.findings, screen.hidden_count, screen.next_command) == ((), 1, "")
+
+
+def test_the_capture_is_judged_in_one_line() -> None:
+    report = full_report()
+    assert screen_of(report).trust == (
+        "Capture: degraded, the tracer dropped 15 events",
+        "3 steps used of 4",
+        "1 remark",
+    )
+    sound = replace(report, capture=replace(report.capture, quality="ok", problems=()))
+    assert screen_of(sound).trust == ("Capture: ok", "3 steps used of 4")
+    (host,) = report.capture.hosts
+    slow = replace(sound.capture, hosts=(replace(host, overhead_ratio=0.008),))
+    assert screen_of(replace(sound, capture=slow)).trust[2] == "profiler overhead 0.8%"
+
+
+def test_a_report_without_numbers_has_a_screen() -> None:
+    screen = screen_of(bare_report())
+    assert screen.answer == bare_report().verdict.headline
+    assert screen.anatomy == ()
+    assert screen.trust[1] == "no steps found"
+
+
+def test_a_report_of_an_earlier_version_says_what_it_lacks() -> None:
+    report = full_report()
+    earlier = replace(report, results=replace(report.results, anatomy=None))
+    screen = screen_of(earlier)
+    assert screen.anatomy == ()
+    assert "traceview analyze" in screen.anatomy_reason

@@ -1,0 +1,213 @@
+"""Prints the first screen on a terminal: as much of it as its lines have room for, what matters most first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+from rich.cells import cell_len
+from rich.text import Text
+
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.page import WIDEST_PROSE, Page
+from traceview.document.terminal import bar_text, letter_of
+
+FEW_DEVICES: Final = 4
+FEW_LINES: Final = 23
+"""A terminal of 24 lines shows them with the prompt below."""
+
+MOST_LINES: Final = 39
+
+_LEAST_RATIO: Final = 0.005
+"""A smaller part of a step is not named beside its bar."""
+
+_WIDEST_LABEL: Final = 24
+_NARROWEST_BAR: Final = 10
+_GAP: Final = 2
+_REST: Final = "other"
+
+
+class _Room(Struct, frozen=True):
+    """How much is shown: findings; lines of numbers, of what to do about findings and answer, of titles; empty lines."""
+
+    findings: int
+    number_lines: int = 2
+    action_lines: int = 1
+    answer_action_lines: int = 2
+    title_lines: int = 2
+    gaps: int = 4
+
+
+_ROOMS: Final = (
+    *(_Room(count, action_lines=2, answer_action_lines=3) for count in (4, 3)),
+    *(_Room(count, answer_action_lines=3) for count in (3, 2)),
+    _Room(2, gaps=2),
+    _Room(2, number_lines=1),
+    _Room(1),
+    _Room(1, number_lines=1),
+    *(_Room(count, 1, 1, 1, title_lines=1, gaps=0) for count in (2, 1, 0)),
+)
+"""From the roomiest to the tightest: the answer and the devices come before further findings."""
+
+
+def render_screen(screen: doc.Screen, *, width: int, color: bool, unicode: bool = True) -> str:
+    """The screen: at most 24 lines for up to four devices, at most 40 for more.
+
+    Only a command may be wider than `width` columns. `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
+    """
+    device_count = sum(len(row.devices) for row in screen.anatomy)
+    most_lines = FEW_LINES if device_count <= FEW_DEVICES else MOST_LINES
+    pages = (_page(screen, room, width, color=color, unicode=unicode) for room in _ROOMS)
+    tightest = None
+    for page in pages:
+        tightest = page
+        if page.line_count <= most_lines:
+            break
+    assert tightest is not None
+    return tightest.render()
+
+
+def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: bool) -> Page:
+    page = Page(min(width, WIDEST_PROSE), color, unicode)
+    page.facts(_first_line(page, screen.captured))
+    if room.gaps:
+        page.gap()
+    page.prose(page.styled(screen.answer, "bold"), most_lines=room.title_lines + 1)
+    if screen.headline:
+        page.prose(screen.headline, most_lines=room.title_lines)
+    _add_action(page, screen.actions, room.answer_action_lines)
+    if room.gaps:
+        page.gap()
+    _add_anatomy(page, screen, room)
+    shown = screen.findings[: room.findings]
+    if shown and room.gaps > 2:
+        page.gap()
+    for finding in shown:
+        _add_finding(page, finding, room)
+    if room.gaps > 2:
+        page.gap()
+    ink = screen.quality.ink if screen.quality else ""
+    page.prose(page.styled(_joined(page, screen.trust), ink), most_lines=room.action_lines)
+    hidden_count = screen.hidden_count + len(screen.findings) - len(shown)
+    _add_commands(page, screen, hidden_count)
+    return page
+
+
+def _first_line(page: Page, facts: tuple[str, ...]) -> Iterator[str]:
+    """As many facts as one line holds; at least the first."""
+    used = 0
+    for place, fact in enumerate(facts):
+        used += cell_len(page.text(fact)) + cell_len(page.between) * (place > 0)
+        if place and used > page.width:
+            return
+        yield fact
+
+
+def _joined(page: Page, facts: tuple[str, ...]) -> str:
+    return page.between.join(facts)
+
+
+# Anatomy
+
+
+def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
+    """Per row a bar as long as its step beside the longest one, and below it the length of its parts."""
+    rows = screen.anatomy
+    if not rows:
+        if screen.anatomy_reason:
+            page.prose(numbers.sentence(f"step anatomy: {screen.anatomy_reason}"), most_lines=2)
+        return
+    longest_ps = max(row.step_ps for row in rows) or 1
+    labels = [page.middle(row.label, _WIDEST_LABEL) for row in rows]
+    times = [numbers.time(row.step_ps) for row in rows]
+    indent = max(map(cell_len, labels)) + _GAP
+    bar_width = page.width - indent - max(cell_len(page.text(time)) for time in times) - _GAP
+    if bar_width < _NARROWEST_BAR:
+        indent, bar_width = _GAP, max(bar_width, 0)
+    page.prose(page.styled(_title(rows), "dim"), most_lines=1)
+    for row, label, time in zip(rows, labels, times, strict=True):
+        parts = tuple(doc.Part(part.look, part.ratio) for part in row.parts)
+        bar = bar_text(doc.Bar(parts, row.step_ps / longest_ps), bar_width)
+        blank = " " * (indent - cell_len(label)) if bar_width else " "
+        rest = " " * (bar_width - cell_len(bar.plain) + _GAP)
+        page.line(page.styled(label, "bold"), blank, bar, rest, page.text(time))
+        for line in _numbers(page, row, page.width - _GAP, room.number_lines):
+            page.line(" " * _GAP, line)
+
+
+def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
+    counts = sorted({row.step_count for row in rows})
+    if not counts[-1]:
+        return "What each device did in the window"
+    of = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"What each device did in a step, mean of {of} {'step' if of == '1' else 'steps'}"
+
+
+def _numbers(page: Page, row: doc.AnatomyRow, width: int, most_lines: int) -> list[Text]:
+    """Compute, the longest other parts that fit, and the rest of the step as one number: they add up to it."""
+    parts = sorted(row.parts, key=lambda part: (part.look.key != "compute", -part.duration_ps))
+    named = [part for part in parts if part.ratio >= _LEAST_RATIO]
+    lines: list[Text] = []
+    for count in range(len(named), -1, -1):
+        rest_ps = sum(part.duration_ps for part in row.parts if part not in named[:count])
+        pieces = [
+            Text.assemble(
+                (letter_of(part.look), part.look.ink),
+                " ",
+                page.text(f"{part.words} {numbers.time(part.duration_ps)}"),
+            )
+            for part in named[:count]
+        ]
+        if rest_ps:
+            pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
+        lines = _wrapped(pieces, width)
+        if len(lines) <= most_lines and all(cell_len(line.plain) <= width for line in lines):
+            return lines
+    return lines[:most_lines]
+
+
+def _wrapped(pieces: list[Text], width: int) -> list[Text]:
+    lines: list[Text] = []
+    for piece in pieces:
+        joined = Text("  ").join([lines[-1], piece]) if lines else piece
+        if lines and cell_len(joined.plain) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(piece)
+    return lines
+
+
+# Findings and commands
+
+
+def _add_finding(page: Page, finding: doc.ShortFinding, room: _Room) -> None:
+    label = page.styled(finding.severity.words.upper(), finding.severity.ink)
+    indent = cell_len(label.plain) + _GAP
+    page.prose(page.styled(finding.title), indent=indent, label=label, most_lines=room.title_lines)
+    _add_action(page, finding.actions, room.action_lines)
+
+
+def _add_action(page: Page, actions: tuple[str, ...], most_lines: int) -> None:
+    """The longest text that fits without a break inside of a word, for that may be code; the shortest one may be cut."""
+    fitting = [text for text in actions if page.lines_needed(text, _GAP) <= most_lines]
+    for text in [*fitting, *actions[-1:]][:1]:
+        page.prose(text, indent=_GAP, most_lines=most_lines)
+
+
+def _add_commands(page: Page, screen: doc.Screen, hidden_count: int) -> None:
+    if screen.next_command:
+        _add_command(page, "Next: ", screen.next_command)
+    more = f"+ {numbers.plural(hidden_count, 'more finding')}: " if hidden_count else "All: "
+    _add_command(page, more, screen.full_command)
+
+
+def _add_command(page: Page, before: str, command: str) -> None:
+    """A command is neither shortened nor broken, so that it can be copied; the terminal wraps a long one."""
+    shown = page.styled(command, "bold")
+    if cell_len(before) + cell_len(shown.plain) <= page.width:
+        page.line(before, shown)
+    else:
+        page.line(before.rstrip())
+        page.line(shown)
