@@ -156,7 +156,8 @@ def _longer(steps: JoinedSteps, row: int) -> FloatArray:
 
 def _longer_ps(steps: JoinedSteps, row: int) -> Int64Array:
     """By step how much longer a device computes than the median of the others, picoseconds; below 0 if shorter."""
-    return steps.compute_ps[row] - _of_others(steps.compute_ps, row)
+    longer: Int64Array = steps.compute_ps[row] - _of_others(steps.compute_ps, row)
+    return longer
 
 
 def _of_others(values: Int64Array, row: int) -> Int64Array:
