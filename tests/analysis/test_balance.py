@@ -93,7 +93,7 @@ def test_a_straggler_stands_out_from_what_varies(
     report = analyzed(tmp_path, with_lengths(*[(20, 20 + one) for one in longer]))
     assert (balance(report).straggler is not None) == is_late
     if is_late:
-        assert straggler(report).spread_ratio == pytest.approx((8 - least) / 20)
+        assert straggler(report).spread_ps == ms(8 - least)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,15 @@ def test_a_straggler_stands_out_from_what_varies(
         ((6, 7, 8), True),
         ((4, 7, 10), False),
         ((5, 5, 8, 8), True),
+        ((4, 4, 5, 7, 9, 9, 9), False),
+        ((4, 4, 5, 7, 7, 9, 9, 9), True),
+        ((1, 1, 1, 5, 5, 9, 9, 9), False),
     ],
 )
 def test_few_steps_have_to_agree_more(
     longer: tuple[float, ...], is_late: bool, tmp_path: Path
 ) -> None:
-    """Of two steps 13 times what varies: 6.55 over half of 0.9. Of three 4 times, and of four twice."""
+    """Of two steps 13 times what varies: 6.55 over half of 0.9. Of three 4 times, of seven twice, and of eight once."""
     report = analyzed(tmp_path, with_lengths(*[(20, 20 + one) for one in longer]))
     assert (balance(report).straggler is not None) == is_late
 
@@ -117,17 +120,25 @@ def test_few_steps_have_to_agree_more(
 def test_the_evidence_of_few_steps_has_their_limit(tmp_path: Path) -> None:
     report = analyzed(tmp_path, with_lengths((20, 26.2), (20, 27)))
     late = next(one for one in report.findings if one.code == "straggler-gpu")
-    (varies,) = [one for one in late.evidence if one.metric == "spread_ratio"]
+    (varies,) = [one for one in late.evidence if one.metric == "spread_ps"]
     spreads = STRAGGLER.limits["spreads_of_2_steps"]
-    assert (varies.value, varies.threshold) == pytest.approx((0.02, 0.33 / spreads))
+    assert (varies.value, varies.threshold) == (ms(0.4), int(ms(6.6) / spreads))
 
 
-def test_slower_by_a_share_of_steps_of_any_length_is_clear(tmp_path: Path) -> None:
-    """A tenth more of 5 to 40 ms: the milliseconds vary much, the share does not."""
+def test_the_same_work_more_is_clear_whatever_the_others_do(tmp_path: Path) -> None:
+    """10 ms more in every step, of 5 to 40 ms: the share varies by more than its median, the delay does not."""
     lengths = (5, 10, 20, 30, 40)
-    found = straggler(analyzed(tmp_path, with_lengths(*[(one, 1.1 * one) for one in lengths])))
-    assert found.device == "GPU:1"
-    assert found.spread_ratio == pytest.approx(0, abs=1e-6)
+    found = straggler(analyzed(tmp_path, with_lengths(*[(one, one + 10) for one in lengths])))
+    assert (found.device, found.cost_ps_per_step, found.spread_ps) == ("GPU:1", ms(10), 0)
+    assert found.spread_ratio > found.longer_ratio
+
+
+def test_a_device_several_times_slower_in_all_steps_is_one(tmp_path: Path) -> None:
+    """Cores change hands, so both lengths vary: still 3.7 times as long in the middle, and longest in 10 of 10."""
+    others = (5, 9, 4, 8, 5, 3, 6, 4, 7, 3)
+    own = (19, 20, 18, 18, 13, 18, 19, 19, 17, 16)
+    found = straggler(analyzed(tmp_path, with_lengths(*zip(others, own, strict=True))))
+    assert (found.device, found.step_count, found.of_count) == ("GPU:1", 10, 10)
 
 
 def test_the_next_device_counts_where_the_longest_is_unsteady(tmp_path: Path) -> None:
@@ -274,6 +285,13 @@ def test_a_replica_is_longest_in_nearly_all_steps() -> None:
     assert (late.device, late.shares_cores) == ("replica:1", True)
     once = of_replicas(((10, 20), (10, 20), (10, 20), (20.1, 20)))
     assert once is None
+
+
+@pytest.mark.parametrize(("longer", "is_late"), [(125, True), (124, False)])
+def test_a_replica_is_longer_by_more_than_the_cores_explain(longer: int, is_late: bool) -> None:
+    lengths = ((100, longer),) * 4
+    assert (of_replicas(lengths) is not None) == is_late
+    assert of_replicas(lengths, a="vm1_w0", b="vm2_w1") is not None
 
 
 def test_replicas_of_one_machine_share_its_cores() -> None:

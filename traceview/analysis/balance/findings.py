@@ -11,6 +11,7 @@ from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.rules import MIXED, SERIAL, SINGLE, STRAGGLER
 from traceview.analysis.balance.straggler import (
     Straggler,
+    required_longer_ratio,
     required_spreads,
     required_steps_ratio,
 )
@@ -219,15 +220,15 @@ def _evidence(
     yield Evidence("cause", late.cause, None, where)
     yield Evidence("steps_ratio", late.step_count / late.of_count, least_steps_ratio, where)
     if late.wait_ps_per_step is None:
-        limit = STRAGGLER.limits["longer_ratio"]
+        limit = required_longer_ratio(shares_cores=late.shares_cores)
         yield Evidence("longer_ratio", late.longer_ratio, limit, where)
-        yield Evidence("spread_ratio", late.spread_ratio, late.longer_ratio / spreads, where)
         if late.launches_ratio is not None:
             yield Evidence("launches_ratio", late.launches_ratio, None, where)
     elif step_ps:
         wait = late.wait_ps_per_step / step_ps
         yield Evidence("wait_ratio", wait, STRAGGLER.limits["wait_ratio"], where)
-        yield Evidence("spread_ratio", late.spread_ratio, wait / spreads, where)
+    if late.spread_ps is not None:
+        yield Evidence("spread_ps", late.spread_ps, int(late.cost_ps_per_step / spreads), where)
     if late.input_ps_per_step:
         yield Evidence("input_ps_per_step", late.input_ps_per_step, None, where)
     if is_throttled:

@@ -4,15 +4,16 @@ A device that computes longer than the others is late wherever it started. A dev
 because it began late: its batch came late if it waited for input itself, otherwise the host started its kernels late.
 
 In every step chance makes some device the last, and with few steps the same device in most of them. So a delay has to
-stand out from its own step-to-step variation. Replicas on one CPU also take its cores from each other, so being late
-to a few steps is no property of a replica.
+stand out from its own step-to-step variation: both in time, for a device that has more to do is as much later in short
+steps as in long ones, while its share varies with what the others do. Replicas on one CPU also take its cores from each
+other, so being late to a few steps, or by little, is no property of a replica.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +72,8 @@ class Straggler(OfDevice, frozen=True):
         spread_ratio: How much longer_ratio varies over the steps (interquartile range); for input and
             late_start what its peers wait, over the median step.
         shares_cores: Whether it is one of several replicas on a machine, which share its cores.
+        spread_ps: How much its delay behind the others varies over the steps (interquartile range, rounded down),
+            picoseconds; the delay has to stand out from it. Null in reports of earlier versions.
     """
 
     cause: Cause
@@ -84,6 +87,7 @@ class Straggler(OfDevice, frozen=True):
     input_ps_per_step: Picoseconds | None
     spread_ratio: Ratio
     shares_cores: bool
+    spread_ps: Picoseconds | None = None
 
 
 class _Late(Struct, frozen=True, eq=False):
@@ -150,21 +154,33 @@ def _longer(steps: JoinedSteps, row: int) -> FloatArray:
     return result
 
 
+def _longer_ps(steps: JoinedSteps, row: int) -> Int64Array:
+    """By step how much longer a device computes than the median of the others, picoseconds; below 0 if shorter."""
+    longer: Int64Array = steps.compute_ps[row] - _of_others(steps.compute_ps, row)
+    return longer
+
+
 def _of_others(values: Int64Array, row: int) -> Int64Array:
     """The median of the other devices in each step, rounded down."""
     median: FloatArray = np.median(np.delete(values, row, axis=0), axis=0)
     return median.astype(np.int64)
 
 
-def _is_clear(excess: npt.NDArray[Any]) -> bool:
+def _is_clear(delay_ps: Int64Array) -> bool:
     """Whether a delay, by step, stands out from its variation over the steps."""
-    return bool(median(excess) >= required_spreads(excess.size) * quartile_range(excess))
+    return bool(median(delay_ps) >= required_spreads(delay_ps.size) * quartile_range(delay_ps))
 
 
 def required_spreads(step_count: int) -> float:
     """How many interquartile ranges a delay has to be."""
     limits = STRAGGLER.limits
-    return limits.get(f"spreads_of_{step_count}_steps", limits["spreads"])
+    usual = "spreads" if step_count >= limits["many_steps_count"] else "spreads_of_few_steps"
+    return limits.get(f"spreads_of_{step_count}_steps", limits[usual])
+
+
+def required_longer_ratio(*, shares_cores: bool) -> float:
+    """How much longer a straggler computes than the others, for a replica that shares cores or another device."""
+    return STRAGGLER.limits["replica_longer_ratio" if shares_cores else "longer_ratio"]
 
 
 def _least_often(trace: Trace, steps: JoinedSteps, row: int) -> float:
@@ -197,14 +213,12 @@ def _computes_longest(trace: Trace, steps: JoinedSteps) -> int | None:
     """The device that clearly computes longer than the others; of several the slowest."""
     ratios, counts = longer_ratios(steps), longest_counts(steps)
     for row in np.argsort(-ratios, kind="stable").tolist():
-        if ratios[row] < STRAGGLER.limits["longer_ratio"]:
+        shares_cores = _shares_cores(trace, steps, row)
+        if ratios[row] < required_longer_ratio(shares_cores=shares_cores):
             return None
         usually = counts[row] >= _least_often(trace, steps, row) * steps.count
-        far_out = (
-            not _shares_cores(trace, steps, row)
-            and _deviations(steps, row) >= STRAGGLER.limits["deviations"]
-        )
-        if (usually or far_out) and _is_clear(_longer(steps, row)):
+        far_out = not shares_cores and _deviations(steps, row) >= STRAGGLER.limits["deviations"]
+        if (usually or far_out) and _is_clear(_longer_ps(steps, row)):
             return int(row)
     return None
 
@@ -221,7 +235,7 @@ def _deviations(steps: JoinedSteps, row: int) -> float:
 
 
 def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
-    longer = steps.compute_ps[row] - _of_others(steps.compute_ps, row)
+    longer = _longer_ps(steps, row)
     work = _work(trace, steps, row)
     return Straggler(
         *trace.identity(steps.devices[row]),
@@ -236,6 +250,7 @@ def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
         input_ps_per_step=None,
         spread_ratio=quartile_range(_longer(steps, row)),
         shares_cores=_shares_cores(trace, steps, row),
+        spread_ps=int(quartile_range(longer)),
     )
 
 
@@ -402,4 +417,5 @@ def _late_straggler(
         input_ps_per_step=longer,
         spread_ratio=quartile_range(late.later_ps) / step_ps,
         shares_cores=shares_cores,
+        spread_ps=int(quartile_range(late.later_ps)),
     )

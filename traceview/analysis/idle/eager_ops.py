@@ -22,14 +22,14 @@ SHOWN_TYPES: Final = 3
 _CALL: Final = b"EagerLocalExecute: "
 
 
-class EagerOps(Struct, frozen=True):
-    """Medians over the used steps: the number of ops, and the time in which at least one thread runs one of them.
+class EagerOps(Struct, frozen=True, eq=False):
+    """`count_per_step`: median over the used steps. `ps_of_steps` `[steps]`: time in which a thread runs such an op.
 
     `types`: the types of ops, the most frequent first.
     """
 
     count_per_step: int
-    ps_per_step: int
+    ps_of_steps: Int64Array
     types: tuple[str, ...]
 
 
@@ -45,9 +45,7 @@ def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
     begun = np.sort(columns.start_ps[rows])
     count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
     spans = union(columns.start_ps[rows], columns.end_ps[rows])
-    return EagerOps(
-        median_ps(count) or 0, median_ps(spans.within(start, end)) or 0, _types(trace, host)
-    )
+    return EagerOps(median_ps(count) or 0, spans.within(start, end), _types(trace, host))
 
 
 def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:

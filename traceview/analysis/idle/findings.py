@@ -17,7 +17,7 @@ from traceview.analysis.base import (
 )
 from traceview.analysis.cost import Cost
 from traceview.analysis.idle.blocking_ops import blocking_ops
-from traceview.analysis.idle.eager_ops import eager_ops
+from traceview.analysis.idle.eager_ops import EagerOps, eager_ops
 from traceview.analysis.idle.first_call import FirstCall, first_call
 from traceview.analysis.idle.result import Gap, Idle
 from traceview.analysis.idle.retracing import Retraced, retraced_calls
@@ -49,6 +49,19 @@ MOSTLY_IN_ONE_STEP_RATIO: Final = 0.5
 """A step with more than this of what a cause takes in all steps, three or more, is named in the title."""
 
 _LISTED_CALLS: Final = 4
+
+_NOT_BETWEEN_OPS: Final = frozenset(
+    (
+        Cause.INPUT,
+        Cause.COMPILE,
+        Cause.SYNC,
+        Cause.CHECKPOINT,
+        Cause.CALLBACK,
+        Cause.PEER,
+        Cause.UNUSED,
+    )
+)
+"""What keeps replicas idle for another reason than ops that run one by one."""
 
 
 class Waiting(Struct, frozen=True, eq=False):
@@ -237,8 +250,7 @@ def _outside_of_graphs(
     least_count = rule.limits["ops_per_step_count"]
     if ops is None or not waiting.has_steps or ops.count_per_step < least_count:
         return
-    of_steps = waiting.idle_ps[[Cause.HOST_COMPUTE, Cause.PYTHON]].sum(axis=0)
-    idle_ps = median_ps(of_steps) or 0
+    idle_ps = median_ps(_beyond_a_graph(waiting, ops)) or 0
     ratio = waiting.cost(rule, idle_ps).ratio or 0.0
     if rule.severity_of(ratio) is None:
         return
@@ -255,13 +267,21 @@ def _outside_of_graphs(
         explanation=(
             f"The host runs them from Python, most often {numbers.listed(ops.types)}. On CPU devices the trace does "
             "not say for which replica, so this report does not count the time as compute. The cost is an upper "
-            "bound: all that the host does between the ops of the replicas, with the work of the ops themselves."
+            "bound: all host time between the ops, and of the ops themselves what the replicas could run at once."
         ),
         advice=(
             "Put the step into a graph: @tf.function on the function that calls strategy.run; in Keras "
             "run_eagerly=False."
         ),
     )
+
+
+def _beyond_a_graph(waiting: Waiting, ops: EagerOps) -> Int64Array:
+    """By step, what eager ops take longer than a graph would at best, in which the replicas run their ops at once."""
+    between_ps = waiting.idle_ps[[cause not in _NOT_BETWEEN_OPS for cause in Cause]].sum(axis=0)
+    replica_count = 1 + len(waiting.others)
+    result: Int64Array = np.maximum(between_ps - ops.ps_of_steps // replica_count, 0)
+    return result
 
 
 def _retracing(retraced: Sequence[Retraced], waiting: Waiting) -> Iterator[Finding]:
