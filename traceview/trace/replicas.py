@@ -115,7 +115,15 @@ def find_replicas(
     if not on_cpu or columns.count == 0:
         return Replicas((), None, np.empty(0, dtype=np.int64))
     events = _HostEvents(columns, lines, names)
-    facts = _name_facts(names, highest_replicas(names, columns.host, columns.name, len(hosts)))
+    facts = _name_facts(
+        names,
+        highest_replicas(
+            names,
+            columns.host.astype(np.int64),
+            columns.name.astype(np.int64),
+            len(hosts),
+        ),
+    )
     rows = np.flatnonzero(facts.work[columns.name] & _on_executor_thread(events))
     rows = rows[np.isin(columns.host[rows], on_cpu)]
     replica = _replica_of_rows(events, rows, facts)
