@@ -56,7 +56,7 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
         # 0.28 ms each, without the 0.02 ms around the kernel.
         assert (finding.severity, finding.cost_ps_per_step) == ("warning", ms(28))
         assert finding.title.startswith(
-            "100 ops per step run one by one outside of any tf.function: 28.0 ms of each"
+            "100 ops per step run one by one outside of any tf.function: 28.0 ms of the median"
         )
         assert "most often AddV2 and Mul" in finding.explanation
 

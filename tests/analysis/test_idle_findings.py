@@ -123,9 +123,9 @@ def test_threshold(
         assert finding.confidence == "high"
 
 
-@pytest.mark.parametrize(("pause_ms", "expected"), [(6.24, set()), (6.25, {"callback-stall"})])
+@pytest.mark.parametrize(("pause_ms", "expected"), [(6.17, set()), (6.18, {"callback-stall"})])
 def test_callbacks_count_on_average(pause_ms: float, expected: set[str], tmp_path: Path) -> None:
-    """Four pauses in five steps."""
+    """Four pauses in five steps; the last step ends without its pause, so the mean step is shorter than the median."""
     findings = found(tmp_path, steps(count=5, marker_ms=100 - pause_ms))
     assert set(findings) == expected
 
@@ -425,7 +425,7 @@ def test_the_step_with_most_of_it_is_named(slow: int, tmp_path: Path) -> None:
 
 
 def test_no_step_is_named_where_all_have_some(tmp_path: Path) -> None:
-    expected = "GPU:0 waits 16.0 ms per step on average for Python between steps (22.9%)"
+    expected = "GPU:0 waits 16.0 ms per step on average for Python between steps (24.2%)"
     assert title_of_stall([20, 20, 20, 20], tmp_path) == expected
 
 

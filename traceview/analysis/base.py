@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from traceview.analysis.cost import Cost, Statistic
 from traceview.document import numbers
 from traceview.record import Count, DeviceKey, Hostname, Integer, MetricName, Ratio, Record
 
@@ -70,7 +71,9 @@ class Finding(Record, frozen=True):
         steps: Numbers of the steps that it is about; empty for all.
         cost_ps_per_step: Picoseconds that it costs each step; a bound where the explanation says so; null where
             that is not known.
-        cost_ratio: The same as a share of the median step, or without steps of the window.
+        cost_ratio: The same as a share of the step that cost_statistic names; without steps a share of the window.
+        cost_statistic: mean: the cost is a mean over the used steps and cost_ratio its share of the mean step; median:
+            the same with medians; null without steps, without a cost, and in reports of earlier versions.
     """
 
     code: str
@@ -85,6 +88,7 @@ class Finding(Record, frozen=True):
     steps: tuple[Integer, ...] = ()
     cost_ps_per_step: Count | None = None
     cost_ratio: Ratio | None = None
+    cost_statistic: Statistic | None = None
 
 
 class Rule(Struct, frozen=True):
@@ -137,8 +141,7 @@ class Rule(Struct, frozen=True):
         advice: str | None = None,
         devices: Sequence[str] = (),
         steps: Sequence[int] = (),
-        cost_ps_per_step: int | None = None,
-        cost_ratio: float | None = None,
+        cost: Cost | None = None,
     ) -> Finding:
         """A finding by this rule; what is not given is what the rule says. `confidence`: with its reason."""
         return Finding(
@@ -152,8 +155,9 @@ class Rule(Struct, frozen=True):
             evidence=tuple(evidence),
             devices=tuple(devices),
             steps=tuple(steps),
-            cost_ps_per_step=cost_ps_per_step,
-            cost_ratio=cost_ratio,
+            cost_ps_per_step=cost.ps_per_step if cost else None,
+            cost_ratio=cost.ratio if cost else None,
+            cost_statistic=cost.statistic if cost else None,
         )
 
 

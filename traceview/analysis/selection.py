@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.base import FEWEST_STEPS, Confidence
+from traceview.analysis.cost import Cost, Statistic
 from traceview.document import numbers
 from traceview.intervals import Int64Array, IntervalSet
 from traceview.robust import median_ps
@@ -15,7 +17,7 @@ from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 
 
-class Selection(Struct, frozen=True, eq=False):
+class Selection(Struct, frozen=True, eq=False, dict=True):
     """`windows` by host index; `steps`: those of each host that lie in its window, in time order."""
 
     windows: dict[int, Window]
@@ -45,10 +47,24 @@ class Selection(Struct, frozen=True, eq=False):
             f"only {numbers.plural(used_count, 'used step')}" if used_count else "no used step",
         )
 
-    @property
+    @cached_property
     def median_step_ps(self) -> int | None:
         """Median duration of the used steps, rounded down; None without any."""
         return median_ps([step.duration_ps for step in self.used_steps])
+
+    @cached_property
+    def mean_step_ps(self) -> int | None:
+        """Mean duration of the used steps, rounded down; None without any."""
+        lengths = [step.duration_ps for step in self.used_steps]
+        return sum(lengths) // len(lengths) if lengths else None
+
+    def cost(self, statistic: Statistic, ps: int) -> Cost:
+        """The cost of what takes so long in the mean or the median used step, or without steps in the longest window."""
+        step_ps = self.mean_step_ps if statistic == "mean" else self.median_step_ps
+        if step_ps is not None:
+            return Cost.per_step(statistic, ps, step_ps)
+        window_ps = max((window.length_ps for window in self.windows.values()), default=0)
+        return Cost.of_window(ps / window_ps if window_ps else 0.0)
 
 
 def select(trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = None) -> Selection:

@@ -6,8 +6,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from traceview.analysis import capture
 from traceview.analysis.base import Finding, Skipped, by_cost
 from traceview.analysis.context import TOP_OPS, Context, Options
@@ -25,7 +23,6 @@ from traceview.report.model import (
     Source,
     Verdict,
 )
-from traceview.report.recoverable import typical_step_ps
 from traceview.report.verdict import verdict_of
 from traceview.trace.load import load
 from traceview.trace.model import Trace
@@ -68,7 +65,7 @@ def analyze(
     results, skipped = _results(context)
     recorded = context.record(capture.ANALYSIS)
     assert recorded is not None  # every trace has a capture
-    findings = _within_the_step(_findings(context), results)
+    findings = _findings(context)
     verdict = verdict_of(loaded, recorded, results, findings)
     findings = _with_unexplained_early(findings, verdict)
     chosen = tuple(
@@ -119,17 +116,6 @@ def _findings(context: Context) -> tuple[Finding, ...]:
     for topic in TOPICS:
         findings += topic.conclude(context, context.result(topic), findings)
     return by_cost(findings)
-
-
-def _within_the_step(findings: Sequence[Finding], results: Results) -> tuple[Finding, ...]:
-    """The findings with costs of at most a step: an event that goes on after a step counts as a whole in some."""
-    most_ps = typical_step_ps(results.steps)
-    return tuple(
-        finding
-        if most_ps is None or (finding.cost_ps_per_step or 0) <= most_ps
-        else replace(finding, cost_ps_per_step=most_ps)
-        for finding in findings
-    )
 
 
 def _with_unexplained_early(findings: Sequence[Finding], verdict: Verdict) -> tuple[Finding, ...]:

@@ -218,6 +218,8 @@ def _costs(report: Report) -> Iterator[Disagreement]:
         where = f"$.findings[{place}]"
         if most_ps is not None and (finding.cost_ps_per_step or 0) > most_ps:
             yield Disagreement(f"{where}.cost_ps_per_step", "is more than a step")
+        if finding.cost_statistic is not None and (finding.cost_ratio or 0) > 1:
+            yield Disagreement(f"{where}.cost_ratio", "is more than a step")
         counts = finding.severity != "info" and finding.code != "unexplained-idle"
         if is_costliest and counts and (finding.cost_ratio or 0) > (verdict.cost_ratio or 0):
             yield Disagreement(f"{where}.cost_ratio", "is more than that of the verdict")

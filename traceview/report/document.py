@@ -315,7 +315,8 @@ def _by_gap(gaps: Mapping[int, list[NumberedGap]]) -> dict[int, tuple[int, ...]]
 def _findings(
     report: Report, view: View, gaps: Mapping[int, list[NumberedGap]]
 ) -> Iterator[doc.Finding]:
-    whole = "the median step" if report.results.steps else "the window"
+    # Reports of earlier versions do not say; their costs were shares of the median step.
+    without_statistic = "the median step" if report.results.steps else "the window"
     for number, finding in enumerate(report.findings, start=1):
         cost_ps = finding.cost_ps_per_step
         yield doc.Finding(
@@ -323,7 +324,7 @@ def _findings(
             code=finding.code,
             severity=look_of(SEVERITIES, finding.severity),
             title=finding.title,
-            cost=_cost(finding, whole),
+            cost=_cost(finding, without_statistic),
             is_cost_in_title=cost_ps is not None and numbers.time(cost_ps) in finding.title,
             explanation=finding.explanation,
             evidence=evidence_words(finding.evidence),
@@ -335,12 +336,15 @@ def _findings(
         )
 
 
-def _cost(finding: FindingRecord, whole: str) -> str:
-    """`16.0 ms per step, 66.7% of the median step`; empty if the cost is not known."""
+def _cost(finding: FindingRecord, without_statistic: str) -> str:
+    """`16.0 ms per step on average, 66.7% of the mean step`; empty if the cost is not known."""
+    statistic = finding.cost_statistic
+    whole = f"the {statistic} step" if statistic else without_statistic
     ratio = "" if finding.cost_ratio is None else f"{numbers.share(finding.cost_ratio)} of {whole}"
     if finding.cost_ps_per_step is None:
         return ratio
-    cost = f"{numbers.time(finding.cost_ps_per_step)} per step"
+    on_average = " on average" if statistic == "mean" else ""
+    cost = f"{numbers.time(finding.cost_ps_per_step)} per step{on_average}"
     return f"{cost}, {ratio}" if ratio else cost
 
 

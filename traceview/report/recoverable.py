@@ -17,7 +17,8 @@ _UNEXPLAINED: Final = Cause.UNATTRIBUTED.key
 class Recoverable(Struct, frozen=True):
     """The most that one change can save.
 
-    `ps_per_step`: None where there are no steps, and `ratio` is of the window then; else of the median step.
+    `ps_per_step`: None where there are no steps, and `ratio` is of the window then; else of the step, by the statistic of
+    the cost.
     `source`: the code of a finding, the name of a bound (`no_input_wait` and so on), or a class or cause of the critical
     path. `unexplained_ratio`: the part of `ratio` that is idle time without a recorded cause.
     """

@@ -110,8 +110,8 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
     if late is None:
         return None
     step_ps = selection.median_step_ps or 0
-    ratio = late.cost_ps_per_step / step_ps if step_ps else None
-    severity = "warning" if ratio is None else STRAGGLER.severity_of(ratio)
+    priced = selection.cost("median", late.cost_ps_per_step)
+    severity = "warning" if priced.ratio is None else STRAGGLER.severity_of(priced.ratio)
     if severity is None:
         return None
     row = next(row for row in result.devices if row.device == late.device)
@@ -126,7 +126,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
         explanation, advice = _OTHER_KIND
     elif is_throttled:
         explanation += " Its driver also lowered its clocks."
-    cost = (
+    bound = (
         f"how much longer {late.device} computes than the others (median)"
         if late.wait_ps_per_step is None
         else f"the time {late.device} keeps the others waiting"
@@ -141,11 +141,10 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
         tuple(_evidence(late, row, step_ps, is_throttled=is_throttled)),
         severity=severity,
         confidence=_confidence(result, late),
-        explanation=f"{explanation} The cost is an upper bound: {cost}.{_shared_evenly(result, late)}",
+        explanation=f"{explanation} The cost is an upper bound: {bound}.{_shared_evenly(result, late)}",
         advice=advice.format(device=late.device),
         devices=(late.device,),
-        cost_ps_per_step=late.cost_ps_per_step,
-        cost_ratio=ratio,
+        cost=priced,
     )
 
 
@@ -274,7 +273,6 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
         return None
     is_replica = result.kind == "replica"
     saved = result.saved_ps("concurrent_devices")
-    step_ps = selection.median_step_ps
     keys = [row.device for row in result.devices]
     where = numbers.listed(keys)
     over_steps = f"over {numbers.plural(len(selection.used_steps), 'used step')}"
@@ -297,8 +295,7 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
             "compute of the busiest."
         ),
         devices=keys,
-        cost_ps_per_step=saved,
-        cost_ratio=saved / step_ps if step_ps and saved is not None else None,
+        cost=None if saved is None else selection.cost("median", saved),
     )
 
 

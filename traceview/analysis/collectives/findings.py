@@ -7,6 +7,7 @@ from typing import Final
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Rule
 from traceview.analysis.collectives.result import CollectiveResult, HostCollectives
+from traceview.analysis.cost import Cost
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
 from traceview.analysis.steps.result import Steps
@@ -15,7 +16,7 @@ from traceview.robust import low_median
 
 EXPOSED: Final = Rule(
     code="collective-exposed",
-    starts_at="exposed transfer of collectives from {warning_ratio} of the step; critical from {critical_ratio}",
+    starts_at="exposed transfer of collectives from {warning_ratio} of the median step; critical from {critical_ratio}",
     limits={"warning_ratio": 0.10, "critical_ratio": 0.30},
     severities=("warning", "critical"),
     meaning=(
@@ -27,14 +28,14 @@ EXPOSED: Final = Rule(
         "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
         "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per GPU."
     ),
-    example="exposed communication takes 24.0% of the step on GPU:0",
+    example="exposed communication takes 24.0% of the median step on GPU:0",
     path_causes=("collective",),
 )
 
 WAIT: Final = Rule(
     code="collective-wait",
     starts_at=(
-        "exposed waiting for other devices in collectives from {warning_ratio} of the step, unless a straggler or a "
+        "exposed waiting for other devices in collectives from {warning_ratio} of the median step, unless a straggler or a "
         "late input shard explains it"
     ),
     limits={"warning_ratio": 0.05},
@@ -47,7 +48,7 @@ WAIT: Final = Rule(
         "is ready for all of them (dataset.prefetch(tf.data.AUTOTUNE)), GPUs of one model. traceview collectives "
         "LOGDIR lists the last device of each collective."
     ),
-    example="GPU:2 waits for other devices in collectives for 12.0% of the step",
+    example="GPU:2 waits for other devices in collectives for 12.0% of the median step",
     idle_causes=("peer",),
 )
 
@@ -104,11 +105,9 @@ class _Costs:
     ) -> None:
         self._result = result
         self._kinds = kinds
+        self._selection = selection
         self._few_steps = selection.few_steps
-        self._step_ps = selection.median_step_ps
-        windows = selection.windows.values()
-        self._window_ps = max((window.length_ps for window in windows), default=0)
-        self._whole = "step" if self._step_ps else "window"
+        self._whole = "median step" if selection.used_steps else "window"
 
     @property
     def _is_alone(self) -> bool:
@@ -123,7 +122,7 @@ class _Costs:
     def exposed(self) -> Finding | None:
         """The transfer that no kernel hides."""
         result = self._result
-        ratios = self._ratios(result.exposed_transfer_per_step_ps, result.exposed_transfer_ps)
+        costs = self._by_device(result.exposed_transfer_per_step_ps, result.exposed_transfer_ps)
         if self._is_alone:
             meaning = "This may be transfer or waiting: the other devices are not recorded."
         elif self._lacks_members:
@@ -132,7 +131,7 @@ class _Costs:
             meaning = "The transfer itself, without waiting for other devices, runs while no kernel hides it."
         return self._finding(
             EXPOSED,
-            ratios,
+            costs,
             "exposed_transfer_ratio",
             title=f"exposed communication takes {{share}} of the {self._whole} on {{devices}}",
             explanation=f"{meaning}{self._calls()}{self._speed()}",
@@ -150,7 +149,7 @@ class _Costs:
         last = max(result.last_count, key=lambda key: result.last_count[key], default="")
         return self._finding(
             WAIT,
-            self._ratios(result.exposed_wait_per_step_ps, waits),
+            self._by_device(result.exposed_wait_per_step_ps, waits),
             "exposed_wait_ratio",
             title=f"{{devices}} waits for other devices in collectives for {{share}} of the {self._whole}",
             explanation=(
@@ -170,15 +169,17 @@ class _Costs:
             return f"No device came last to more than {count} of {collectives}."
         return f"{device} came last to {count} of {collectives}."
 
-    def _ratios(
+    def _by_device(
         self, per_step: Mapping[str, int] | None, total: Mapping[str, int]
-    ) -> dict[str, float]:
-        """The share of the step for each device in use, without steps that of the window; largest first."""
-        has_steps = per_step is not None and self._step_ps
-        whole = self._step_ps if has_steps else self._window_ps
-        parts = per_step if per_step is not None and has_steps else total
-        ratios = {key: parts[key] / whole for key in parts if whole and key in self._kinds}
-        return dict(sorted(ratios.items(), key=lambda pair: -pair[1]))
+    ) -> dict[str, Cost]:
+        """The cost on each device in use, largest first."""
+        parts = per_step if per_step is not None and self._selection.used_steps else total
+        costs = {
+            key: self._selection.cost("median", ps)
+            for key, ps in parts.items()
+            if key in self._kinds
+        }
+        return dict(sorted(costs.items(), key=lambda pair: -(pair[1].ratio or 0.0)))
 
     def _calls(self) -> str:
         count, packs = self._result.count_per_step, self._result.packs
@@ -217,7 +218,7 @@ class _Costs:
     def _finding(
         self,
         rule: Rule,
-        ratios: Mapping[str, float],
+        costs: Mapping[str, Cost],
         metric: str,
         *,
         title: str,
@@ -227,6 +228,7 @@ class _Costs:
     ) -> Finding | None:
         """A finding about the devices past the limit; `title` has places for `devices` and `share`."""
         limit = rule.limits["warning_ratio"]
+        ratios = {key: cost.ratio for key, cost in costs.items() if cost.ratio is not None}
         devices = [key for key, ratio in ratios.items() if ratio >= limit]
         if not devices:
             return None
@@ -242,8 +244,7 @@ class _Costs:
             explanation=explanation,
             advice=advice,
             devices=devices,
-            cost_ps_per_step=None if self._step_ps is None else int(ratio * self._step_ps),
-            cost_ratio=ratio,
+            cost=costs[devices[0]],
         )
 
     def _confidence(self, *, on_cpu: bool) -> tuple[Confidence, str]:
@@ -272,8 +273,7 @@ def _off_gpu(
     is_on_one = host.path == "one_device" and len(gpus) >= OFF_GPU.limits["least_count"]
     if not is_on_cpu and not is_on_one:
         return None
-    cost = _copied_ps(steps, gpus, "exposed_d2h_ps" if is_on_cpu else "exposed_d2d_ps")
-    step_ps = selection.median_step_ps
+    copied_ps = _copied_ps(steps, gpus, "exposed_d2h_ps" if is_on_cpu else "exposed_d2d_ps")
     place = "the CPU" if is_on_cpu else "one GPU"
     way = (
         "The gradients are copied to the host, summed by the CPU and copied back. The links to the host and its "
@@ -296,8 +296,7 @@ def _off_gpu(
             f"{way}{reason} The cost is an upper bound: the exposed copies of gradients on the GPU where they take longest."
         ),
         devices=gpus,
-        cost_ps_per_step=cost,
-        cost_ratio=None if cost is None or not step_ps else cost / step_ps,
+        cost=None if copied_ps is None else selection.cost("median", copied_ps),
     )
 
 

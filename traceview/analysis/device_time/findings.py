@@ -7,6 +7,7 @@ from typing import Final
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Evidence, Finding, Rule, Severity
+from traceview.analysis.cost import Cost
 from traceview.analysis.device_time.result import (
     MARGINAL_RATIO,
     DeviceTime,
@@ -159,8 +160,9 @@ def _unused(
             "were shared evenly with the unused GPUs."
         ),
         devices=devices,
-        cost_ps_per_step=None if step_ps is None else int(step_ps * saved_ratio),
-        cost_ratio=saved_ratio,
+        cost=Cost.of_window(saved_ratio)
+        if step_ps is None
+        else selection.cost("median", int(step_ps * saved_ratio)),
     )
 
 

@@ -15,6 +15,7 @@ from traceview.analysis.base import (
     Finding,
     Severity,
 )
+from traceview.analysis.cost import Cost
 from traceview.analysis.idle.blocking_ops import blocking_ops
 from traceview.analysis.idle.eager_ops import eager_ops
 from traceview.analysis.idle.result import Gap, Idle
@@ -52,8 +53,8 @@ class _Waiting(Struct, frozen=True, eq=False):
     """The device of a host whose waiting makes steps longer: the one that is idle least.
 
     `idle_ps`: by cause and used step, int64 `[causes, steps]`; without steps one column for the whole window.
-    `others`: the same of the other devices in use. `step_numbers`: of the columns. `step_ps`: the length that shares
-    are of. `gaps`: its longest gaps.
+    `others`: the same of the other devices in use. `step_numbers`: of the columns. `window_ps`: the length of the
+    window. `gaps`: its longest gaps.
     """
 
     device: int
@@ -62,7 +63,8 @@ class _Waiting(Struct, frozen=True, eq=False):
     idle_ps: Int64Array
     others: Mapping[str, Int64Array]
     step_numbers: tuple[int, ...]
-    step_ps: int
+    window_ps: int
+    selection: Selection
     gaps: tuple[Gap, ...]
 
     @property
@@ -70,10 +72,18 @@ class _Waiting(Struct, frozen=True, eq=False):
         """Whether times are per step, not of the whole window."""
         return bool(self.step_numbers)
 
-    def cost_ps(self, rule: IdleRule) -> int:
-        """What the cause of a rule costs a step."""
+    def idle_of(self, rule: IdleRule) -> int:
+        """The idle time by the cause of a rule: its median or its mean over the steps, without steps all of it."""
         of_steps = self.idle_ps[rule.cause]
-        return (median_ps(of_steps) or 0) if rule.is_typical else int(of_steps.mean())
+        return (
+            (median_ps(of_steps) or 0) if rule.is_typical else int(of_steps.sum()) // of_steps.size
+        )
+
+    def cost(self, rule: IdleRule, idle_ps: int) -> Cost:
+        """What so much idle time, of the statistic of a rule, costs."""
+        if not self.has_steps:
+            return Cost.of_window(idle_ps / self.window_ps)
+        return self.selection.cost("median" if rule.is_typical else "mean", idle_ps)
 
     def waiting_as_long(self, cause: Cause) -> list[str]:
         """The other devices that wait nearly as long for the same cause, or longer."""
@@ -113,14 +123,13 @@ def _waiting(
         return None
     used = np.array([step.excluded is None for step in selection.steps[host]], dtype=np.bool_)
     idle_ps = {device: attribution.causes_of_steps[device][:, used] for device in devices}
-    step_ps = selection.median_step_ps
-    if not used.any() or step_ps is None:
+    window_ps = selection.windows[host].length_ps
+    if not used.any():
         idle_ps = {
             device: attribution.gaps[device].cause_ps.sum(axis=1, keepdims=True)
             for device in devices
         }
-        step_ps = selection.windows[host].length_ps
-    if step_ps == 0:
+    if window_ps == 0:
         return None
     device = min(devices, key=lambda device: int(idle_ps[device].sum()))
     key = trace.device_key(device)
@@ -131,7 +140,8 @@ def _waiting(
         idle_ps=idle_ps.pop(device),
         others={trace.device_key(other): causes for other, causes in idle_ps.items()},
         step_numbers=tuple(step.number for step in selection.used_of(host)),
-        step_ps=step_ps,
+        window_ps=window_ps,
+        selection=selection,
         gaps=next(row.gaps for row in result.devices if row.device == key),
     )
 
@@ -156,13 +166,13 @@ def _findings_of_host(
 
 
 def _by_cause(rule: IdleRule, waiting: _Waiting) -> Iterator[Finding]:
-    cost_ps = waiting.cost_ps(rule)
-    ratio = cost_ps / waiting.step_ps
+    idle_ps = waiting.idle_of(rule)
+    ratio = waiting.cost(rule, idle_ps).ratio or 0.0
     severity = rule.severity_of(ratio)
     if severity is not None:
         metric = f"idle_{rule.cause.key}_ratio"
         evidence = Evidence(metric, ratio, rule.limits["warning_ratio"], waiting.key)
-        yield _finding(rule, waiting, cost_ps, [evidence], severity=severity)
+        yield _finding(rule, waiting, idle_ps, [evidence], severity=severity)
 
 
 def _heavy_ops(
@@ -170,13 +180,13 @@ def _heavy_ops(
 ) -> Iterator[Finding]:
     rule, step_count = CPU_HEAVY_OP, waiting.idle_ps.shape[1]
     for op in blocking_ops(trace, attribution, selection, waiting.device):
-        cost_ps = op.idle_ps // step_count
-        ratio = cost_ps / waiting.step_ps
+        idle_ps = op.idle_ps // step_count
+        ratio = waiting.cost(rule, idle_ps).ratio or 0.0
         if rule.severity_of(ratio) is not None:
             yield _finding(
                 rule,
                 waiting,
-                cost_ps,
+                idle_ps,
                 (
                     Evidence("cpu_op_idle_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
                     Evidence("op", op.name, None, f"thread {op.thread}"),
@@ -197,15 +207,15 @@ def _outside_of_graphs(
     least_count = rule.limits["ops_per_step_count"]
     if ops is None or not waiting.has_steps or ops.count_per_step < least_count:
         return
-    cost_ps = min(ops.ps_per_step, waiting.cost_ps(rule))
-    ratio = cost_ps / waiting.step_ps
+    idle_ps = min(ops.ps_per_step, waiting.idle_of(rule))
+    ratio = waiting.cost(rule, idle_ps).ratio or 0.0
     if rule.severity_of(ratio) is None:
         return
     count = numbers.count(ops.count_per_step)
     yield _finding(
         rule,
         waiting,
-        cost_ps,
+        idle_ps,
         (
             Evidence("eager_ops_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
             Evidence("eager_ops_per_step", ops.count_per_step, int(least_count), waiting.key),
@@ -227,7 +237,7 @@ def _retracing(retraced: Sequence[Retraced], waiting: _Waiting) -> Iterator[Find
     yield _finding(
         RETRACING,
         waiting,
-        waiting.cost_ps(RETRACING),
+        waiting.idle_of(RETRACING),
         [
             Evidence("traced_call_count", call.count, None, call.where)
             for call in retraced[:_LISTED_CALLS]
@@ -245,7 +255,7 @@ def _retracing(retraced: Sequence[Retraced], waiting: _Waiting) -> Iterator[Find
 def _finding(
     rule: IdleRule,
     waiting: _Waiting,
-    cost_ps: int,
+    idle_ps: int,
     evidence: Sequence[Evidence],
     *,
     severity: Severity | None = None,
@@ -255,7 +265,7 @@ def _finding(
     advice: str | None = None,
 ) -> Finding:
     """A finding with the share of the step and the longest gap. `words`: for `title`, besides those of every title."""
-    ratio = cost_ps / waiting.step_ps
+    cost = waiting.cost(rule, idle_ps)
     confidence = _confidence(waiting)
     devices = waiting.waiting_as_long(rule.cause)
     if devices:
@@ -266,33 +276,34 @@ def _finding(
     return rule.finding(
         (title or rule.title).format(
             device=waiting.key,
-            span=_span(rule, waiting, cost_ps),
-            share=numbers.share(ratio),
+            span=_span(waiting, idle_ps, cost),
+            share=numbers.share(cost.ratio),
             **(words or {}),
         )
-        + _main_step(rule, waiting, cost_ps),
+        + _main_step(rule, waiting, idle_ps),
         (*evidence, *_longest_gap(waiting, rule.cause)),
         severity="info" if confidence[0] == "low" else severity,
         confidence=confidence,
         explanation=explanation,
         advice=advice,
         devices=(waiting.key, *devices),
-        cost_ps_per_step=cost_ps if waiting.has_steps else None,
-        cost_ratio=ratio,
+        cost=cost,
     )
 
 
-def _span(rule: IdleRule, waiting: _Waiting, cost_ps: int) -> str:
+def _span(waiting: _Waiting, idle_ps: int, cost: Cost) -> str:
     """How much of what a device waits."""
-    time, whole = numbers.time(cost_ps), numbers.time(waiting.step_ps)
-    if not waiting.has_steps:
-        return f"{time} of {whole}"
-    return f"{time} of each {whole} step" if rule.is_typical else f"{time} per step on average"
+    if cost.statistic is None:
+        return f"{numbers.time(idle_ps)} of {numbers.time(waiting.window_ps)}"
+    time = numbers.time(cost.ps_per_step)
+    if cost.statistic == "mean":
+        return f"{time} per step on average"
+    return f"{time} of the median {numbers.time(waiting.selection.median_step_ps)} step"
 
 
-def _main_step(rule: IdleRule, waiting: _Waiting, cost_ps: int) -> str:
+def _main_step(rule: IdleRule, waiting: _Waiting, idle_ps: int) -> str:
     """The step with most of what a cause costs: a mean says little of the others then."""
-    if rule.is_typical or cost_ps != waiting.cost_ps(rule):
+    if rule.is_typical or idle_ps != waiting.idle_of(rule):
         return ""
     number = waiting.step_with_most(rule.cause)
     return "" if number is None else f", most of it in step {number}"

@@ -1,7 +1,7 @@
 """Defines when idle time becomes a finding: a rule per cause that a change to the program can remove.
 
 A rule is applied to the device of each host that is idle least, because its waiting makes steps longer. Ratios are
-idle time per used step over the median step, or without steps idle time over the window.
+costs: idle time per used step over the step (docs/method.md, "Cost"), or without steps over the window.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ INPUT_BOUND: Final = IdleRule(
         "Let the pipeline run ahead of the step: dataset = dataset.map(f, "
         "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE). traceview input names the slow stage."
     ),
-    example="GPU:0 waits 12.0 ms of each 61.3 ms step for input (19.6%)",
+    example="GPU:0 waits 12.0 ms of the median 61.3 ms step for input (19.6%)",
     idle_causes=("input",),
     title="{device} waits {span} for input ({share})",
     is_typical=True,
@@ -55,7 +55,7 @@ INPUT_BOUND: Final = IdleRule(
 
 D2H_SYNC: Final = IdleRule(
     code="d2h-sync",
-    starts_at="{warning_ratio} of the median step idle while the host waits for a value, on average over the steps",
+    starts_at="{warning_ratio} of the mean step idle while the host waits for a value",
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
     meaning=(
@@ -89,7 +89,7 @@ LAUNCH_BOUND: Final = IdleRule(
         "Launch fewer and larger kernels: @tf.function(jit_compile=True) on the step, a larger batch per replica, "
         "steps_per_execution=10 in compile(); set TF_GPU_THREAD_MODE=gpu_private if executor threads compete."
     ),
-    example="GPU:0 waits 30.0 ms of each 61.3 ms step for kernel launches (48.9%)",
+    example="GPU:0 waits 30.0 ms of the median 61.3 ms step for kernel launches (48.9%)",
     idle_causes=("launch",),
     title="{device} waits {span} for kernel launches ({share})",
     is_typical=True,
@@ -97,7 +97,7 @@ LAUNCH_BOUND: Final = IdleRule(
 
 CPU_HEAVY_OP: Final = IdleRule(
     code="cpu-heavy-op",
-    starts_at="{warning_ratio} of the median step idle for one CPU op, on average over the steps",
+    starts_at="{warning_ratio} of the mean step idle for one CPU op",
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
     meaning="One op of the step runs on the CPU while the device has nothing to do.",
@@ -131,7 +131,7 @@ HOST_BOUND: Final = IdleRule(
         "See what was placed on the CPU with tf.debugging.set_log_device_placement(True), move preprocessing into "
         "dataset.map(...), and keep string and lookup ops out of the step."
     ),
-    example="GPU:0 waits 8.00 ms of each 61.3 ms step for CPU ops (13.1%)",
+    example="GPU:0 waits 8.00 ms of the median 61.3 ms step for CPU ops (13.1%)",
     idle_causes=("host_compute",),
     title="{device} waits {span} for CPU ops ({share})",
     is_typical=True,
@@ -139,7 +139,7 @@ HOST_BOUND: Final = IdleRule(
 
 CALLBACK_STALL: Final = IdleRule(
     code="callback-stall",
-    starts_at="{warning_ratio} of the median step idle between step markers, on average over the steps",
+    starts_at="{warning_ratio} of the mean step idle between step markers",
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
     meaning=(
@@ -158,7 +158,7 @@ CALLBACK_STALL: Final = IdleRule(
 
 CHECKPOINT_STALL: Final = IdleRule(
     code="checkpoint-stall",
-    starts_at="{warning_ratio} of the median step idle for checkpoints, on average over the steps",
+    starts_at="{warning_ratio} of the mean step idle for checkpoints",
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
     meaning="Variables are saved or restored inside the window, and training waits for it.",
@@ -194,8 +194,7 @@ RETRACING: Final = IdleRule(
 COMPILE_IN_WINDOW: Final = IdleRule(
     code="compile-in-window",
     starts_at=(
-        "{warning_ratio} of the median step idle for compilation, on average over the steps; not where retracing "
-        "explains it"
+        "{warning_ratio} of the mean step idle for compilation; not where retracing explains it"
     ),
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},

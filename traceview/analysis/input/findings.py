@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity
+from traceview.analysis.cost import Cost
 from traceview.analysis.idle.rules import INPUT_BOUND
 from traceview.analysis.input.result import Bottleneck, Input, InputHost, InputReplica
 from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
@@ -68,17 +69,21 @@ def _bound(result: Input, worst: InputHost, ratio: float, selection: Selection) 
         explanation += (
             f" Most of the pipeline's own time is spent in stage {result.bottleneck.name}."
         )
-    step = "step" if selection.used_steps else "window"
+    step = "median step" if selection.used_steps else "window"
+    cost = (
+        Cost.of_window(ratio)
+        if worst.wait_per_step_ps is None
+        else selection.cost("median", worst.wait_per_step_ps)
+    )
     return INPUT_BOUND.finding(
-        f"{numbers.share(ratio)} of the {step} is spent waiting for input",
+        f"{numbers.share(cost.ratio)} of the {step} is spent waiting for input",
         (Evidence("input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], _where(worst)),),
         severity=_severity(selection, severity),
         confidence=confidence,
         explanation=explanation,
         advice=result.bottleneck.advice if result.bottleneck else None,
         devices=(worst.device,) if worst.device else (),
-        cost_ps_per_step=worst.wait_per_step_ps,
-        cost_ratio=ratio,
+        cost=cost,
     )
 
 
@@ -144,6 +149,5 @@ def _starved(row: InputReplica, selection: Selection) -> Finding:
             "next collective."
         ),
         devices=(row.device,) if row.device else (),
-        cost_ps_per_step=row.late_per_step_ps,
-        cost_ratio=row.late_per_step_ps / step_ps if step_ps else None,
+        cost=selection.cost("median", row.late_per_step_ps),
     )

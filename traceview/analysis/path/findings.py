@@ -38,16 +38,14 @@ _LONGEST_NAME: Final = 60
 
 def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[Finding]:
     """The path without a recorded cause, with its longest parts."""
-    limits, step_ps = UNEXPLAINED_IDLE.limits, selection.median_step_ps
+    limits = UNEXPLAINED_IDLE.limits
     if isinstance(result, Skipped) or result.unexplained_ratio < limits["info_ratio"]:
         return
-    cost_ps = result.mean_by_cause[Cause.UNATTRIBUTED.key] if step_ps else None
-    # A share of the path is of all steps together, a cost of the median step.
-    ratio = min(cost_ps / step_ps, 1.0) if cost_ps and step_ps else result.unexplained_ratio
+    cost = selection.cost("mean", result.mean_by_cause[Cause.UNATTRIBUTED.key])
     idle = (
-        f"idle {numbers.time(cost_ps)} per step on average without a recorded cause ({numbers.share(ratio)})"
-        if cost_ps
-        else f"idle for {numbers.share(ratio)} of the window without a recorded cause"
+        f"idle {numbers.time(cost.ps_per_step)} per step on average without a recorded cause ({numbers.share(cost.ratio)})"
+        if cost.ps_per_step
+        else f"idle for {numbers.share(cost.ratio)} of the window without a recorded cause"
     )
     first = result.unexplained[0]
     devices = list(dict.fromkeys(part.device for part in result.unexplained))
@@ -71,8 +69,7 @@ def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[F
         or ("high", f"every instant of {numbers.plural(len(result.steps), 'step')} was examined"),
         explanation=f"{UNEXPLAINED_IDLE.meaning} {_where(first)}",
         devices=devices,
-        cost_ps_per_step=cost_ps,
-        cost_ratio=ratio,
+        cost=cost,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.base import Evidence, Finding, Rule, Skipped
+from traceview.analysis.cost import Cost
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.document.vocabulary import STEP_METHODS
@@ -28,7 +29,7 @@ UNSTEADY_STEPS: Final = Rule(
     code="unsteady-steps",
     starts_at=(
         "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; "
-        "not where another finding explains it; a warning if the mean step takes {warning_ratio} more than the median"
+        "not where another finding explains it; a warning if the mean step exceeds the median by {warning_ratio} of itself"
     ),
     severities=("info", "warning"),
     limits={"spread_ratio": 0.10, "times_the_median": 2.0, "warning_ratio": 0.05},
@@ -129,7 +130,8 @@ def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> l
     is_outlier = times_the_median >= limits["times_the_median"]
     if not (is_spread or is_outlier):
         return []
-    cost_ps = max(int(durations.mean()) - median_ps, 0)
+    mean_ps = int(durations.sum()) // len(used)
+    cost = Cost.per_step("mean", max(mean_ps - median_ps, 0), mean_ps)
     least_outlier_ps = limits["times_the_median"] * median_ps
     return [
         UNSTEADY_STEPS.finding(
@@ -151,13 +153,12 @@ def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> l
                 ),
                 Evidence("median_ps", median_ps, None, "steps"),
             ),
-            severity=UNSTEADY_STEPS.severity_of(cost_ps / median_ps),
+            severity=UNSTEADY_STEPS.severity_of(cost.ratio or 0.0),
             confidence=(
                 "medium",
                 f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
             ),
             steps=[row.number for row in used if row.duration_ps >= least_outlier_ps],
-            cost_ps_per_step=cost_ps or None,
-            cost_ratio=cost_ps / median_ps or None,
+            cost=cost if cost.ps_per_step else None,
         )
     ]

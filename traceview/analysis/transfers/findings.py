@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from traceview.analysis.base import Evidence, Finding, Rule, Severity
+from traceview.analysis.cost import Cost
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
 from traceview.analysis.transfers.result import DeviceTransfers, Transfers
@@ -31,12 +32,12 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
     affected = [row for row in rows if H2D_EXPOSED.severity_of(_exposed(row))]
     if affected:
         worst = affected[0]
-        step = "step" if selection.used_steps else "window"
+        step = "median step" if selection.used_steps else "window"
         yield _finding(
             H2D_EXPOSED,
             affected,
             selection,
-            title=f"copies to {worst.device} are exposed for {numbers.share(_exposed(worst))} of the {step}",
+            title=f"copies to {worst.device} are exposed for {numbers.share(_cost(worst, selection).ratio)} of the {step}",
             severity=H2D_EXPOSED.severity_of(_exposed(worst)),
             more=_round_trip(worst),
         )
@@ -83,6 +84,13 @@ def _exposed(row: DeviceTransfers) -> float:
     return row.directions.h2d.exposed_ratio or 0.0
 
 
+def _cost(row: DeviceTransfers, selection: Selection, share: float = 1.0) -> Cost:
+    exposed_ps = row.directions.h2d.exposed_ps_per_step
+    if exposed_ps is None:
+        return Cost.of_window(_exposed(row) * share)
+    return selection.cost("median", int(exposed_ps * share))
+
+
 def _pageable_ratio(row: DeviceTransfers) -> float:
     h2d = row.directions.h2d
     return (h2d.pageable_bytes or 0) / h2d.bytes if h2d.bytes else 0.0
@@ -127,7 +135,6 @@ def _finding(
     `evidence`: the limit that was passed besides the exposed time, and its measure. `more`: sentences of the explanation.
     """
     worst = rows[0]
-    exposed_ps = worst.directions.h2d.exposed_ps_per_step
     least = rule.limits.get("exposed_ratio", rule.limits.get("warning_ratio"))
     passed = []
     if evidence is not None:
@@ -140,8 +147,7 @@ def _finding(
         confidence=selection.few_steps or ("high", "the copies are recorded with their times"),
         explanation=f"{rule.meaning}{_issued(worst)}{more}",
         devices=[row.device for row in rows],
-        cost_ps_per_step=None if exposed_ps is None else int(exposed_ps * cost_share),
-        cost_ratio=_exposed(worst) * cost_share,
+        cost=_cost(worst, selection, cost_share),
     )
 
 

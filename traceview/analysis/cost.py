@@ -1,0 +1,33 @@
+"""States what something costs a step, and which share of the step that is (docs/method.md, "Cost")."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Statistic: TypeAlias = Literal["mean", "median"]
+
+
+class Cost(Struct, frozen=True):
+    """What something costs.
+
+    `ps_per_step`: picoseconds; None without steps. `ratio`: its share of the mean step where it is a mean, of the
+    median step where it is a median, and of the window without steps; None where the step has no length. `statistic`:
+    which of the two it is; None without steps.
+    """
+
+    ps_per_step: int | None
+    ratio: float | None
+    statistic: Statistic | None
+
+    @classmethod
+    def per_step(cls, statistic: Statistic, ps: int, step_ps: int) -> Cost:
+        """A cost over the used steps, at most the step: an event may go on after its step, and steps of hosts differ."""
+        ps = min(ps, step_ps)
+        return cls(ps, ps / step_ps if step_ps else None, statistic)
+
+    @classmethod
+    def of_window(cls, ratio: float) -> Cost:
+        """A share of the window, in a run without steps."""
+        return cls(None, min(ratio, 1.0), None)
