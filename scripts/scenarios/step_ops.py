@@ -40,7 +40,9 @@ def printing_in_step() -> Scenario:
         {
             "windows": window_truth(WINDOW_MS),
             "steps": steps_truth([50, 50, 50, 49.9], 50),
-            "device_time": {},
+            "device_time": {
+                "replica:0": device_truth(WINDOW_MS, compute=132, idle=67.9, kernels=16)
+            },
             "findings": findings_truth(must=["host-op-in-step"], must_not=["optimizer-bound"]),
         },
     )
