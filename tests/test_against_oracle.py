@@ -61,8 +61,24 @@ def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = Tr
     same_collectives(report, answer["collectives"], statistics=statistics)
     if statistics:
         same_anatomy(report, answer["anatomy"])
+    same_step_ops(report, answer["step_ops"], statistics=statistics)
     rows = report.results.ops.rows if report.results.ops else ()
     assert {op_values(to_builtins(row)) for row in rows} == set(map(op_values, answer["ops"]))
+
+
+def same_step_ops(report: Report, expected: list[dict[str, Any]], *, statistics: bool) -> None:
+    if not statistics:
+        return
+    result = report.results.step_ops
+    rows = {row.device: to_builtins(row) for row in (result.devices if result else ())}
+    assert sorted(rows) == sorted(row["device"] for row in expected)
+    for expected_row in expected:
+        row = rows[expected_row["device"]]
+        for key in ("idle_ps_per_step", "updates_sparse"):
+            assert row[key] == expected_row[key], (row["device"], key)
+        for kind, expected_kind in zip(row["kinds"], expected_row["kinds"], strict=True):
+            for key, value in expected_kind.items():
+                assert same_value(kind[key], value), (row["device"], kind["kind"], key)
 
 
 def same_value(value: Any, expected: Any) -> bool:

@@ -13,6 +13,7 @@ from scripts.scenarios import (
     input_pipelines,
     peers,
     plain,
+    step_ops,
     steps,
 )
 from scripts.scenarios.model import Builder, Scenario
@@ -29,6 +30,7 @@ SCENARIOS: dict[str, Builder] = {
     **gradients.CASES,
     **hosts.CASES,
     **input_pipelines.CASES,
+    **step_ops.CASES,
 }
 
 __all__ = ["SCENARIOS", "Scenario"]

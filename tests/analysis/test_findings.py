@@ -330,6 +330,27 @@ def test_profiler_errors(tmp_path: Path) -> None:
     assert [e.value for e in finding.evidence] == ["no privileges", "second profiler"]
 
 
+@pytest.mark.parametrize("has_events", [False, True])
+def test_cupti_that_does_not_load_is_said(tmp_path: Path, has_events: bool) -> None:
+    """TensorFlow 2.21 leaves a plane without lines and this error; other findings would say it again."""
+    trace = new_trace()
+    trace.thread("tf_gpu_0", 77).add("ExecutorState::Process", 0, ms(1), {"id": 1})
+    trace.errors = ["Failed to load libcupti (is it installed and accessible?)"]
+    for step in marked_steps(trace):
+        if has_events:
+            plain_step(step)
+    report = analyzed(tmp_path, trace)
+    if has_events:
+        assert codes(report) == {"profiler-error": "warning"}
+        return
+    assert codes(report) == {"cupti-missing": "critical"}
+    finding = the(report, "cupti-missing")
+    assert finding.title == "CUPTI did not load on host0: no GPU event was recorded"
+    assert "LD_LIBRARY_PATH" in finding.advice
+    assert "nvidia-cuda-cupti" in finding.advice
+    assert report.verdict.headline.startswith(finding.title)
+
+
 def test_damaged_and_duplicate_files(tmp_path: Path) -> None:
     hosts = [new_trace(f"host{number}") for number in range(3)]
     for number, trace in enumerate(hosts):

@@ -29,6 +29,7 @@ from tests.oracle.path import path_rows
 from tests.oracle.reading import Host, Plane, read_hosts
 from tests.oracle.repeating import iterator_steps, periodic_steps
 from tests.oracle.replicas import find_replicas
+from tests.oracle.step_ops import step_op_rows
 from tests.oracle.steps import (
     METHODS,
     find_marks,
@@ -366,6 +367,7 @@ def run_answer(
             "steps": _step_rows(answers, several),
         },
         "ops": op_rows(answers, several),
+        "step_ops": step_op_rows(answers, several),
         "transfers": transfer_rows(answers, several),
         "collectives": collective_answer(answers, several),
         "launches": launch_rows(answers, several),

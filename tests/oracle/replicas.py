@@ -40,12 +40,29 @@ def is_collective_type(op_type: str) -> bool:
     return op_type.startswith(("Collective", "NcclAllReduce"))
 
 
-def replica_in_name(name: str) -> int | None:
-    """The replica in a name: `replica_0` and `update_0` are replica 0; `update_1_3` is `update_1` made unique."""
-    for part in name.split("/"):
-        match = re.fullmatch(r"replica_(\d+)|update_(\d+)(?:_\d+)?", part)
+def highest_replica(host: Host) -> int:
+    """The largest k of a scope `replica_<k>/` in the name of any event of the host, 0 without one."""
+    numbers = [0]
+    for event in host.host_events():
+        scope = re.search(r"(?:^|/|_)replica_(\d+)(?:_\d+)?/", event.name)
+        numbers += [int(scope.group(1))] if scope else []
+    return max(numbers)
+
+
+def replica_in_name(name: str, highest: int) -> int | None:
+    """The replica in a name: `replica_0` and `update_0` are replica 0; `update_1_3` is `update_1` made unique.
+
+    Of several `update_<k>` the last one; none where k exceeds the replicas, for it numbers a variable then.
+    """
+    parts = name.split("/")
+    for part in parts:
+        match = re.fullmatch(r"replica_(\d+)(?:_\d+)?", part)
         if match:
-            return int(match.group(1) or match.group(2))
+            return int(match.group(1))
+    for part in reversed(parts):
+        match = re.fullmatch(r"update_(\d+)(?:_\d+)?", part)
+        if match:
+            return int(match.group(1)) if int(match.group(1)) <= highest else None
     return None
 
 
@@ -76,12 +93,14 @@ def executor_of(event: Event, links: Links) -> tuple[int, int, int] | None:
     return None
 
 
-def deal_out(members: list[tuple[Event, str]], replicas: list[int]) -> dict[Event, int]:
+def deal_out(
+    members: list[tuple[Event, str]], replicas: list[int], highest: int
+) -> dict[Event, int]:
     """Assign the unnamed members of one collective, by uniquifier, to the replicas that have none yet.
 
     A collective is the events of one group_key, instance_key and step; ties keep the order of time.
     """
-    named = {event: replica_in_name(name) for event, name in members}
+    named = {event: replica_in_name(name, highest) for event, name in members}
     result = {event: k for event, k in named.items() if k is not None}
     free = [k for k in replicas if k not in result.values()]
     rest = [(uniquifier(name), event.start, event.order, event) for event, name in members]
@@ -103,21 +122,21 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         # named collective_ops.
         if executor_of(event, links) or event.line.name.startswith("collective_ops"):
             ops.append((event, *parsed))
-    numbers = {replica_in_name(name) for _, name, _ in ops}
+    highest = highest_replica(host)
+    numbers = {replica_in_name(name, highest) for _, name, _ in ops}
     replicas = sorted({0} | {k for k in numbers if k is not None})
 
     # The replicas in the names of each executor's ops, and the executors started by calls of the step
     # function, which are FunctionRuns outside of the tf.data threads.
     # A variable is read and written on its device, so these ops count only for an executor without others.
-    by_executor: dict[tuple[int, int, int], set[int]] = {}
-    used_by: dict[tuple[int, int, int], set[int]] = {}
+    by_executor: dict[tuple[int, int, int], list[int]] = {}
+    used_by: dict[tuple[int, int, int], list[int]] = {}
     for event, name, op_type in ops:
         executor = executor_of(event, links)
-        known = replica_in_name(name)
-        if executor is None:
+        if executor is None or not is_work(op_type):
             continue
-        named = (used_by if uses_variable(op_type) else by_executor).setdefault(executor, set())
-        named.update([] if known is None else [known])
+        named = (used_by if uses_variable(op_type) else by_executor).setdefault(executor, [])
+        named.append(replica_in_name(name, highest) or 0)
     by_executor = used_by | by_executor
     started = {
         (event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64)
@@ -133,7 +152,7 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
             collectives.setdefault(group, []).append((event, name))
     dealt: dict[Event, int] = {}
     for members in collectives.values():
-        dealt.update(deal_out(members, replicas))
+        dealt.update(deal_out(members, replicas, highest))
 
     result: dict[int, list[Activity]] = {k: [] for k in replicas}
     shared: list[Activity] = []
@@ -142,14 +161,16 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
             continue
         cls = "collective" if is_collective_type(op_type) else "compute"
         activity = Activity(event, cls, "", replica_free(name), op_type, self_ps_children=True)
-        owner = replica_in_name(name)
+        # An executor runs the part of one replica: that of most of its ops, of which those without a number are
+        # of replica 0.
+        executor = executor_of(event, links)
+        owner = None
+        if executor is not None and executor[1:] in started:
+            votes = by_executor[executor]
+            owner = max(set(votes), key=lambda k: (votes.count(k), k))
+        if owner is None:
+            owner = replica_in_name(name, highest)
         if owner is None:
             owner = dealt.get(event)
-        if owner is None:
-            executor = executor_of(event, links)
-            # An executor runs the part of one replica, so an unnamed op beside ops of replica k
-            # belongs to k; an executor of the step function without such a name belongs to replica 0.
-            if executor is not None and executor[1:] in started:
-                owner = max(by_executor[executor], default=0)
         (shared if owner is None else result[owner]).append(activity)
     return {k: activities for k, activities in result.items() if activities}, shared

@@ -13,7 +13,12 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.report.model import Report
-from traceview.trace.op_phase import backward_replicas, least_replica_counts, replica_numbers
+from traceview.trace.op_phase import (
+    backward_replicas,
+    least_replica_counts,
+    replica_in,
+    replica_numbers,
+)
 
 FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
 SECOND: Final = "gradient_tape/replica_1/model/dense/MatMul:MatMul"
@@ -69,6 +74,25 @@ def test_what_a_replica_does_to_a_variable_elsewhere_is_not_that_replica(
 def test_any_other_op_tells_whose_component_it_is(tmp_path: Path) -> None:
     two_components([FIRST, "replica_1/model/dense/BiasAdd:BiasAdd"], [SECOND]).write(tmp_path)
     assert gradients_of(traceview.analyze(tmp_path)) == {"replica:1": 8}
+
+
+def replicas_with_compute(report: Report) -> dict[str, int]:
+    assert report.results.device_time is not None
+    return {row.device: row.kernel_count or 0 for row in report.results.device_time.devices}
+
+
+def test_one_op_of_another_replica_does_not_decide(tmp_path: Path) -> None:
+    """Replica 1 flushes its summaries where the writer is, in the component of replica 0 (TensorFlow 2.21)."""
+    flush = "replica_1/write_summary/FlushSummaryWriter:FlushSummaryWriter"
+    two_components([FIRST, FIRST, flush], [SECOND, SECOND]).write(tmp_path)
+    assert replicas_with_compute(traceview.analyze(tmp_path)) == {"replica:0": 12, "replica:1": 8}
+
+
+def test_without_a_strategy_there_is_one_replica(tmp_path: Path) -> None:
+    """The optimizer of tf_keras names the ops of its eighth variable `update_7` (TensorFlow 2.21, measured)."""
+    updates = [f"Adam/Adam/update_{number}/mul:Mul" for number in (6, 7)]
+    two_components([FIRST, *updates], updates).write(tmp_path)
+    assert replicas_with_compute(traceview.analyze(tmp_path)) == {"replica:0": 20}
 
 
 def test_a_component_of_variables_alone_is_theirs(tmp_path: Path) -> None:
@@ -133,10 +157,35 @@ def test_how_many_replicas_names_show(op: str, count: int | None, tmp_path: Path
         assert found == ({} if count is None else {0: count}), name
 
 
-def test_variables_do_not_tell_which_replica_a_device_runs(tmp_path: Path) -> None:
-    ops = ("model/MatMul:MatMul", "replica_1/AssignSubVariableOp:AssignSubVariableOp")
+@pytest.mark.parametrize(
+    ("other", "replicas"), [("replica_5/model/Sum:ReadVariableOp", (5,)), ("Sum:Sum", ())]
+)
+def test_variables_do_not_tell_which_replica_a_device_runs(
+    other: str, replicas: tuple[int, ...], tmp_path: Path
+) -> None:
+    """What `update_5` numbers depends on whether there is a sixth replica."""
+    ops = ("model/MatMul:MatMul", "replica_1/AssignSubVariableOp:AssignSubVariableOp", other)
     gpu_ops(*ops, "sgd/update_5/mul:Mul").write(tmp_path)
-    assert replica_numbers(traceview.load(tmp_path), 0) == (5,)
+    assert replica_numbers(traceview.load(tmp_path), 0) == replicas
+
+
+@pytest.mark.parametrize(
+    ("name", "highest", "replica"),
+    [
+        ("Adam/Adam/update_7/mul:Mul", 0, None),
+        ("Adam/Adam/update_0/mul:Mul", 0, 0),
+        ("Adam/Adam/update_1/mul:Mul", 1, 1),
+        ("Adam/Adam/update_2/mul:Mul", 1, None),
+        # An optimizer of tf_keras under a strategy: the third variable, on the second replica.
+        ("Adam/Adam/update_3/update_1/mul:Mul", 3, 1),
+        ("replica_2/Adam/update_1/mul:Mul", 3, 2),
+        ("model/dense/mul:Mul", 3, None),
+    ],
+)
+def test_an_optimizer_without_a_strategy_numbers_variables(
+    name: str, highest: int, replica: int | None
+) -> None:
+    assert replica_in(name.encode(), highest) == replica
 
 
 def test_how_long_gradients_of_each_replica_took(tmp_path: Path) -> None:

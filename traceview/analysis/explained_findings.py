@@ -10,9 +10,18 @@ from msgspec.structs import replace
 from traceview.analysis.base import Evidence, Finding, Rule
 
 _SHARE_A_DEVICE: Final = frozenset(
-    (("replica-starved", "straggler-gpu"), ("single-gpu-gradients", "straggler-gpu"))
+    (
+        ("replica-starved", "straggler-gpu"),
+        ("single-gpu-gradients", "straggler-gpu"),
+        ("host-op-in-step", "straggler-gpu"),
+    )
 )
 """Cause and consequence that belong together only where both are about one device; others need not share one."""
+
+_COSTS_AS_MUCH: Final = frozenset((("host-op-in-step", "straggler-gpu"),))
+"""Cause and consequence that belong together only where the cause costs `_LEAST_PART` of the consequence."""
+
+_LEAST_PART: Final = 0.5
 
 
 def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
@@ -44,6 +53,9 @@ def _cause_of(
             continue
         share_none = set(cause.devices).isdisjoint(explained.devices)
         if share_none and (cause.code, explained.code) in _SHARE_A_DEVICE:
+            continue
+        part = (cause.cost_ratio or 0.0) / (explained.cost_ratio or 1.0)
+        if part < _LEAST_PART and (cause.code, explained.code) in _COSTS_AS_MUCH:
             continue
         first_cause = _cause_of(cause, findings, rules)
         return place if first_cause is None else first_cause

@@ -36,6 +36,8 @@ from traceview.analysis.precision import ANALYSIS as PRECISION
 from traceview.analysis.precision import Precision
 from traceview.analysis.scaling import ANALYSIS as SCALING
 from traceview.analysis.scaling import Scaling
+from traceview.analysis.step_ops import ANALYSIS as STEP_OPS
+from traceview.analysis.step_ops import StepOps
 from traceview.analysis.steps import ANALYSIS as STEPS
 from traceview.analysis.steps import Steps
 from traceview.analysis.transfers import ANALYSIS as TRANSFERS
@@ -65,6 +67,7 @@ class Results(Record, frozen=True):
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
         ops: The ops and kernels that take most time.
+        step_ops: How much of the step goes to Python, printing and summaries in it, and to the optimizer.
         environment: Versions, strategy, batch size and settings of the job.
         placement: Where variables and ops were placed, as the capture found them.
         outside_view: What NVML says of the GPUs while the trace was recorded.
@@ -86,6 +89,7 @@ class Results(Record, frozen=True):
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
     ops: Annotated[Ops | None, OPS] = None
+    step_ops: Annotated[StepOps | None, STEP_OPS] = None
     environment: Annotated[Environment | None, ENVIRONMENT] = None
     placement: Annotated[Placement | None, PLACEMENT] = None
     outside_view: Annotated[Nvml | None, NVML] = None

@@ -9,6 +9,7 @@ own name and with `…Apply…` ops. JAX names the backward pass `transpose(jvp(
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
@@ -46,7 +47,8 @@ _USES_VARIABLE: Final = re.compile(
     rb"(?:Read|Assign(?:Add|Sub)?)VariableOp|Resource(?:Gather|Scatter|(?:Sparse)?Apply)\w*"
 )
 _FORWARD_PATH: Final = re.compile(rb"(?:^|/)jvp\(")
-_REPLICA: Final = re.compile(rb"(?:^|/)(?:replica|update)_(\d{1,4})(?:_\d+)?(?=/|:|$)")
+_REPLICA: Final = re.compile(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
+_UPDATE: Final = re.compile(rb"(?:^|/)update_(\d{1,4})(?:_\d+)?(?=/|:|$)")
 _REPLICA_SCOPE: Final = re.compile(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
 _LONGEST: Final = 1 << 13
 """Bytes of a name that are searched; a name may be of any length."""
@@ -103,30 +105,46 @@ def phases_on_host(trace: Trace) -> frozenset[Phase]:
     return frozenset(phases - {Phase.UNKNOWN, Phase.FORWARD})
 
 
-def least_replica_counts(recording: Recording) -> dict[int, int]:
-    """The smallest number of replicas that the op names of each host (by index) allow: the highest number plus one.
+def highest_replicas(
+    names: Iterable[bytes], host: Int64Array, name: Int64Array, host_count: int
+) -> Int64Array:
+    """The highest k in a scope `replica_<k>/` among the events of each host, int64; `NONE` where no name has one.
 
-    Ops that only send to another device or receive from it count too. The first replica has no number in names, so
-    a host whose ops name no other replica is left out.
+    `host`, `name`: of each event. Ops that only send to another device or receive from it count too.
     """
     number = np.array(
         [
             int(match[1])
-            if b"replica_" in name and (match := _REPLICA_SCOPE.search(name[:_LONGEST]))
+            if b"replica_" in text and (match := _REPLICA_SCOPE.search(text[:_LONGEST]))
             else NONE
-            for name in recording.names
+            for text in names
         ],
         dtype=np.int64,
     )
-    columns, host = recording.device_columns, recording.host_columns
-    highest = np.full(len(recording.hosts), NONE, dtype=np.int64)
-    on_host = np.flatnonzero(number[host.name] > 0)
-    np.maximum.at(highest, host.host[on_host], number[host.name[on_host]])
-    on_device = np.flatnonzero(columns.op != NONE)
-    on_device = on_device[number[columns.op[on_device]] > 0]
-    hosts = recording.host_of_device[columns.device[on_device]]
-    np.maximum.at(highest, hosts, number[columns.op[on_device]])
-    return {index: value + 1 for index, value in enumerate(highest.tolist()) if value > 0}
+    highest = np.full(host_count, NONE, dtype=np.int64)
+    np.maximum.at(highest, host, number[name])
+    return highest
+
+
+def _highest_replicas(recording: Recording) -> Int64Array:
+    """The same over the events of hosts and devices."""
+    columns, events = recording.device_columns, recording.host_columns
+    with_op = np.flatnonzero(columns.op != NONE)
+    return highest_replicas(
+        recording.names,
+        np.concatenate((events.host, recording.host_of_device[columns.device[with_op]])),
+        np.concatenate((events.name, columns.op[with_op])),
+        len(recording.hosts),
+    )
+
+
+def least_replica_counts(recording: Recording) -> dict[int, int]:
+    """The smallest number of replicas that the op names of each host (by index) allow: the highest number plus one.
+
+    The first replica has no number in names, so a host whose ops name no other replica is left out.
+    """
+    highest = _highest_replicas(recording).tolist()
+    return {index: value + 1 for index, value in enumerate(highest) if value > 0}
 
 
 def replica_numbers(trace: Trace, device: int) -> tuple[int, ...]:
@@ -134,22 +152,30 @@ def replica_numbers(trace: Trace, device: int) -> tuple[int, ...]:
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     op = columns.op[rows][columns.class_[rows] == ActivityClass.COMPUTE]
     names = unique_ids(op[op != NONE]).tolist()
-    replicas = {_replica_of(trace.names[name]) for name in names}
+    highest = int(_highest_replicas(trace)[trace.device_list[device].host])
+    replicas = {_replica_of(trace.names[name], highest) for name in names}
     return tuple(sorted(replica for replica in replicas if replica is not None))
 
 
-def replica_in(path: bytes) -> int | None:
-    """The replica that the name or path of an op contains: `replica_<k>`, or an optimizer's `update_<k>`."""
+def replica_in(path: bytes, highest: int) -> int | None:
+    """The replica that the name or path of an op contains: `replica_<k>`, or an optimizer's `update_<k>`.
+
+    Of several `update_<k>` the innermost counts: an optimizer of tf_keras numbers its variables outside of it. Where
+    k exceeds `highest`, the highest `replica_<k>` of the host, it numbers a variable.
+    """
     match = _REPLICA.search(path)
-    return int(match[1]) if match else None
+    if match:
+        return int(match[1])
+    updates = _UPDATE.findall(path)
+    return int(updates[-1]) if updates and int(updates[-1]) <= max(highest, 0) else None
 
 
-def _replica_of(name: bytes) -> int | None:
+def _replica_of(name: bytes, highest: int) -> int | None:
     path, type_ = _split(name[:_LONGEST])
     # An optimizer names an op after the device of the variable; other ops are named after the replica that asks.
     if uses_variable(type_) and not _OPTIMIZER_SCOPE.search(path):
         return None
-    return replica_in(path)
+    return replica_in(path, highest)
 
 
 def backward_replicas(trace: Trace, device: int) -> dict[int, int]:
@@ -160,8 +186,9 @@ def backward_replicas(trace: Trace, device: int) -> dict[int, int]:
     total = np.zeros(names.size, dtype=np.int64)
     np.add.at(total, index, columns.duration_ps[rows][of_op])
     by_replica: dict[int, int] = {}
+    highest = int(_highest_replicas(trace)[trace.device_list[device].host])
     for name, length_ps in zip(names.tolist(), total.tolist(), strict=True):
         if phase_of(trace.names[name]) is Phase.BACKWARD:
-            replica = _replica_of(trace.names[name]) or 0
+            replica = _replica_of(trace.names[name], highest) or 0
             by_replica[replica] = by_replica.get(replica, 0) + length_ps
     return by_replica

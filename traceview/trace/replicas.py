@@ -3,8 +3,10 @@
 Without GPUs there is no device plane, but the part of each replica in the step function runs as a separate component:
 a `FunctionRun` in the calling thread produces an id, and every `ExecutorState::Process` that runs ops of that
 component consumes it (TensorFlow 2.21, measured). So an op belongs to the component of the innermost
-`ExecutorState::Process` around it. A component belongs to the replica that an op name in it contains: `replica_<k>`
-anywhere in the path, or `update_<k>` in an optimizer; replica 0 if no name contains one.
+`ExecutorState::Process` around it. A component belongs to the replica that most of its op names contain: `replica_<k>`
+anywhere in the path, or `update_<k>` in an optimizer; a name without a number counts for replica 0. A single op does
+not decide: replica 1 flushes its summaries on the device of the writer, which is that of replica 0. An optimizer
+without a strategy numbers its variables, `update_7`; that is a replica only where `replica_7` or a higher one ran.
 
 An op that reads or writes a variable does not identify the replica: it runs on the device of the variable, which
 belongs to another replica if the variable was made outside of the strategy's scope. Threads do not identify it
@@ -36,7 +38,12 @@ from traceview.trace.model import (
     Names,
     Recording,
 )
-from traceview.trace.op_phase import least_replica_counts, replica_in, uses_variable
+from traceview.trace.op_phase import (
+    highest_replicas,
+    least_replica_counts,
+    replica_in,
+    uses_variable,
+)
 from traceview.xplane.planes import ActivityClass, HostMemory
 
 _OP = re.compile(rb"([^\s:](?:[^:]|:(?!:))*):([A-Za-z_]\w*)", re.DOTALL)
@@ -50,8 +57,9 @@ _SEVERAL: Final = 2
 
 
 class _NameFacts(Struct, frozen=True, eq=False):
-    """Per name of the trace: whether it is an op that does work, or a collective, and its replica and suffix numbers.
+    """Per name of the trace: whether it is an op that does work, or a collective, and its suffix number.
 
+    `replica`: `[hosts, names]`, for what `update_<k>` means depends on the replicas of the host.
     `uses_variable`: the op runs on the device of a variable, whichever replica issued it.
     """
 
@@ -107,7 +115,15 @@ def find_replicas(
     if not on_cpu or columns.count == 0:
         return Replicas((), None, np.empty(0, dtype=np.int64))
     events = _HostEvents(columns, lines, names)
-    facts = _name_facts(names)
+    facts = _name_facts(
+        names,
+        highest_replicas(
+            names,
+            columns.host.astype(np.int64),
+            columns.name.astype(np.int64),
+            len(hosts),
+        ),
+    )
     rows = np.flatnonzero(facts.work[columns.name] & _on_executor_thread(events))
     rows = rows[np.isin(columns.host[rows], on_cpu)]
     replica = _replica_of_rows(events, rows, facts)
@@ -131,10 +147,11 @@ def find_replicas(
     return Replicas(tuple(devices), _columns(events, rows[placed], device, facts), rows[~placed])
 
 
-def _name_facts(names: Names) -> _NameFacts:
+def _name_facts(names: Names, highest: Int64Array) -> _NameFacts:
     count = len(names)
     work, uses, collective = (np.zeros(count, dtype=np.bool_) for _ in range(3))
-    replica, suffix = np.full(count, NONE, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    replica = np.full((highest.size, count), NONE, dtype=np.int64)
+    suffix = np.zeros(count, dtype=np.int64)
     for index in range(count):
         name = names[index]
         op = _OP.fullmatch(name)
@@ -143,9 +160,11 @@ def _name_facts(names: Names) -> _NameFacts:
         uses[index] = uses_variable(op[2])
         work[index] = not _NOT_WORK.fullmatch(op[2])
         collective[index] = _COLLECTIVE.fullmatch(op[2]) is not None
-        number = replica_in(name)
-        if number is not None:
-            replica[index] = number
+        limits = np.unique(highest).tolist() if b"update_" in name else [NONE]
+        for limit in limits:
+            number = replica_in(name, limit)
+            of_host = highest == limit if len(limits) > 1 else slice(None)
+            replica[of_host, index] = NONE if number is None else number
         counted = _SUFFIX.search(name)
         if counted:
             suffix[index] = int(counted[1])
@@ -162,23 +181,33 @@ def _replica_of_rows(events: _HostEvents, rows: Int64Array, facts: _NameFacts) -
     """Replica of each op row, `_SHARED` where nothing assigns it."""
     host = events.columns
     component = _component_of_rows(events, rows)
-    named = facts.replica[host.name[rows]]
+    named = facts.replica[host.host[rows], host.name[rows]]
     result = np.where(named != NONE, named, _SHARED)
     in_component = component != NONE
     if in_component.any():
-        count = int(component.max()) + 1
-        replica_of_component = np.zeros(count, dtype=np.int64)
         uses = facts.uses_variable[host.name[rows]]
         # A component that only uses variables belongs to the replica that the names of those ops contain.
-        does_more = np.zeros(count, dtype=np.bool_)
+        does_more = np.zeros(int(component.max()) + 1, dtype=np.bool_)
         does_more[component[in_component & ~uses]] = True
-        decides = np.flatnonzero(in_component & (named != NONE) & ~(uses & does_more[component]))
-        np.maximum.at(replica_of_component, component[decides], named[decides])
+        decides = np.flatnonzero(in_component & ~(uses & does_more[component]))
+        replica_of_component = _most_frequent(
+            component[decides], np.maximum(named[decides], 0), does_more.size
+        )
         result[in_component] = replica_of_component[component[in_component]]
     collective = np.flatnonzero(facts.collective[host.name[rows]] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
         result[collective] = _deal_out(events, rows[collective], facts, replicas)
+    return result
+
+
+def _most_frequent(group: Int64Array, value: Int64Array, group_count: int) -> Int64Array:
+    """The most frequent value of each group, int64 `[group_count]`; of several the largest, 0 in an empty group."""
+    pairs, count = np.unique(np.stack((group, value), axis=1), axis=0, return_counts=True)
+    order = np.lexsort((pairs[:, 1], count, pairs[:, 0]))
+    result = np.zeros(group_count, dtype=np.int64)
+    # Of equal indices the last one is kept.
+    result[pairs[order, 0]] = pairs[order, 1]
     return result
 
 

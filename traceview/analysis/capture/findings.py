@@ -59,6 +59,23 @@ EVENTS_DROPPED: Final = Rule(
     example="the tracer dropped 1200 events",
 )
 
+CUPTI_MISSING: Final = Rule(
+    "cupti-missing",
+    starts_at="the error `Failed to load libcupti` in the trace of a host",
+    severities=("critical",),
+    meaning=(
+        "TensorFlow records GPU events through CUPTI, NVIDIA's profiling library, and could not load it. The trace says "
+        "nothing about GPUs."
+    ),
+    evidence="the error message of the profiler",
+    advice=(
+        "Install the CUPTI of the CUDA that TensorFlow was built with: pip install 'tensorflow[and-cuda]', or only "
+        "nvidia-cuda-cupti-cu12. With a CUDA toolkit: export "
+        "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH. traceview doctor checks it."
+    ),
+    example="CUPTI did not load on host0: no GPU event was recorded",
+)
+
 PROFILER_ERROR: Final = Rule(
     "profiler-error",
     starts_at="any error of the profiler in the trace",
@@ -93,7 +110,7 @@ MISSING_HOST: Final = Rule(
     starts_at="any worker or chief of the cluster without a file in the run",
     meaning=(
         "TF_CONFIG names more processes that train together than the run has files for. What their devices did is "
-        "unknown; the device that all others wait for may be among them. Needs a run of traceview capture."
+        "unknown; the device that all others wait for may be among them. Only a profile that traceview capture recorded shows it."
     ),
     evidence="sizes of the cluster and tasks of the hosts in the sidecars",
     advice=(
@@ -107,6 +124,7 @@ RULES: Final = (
     NO_GPU_PLANE,
     GPU_PLANES_EMPTY,
     EVENTS_DROPPED,
+    CUPTI_MISSING,
     PROFILER_ERROR,
     DAMAGED_FILE,
     DUPLICATE_HOST_FILE,
@@ -117,7 +135,16 @@ RULES: Final = (
 
 def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
     """Findings about the capture itself."""
+    without_cupti = [
+        host
+        for host in result.hosts
+        if any(map(_is_about_cupti, host.errors)) and not _has_plane_events(trace, host.host)
+    ]
+    yield from _cupti_missing(without_cupti)
+    explained = {host.host for host in without_cupti}
     for problem in result.problems:
+        if problem.host in explained:
+            continue
         if problem.code == "no-gpu-plane":
             yield _no_gpu_plane(trace, problem.host or "")
         elif problem.code == "gpu-planes-empty":
@@ -126,7 +153,7 @@ def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
     yield from _damaged(trace, result.problems)
     yield from _missing(trace, len(result.hosts))
     yield from _dropped([host for host in result.hosts if host.dropped_event_count])
-    yield from _profiler_error([host for host in result.hosts if host.errors])
+    yield from _profiler_error([host for host in result.hosts if host.host not in explained])
     yield from tracer_options.diagnose(trace)
 
 
@@ -232,6 +259,29 @@ def _dropped(hosts: Sequence[HostCapture]) -> Iterator[Finding]:
             "after that moment are too low; steps from there on are left out of the statistics."
         ),
     )
+
+
+def _is_about_cupti(error: str) -> bool:
+    return "failed to load libcupti" in error.lower()
+
+
+def _has_plane_events(trace: Trace, host: str) -> bool:
+    """Whether a GPU or TPU of the host recorded an event."""
+    return any(
+        device.kind != "replica"
+        and trace.hosts[device.host].name == host
+        and trace.device_columns.rows_of(index).stop > trace.device_columns.rows_of(index).start
+        for index, device in enumerate(trace.device_list)
+    )
+
+
+def _cupti_missing(hosts: Sequence[HostCapture]) -> Iterator[Finding]:
+    if hosts:
+        yield CUPTI_MISSING.finding(
+            f"CUPTI did not load on {numbers.listed([host.host for host in hosts])}: no GPU event was recorded",
+            [Evidence("error", error, None, host.host) for host in hosts for error in host.errors],
+            confidence=("high", "the profiler's own message"),
+        )
 
 
 def _profiler_error(hosts: Sequence[HostCapture]) -> Iterator[Finding]:

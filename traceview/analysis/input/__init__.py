@@ -23,7 +23,7 @@ __all__ = ["ANALYSIS", "Input"]
 def _diagnose(context: Context, result: Input) -> list[Finding]:
     # Where the planes of GPUs were lost, the GPUs may have worked while the host waited.
     if any(
-        finding.code == "no-gpu-plane" and finding.severity == "critical"
+        finding.code in ("no-gpu-plane", "cupti-missing") and finding.severity == "critical"
         for finding in context.findings(capture.ANALYSIS)
     ):
         return []

@@ -15,8 +15,8 @@ GPU_SHARED: Final = Rule(
     limits={"shared_ratio": 0.05},
     meaning=(
         "While the profile ran, a process of another job was on the GPU. A trace does not hold its kernels: they "
-        "show only as kernels of this job that are slow or late. Needs a run of traceview capture that sampled NVML, "
-        "and process ids that are those of this system."
+        "show only as kernels of this job that are slow or late. traceview capture finds it: it samples NVML, and "
+        "needs process ids that are those of this system."
     ),
     evidence="other_processes in results.outside_view: memory_ratio and utilization_ratio of each",
     advice=(

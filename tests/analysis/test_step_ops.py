@@ -1,0 +1,160 @@
+"""Side work in the step and a step of mostly updates are findings, on both sides of each limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from traceview.analysis.base import Finding
+from traceview.analysis.step_ops.result import DeviceStepOps
+from traceview.trace.side_work import SideWork, side_work_of
+
+Spans = dict[str, tuple[float, float]]
+
+
+def run_component(step: Step, number: int, ops: Spans) -> None:
+    """The ops of one component, each on a thread of its own, so that they may overlap."""
+    key = round(step.start_ms) * 10 + number
+    step.host("FunctionRun", 1, 1.1, {"_pt": 3, "_p": key})
+    consumed = {"_ct": 3, "_c": key, "id": 1, "iter_num": 0}
+    for place, (op, (start_ms, end_ms)) in enumerate(ops.items()):
+        executor = step.trace.thread(f"tf_Compute_{number}_{place}", 900 + 20 * number + place)
+        step.host("ExecutorState::Process", 2, 49, consumed, thread=executor)
+        step.host(op, start_ms, end_ms, thread=executor)
+
+
+def run_of(*components: Spans) -> CudaTrace:
+    """Four steps of 50 ms (the last one 49.9 ms) with these components."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number, ops in enumerate(components):
+            run_component(step, number, ops)
+    return trace
+
+
+def analyzed(folder: Path, trace: CudaTrace) -> tuple[list[DeviceStepOps], list[Finding]]:
+    trace.write(folder)
+    report = traceview.analyze(folder)
+    rows = report.results.step_ops.devices if report.results.step_ops else ()
+    codes = ("host-op-in-step", "optimizer-bound", "straggler-gpu")
+    return list(rows), [finding for finding in report.findings if finding.code in codes]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (b"EagerPyFunc:EagerPyFunc", SideWork.PYTHON),
+        (b"loop/PyFunc_3:PyFunc", SideWork.PYTHON),
+        (b"StringFormat:StringFormat", SideWork.PRINTING),
+        (b"PrintV2:PrintV2", SideWork.PRINTING),
+        (b"loss/write_summary/WriteScalarSummary:WriteScalarSummary", SideWork.SUMMARIES),
+        (b"loss/write_summary_2/buckets/cond/Sum:Sum", SideWork.SUMMARIES),
+        (b"replica_1/FlushSummaryWriter:FlushSummaryWriter", SideWork.SUMMARIES),
+        (b"model/write_summary:Sum", None),
+        (b"model/dense/MatMul:MatMul", None),
+        (b"EagerPyFunc", None),
+        (b"fusion_3", None),
+    ],
+)
+def test_what_a_name_shows(name: bytes, kind: SideWork | None) -> None:
+    assert side_work_of(name) is kind
+
+
+def test_what_sticks_out_of_the_model_is_measured(tmp_path: Path) -> None:
+    """The function runs from 10 to 20 ms, the model from 2 to 14: 6 ms alone, 10 in all, of 18 ms of compute."""
+    ops = {"model/MatMul:MatMul": (2.0, 14.0), "EagerPyFunc:EagerPyFunc": (10.0, 20.0)}
+    (row,), (finding,) = analyzed(tmp_path, run_of(ops))
+    (kind,) = row.kinds
+    assert (kind.kind, kind.op_types, kind.count) == ("python", ("EagerPyFunc",), 4)
+    assert (kind.ps_per_step, kind.alone_ps_per_step) == (ms(10), ms(6))
+    assert kind.compute_ratio == pytest.approx(10 / 18)
+    assert row.idle_ps_per_step == (4 * ms(32) - ms(0.1)) // 4
+    assert (finding.code, finding.severity, finding.cost_statistic) == (
+        "host-op-in-step",
+        "warning",
+        "mean",
+    )
+    assert finding.cost_ps_per_step == ms(6)
+    assert finding.title == (
+        "tf.py_function inside the step takes 6.00 ms per step on average on replica:0 (12.0%)"
+    )
+
+
+@pytest.mark.parametrize(("length_ms", "is_reported"), [(2.5, True), (2.4, False)])
+def test_a_twentieth_of_the_step_is_worth_a_finding(
+    length_ms: float, is_reported: bool, tmp_path: Path
+) -> None:
+    ops = {"model/MatMul:MatMul": (2.0, 30.0), "PrintV2:PrintV2": (30.0, 30.0 + length_ms)}
+    _, findings = analyzed(tmp_path, run_of(ops))
+    assert bool(findings) == is_reported
+
+
+@pytest.mark.parametrize(
+    ("model_ms", "update_ms", "is_reported"),
+    [(10, 15.1, True), (10.2, 15, False), (1, 15.1, True), (1, 14.9, False)],
+)
+def test_most_of_the_compute_and_much_of_the_step(
+    model_ms: float, update_ms: float, is_reported: bool, tmp_path: Path
+) -> None:
+    """From 60 % of the compute and 30 % of the step on."""
+    ops = {
+        "model/MatMul:MatMul": (2.0, 2 + model_ms),
+        "adam/Mul:Mul": (20.0, 20 + update_ms),
+    }
+    _, findings = analyzed(tmp_path, run_of(ops))
+    assert [finding.code for finding in findings] == ["optimizer-bound"] * is_reported
+
+
+@pytest.mark.parametrize(("update", "is_sparse"), [("UnsortedSegmentSum", True), ("Mul", False)])
+def test_sparse_gradients_have_their_own_advice(
+    update: str, is_sparse: bool, tmp_path: Path
+) -> None:
+    rows, (finding,) = analyzed(tmp_path, run_of({f"adam/update_0/op:{update}": (2.0, 32.0)}))
+    assert rows[0].updates_sparse == is_sparse
+    assert ("looked up" in finding.advice) == is_sparse
+
+
+def test_the_device_that_is_idle_least_counts(tmp_path: Path) -> None:
+    """Replica 0 prints for 6 ms and is idle longer; replica 1 limits the step and does not print."""
+    first = {"model/MatMul:MatMul": (2.0, 8.0), "PrintV2:PrintV2": (8.0, 14.0)}
+    second = {"replica_1/model/MatMul:MatMul": (2.0, 40.0), "replica_1/Sum:Sum": (40.0, 41.0)}
+    rows, findings = analyzed(tmp_path, run_of(first, second))
+    assert [len(row.kinds) for row in rows] == [1, 0]
+    assert "host-op-in-step" not in {finding.code for finding in findings}
+
+
+@pytest.mark.parametrize(("print_ms", "codes"), [(20, ["host-op-in-step"]), (8, None)])
+def test_printing_explains_a_straggler_if_it_is_at_least_half_of_it(
+    print_ms: float, codes: list[str] | None, tmp_path: Path
+) -> None:
+    """Replica 0 computes 20 ms longer than replica 1: because it prints, or mostly not."""
+    first = {
+        "model/MatMul:MatMul": (2.0, 32 - print_ms),
+        "PrintV2:PrintV2": (32.0 - print_ms, 32.0),
+    }
+    second = {"replica_1/model/MatMul:MatMul": (2.0, 12.0), "replica_1/Sum:Sum": (11.0, 12.0)}
+    _, findings = analyzed(tmp_path, run_of(first, second))
+    assert sorted(finding.code for finding in findings) == (
+        codes or ["host-op-in-step", "straggler-gpu"]
+    )
+
+
+def test_ops_of_the_input_pipeline_never_count(tmp_path: Path) -> None:
+    trace = run_of({"model/MatMul:MatMul": (2.0, 8.0)})
+    worker = trace.thread("tf_data_private_threadpool", 950)
+    trace.host_event("EagerPyFunc:EagerPyFunc", ms(10), ms(40), thread=worker)
+    (row,), findings = analyzed(tmp_path, trace)
+    assert (row.kinds, findings) == ((), [])
+
+
+def test_without_steps_nothing_is_said(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.host_event("model/MatMul:MatMul", ms(1), ms(2))
+    trace.write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert report.results.step_ops is None
+    assert report.skipped["step_ops"] == "no used step"

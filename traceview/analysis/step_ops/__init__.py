@@ -1,0 +1,19 @@
+"""Step ops: how much of the step goes to Python, printing and summaries in it, and to the optimizer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from traceview.analysis.context import Analysis
+from traceview.analysis.step_ops import findings
+from traceview.analysis.step_ops.result import StepOps, compute
+
+__all__ = ["ANALYSIS", "StepOps"]
+
+
+ANALYSIS: Final = Analysis[StepOps](
+    "step_ops",
+    compute=lambda context: compute(context.trace, context.selection, context.activities),
+    rules=findings.RULES,
+    diagnose=lambda context, result: findings.diagnose(context.selection, result),
+)

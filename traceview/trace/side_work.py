@@ -1,0 +1,41 @@
+"""Reads from the name of an op whether it does side work: Python, printing or summaries inside the step.
+
+Side work runs on the CPU and is no part of the model. Python functions are ops of their own. `tf.print` formats with
+`StringFormat` and writes with `PrintV2`. `tf.summary` writes with `Write…Summary`, and computes what it writes below a
+scope `write_summary` (TensorFlow 2.21).
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+_LONGEST: Final = 1 << 13
+"""Bytes of a name that are searched; a name may be of any length."""
+
+
+class SideWork(Enum):
+    """A kind of side work; the value is its key in a report."""
+
+    PYTHON = "python"
+    PRINTING = "printing"
+    SUMMARIES = "summaries"
+
+
+_TYPES: Final = {
+    SideWork.PYTHON: re.compile(rb"(?:Eager)?PyFunc(?:Stateless)?"),
+    SideWork.PRINTING: re.compile(rb"Print(?:V2)?|StringFormat"),
+    SideWork.SUMMARIES: re.compile(rb"\w*Summary\w*"),
+}
+_SUMMARY_SCOPE: Final = re.compile(rb"(?:^|/)write_summary(?:_\d+)?/")
+
+
+def side_work_of(name: bytes) -> SideWork | None:
+    """The side work that the recorded text of an op, `scope/name:Type`, shows."""
+    path, _, type_ = name[:_LONGEST].rpartition(b":")
+    if not path:
+        return None
+    if _SUMMARY_SCOPE.search(path):
+        return SideWork.SUMMARIES
+    return next((kind for kind, types in _TYPES.items() if types.fullmatch(type_)), None)
