@@ -94,8 +94,8 @@ def test_python_that_computes_is_sampled_every_millisecond() -> None:
     inside = [f"{HERE}:{line} in compute_until*" for line in range(first, first + 5)]
     assert sum(line.endswith((*inside, "<lambda>*")) for line in main) > 0.9 * len(main)
     group = sidecar.groups["python"]
-    # Half of 300, because the machine may be busy.
-    assert len(main) > 150
+    # A third of 300, because the machine may be busy; without the alarm it would be 60 at most.
+    assert len(main) > 100
     assert group["alarm_count"] > 50
     assert group["round_count"] + group["alarm_count"] + group["missed_count"] >= 300
 

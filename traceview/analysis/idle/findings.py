@@ -32,6 +32,7 @@ from traceview.analysis.idle.rules import (
     IdleRule,
 )
 from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.idle_python import PythonShare
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
 from traceview.intervals import Int64Array
@@ -53,7 +54,7 @@ class _Waiting(Struct, frozen=True, eq=False):
 
     `idle_ps`: by cause and used step, int64 `[causes, steps]`; without steps one column for the whole window.
     `others`: the same of the other devices in use. `step_numbers`: of the columns. `step_ps`: the length that shares
-    are of. `gaps`: its longest gaps.
+    are of. `gaps`: its longest gaps. `python`: the Python that ran in its idle time, by cause.
     """
 
     device: int
@@ -64,6 +65,7 @@ class _Waiting(Struct, frozen=True, eq=False):
     step_numbers: tuple[int, ...]
     step_ps: int
     gaps: tuple[Gap, ...]
+    python: Mapping[str, PythonShare]
 
     @property
     def has_steps(self) -> bool:
@@ -124,6 +126,7 @@ def _waiting(
         return None
     device = min(devices, key=lambda device: int(idle_ps[device].sum()))
     key = trace.device_key(device)
+    row = next(row for row in result.devices if row.device == key)
     return _Waiting(
         device=device,
         key=key,
@@ -132,7 +135,8 @@ def _waiting(
         others={trace.device_key(other): causes for other, causes in idle_ps.items()},
         step_numbers=tuple(step.number for step in selection.used_of(host)),
         step_ps=step_ps,
-        gaps=next(row.gaps for row in result.devices if row.device == key),
+        gaps=row.gaps,
+        python=row.python,
     )
 
 
@@ -263,6 +267,9 @@ def _finding(
         explanation = (
             f"{explanation or rule.meaning} {numbers.listed(devices)} {verb} as long or longer."
         )
+    python = waiting.python.get(rule.cause.key)
+    if python is not None:
+        explanation = f"{explanation or rule.meaning} {python.sentence}"
     return rule.finding(
         (title or rule.title).format(
             device=waiting.key,
@@ -271,7 +278,7 @@ def _finding(
             **(words or {}),
         )
         + _main_step(rule, waiting, cost_ps),
-        (*evidence, *_longest_gap(waiting, rule.cause)),
+        (*evidence, *_python_line(python), *_longest_gap(waiting, rule.cause)),
         severity="info" if confidence[0] == "low" else severity,
         confidence=confidence,
         explanation=explanation,
@@ -296,6 +303,13 @@ def _main_step(rule: IdleRule, waiting: _Waiting, cost_ps: int) -> str:
         return ""
     number = waiting.step_with_most(rule.cause)
     return "" if number is None else f", most of it in step {number}"
+
+
+def _python_line(python: PythonShare | None) -> Iterator[Evidence]:
+    if python is not None:
+        yield Evidence(
+            "python_line", python.line, None, f"{numbers.share(python.ratio)} of samples"
+        )
 
 
 def _longest_gap(waiting: _Waiting, cause: Cause) -> Iterator[Evidence]:
