@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.base import Evidence
 from traceview.document import numbers
 from traceview.intervals import BoolArray, Int64Array
 from traceview.record import Record, Share, SourceLine
@@ -21,6 +22,7 @@ from traceview.trace.gaps import Gaps
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 from traceview.trace.python_lines import PythonLine, PythonLines, python_lines
+from traceview.trace.windows import Window
 
 _QUEUED: Final = (Cause.PEER, Cause.DEPENDENCY, Cause.LATENCY, Cause.UNUSED)
 _BY_OTHER_THREADS: Final = (Cause.INPUT, Cause.HOST_COMPUTE)
@@ -45,6 +47,11 @@ class PythonShare(Record, frozen=True):
         inside = f", most often inside {self.inner}" if self.inner else ""
         return f"In {numbers.share(self.ratio)} of the samples Python was in {self.line}{inside}."
 
+    @property
+    def evidence(self) -> Evidence:
+        """The line, and how sure it is."""
+        return Evidence("python_line", self.line, None, f"{numbers.share(self.ratio)} of samples")
+
 
 class HostPython(Struct, frozen=True, eq=False):
     """The samples of one host. `caller`: the number of the thread that runs the steps, `NONE` if it was not sampled."""
@@ -61,6 +68,11 @@ class HostPython(Struct, frozen=True, eq=False):
         if cause in _BY_OTHER_THREADS:
             return self.lines.of_others(self.caller, start_ps, end_ps)
         return self.of_caller(start_ps, end_ps)
+
+    def of_others(self, window: Window) -> PythonLine | None:
+        """The line of the user's code that the other threads ran in a window."""
+        start, end = np.array([window.start_ps]), np.array([window.end_ps])
+        return self.lines.of_others(self.caller, start, end)
 
     def of_caller(self, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
         """The line in which the thread that runs the steps was in these spans."""

@@ -127,9 +127,9 @@ class PythonLines:
     def _thread_of_id(self) -> dict[int, int]:
         """The number of each sampled thread by every id that its line may have, the likelier ids first."""
         known: dict[int, int] = {}
-        threads = self._samples.threads
-        for id_of in (_hash_of, _address_of, _cut_address_of, _native_id_of):
-            for number, id_ in enumerate(map(id_of, threads)):
+        ids = [line_ids(thread) for thread in self._samples.threads]
+        for forms in zip(*ids, strict=True):
+            for number, id_ in enumerate(forms):
                 if id_ is not None:
                     known.setdefault(id_ & _BITS, number)
         return known
@@ -144,26 +144,19 @@ def python_lines(recording: Recording, host: int) -> PythonLines | None:
     return PythonLines(recording, host, samples, info.profile_start_ns)
 
 
-def _hash_of(thread: PythonThread) -> int | None:
-    """What `std::hash` of libstdc++ makes of the address."""
-    if thread.ident is None:
-        return None
-    mixed = _shifted(thread.ident * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS
+def line_ids(thread: PythonThread) -> tuple[int | None, ...]:
+    """The ids that the line of a thread may have, the likelier first; None where the sidecar does not say."""
+    address = thread.ident
+    if address is None:
+        return None, None, None, thread.native_id
+    return _hash(address), address, address & _LOW_BITS, thread.native_id
+
+
+def _hash(address: int) -> int:
+    mixed = _shifted(address * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS
     start = _HASH_SEED ^ (8 * _HASH_FACTOR & _BITS)
     return _shifted(_shifted((start ^ mixed) * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS)
 
 
 def _shifted(value: int) -> int:
     return value ^ (value >> _HASH_SHIFT)
-
-
-def _address_of(thread: PythonThread) -> int | None:
-    return thread.ident
-
-
-def _cut_address_of(thread: PythonThread) -> int | None:
-    return None if thread.ident is None else thread.ident & _LOW_BITS
-
-
-def _native_id_of(thread: PythonThread) -> int | None:
-    return thread.native_id

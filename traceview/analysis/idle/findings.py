@@ -278,7 +278,7 @@ def _finding(
             **(words or {}),
         )
         + _main_step(rule, waiting, cost_ps),
-        (*evidence, *_python_line(python), *_longest_gap(waiting, rule.cause)),
+        (*evidence, *([python.evidence] if python else []), *_longest_gap(waiting, rule.cause)),
         severity="info" if confidence[0] == "low" else severity,
         confidence=confidence,
         explanation=explanation,
@@ -303,13 +303,6 @@ def _main_step(rule: IdleRule, waiting: _Waiting, cost_ps: int) -> str:
         return ""
     number = waiting.step_with_most(rule.cause)
     return "" if number is None else f", most of it in step {number}"
-
-
-def _python_line(python: PythonShare | None) -> Iterator[Evidence]:
-    if python is not None:
-        yield Evidence(
-            "python_line", python.line, None, f"{numbers.share(python.ratio)} of samples"
-        )
 
 
 def _longest_gap(waiting: _Waiting, cause: Cause) -> Iterator[Evidence]:

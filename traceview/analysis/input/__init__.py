@@ -25,7 +25,9 @@ def _diagnose(context: Context, result: Input) -> list[Finding]:
         return []
     codes = [finding.code for finding in context.findings(idle.ANALYSIS)]
     is_bound = INPUT_BOUND.code in codes if context.idle.gaps else None
-    return findings.diagnose(result, context.selection, is_bound=is_bound)
+    return findings.diagnose(
+        result, context.selection, is_bound=is_bound, python=context.python_of_input
+    )
 
 
 ANALYSIS: Final = Analysis[Input](

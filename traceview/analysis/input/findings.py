@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity
 from traceview.analysis.idle.rules import INPUT_BOUND
+from traceview.analysis.idle_python import PythonShare
 from traceview.analysis.input.result import Bottleneck, Input, InputHost, InputReplica
 from traceview.analysis.input.rules import NO_PREFETCH, REPLICA_STARVED, SLOW_INPUT_STAGE
 from traceview.analysis.selection import Selection
@@ -12,11 +15,18 @@ from traceview.document import numbers
 _ALWAYS_READY = "an element was ready whenever the model asked"
 
 
-def diagnose(result: Input, selection: Selection, *, is_bound: bool | None = None) -> list[Finding]:
+def diagnose(
+    result: Input,
+    selection: Selection,
+    *,
+    is_bound: bool | None = None,
+    python: Mapping[str, PythonShare] | None = None,
+) -> list[Finding]:
     """Waits of the model, and the stage and the shard behind them; no wait where the ratio is not known.
 
     `is_bound`: whether the idle time of the devices shows that input costs time, which is a finding already;
-    None where no device was recorded, so that the waits of the host decide.
+    None where no device was recorded, so that the waits of the host decide. `python`: by host, what threads other
+    than that of the steps ran in Python.
     """
     findings = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
     ratio = result.input_ratio
@@ -27,7 +37,8 @@ def diagnose(result: Input, selection: Selection, *, is_bound: bool | None = Non
         findings.append(_bound(result, worst, ratio, selection))
     stage = result.bottleneck
     if stage and stage.share_ratio >= SLOW_INPUT_STAGE.limits["share_ratio"]:
-        findings.append(_slow_stage(result, stage, worst, ratio, selection))
+        ran = (python or {}).get(stage.host)
+        findings.append(_slow_stage(result, stage, worst, ratio, selection, ran))
     if "prefetch" in result.missing:
         findings.append(_no_prefetch(worst, ratio, selection))
     return findings
@@ -88,7 +99,12 @@ def _input_evidence(worst: InputHost, ratio: float) -> Evidence:
 
 
 def _slow_stage(
-    result: Input, stage: Bottleneck, worst: InputHost, ratio: float, selection: Selection
+    result: Input,
+    stage: Bottleneck,
+    worst: InputHost,
+    ratio: float,
+    selection: Selection,
+    python: PythonShare | None,
 ) -> Finding:
     limit = SLOW_INPUT_STAGE.limits["share_ratio"]
     return SLOW_INPUT_STAGE.finding(
@@ -96,12 +112,23 @@ def _slow_stage(
         (
             Evidence("share_ratio", stage.share_ratio, limit, f"{stage.host}, {stage.name}"),
             _input_evidence(worst, ratio),
+            *([python.evidence] if python else []),
         ),
         confidence=("low", _ALWAYS_READY) if _is_always_ready(result) else _confidence(selection),
         explanation=(
-            f"{stage.name} takes most of the time that a batch needs. Its own time is its self time without waiting for its inputs."
+            f"{stage.name} takes most of the time that a batch needs. Its own time is its self time without waiting "
+            f"for its inputs.{_python_of_input(python)}"
         ),
         advice=stage.advice,
+    )
+
+
+def _python_of_input(python: PythonShare | None) -> str:
+    if python is None:
+        return ""
+    return (
+        f" Threads other than that of the steps ran Python: {numbers.share(python.ratio)} of their samples were in "
+        f"{python.line}."
     )
 
 
