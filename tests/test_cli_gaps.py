@@ -45,7 +45,7 @@ def write(folder: Path, name: str = "IteratorGetNext:IteratorGetNext") -> None:
 
 COLUMNS = (
     *("device", "start_ps", "duration_ps", "step", "cause", "before", "after", "thread"),
-    *("host_event", "host_stack"),
+    *("host_event", "python", "python_inner", "python_ratio", "host_stack"),
     *(f"{cause.key}_ps" for cause in Cause),
 )
 

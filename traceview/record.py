@@ -27,6 +27,7 @@ TextKind: TypeAlias = Literal[
     "function",
     "host",
     "kernel",
+    "line",
     "metric",
     "model",
     "module",
@@ -119,6 +120,9 @@ SliceName: TypeAlias = Annotated[str, text_kind("slice")]
 
 StageName: TypeAlias = Annotated[str, text_kind("stage")]
 """A stage of an input pipeline."""
+
+SourceLine: TypeAlias = Annotated[str, text_kind("line")]
+"""A line of Python: `train.py:87 in on_train_batch_end`."""
 
 ThreadName: TypeAlias = Annotated[str, text_kind("thread")]
 ThreadNames: TypeAlias = Annotated[str, text_kind("threads")]

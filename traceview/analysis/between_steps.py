@@ -10,6 +10,7 @@ import numpy as np
 from traceview.analysis import steps
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
+from traceview.analysis.idle_python import HostPython, PythonShare, shared
 from traceview.analysis.selection import Selection
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -66,6 +67,7 @@ class BetweenSteps(Record, frozen=True):
         parts_ps: Time by kind of work, picoseconds: checkpoint, summary, compile, value_read, input,
             graph_call, eager_op, and python, which left no event.
         names: The events with most of the time of each kind.
+        python: The Python that the thread was in between steps; null where no stack was sampled there.
     """
 
     host: Hostname
@@ -73,6 +75,7 @@ class BetweenSteps(Record, frozen=True):
     total_ps: Picoseconds
     parts_ps: dict[str, Picoseconds]
     names: dict[str, tuple[OpName, ...]]
+    python: PythonShare | None = None
 
 
 class BetweenAllSteps(Record, frozen=True):
@@ -86,19 +89,26 @@ class BetweenAllSteps(Record, frozen=True):
 
 
 def compute(
-    trace: Trace, selection: Selection, states: Mapping[int, HostStates]
+    trace: Trace,
+    selection: Selection,
+    states: Mapping[int, HostStates],
+    python: Mapping[int, HostPython],
 ) -> BetweenAllSteps | Skipped:
     """Split the time between markers of every host that has them."""
     hosts = tuple(
         between
         for host, state in states.items()
-        if (between := _between(trace, selection, host, state)) is not None
+        if (between := _between(trace, selection, host, state, python.get(host))) is not None
     )
     return BetweenAllSteps(hosts) if hosts else Skipped("no step is marked explicitly")
 
 
 def _between(
-    trace: Trace, selection: Selection, host: int, states: HostStates
+    trace: Trace,
+    selection: Selection,
+    host: int,
+    states: HostStates,
+    python: HostPython | None,
 ) -> BetweenSteps | None:
     markers, window = states.markers, selection.windows[host]
     start = np.maximum(markers.end[:-1], window.start_ps)
@@ -119,12 +129,14 @@ def _between(
         so_far = _covered(holes, columns.start_ps[rows[chosen]], columns.end_ps[rows[chosen]])
         parts[name], covered = so_far - covered, so_far
     parts[_ORDER[-1]] = holes.length - covered
+    line = python and python.of_caller(holes.start, holes.end)
     return BetweenSteps(
         host=trace.hosts[host].name,
         count=int(holes.start.size),
         total_ps=holes.length,
         parts_ps={name: length for name, length in parts.items() if length},
         names=_names(trace, rows, kind),
+        python=shared(line) if line else None,
     )
 
 
@@ -218,6 +230,8 @@ def _sentence(host: BetweenSteps, *, several: bool) -> str:
     parts = []
     for kind, length_ps in _longest_first(host.parts_ps):
         longest = host.names.get(kind, ())[:1] if kind in _NAMED_KINDS else ()
+        if kind == "python" and host.python is not None:
+            longest = (host.python.line,)
         name = f" ({longest[0]})" if longest else ""
         parts.append(f"{numbers.time(length_ps // host.count)} {KINDS.get(kind, kind)}{name}")
     subject = host.host if several else "The host"
@@ -226,6 +240,8 @@ def _sentence(host: BetweenSteps, *, several: bool) -> str:
 
 ANALYSIS: Final = Analysis[BetweenAllSteps](
     "between_steps",
-    compute=lambda context: compute(context.trace, context.selection, context.idle.states),
+    compute=lambda context: compute(
+        context.trace, context.selection, context.idle.states, context.idle.python
+    ),
     sections=(section,),
 )

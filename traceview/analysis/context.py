@@ -11,7 +11,12 @@ from msgspec import Struct, field
 
 from traceview.analysis.activity import DeviceActivity, activities
 from traceview.analysis.base import Finding, Rule, Skipped
-from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
+from traceview.analysis.idle_attribution import (
+    IdleAttribution,
+    attribute_idle_time,
+    python_of_steps,
+)
+from traceview.analysis.idle_python import PythonShare, shared
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
 from traceview.intervals import Int64Array
@@ -90,6 +95,22 @@ class Context:
     def idle(self) -> IdleAttribution:
         """Every gap of every device with its cause."""
         return attribute_idle_time(self.trace, self.selection)
+
+    @cached_property
+    def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
+        """By host index, for each of its steps: the Python that kept its devices waiting. Only of sampled hosts."""
+        if not any(host.sidecar and host.sidecar.python for host in self.trace.hosts):
+            return {}
+        return python_of_steps(self.trace, self.selection, self.idle)
+
+    @cached_property
+    def python_of_input(self) -> Mapping[str, PythonShare]:
+        """By name of the host: the Python that threads other than that of the steps ran in the window."""
+        lines = {
+            self.trace.hosts[host].name: python.of_others(self.selection.windows[host])
+            for host, python in self.idle.python.items()
+        }
+        return {host: shared(line) for host, line in lines.items() if line}
 
     @cached_property
     def input_idle(self) -> Mapping[int, Int64Array]:

@@ -6,20 +6,29 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from traceview.analysis.idle_python import (
+    HostPython,
+    PythonShare,
+    python_in_steps,
+    python_of_hosts,
+)
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.intervals import Int64Array
+from traceview.trace.cause import Cause
 from traceview.trace.gaps import Gaps, gaps_of_device
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 
 
 class IdleAttribution(Struct, frozen=True, eq=False):
-    """The gaps of each device with their causes, by device index, and the states of the hosts, by host index."""
+    """The gaps of each device with their causes, by device index; the states of the hosts and their Python, by host index."""
 
     gaps: Mapping[int, Gaps]
     states: Mapping[int, HostStates]
     causes_of_steps: Mapping[int, Int64Array]
     """By device index: idle picoseconds by cause and step, int64 `[causes, steps of the host]`."""
+    python: Mapping[int, HostPython]
+    """Only of hosts whose stacks were sampled."""
 
 
 def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
@@ -37,4 +46,24 @@ def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
         bounds = step_bounds(selection.steps[entry.host])
         gaps[device] = gaps_of_device(trace, device, window, bounds, states[entry.host])
         of_steps[device] = gaps[device].of_steps(*bounds)
-    return IdleAttribution(gaps, states, of_steps)
+    return IdleAttribution(gaps, states, of_steps, python_of_hosts(trace, states))
+
+
+def python_of_steps(
+    trace: Trace, selection: Selection, attribution: IdleAttribution
+) -> dict[int, list[PythonShare | None]]:
+    """By host index, for each of its steps: the Python that kept the device waiting that is idle least."""
+    by_host: dict[int, list[PythonShare | None]] = {}
+    for host, python in attribution.python.items():
+        devices = [
+            device
+            for device in attribution.gaps
+            if trace.device_list[device].host == host
+            and not attribution.gaps[device].cause_ps[Cause.UNUSED].any()
+        ]
+        if devices:
+            busiest = min(devices, key=lambda device: int(attribution.gaps[device].cause_ps.sum()))
+            bounds = step_bounds(selection.steps[host])
+            gaps, states = attribution.gaps[busiest], attribution.states[host]
+            by_host[host] = python_in_steps(trace, gaps, states, python, *bounds)
+    return by_host

@@ -61,6 +61,11 @@ def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
         view.result(lanes.ANALYSIS),
         outliers=view.outliers if view.others else (),
         gaps=tuple((numbered.number, numbered.span) for numbered in numbered_gaps(view)),
+        lines={
+            numbered.number: numbered.gap.python
+            for numbered in numbered_gaps(view)
+            if numbered.gap.python
+        },
     )
     strips = (Strips(result, shown),) if shown else ()
     return Section("timeline", "Timeline", (timeline, *strips), is_folded=False)

@@ -86,6 +86,7 @@ def capture_steps(
     max_events: int | None = None,
     run: str | None = None,
     nvml: bool = True,
+    python: bool = True,
 ) -> Iterator[Session]:
     """Record the steps `steps`, such as `range(10, 15)`, of a training loop into a new run below `logdir`.
 
@@ -98,7 +99,8 @@ def capture_steps(
                     train_step(next(iterator))
 
     or, without touching the loop, `train_step = session.wrap(train_step)` before it. Outside the window both
-    cost a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window.
+    cost a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python
+    stacks of the threads.
     One more step is recorded on each side where there is one, marked as edge in the sidecar. `session.run` is
     the folder of the trace, None if nothing was recorded. A capture that records less than requested is a
     `CaptureWarning` and no error, because training matters more than its profile.
@@ -107,7 +109,7 @@ def capture_steps(
     Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
     """
-    settings = _settings(logdir, steps, synchronise, max_events, run, nvml)
+    settings = _settings(logdir, steps, synchronise, max_events, run, nvml, python)
     with _watched(settings, INPUT_PLACES) as watch:
         yield Session(watch)
 
@@ -120,6 +122,7 @@ def keras_callback(
     max_events: int | None = None,
     run: str | None = None,
     nvml: bool = True,
+    python: bool = True,
     keras: ModuleType | None = None,
 ) -> Any:
     """Make a callback that records the steps `steps`, counted over all epochs, of a Keras `fit`::
@@ -151,7 +154,7 @@ def keras_callback(
             # After a `fit` that ended by an exception, Keras has called nothing.
             self._stack.close()
             atexit.register(self._stack.close)
-            settings = _settings(logdir, steps, synchronise, max_events, run, nvml)
+            settings = _settings(logdir, steps, synchronise, max_events, run, nvml, python)
             self._watch = self._stack.enter_context(_watched(settings, KERAS_EPOCHS))
             self.session = Session(self._watch)
             self._watch.step_objects.add("fit", self.model)
@@ -180,8 +183,9 @@ def _settings(
     max_events: int | None,
     run: str | None,
     nvml: bool,
+    python: bool,
 ) -> Settings:
-    return Settings(Path(logdir), StepRange.of(steps), synchronise, max_events, run, nvml)
+    return Settings(Path(logdir), StepRange.of(steps), synchronise, max_events, run, nvml, python)
 
 
 @contextmanager

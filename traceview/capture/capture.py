@@ -46,6 +46,7 @@ class Settings:
     max_events: int | None = None
     run: str | None = None
     is_nvml_sampled: bool = True
+    is_python_sampled: bool = True
 
     def __post_init__(self) -> None:
         if self.run is not None:

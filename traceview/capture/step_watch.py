@@ -12,6 +12,7 @@ from traceview.capture.hooks import Hooks, Place
 from traceview.capture.nvml import NvmlListener
 from traceview.capture.observer import Observer
 from traceview.capture.placement import PlacementListener
+from traceview.capture.python_stacks import PythonListener
 from traceview.capture.sidecar import Sidecar, WindowListener
 from traceview.capture.step_objects import StepObjects
 from traceview.capture.step_window import StepWindow
@@ -37,6 +38,7 @@ class StepWatch(WindowListener):
         self.stop_risk = StopRiskListener(say)
         own_listeners = (
             # First, because sampling has to stop when the profile has.
+            PythonListener(is_wanted=settings.is_python_sampled),
             NvmlListener(is_wanted=settings.is_nvml_sampled),
             EnvironmentListener(),
             PlacementListener(self.step_objects),

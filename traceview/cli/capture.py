@@ -78,6 +78,13 @@ def capture(
             help="Sample clocks, power, load and other processes of the GPUs while recording.",
         ),
     ] = True,
+    python: Annotated[
+        bool,
+        typer.Option(
+            "--python/--no-python",
+            help="Sample the Python stacks of the threads while recording, so that gaps name lines of the script.",
+        ),
+    ] = True,
     max_events: Annotated[
         int | None,
         typer.Option(
@@ -177,6 +184,7 @@ def capture(
         max_events=max_events,
         run=run,
         is_nvml_sampled=nvml,
+        is_python_sampled=python,
     )
     if script is None:
         slowdowns = [*(slowdown or ()), *(illness or ())]

@@ -6,7 +6,7 @@ how each type is written and no topic. Where a format cannot show a block, the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
@@ -155,13 +155,15 @@ class Timeline(Struct, frozen=True):
     """What every device and thread did when, to be zoomed. In text the `Strips` stand in its place.
 
     `lanes`: None where the report holds none, `reason` says why. `outliers`: the devices that are listed at first, the
-    others on request; all where it is empty. `gaps`: the numbered gaps that a slice can lead to.
+    others on request; all where it is empty. `gaps`: the numbered gaps that a slice can lead to. `lines`: by the
+    number of a gap, the line of Python that ran in it.
     """
 
     lanes: Lanes | None
     reason: str = "the report was saved without it; traceview report LOGDIR -o DIR draws it"
     outliers: tuple[str, ...] = ()
     gaps: tuple[tuple[int, Span], ...] = ()
+    lines: Mapping[int, str] = {}
 
     @property
     def drawn(self) -> frozenset[str]:

@@ -86,7 +86,10 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
         "folded": [place for device, place in devices.items() if device not in listed],
         "names": [cut(name, LONGEST_NAME) or numbers.ABSENT for name in lanes.names],
         "gaps": [
-            [devices[span.device], span.start_ps, span.end_ps, number]
+            [
+                *(devices[span.device], span.start_ps, span.end_ps, number),
+                *([cut(timeline.lines[number], LONGEST_NAME)] if number in timeline.lines else []),
+            ]
             for number, span in timeline.gaps
             if span.device in devices and gap_anchor(number) in anchors
         ],

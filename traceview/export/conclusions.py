@@ -65,7 +65,7 @@ def gap_tracks(
     """The idle time of a device: for each cause of a gap a slice as long as its part.
 
     The lengths are exact. In a gap of several causes those of the host come first, in the order of `Cause`, and the
-    queued part comes last, as it does in time. The slice of the largest part has the thread and the host event that
+    queued part comes last, as it does in time. The slice of the largest part has the thread, the host event and the line of Python that
     show its cause.
     """
     gaps = idle.gaps.get(device)
@@ -85,7 +85,7 @@ def gap_tracks(
     steps = selection.steps[trace.device_list[device].host]
     step_numbers = np.array([*(step.number for step in steps), NONE], dtype=np.int64)
     step = gaps.step[piece]
-    event, thread = _evidence(trace, selection, device, idle, labels)
+    event, thread, python = _evidence(trace, selection, device, idle, labels)
     largest = gaps.causes_of(np.arange(gaps.count)).argmax(axis=0)
     is_shown = np.array(order)[place] == largest[number]
     slices = Slices(
@@ -103,6 +103,7 @@ def gap_tracks(
             labelled("after", _shown_events(trace, gaps.after)[number]),
             labelled("thread", np.where(is_shown, thread[number], NONE)),
             labelled("host event", np.where(is_shown, event[number], NONE)),
+            labelled("python", np.where(is_shown, python[number], NONE)),
         ),
     )
     yield from tracks_of("idle", "analysis", slices, nests=False)
@@ -110,21 +111,23 @@ def gap_tracks(
 
 def _evidence(
     trace: Trace, selection: Selection, device: int, idle: IdleAttribution, labels: Labels
-) -> tuple[Int64Array, Int64Array]:
-    """The host event that shows the cause of each of the longest gaps, and its thread; `NONE` for others."""
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Of each of the longest gaps the host event that shows its cause, its thread and its line of Python; else `NONE`."""
     gaps = idle.gaps[device]
     event = np.full(gaps.count, NONE, dtype=np.int64)
     thread = np.full(gaps.count, NONE, dtype=np.int64)
+    python = np.full(gaps.count, NONE, dtype=np.int64)
     start, end = gaps.spans
     longest = np.argsort(start - end, kind="stable")[:GAPS_WITH_EVIDENCE].astype(np.int64)
-    states = idle.states[trace.device_list[device].host]
-    rows = gap_rows(trace, selection, gaps, states, longest)
+    rows = gap_rows(trace, selection, gaps, idle, longest)
     for place, row in zip(longest.tolist(), rows, strict=True):
         if row.host_event is not None:
             event[place] = labels.add(row.host_event)
         if row.thread is not None:
             thread[place] = labels.add(row.thread)
-    return event, thread
+        if row.python is not None:
+            python[place] = labels.add(row.python)
+    return event, thread, python
 
 
 def _shown_events(trace: Trace, rows: Int64Array) -> Int64Array:

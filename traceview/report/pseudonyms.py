@@ -55,7 +55,7 @@ _PLAIN_VALUE: Final = re.compile(
 )
 """A number, a list of small ones such as those of devices, or a switch; an address is none of these."""
 
-_HIDDEN: Final = frozenset(("argument", "function", "host", "module", "path"))
+_HIDDEN: Final = frozenset(("argument", "function", "host", "line", "module", "path"))
 """Kinds of names of which nothing stays."""
 
 _HELD: Final = re.compile("\ue000(\\d+)\ue001")

@@ -11,6 +11,7 @@ from traceview.trace.environment import PhysicalDevice, RecordedEnvironment
 from traceview.trace.fields import read_as
 from traceview.trace.nvml import NvmlRecord
 from traceview.trace.placement import RecordedPlacement
+from traceview.trace.python_samples import PythonRecord, PythonSamples, python_samples
 
 SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"
@@ -20,7 +21,7 @@ class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses.
 
     `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
-    that were recorded but not requested. `steps_per_call`: the numbers of training steps that a call with one marker
+    that were recorded but not requested. `python`: samples of Python stacks. `steps_per_call`: the numbers of training steps that a call with one marker
     made; empty if not recorded. `wrong_fields`: dotted names of fields of the wrong type, which were left out.
     """
 
@@ -30,6 +31,7 @@ class Sidecar(Struct, frozen=True):
     environment: RecordedEnvironment
     placement: RecordedPlacement
     outside_view: NvmlRecord
+    python: PythonSamples | None
     wrong_fields: tuple[str, ...]
 
     @property
@@ -59,6 +61,7 @@ class _File(RecordedEnvironment, frozen=True):
     window: _Window
     placement: RecordedPlacement
     outside_view: NvmlRecord
+    python: PythonRecord
 
 
 class SidecarError(Exception):
@@ -78,6 +81,7 @@ def read_sidecar(trace: Path) -> Sidecar | None:
         raise SidecarError(f"{path.name} is not readable: {error}") from error
     wrong: list[str] = []
     file = read_as(_File, content, wrong)
+    python = python_samples(file.python, wrong, "python")
     asked = file.window.asked
     return Sidecar(
         asked_steps=(asked[0], asked[1]) if len(asked) == 2 else None,
@@ -88,5 +92,6 @@ def read_sidecar(trace: Path) -> Sidecar | None:
         ),
         placement=file.placement,
         outside_view=file.outside_view,
+        python=python,
         wrong_fields=tuple(dict.fromkeys(wrong)),
     )

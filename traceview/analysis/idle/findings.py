@@ -35,6 +35,7 @@ from traceview.analysis.idle.rules import (
     IdleRule,
 )
 from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.idle_python import PythonShare
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
 from traceview.intervals import Int64Array
@@ -69,7 +70,7 @@ class Waiting(Struct, frozen=True, eq=False):
 
     `idle_ps`: by cause and used step, int64 `[causes, steps]`; without steps one column for the whole window.
     `others`: the same of the other devices in use. `step_numbers`: of the columns. `window_ps`: the length of the
-    window. `gaps`: its longest gaps.
+    window. `gaps`: its longest gaps. `python`: the Python that ran in its idle time, by cause.
     """
 
     device: int
@@ -81,6 +82,7 @@ class Waiting(Struct, frozen=True, eq=False):
     window_ps: int
     selection: Selection
     gaps: tuple[Gap, ...]
+    python: Mapping[str, PythonShare]
 
     @property
     def has_steps(self) -> bool:
@@ -149,6 +151,7 @@ def waiting_device(
         return None
     device = min(devices, key=lambda device: int(idle_ps[device].sum()))
     key = trace.device_key(device)
+    row = next(row for row in result.devices if row.device == key)
     return Waiting(
         device=device,
         key=key,
@@ -158,7 +161,8 @@ def waiting_device(
         step_numbers=tuple(step.number for step in selection.used_of(host)),
         window_ps=window_ps,
         selection=selection,
-        gaps=next(row.gaps for row in result.devices if row.device == key),
+        gaps=row.gaps,
+        python=row.python,
     )
 
 
@@ -325,6 +329,9 @@ def finding_of(
         explanation = (
             f"{explanation or rule.meaning} {numbers.listed(devices)} {verb} as long or longer."
         )
+    python = waiting.python.get(rule.cause.key)
+    if python is not None:
+        explanation = f"{explanation or rule.meaning} {python.sentence}"
     return rule.finding(
         (title or rule.title).format(
             device=waiting.key,
@@ -333,7 +340,7 @@ def finding_of(
             **(words or {}),
         )
         + _main_step(rule, waiting, idle_ps),
-        (*evidence, *_longest_gap(waiting, rule.cause)),
+        (*evidence, *([python.evidence] if python else []), *_longest_gap(waiting, rule.cause)),
         severity="info" if confidence[0] == "low" else severity,
         confidence=confidence,
         explanation=explanation,

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import field
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.idle_python import PythonShare, python_by_cause, python_in_gaps
 from traceview.analysis.selection import Selection
 from traceview.intervals import Int64Array
 from traceview.record import (
@@ -19,6 +21,8 @@ from traceview.record import (
     Integer,
     Picoseconds,
     Record,
+    Share,
+    SourceLine,
     ThreadName,
     one_of,
 )
@@ -56,6 +60,10 @@ class Gap(Record, frozen=True):
         previous_event: What the thread recorded last before the longest part of the cause; null where an event shows
             the cause, and without any.
         next_event: What it recorded next.
+        python: The line of the user's Python code that ran in the gap, from samples of its stack; null where no
+            stack was sampled, or where the device did not wait for Python.
+        python_inner: The line of a library, called from there, that ran; null where the user's own line did.
+        python_ratio: Share of the samples in the gap that were in the function of that line.
     """
 
     start_ps: Integer
@@ -70,6 +78,9 @@ class Gap(Record, frozen=True):
     host_stack: tuple[str, ...]
     previous_event: str | None = None
     next_event: str | None = None
+    python: SourceLine | None = None
+    python_inner: SourceLine | None = None
+    python_ratio: Share | None = None
 
 
 class StepCauses(Record, frozen=True):
@@ -97,6 +108,7 @@ class IdleRow(Record, frozen=True):
         gap_count: Maximal spans without activity in the window.
         longest_gap_ps: Length of the longest of them, picoseconds.
         causes: Picoseconds by cause, largest first; causes that do not occur are left out.
+        python: The Python that ran in idle time of each cause, by cause; without those where none was sampled.
         causes_per_step: Mean picoseconds by cause over the used steps; null without any.
         gaps: The longest gaps, longest first.
         left_out_gap_count: Gaps that are not listed.
@@ -114,6 +126,7 @@ class IdleRow(Record, frozen=True):
     gaps: tuple[Gap, ...]
     left_out_gap_count: Count
     steps: tuple[StepCauses, ...]
+    python: dict[str, PythonShare] = field(default_factory=dict)
 
 
 class Idle(Record, frozen=True):
@@ -158,11 +171,14 @@ def _row(
         causes_per_step=_by_cause(of_steps[:, used].sum(axis=1) // int(used.sum()))
         if used.any()
         else None,
-        gaps=tuple(gap_rows(trace, selection, gaps, attribution.states[entry.host], longest)),
+        gaps=tuple(gap_rows(trace, selection, gaps, attribution, longest)),
         left_out_gap_count=gaps.count - longest.size,
         steps=tuple(
             StepCauses(step.number, int(of_steps[:, i].sum()), _by_cause(of_steps[:, i]))
             for i, step in enumerate(steps)
+        ),
+        python=python_by_cause(
+            trace, gaps, attribution.states[entry.host], attribution.python.get(entry.host)
         ),
     )
 
@@ -182,12 +198,20 @@ def _by_cause(picoseconds: Int64Array) -> dict[str, int]:
 
 
 def gap_rows(
-    trace: Trace, selection: Selection, gaps: Gaps, states: HostStates, chosen: Int64Array
+    trace: Trace,
+    selection: Selection,
+    gaps: Gaps,
+    attribution: IdleAttribution,
+    chosen: Int64Array,
 ) -> Iterator[Gap]:
     """The gaps with the numbers `chosen`: their causes, what was before and after, and the evidence on the host."""
     start, end = gaps.spans
     causes = gaps.causes_of(chosen)
-    steps = selection.steps[trace.device_list[gaps.device].host]
+    host = trace.device_list[gaps.device].host
+    steps, states = selection.steps[host], attribution.states[host]
+    lines = python_in_gaps(
+        trace, gaps, states, attribution.python.get(host), chosen, causes.argmax(axis=0)
+    )
     for place, index in enumerate(chosen.tolist()):
         cause = Cause(int(causes[:, place].argmax()))
         evidence = evidence_in_gap(
@@ -197,6 +221,7 @@ def gap_rows(
         pieces = slice(*np.searchsorted(gaps.gap, [index, index + 1]).tolist())
         longest = int((gaps.end_ps[pieces] - gaps.start_ps[pieces]).argmax())
         step = int(gaps.step[pieces][longest])
+        line = lines[place]
         yield Gap(
             start_ps=int(start[index]),
             duration_ps=int(end[index] - start[index]),
@@ -210,6 +235,9 @@ def gap_rows(
             host_stack=evidence.stack if evidence else (),
             previous_event=around.before,
             next_event=around.after,
+            python=str(line) if line else None,
+            python_inner=str(line.inner) if line and line.inner else None,
+            python_ratio=line.ratio if line else None,
         )
 
 

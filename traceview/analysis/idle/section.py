@@ -166,6 +166,11 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
                 doc.looks("mostly", [look_of(CAUSES, gap.cause) for gap in gaps]),
                 doc.links("findings", [_findings(view, row) for row in numbered]),
                 doc.names("evidence on the host", [_evidence(gap) for gap in gaps], priority=1),
+                *(
+                    [doc.names("line of Python", [gap.python for gap in gaps], priority=1)]
+                    if any(gap.python for gap in gaps)
+                    else []
+                ),
                 doc.names("after", [gap.before for gap in gaps], priority=2),
                 doc.names("before", [gap.after for gap in gaps], priority=4),
             ),

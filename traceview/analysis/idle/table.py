@@ -26,6 +26,9 @@ _FIELDS: Final = (
     "after",
     "thread",
     "host_event",
+    "python",
+    "python_inner",
+    "python_ratio",
 )
 
 
@@ -71,9 +74,8 @@ def _table(
     gap_of: dict[tuple[int, int], Gap] = {}
     for device in {device for device, _ in shown}:
         numbers = [number for of_device, number in shown if of_device == device]
-        states = idle.states[trace.device_list[device].host]
         chosen = np.array(numbers, dtype=np.int64)
-        gaps = gap_rows(trace, selection, idle.gaps[device], states, chosen)
+        gaps = gap_rows(trace, selection, idle.gaps[device], idle, chosen)
         gap_of |= {(device, number): gap for number, gap in zip(numbers, gaps, strict=True)}
     rows = [gap_of[place] for place in shown]
     return table(
@@ -107,6 +109,8 @@ def _columns(rows: Table) -> Iterator[doc.Column]:
         [f"{thread}: {stack}" if stack else None for thread, stack in evidence],
         priority=1,
     )
+    if any(rows["python"]):
+        yield doc.names("line of Python", rows["python"], priority=1)
     yield doc.names("after", rows["before"], priority=3)
     yield doc.names("before", rows["after"], priority=5)
     parts = {cause: rows[f"{cause}_ps"] for cause in CAUSES if cause != "unused"}

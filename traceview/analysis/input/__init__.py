@@ -28,9 +28,9 @@ def _diagnose(context: Context, result: Input) -> list[Finding]:
     ):
         return []
     if not context.idle.gaps:
-        return findings.diagnose(result, context.selection)
+        return findings.diagnose(result, context.selection, python=context.python_of_input)
     bound = waiting.diagnose(context, result)
-    return [*bound, *findings.diagnose(result, context.selection, bound)]
+    return [*bound, *findings.diagnose(result, context.selection, bound, context.python_of_input)]
 
 
 ANALYSIS: Final = Analysis[Input](

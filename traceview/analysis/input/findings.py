@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity
 from traceview.analysis.cost import Cost
+from traceview.analysis.idle_python import PythonShare
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
@@ -25,12 +26,15 @@ from traceview.trace.pipeline import GENERATOR
 
 
 def diagnose(
-    result: Input, selection: Selection, bound: Sequence[Finding] | None = None
+    result: Input,
+    selection: Selection,
+    bound: Sequence[Finding] | None = None,
+    python: Mapping[str, PythonShare] | None = None,
 ) -> list[Finding]:
     """Waits of the model, and the stage and the shard behind them; no wait where the ratio is not known.
 
     `bound`: the findings that devices wait for input; None where no device was recorded, so that the waits of the
-    host decide.
+    host decide. `python`: by host, what threads other than that of the steps ran in Python.
     """
     findings = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
     worst = max(result.hosts, key=lambda host: host.input_ratio or 0.0)
@@ -45,7 +49,8 @@ def diagnose(
     ratio = max(finding.cost_ratio or 0.0 for finding in bound)
     stage = result.bottleneck
     if stage and stage.share_ratio >= SLOW_INPUT_STAGE.limits["share_ratio"]:
-        findings.append(_slow_stage(stage, worst, ratio, selection))
+        ran = (python or {}).get(stage.host)
+        findings.append(_slow_stage(stage, worst, ratio, selection, ran))
     if "prefetch" in result.missing and not (stage and stage.name.endswith(GENERATOR)):
         findings.append(_no_prefetch(worst, ratio, selection))
     return findings
@@ -97,19 +102,36 @@ def _input_evidence(worst: InputHost, ratio: float) -> Evidence:
     return Evidence("input_ratio", ratio, NO_PREFETCH.limits["input_ratio"], _where(worst))
 
 
-def _slow_stage(stage: Bottleneck, worst: InputHost, ratio: float, selection: Selection) -> Finding:
+def _slow_stage(
+    stage: Bottleneck,
+    worst: InputHost,
+    ratio: float,
+    selection: Selection,
+    python: PythonShare | None,
+) -> Finding:
     limit = SLOW_INPUT_STAGE.limits["share_ratio"]
     return SLOW_INPUT_STAGE.finding(
         f"input stage {stage.kind} takes {numbers.share(stage.share_ratio)} of the pipeline's own time",
         (
             Evidence("share_ratio", stage.share_ratio, limit, f"{stage.host}, {stage.name}"),
             _input_evidence(worst, ratio),
+            *([python.evidence] if python else []),
         ),
         confidence=_confidence(selection),
         explanation=(
-            f"{stage.name} takes most of the time that a batch needs. Its own time is its self time without waiting for its inputs."
+            f"{stage.name} takes most of the time that a batch needs. Its own time is its self time without waiting "
+            f"for its inputs.{_python_of_input(python)}"
         ),
         advice=stage.advice,
+    )
+
+
+def _python_of_input(python: PythonShare | None) -> str:
+    if python is None:
+        return ""
+    return (
+        f" Threads other than that of the steps ran Python: {numbers.share(python.ratio)} of their samples were in "
+        f"{python.line}."
     )
 
 

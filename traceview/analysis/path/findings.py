@@ -79,7 +79,11 @@ def _parts(parts: tuple[UnexplainedPart, ...]) -> Iterator[Evidence]:
         step = "the window" if part.step is None else f"step {part.step}"
         yield Evidence("unexplained_ps", part.duration_ps, None, f"{part.device}, {step}")
     first = parts[0]
-    for metric, event in (("host_event", first.host_event), ("next_event", first.next_event)):
+    for metric, event in (
+        ("python_line", first.python),
+        ("host_event", first.host_event),
+        ("next_event", first.next_event),
+    ):
         if event is not None:
             yield Evidence(metric, event, None, f"thread {first.thread}")
 
@@ -99,6 +103,8 @@ def _where(part: UnexplainedPart) -> str:
         return f"{place}; the launch of {_short(part.after)} was not recorded."
     if part.thread is None:
         return f"{place}; the host recorded no thread."
+    if part.python is not None:
+        return f"{place}; thread {part.thread} was in {part.python} there."
     recorded = (
         "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
     )

@@ -31,6 +31,7 @@ from traceview.record import (
     Picoseconds,
     Record,
     Share,
+    SourceLine,
     ThreadName,
     one_of,
 )
@@ -69,6 +70,8 @@ class PathPart(Record, frozen=True):
         after: Op, or kernel without one, that ended the gap; null at the end of the window, and for activity.
         thread: Thread of the host event.
         host_event: Host event that shows the cause of idle time; null where nothing was recorded.
+        python: Line of the user's Python that ran in idle time, from samples of its stack; null where no stack was
+            sampled, or where the device did not wait for Python.
     """
 
     device: DeviceKey
@@ -80,9 +83,10 @@ class PathPart(Record, frozen=True):
     after: Activity | None
     thread: ThreadName | None
     host_event: str | None
+    python: SourceLine | None = None
 
 
-class LongPart(PathPart, frozen=True):
+class LongPart(PathPart, frozen=True, kw_only=True):
     """One of the longest parts of the run.
 
     Attributes:
@@ -94,7 +98,7 @@ class LongPart(PathPart, frozen=True):
     step: Integer | None
 
 
-class UnexplainedPart(LongPart, frozen=True):
+class UnexplainedPart(LongPart, frozen=True, kw_only=True):
     """A part without a recorded cause; `thread` launched what ended it, and `host_event` was open there, if any was.
 
     Attributes:
@@ -337,14 +341,17 @@ class _Writer:
         parts, trace = self._walked.parts, self._context.trace
         device, gap = int(parts.device[part]), int(parts.gap[part])
         start, end, kind = int(parts.start_ps[part]), int(parts.end_ps[part]), int(parts.kind[part])
-        before = after = evidence = None
+        before = after = evidence = line = None
         if gap != NONE:
             gaps = self._context.idle.gaps[device]
-            states = self._context.idle.states[trace.device_list[device].host]
+            host = trace.device_list[device].host
+            states = self._context.idle.states[host]
             before = activity_name(trace, int(gaps.before[gap]))
             after = activity_name(trace, int(gaps.after[gap]))
             cause = Cause(kind - FIRST_CAUSE)
             evidence = evidence_in_gap(trace, gaps, states, gap, cause, start, end)
+            python = self._context.idle.python.get(host)
+            line = python and python.while_idle(cause, np.array([start]), np.array([end]))
         return PathPart(
             device=trace.device_key(device),
             cause=PATH_KEYS[int(self._walked.key[part])],
@@ -355,4 +362,5 @@ class _Writer:
             after=after,
             thread=evidence.thread if evidence else None,
             host_event=evidence.event if evidence else None,
+            python=str(line) if line else None,
         )

@@ -13,7 +13,9 @@ __all__ = ["ANALYSIS", "Steps"]
 
 ANALYSIS: Final = Analysis[Steps](
     "steps",
-    compute=lambda context: compute(context.trace, context.selection, context.activities),
+    compute=lambda context: compute(
+        context.trace, context.selection, context.activities, context.python_of_steps
+    ),
     rules=RULES,
     diagnose=lambda _, result: diagnose(result),
     if_absent=lambda _: [diagnose_absent()],

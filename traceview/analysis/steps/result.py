@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from traceview.analysis.activity import DeviceActivity, Parts
 from traceview.analysis.base import Skipped
+from traceview.analysis.idle_python import PythonShare
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.record import (
     LARGEST,
@@ -58,6 +59,8 @@ class StepRow(Record, frozen=True):
         used: Whether it takes part in medians and verdicts.
         excluded: Why it takes no part in them; null if it does.
         devices: The parts of the step on every device of the host.
+        python: The Python that the thread that runs the steps was in while it kept a device waiting: of the devices
+            of the host the one that is idle least. Null where no stack was sampled then.
     """
 
     host: Hostname
@@ -69,6 +72,7 @@ class StepRow(Record, frozen=True):
     used: bool
     excluded: str | None
     devices: tuple[StepDevice, ...]
+    python: PythonShare | None = None
 
 
 class Steps(Record, frozen=True):
@@ -109,9 +113,12 @@ class Steps(Record, frozen=True):
 
 
 def compute(
-    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
+    trace: Trace,
+    selection: Selection,
+    activities: Sequence[DeviceActivity],
+    python: Mapping[int, Sequence[PythonShare | None]],
 ) -> Steps | Skipped:
-    """The steps of every host, with the time of its devices cut at their bounds."""
+    """The steps of every host, with the time of its devices cut at their bounds; `python`: by host, per step."""
     steps_by_host = {host: steps for host, steps in selection.steps.items() if steps}
     if not steps_by_host:
         return Skipped("no steps: nothing marks them, and nothing repeats")
@@ -119,7 +126,7 @@ def compute(
     rows = [
         row
         for host, steps in steps_by_host.items()
-        for row in _rows(trace, host, steps, activities)
+        for row in _rows(trace, host, steps, activities, python.get(host, [None] * len(steps)))
     ]
     used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
     return Steps(
@@ -172,7 +179,11 @@ def _common(values: list[str]) -> str:
 
 
 def _rows(
-    trace: Trace, host: int, steps: tuple[Step, ...], activities: Sequence[DeviceActivity]
+    trace: Trace,
+    host: int,
+    steps: tuple[Step, ...],
+    activities: Sequence[DeviceActivity],
+    python: Sequence[PythonShare | None],
 ) -> list[StepRow]:
     bounds = step_bounds(steps)
     devices = [
@@ -191,6 +202,7 @@ def _rows(
             used=step.excluded is None,
             excluded=step.excluded,
             devices=tuple(StepDevice(*(*parts[:, place].tolist(), key)) for key, parts in devices),
+            python=python[place],
         )
         for place, step in enumerate(steps)
     ]

@@ -19,7 +19,7 @@ from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, PARTS, STEP_KINDS
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
-from traceview.trace.table import Table, integers, record_columns, table
+from traceview.trace.table import Table, integers, record_columns, table, texts
 
 MOST_STEPS: Final = 40
 """So many steps of a host have a row on a terminal; of more the first and the last are shown."""
@@ -57,7 +57,7 @@ def step_table(steps: Steps | None, idle: Idle | None, devices: Collection[str])
     """A row per step, in time order, and device of its host that is in `devices`.
 
     The parts from `compute_ps` to `idle_ps` add up to `duration_ps`, the causes after it to `idle_ps`; causes are
-    missing where the device recorded nothing.
+    missing where the device recorded nothing. `python`: the line that the host was in while it kept a device waiting.
     """
     known = {
         (row.device, step.number): step.causes
@@ -71,7 +71,7 @@ def step_table(steps: Steps | None, idle: Idle | None, devices: Collection[str])
         if part.device in devices
     ]
     causes = [known.get((part.device, step.number)) for step, part in rows]
-    of_step = [field for field in StepRow.__struct_fields__ if field != "devices"]
+    of_step = [field for field in StepRow.__struct_fields__ if field not in ("devices", "python")]
     parts = ("device", *Parts.__struct_fields__)
     return table(
         "steps",
@@ -84,6 +84,7 @@ def step_table(steps: Steps | None, idle: Idle | None, devices: Collection[str])
             )
             for cause in Cause
         ),
+        texts("python", [step.python.line if step.python else None for step, _ in rows]),
     )
 
 
@@ -155,6 +156,8 @@ def _time_columns(rows: Table) -> Iterator[doc.Column]:
             for look, length_ps in zip(looks, lengths, strict=True)
         ],
     )
+    if any(steps["python"]):
+        yield doc.names("line of Python", steps["python"], priority=1)
     yield doc.words("", map(step_remark, steps["kind"], steps["excluded"]), priority=1)
 
 

@@ -11,7 +11,7 @@ function decodeModel(data) {
     const lanes = device.lanes.map((lane) => decodeLane(lane, offset, data));
     const gaps = data.gaps
       .filter(([owner]) => owner === index)
-      .map(([, startPs, endPs, number]) => ({ startPs: startPs + offset, endPs: endPs + offset, number }));
+      .map(([, startPs, endPs, number, python]) => ({ startPs: startPs + offset, endPs: endPs + offset, number, python }));
     const isOpen = data.devices.length <= MOST_OPEN_DEVICES && lanes.length > 1;
     return { ...device, host: hosts[device.host], offset, lanes, gaps, isOpen, isListed: !data.folded.includes(index) };
   });

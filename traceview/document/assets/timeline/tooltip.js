@@ -23,6 +23,9 @@ function sliceLines({ host, device }, lane, slice) {
     lines.push(`stands for ${slice.count.toLocaleString("en")} ${noun}${reason}`);
   }
   const gap = gapOf(device, lane, slice);
+  if (gap?.python) {
+    lines.push(`Python: ${gap.python}`);
+  }
   if (gap) {
     lines.push(`gap ${gap.number}: Enter or a click leads to it`);
   }

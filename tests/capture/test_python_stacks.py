@@ -1,0 +1,277 @@
+"""Checks that Python stacks are sampled in the window, name the lines that run, and harm nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import sys
+import time
+import zlib
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from threading import enumerate as threads
+from typing import Any
+
+import pytest
+
+from traceview.capture import python_sampling
+from traceview.capture.python_code import CodePlaces
+from traceview.capture.python_sampling import StackSampler, StackSamples
+from traceview.capture.python_stacks import NOT_ASKED, PythonListener
+from traceview.capture.sidecar import Sidecar
+
+TRACE = Path("trace")
+HERE = Path(__file__).name
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    assert not [thread for thread in threads() if thread.name == "traceview-python"]
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def window_around(work: Callable[[], object], *, is_wanted: bool = True) -> Sidecar:
+    """The sidecar after a window in which the main thread does `work`."""
+    sidecar = Sidecar(state="recording")
+    sidecar.add("clock", {"started": {"wall_ns": time.time_ns()}})
+    listener = PythonListener(is_wanted=is_wanted)
+    listener.opened(sidecar)
+    work()
+    sidecar.add("clock", {"stopped": {"wall_ns": time.time_ns()}})
+    listener.closed(sidecar, TRACE)
+    listener.finished()
+    return sidecar
+
+
+def samples_of(sidecar: Sidecar) -> list[tuple[int, dict[str, Any], list[str]]]:
+    """Time, thread and stack of each sample, read as the page on captures says."""
+    group = sidecar.groups["python"]
+    tables = json.loads(zlib.decompress(b64decode(group["stacks"])))
+    content = zlib.decompress(b64decode(group["samples"]))
+    count = len(content) // 16
+    columns = struct.unpack(f"<{count}q{count}i{count}i", content)
+    rows, t_ns = [], 0
+    for passed, thread, stack in zip(
+        columns[:count], columns[count : 2 * count], columns[2 * count :], strict=True
+    ):
+        t_ns += passed
+        lines = []
+        for number in tables["stacks"][stack]:
+            file, function, line, is_user = tables["frames"][number]
+            place = f"{tables['files'][file]}:{line} in {tables['functions'][function]}"
+            lines.append(place + "*" * is_user)
+        rows.append((t_ns, group["threads"][thread], lines))
+    return rows
+
+
+def compute_until(is_over: Callable[[], bool]) -> None:
+    total = 0
+    while not is_over():
+        for number in range(1000):
+            total += number * number
+
+
+def seconds(length: float) -> Callable[[], bool]:
+    end = time.perf_counter() + length
+    return lambda: time.perf_counter() > end
+
+
+def test_python_that_computes_is_sampled_every_millisecond() -> None:
+    """It holds the GIL, which the sampling thread alone gets only every 5 ms."""
+    begun_ns = time.time_ns()
+    sidecar = window_around(lambda: compute_until(seconds(0.3)))
+    rows = samples_of(sidecar)
+    assert all(begun_ns <= t_ns <= time.time_ns() for t_ns, _, _ in rows)
+    assert [t_ns for t_ns, _, _ in rows] == sorted(t_ns for t_ns, _, _ in rows)
+    main = [lines[0] for _, thread, lines in rows if thread["name"] == "MainThread"]
+    first = compute_until.__code__.co_firstlineno
+    inside = [f"{HERE}:{line} in compute_until*" for line in range(first, first + 5)]
+    assert sum(line.endswith((*inside, "<lambda>*")) for line in main) > 0.9 * len(main)
+    group = sidecar.groups["python"]
+    # A third of 300, because the machine may be busy; without the alarm it would be 60 at most.
+    assert len(main) > 100
+    assert group["alarm_count"] > 50
+    assert group["round_count"] + group["alarm_count"] + group["missed_count"] >= 300
+
+
+def test_a_main_thread_that_waits_gets_no_signal() -> None:
+    sidecar = window_around(lambda: time.sleep(0.2))
+    group = sidecar.groups["python"]
+    assert group["round_count"] > 60
+    assert group["alarm_count"] <= group["round_count"] // 10
+
+
+def test_the_cost_is_said_and_small() -> None:
+    group = window_around(lambda: time.sleep(0.3)).groups["python"]
+    assert 0 < group["cost_ns"] < 0.1 * group["window_ns"]
+    assert group["window_ns"] >= 300_000_000
+
+
+def test_a_thread_of_the_script_is_sampled_with_its_name() -> None:
+    over = Event()
+    worker = Thread(target=compute_until, args=(over.is_set,), name="reader")
+    worker.start()
+    try:
+        sidecar = window_around(lambda: time.sleep(0.2))
+    finally:
+        over.set()
+        worker.join()
+    rows = [
+        (thread, lines) for _, thread, lines in samples_of(sidecar) if thread["name"] == "reader"
+    ]
+    assert rows[0][0] == {
+        "ident": worker.ident,
+        "name": "reader",
+        "native_id": worker.native_id,
+    }
+    assert any("in compute_until*" in lines[0] for _, lines in rows)
+
+
+def test_threads_that_serve_are_not_kept() -> None:
+    over = Event()
+    waiter = Thread(target=over.wait, name="idle")
+    waiter.start()
+    sidecar = window_around(lambda: time.sleep(0.05))
+    over.set()
+    waiter.join()
+    assert {thread["name"] for _, thread, _ in samples_of(sidecar)} == {"MainThread"}
+
+
+def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
+    rows = samples_of(window_around(lambda: json.dumps([list(range(50_000))] * 40, indent=1)))
+    inside = [lines for _, _, lines in rows if "json/encoder.py" in lines[0]]
+    assert inside
+    assert all(lines[-1].endswith("in <lambda>*") and HERE in lines[-1] for lines in inside)
+    assert all(not line.endswith("*") for lines in inside for line in lines[:-1])
+
+
+def test_switched_off_nothing_runs_and_the_reason_is_said() -> None:
+    sidecar = window_around(lambda: time.sleep(0.01), is_wanted=False)
+    assert sidecar.groups["python"] == {"reason": NOT_ASKED}
+
+
+def test_a_profile_that_fails_ends_the_sampling() -> None:
+    sidecar = Sidecar(state="recording")
+    sidecar.add("clock", {})
+    listener = PythonListener()
+    listener.opened(sidecar)
+    sidecar.state = "failed"
+    listener.finished()
+
+
+def test_the_timer_of_a_script_is_left_alone() -> None:
+    calls: list[int] = []
+    signal.signal(signal.SIGALRM, lambda *_: calls.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        group = window_around(lambda: compute_until(seconds(0.15))).groups["python"]
+        assert group["alarm_count"] == 0
+        assert group["round_count"] > 0
+        assert calls == [1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def test_a_timer_that_the_script_sets_in_the_window_is_left_alone() -> None:
+    calls: list[int] = []
+
+    def work() -> None:
+        signal.signal(signal.SIGALRM, lambda *_: calls.append(1))
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        compute_until(seconds(0.15))
+
+    try:
+        window_around(work)
+        assert calls == [1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def test_an_error_of_the_sampler_is_a_problem_of_the_sidecar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no frames")
+
+    monkeypatch.setattr(sys, "_current_frames", fail)
+    group = window_around(lambda: time.sleep(0.02)).groups["python"]
+    assert group["problem"] == group["reason"] == "RuntimeError: no frames"
+
+
+def test_a_forked_child_keeps_nothing() -> None:
+    sidecar = Sidecar(state="recording")
+    sidecar.add("clock", {})
+    listener = PythonListener()
+    listener.opened(sidecar)
+    child = os.fork()
+    if child == 0:
+        listener.closed(sidecar, TRACE)
+        listener.finished()
+        os._exit("python" in sidecar.groups)
+    assert os.waitpid(child, 0)[1] == 0
+    listener.closed(sidecar, TRACE)
+    assert sidecar.groups["python"]["round_count"] > 0
+
+
+def test_too_many_samples_double_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_sampling, "MOST_SAMPLES", 20)
+    sidecar = window_around(lambda: time.sleep(0.1))
+    assert len(samples_of(sidecar)) <= 40
+    assert sidecar.groups["python"]["interval_ns"] >= 2_000_000
+
+
+def test_half_of_the_rounds_go() -> None:
+    samples = StackSamples()
+    for row in ((1, 7, 0), (1, 8, 1), (2, 7, 2), (3, 7, 3), (3, 8, 4), (4, 7, 5)):
+        samples.add(*row)
+    samples.halve()
+    assert list(samples.rows()) == [(1, 7, 0), (1, 8, 1), (3, 7, 3), (3, 8, 4)]
+
+
+def test_new_stacks_beyond_the_most_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_sampling, "MOST_STACKS", 2)
+    sampler = StackSampler(CodePlaces([Path(__file__).parent]), lambda: True)
+    numbers = []
+    for _ in range(2):
+        numbers.append(sampler.stacks.number_of(sys._getframe()))
+        numbers.append(sampler.stacks.number_of(sys._getframe()))
+        numbers.append(sampler.stacks.number_of(sys._getframe()))
+    assert numbers == [0, 1, -1, 0, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("file", "is_user", "shown"),
+    [
+        ("/home/me/job/train.py", True, "train.py"),
+        ("/home/me/job/data/load.py", True, "data/load.py"),
+        ("/home/me/other/lib.py", True, "lib.py"),
+        ("<string>", True, "<string>"),
+        ("/v/lib/python3.11/site-packages/keras/src/x.py", False, "keras/src/x.py"),
+        ("/usr/lib/python3/dist-packages/yaml.py", False, "yaml.py"),
+        (os.__file__, False, "os.py"),
+        (json.__file__, False, "json/__init__.py"),
+        (python_sampling.__file__, False, "traceview/capture/python_sampling.py"),
+        (
+            str(Path(python_sampling.__file__).parent / "demo" / "training.py"),
+            True,
+            "traceview/capture/demo/training.py",
+        ),
+    ],
+)
+def test_code_of_the_user_is_what_is_not_installed(file: str, is_user: bool, shown: str) -> None:
+    places = CodePlaces([Path("/home/me/job")])
+    assert (places.is_user(file), places.shown(file)) == (is_user, shown)
+
+
+def test_an_installed_package_that_is_the_script_is_the_users() -> None:
+    places = CodePlaces([Path("/v/lib/python3.11/site-packages/job")])
+    file = "/v/lib/python3.11/site-packages/job/train.py"
+    assert (places.is_user(file), places.shown(file)) == (True, "train.py")

@@ -1,0 +1,67 @@
+"""Hand-made groups `python` of sidecars: samples of Python stacks."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+Line: TypeAlias = tuple[str, str, int, bool]
+"""File, function, line and whether it is the user's."""
+
+Sample: TypeAlias = tuple[int, int, tuple[Line, ...]]
+"""Unix nanoseconds, number of the thread, and the stack, the innermost line first."""
+
+
+def compressed(content: bytes) -> str:
+    """As the sidecar holds it."""
+    return b64encode(zlib.compress(content)).decode()
+
+
+def python_group(samples: Sequence[Sample], threads: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The group of these samples, in time order."""
+    files: list[str] = []
+    functions: list[str] = []
+    frames: list[list[int]] = []
+    stacks: list[list[int]] = []
+
+    def number(known: list[Any], item: Any) -> int:
+        if item not in known:
+            known.append(item)
+        return known.index(item)
+
+    for _, _, lines in samples:
+        numbers = [
+            number(frames, [number(files, file), number(functions, function), line, int(is_user)])
+            for file, function, line, is_user in lines
+        ]
+        number(stacks, numbers)
+    times = [t_ns for t_ns, _, _ in samples]
+    passed = [after - before for before, after in zip([0, *times], times, strict=False)]
+    of_samples = [
+        stacks.index(
+            [
+                frames.index([files.index(file), functions.index(function), line, int(is_user)])
+                for file, function, line, is_user in lines
+            ]
+        )
+        for _, _, lines in samples
+    ]
+    count = len(samples)
+    columns = struct.pack(
+        f"<{count}q{count}i{count}i", *passed, *(thread for _, thread, _ in samples), *of_samples
+    )
+    tables = {"files": files, "functions": functions, "frames": frames, "stacks": stacks}
+    return {
+        "reason": None,
+        "interval_ns": 1_000_000,
+        "window_ns": 300_000_000,
+        "cost_ns": 6_000_000,
+        "missed_count": 3,
+        "threads": list(threads),
+        "stacks": compressed(json.dumps(tables).encode()),
+        "samples": compressed(columns),
+    }

@@ -1,0 +1,277 @@
+"""Checks which line of Python a span of the trace is said to be in, and that damaged samples harm nothing."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.python_sidecars import Line, Sample, compressed, python_group
+from tests.sidecars import write_sidecar
+from traceview.trace.load import load
+from traceview.trace.python_lines import line_ids, python_lines
+from traceview.trace.python_samples import PythonRecord, PythonThread, python_samples
+
+START_NS = 1_760_000_000_000_000_000
+"""When the profiles of the scenarios began."""
+MAIN, LOADER = 0, 1
+THREADS: list[dict[str, Any]] = [
+    {"ident": 140_000, "name": "MainThread", "native_id": 1},
+    {"ident": 150_000, "name": None, "native_id": None},
+]
+"""The first has the id of the line `python3` of the scenarios; the other was never seen to record an event."""
+
+STEP: Line = ("train.py", "main", 60, True)
+CALLBACK: Line = ("train.py", "on_train_batch_end", 87, True)
+CALLBACK_NEXT: Line = ("train.py", "on_train_batch_end", 88, True)
+LOGGING: Line = ("train.py", "on_log", 20, True)
+SVD: Line = ("numpy/linalg.py", "svd", 1841, False)
+EXECUTE: Line = ("tensorflow/execute.py", "quick_execute", 53, False)
+PARSE: Line = ("loader.py", "parse", 12, True)
+
+
+def at_ms(ms: float) -> int:
+    return START_NS + round(ms * 1e6)
+
+
+def samples_of_run() -> list[Sample]:
+    """Every millisecond; the steps of `input_and_callbacks` begin every 61.3 ms, and their markers take 43 ms."""
+    samples: list[Sample] = []
+    for ms in range(245):
+        in_step = (ms + 0.5) % 61.3
+        if in_step < 43:
+            stack: tuple[Line, ...] = (EXECUTE, STEP)
+        else:
+            stack = (LOGGING,) if ms % 8 == 0 else ((CALLBACK_NEXT,), (SVD, CALLBACK))[ms % 3 > 0]
+        samples.append((at_ms(ms + 0.5), MAIN, stack))
+        samples.append((at_ms(ms + 0.5), LOADER, (PARSE,)))
+    return samples
+
+
+def analyzed(folder: Path, group: Any) -> traceview.Report:
+    trace = SCENARIOS["input_and_callbacks"]().write(folder)[0]
+    write_sidecar(trace, {"python": group})
+    return traceview.analyze(folder)
+
+
+def test_gaps_name_the_line_of_the_thread_that_was_late(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, python_group(samples_of_run(), THREADS))
+    assert report.capture.problems == ()
+    assert report.results.idle is not None
+    (device,) = report.results.idle.devices
+    by_cause = {gap.cause: gap for gap in reversed(device.gaps)}
+    callback = by_cause["callback"]
+    assert callback.python == "train.py:87 in on_train_batch_end"
+    assert callback.python_inner == "numpy/linalg.py:1841 in svd"
+    assert callback.python_ratio is not None
+    # 7 of 8 samples, in 18 or 19 of them.
+    assert 0.8 < callback.python_ratio < 0.95
+    assert by_cause["input"].python == "loader.py:12 in parse"
+    assert (by_cause["input"].python_inner, by_cause["input"].python_ratio) == (None, 1.0)
+    assert by_cause["unattributed"].python == "train.py:60 in main"
+    assert by_cause["unattributed"].python_inner == "tensorflow/execute.py:53 in quick_execute"
+    assert {cause: row.line for cause, row in device.python.items()} == {
+        "callback": "train.py:87 in on_train_batch_end",
+        "input": "loader.py:12 in parse",
+        "unattributed": "train.py:60 in main",
+    }
+
+
+def test_findings_steps_and_the_path_name_it(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, python_group(samples_of_run(), THREADS))
+    findings = {finding.code: finding for finding in report.findings}
+    stall = findings["callback-stall"]
+    assert (
+        "Python was in train.py:87 in on_train_batch_end, most often inside " in stall.explanation
+    )
+    assert "train.py:87 in on_train_batch_end" in [row.value for row in stall.evidence]
+    assert "loader.py:12 in parse" in [row.value for row in findings["input-bound"].evidence]
+    assert "was in train.py:60 in main there" in findings["unexplained-idle"].explanation
+    assert report.results.steps is not None
+    assert report.results.steps.steps[0].python is not None
+    assert report.results.steps.steps[0].python.line == "train.py:87 in on_train_batch_end"
+    assert report.results.path is not None
+    assert {
+        part.cause: part.python for part in report.results.path.steps[1].parts if part.python
+    } == {
+        "callback": "train.py:87 in on_train_batch_end",
+        "input": "loader.py:12 in parse",
+        "unattributed": "train.py:60 in main",
+    }
+    assert report.results.between_steps is not None
+    (between,) = report.results.between_steps.hosts
+    assert between.python is not None
+    assert between.python.line == "train.py:87 in on_train_batch_end"
+
+
+def test_without_samples_there_is_no_line(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, {"reason": "switched off (--no-python, or python=False)"})
+    assert report.capture.problems == ()
+    assert report.results.idle is not None
+    (device,) = report.results.idle.devices
+    assert {gap.python for gap in device.gaps} == {None}
+    assert device.python == {}
+
+
+def test_files_and_functions_are_redacted(tmp_path: Path) -> None:
+    from traceview.report.redaction import redacted
+    from traceview.report.saved import to_json
+
+    text = to_json(redacted(analyzed(tmp_path, python_group(samples_of_run(), THREADS))))
+    for word in ("train.py", "on_train_batch_end", "loader", "parse", "linalg", "svd"):
+        assert word not in text
+    assert "line_1" in text
+
+
+def test_a_hostile_name_is_shown_harmless(tmp_path: Path) -> None:
+    from traceview.document import terminal
+    from traceview.report.document import document_of
+
+    line: Line = ("\x1b[31mtrain\n.py", "<script>", 1, True)
+    samples = [(t_ns, thread, (line,)) for t_ns, thread, _ in samples_of_run()]
+    report = analyzed(tmp_path, python_group(samples, THREADS))
+    page = terminal.render(document_of(report), width=200, color=False)
+    assert "\x1b" not in page
+    assert "<script>" in page
+
+
+GROUP = python_group(samples_of_run(), THREADS)
+
+
+def with_samples(*rows: tuple[int, int, int]) -> str:
+    passed, threads, stacks = zip(*rows, strict=True)
+    count = len(rows)
+    return compressed(struct.pack(f"<{count}q{count}i{count}i", *passed, *threads, *stacks))
+
+
+def with_tables(**changes: Any) -> str:
+    tables = {"files": ["a"], "functions": ["f"], "frames": [[0, 0, 1, 1]], "stacks": [[0]] * 9}
+    return compressed(json.dumps(tables | changes).encode())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"samples": "no base64!"},
+        {"samples": compressed(b"123")},
+        {"samples": GROUP["samples"][:40]},
+        {"samples": with_samples((-5, 0, 0))},
+        {"samples": with_samples((1, 2, 0))},
+        {"samples": with_samples((1, -1, 0))},
+        {"samples": with_samples((1, 0, 1 << 20))},
+        {"samples": with_samples(((1 << 63) - 1, 0, 0), ((1 << 63) - 1, 0, 0))},
+        {"samples": compressed(b"\0" * ((1 << 26) + 16))},
+        {"stacks": "é"},
+        {"stacks": compressed(b"{")},
+        {"stacks": compressed(b"[" * 100_000)},
+        {"stacks": compressed(b"[]")},
+        {"stacks": compressed(b"\xff")},
+        {"stacks": with_tables(frames=[[0, 0, 1]])},
+        {"stacks": with_tables(frames=[[1, 0, 1, 1]])},
+        {"stacks": with_tables(frames=[[0, 0, -1, 1]])},
+        {"stacks": with_tables(stacks=[[7]] * 9)},
+        {"stacks": with_tables(stacks=[])},
+        {"stacks": with_tables(files="train.py")},
+        {"threads": []},
+        {"threads": "main"},
+        {"samples": 5},
+        {"stacks": {}},
+    ],
+)
+def test_what_is_damaged_is_a_problem_and_nothing_else_is_lost(
+    damage: dict[str, Any], tmp_path: Path
+) -> None:
+    report = analyzed(tmp_path, GROUP | damage)
+    assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
+    assert "python" in report.capture.problems[0].text
+    assert report.results.idle is not None
+    assert {gap.python for gap in report.results.idle.devices[0].gaps} == {None}
+
+
+@pytest.mark.parametrize(
+    ("address", "line_id"),
+    [
+        # Recorded with TensorFlow 2.21.0: threading.get_ident() and the ids of the lines.
+        (140365413821312, 638050373282976081),
+        (140364044277440, -3791238499983787869),
+        (140364052670144, 3307180426181459670),
+    ],
+)
+def test_the_id_of_a_line_is_a_hash_of_the_thread(address: int, line_id: int) -> None:
+    first, *others = line_ids(PythonThread(address, None, 7))
+    assert first == line_id % (1 << 64)
+    assert others == [address, address % (1 << 32), 7]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1), st.integers(0, 5)), max_size=40),
+    st.lists(st.integers(0, 62), min_size=2, max_size=8, unique=True).map(sorted),
+)
+def test_the_line_is_that_of_most_samples_in_the_spans(
+    rows: list[tuple[int, int, int]], edges: list[int]
+) -> None:
+    """Against a recount of the samples, one by one."""
+    stacks: list[tuple[Line, ...]] = [
+        (STEP,), (EXECUTE, STEP), (CALLBACK,), (CALLBACK_NEXT,), (SVD, CALLBACK), (EXECUTE,)
+    ]  # fmt: skip
+    samples = [(START_NS + ns, thread, stacks[stack]) for ns, thread, stack in sorted(rows)]
+    spans = list(zip(edges[::2], edges[1::2], strict=False))
+    inside = [
+        lines
+        for t_ns, thread, lines in samples
+        if thread == MAIN and any(a <= t_ns - START_NS < b for a, b in spans)
+    ]
+    read = _lines_of(samples)
+    line = read(MAIN, [a for a, _ in spans], [b for _, b in spans])
+    if not inside:
+        assert line is None
+        return
+    user = [next((row for row in lines if row[3]), lines[0]) for lines in inside]
+    functions = Counter(row[:2] for row in user)
+    assert line is not None
+    assert functions[line.frame.file, line.frame.function] == max(functions.values()) == line.count
+    assert line.total_count == len(inside)
+    of_function = Counter(
+        row[2] for row in user if row[:2] == (line.frame.file, line.frame.function)
+    )
+    assert of_function[line.frame.line] == max(of_function.values())
+
+
+def _lines_of(samples: list[Sample]) -> Callable[..., Any]:
+    from types import SimpleNamespace
+
+    from traceview.trace.python_lines import PythonLines
+
+    if not samples:
+        return lambda *_: None
+    group = python_group(samples, THREADS)
+    wrong: list[str] = []
+    fields: dict[str, Any] = {field: group.get(field) for field in PythonRecord.__struct_fields__}
+    fields["threads"] = tuple(PythonThread(**thread) for thread in THREADS)
+    record = PythonRecord(**fields)
+    read = python_samples(record, wrong, "python")
+    assert read is not None
+    assert wrong == []
+    recording: Any = SimpleNamespace(hosts=[SimpleNamespace(start_ps=0)])
+    lines = PythonLines(recording, 0, read, START_NS)
+    return lambda thread, start, end: lines.at(thread, np.array(start) * 1000, np.array(end) * 1000)
+
+
+def test_a_profile_without_a_start_has_no_lines(tmp_path: Path) -> None:
+    analyzed(tmp_path, GROUP)
+    trace = load(tmp_path)
+    assert python_lines(trace, 0) is not None
+    from msgspec.structs import replace
+
+    host = replace(trace.hosts[0], profile_start_ns=None)
+    assert python_lines(replace(trace, hosts=(host,)), 0) is None

@@ -1,0 +1,275 @@
+"""Samples the Python stacks of all threads about every millisecond, in a thread of its own.
+
+A sample is taken with the GIL held, so that no stack changes meanwhile; it costs tens of microseconds. Waiting for the
+GIL comes before the reading of the clock: a sample says what ran at its time. Of a stack only the frames from the
+innermost to the first one in code of the user are read, and equal stacks are kept once.
+
+A thread that runs Python keeps the GIL for 5 ms where others want it, so this thread alone would hardly ever sample
+Python that computes. Meanwhile the main thread is sampled by a timer (`python_alarm`). Other threads that compute in
+Python are sampled where they let go of the GIL.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import count
+from threading import Thread, get_ident
+from time import sleep, thread_time_ns, time_ns
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from traceview.capture.python_alarm import HANDLER, MainThreadAlarm
+from traceview.capture.python_code import CodePlaces
+
+INTERVAL_NS: Final = 1_000_000
+MOST_SAMPLES: Final = 1 << 19
+"""Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
+MOST_STACKS: Final = 1 << 16
+"""Different ones; beyond that new stacks are not sampled."""
+MOST_FRAMES: Final = 64
+"""Of one stack, the innermost ones."""
+LARGEST_COST_RATIO: Final = 0.05
+"""The share of a core that sampling may take; with many threads or deep stacks the rounds are further apart."""
+OWN_THREADS: Final = "traceview-"
+_STOP_TIMEOUT_SECONDS: Final = 2.0
+_LONGEST_REASON: Final = 200
+NOT_KEPT: Final = -1
+
+
+class Stacks:
+    """The different stacks so far, by number. A stack is a tuple of pairs: id of the code, and instruction in it."""
+
+    def __init__(self, places: CodePlaces) -> None:
+        self.keys: dict[tuple[int, ...], int] = {}
+        self.codes: dict[int, CodeType] = {}
+        """By id; what is kept here cannot give its id to another."""
+        self._places = places
+        # Atomic, unlike the length of `keys`: the sampling thread and the alarm both count.
+        self._numbers = count()
+        self._is_user: dict[int, bool] = {}
+        self._is_standard: dict[int, bool] = {}
+
+    def number_of(self, frame: FrameType | None) -> int:
+        """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
+
+        It says nothing if it is in the standard library and not below code of the user: the thread serves or waits.
+        """
+        key: list[int] = []
+        is_user = False
+        while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
+            code = frame.f_code
+            place = id(code)
+            if place not in self._is_user:
+                self._learn(place, code)
+            is_user = self._is_user[place]
+            key += (place, frame.f_lasti)
+            frame = frame.f_back
+        if not key or (self._is_standard[key[0]] and not is_user):
+            return NOT_KEPT
+        number = self.keys.get(tuple(key))
+        if number is None:
+            if len(self.keys) >= MOST_STACKS:
+                return NOT_KEPT
+            number = self.keys[tuple(key)] = next(self._numbers)
+        return number
+
+    def _learn(self, place: int, code: CodeType) -> None:
+        self.codes[place] = code
+        self._is_standard[place] = self._places.is_standard(code.co_filename)
+        self._is_user[place] = self._places.is_user(code.co_filename)
+
+    def described(self) -> dict[str, list[Any]]:
+        """Tables of texts, frames and stacks, by their numbers.
+
+        `frames`: file, function, line and whether it is code of the user; `stacks`: frames, the innermost first.
+        """
+        files: dict[str, int] = {}
+        functions: dict[str, int] = {}
+        frames: dict[tuple[int, int, int, int], int] = {}
+        lines = {place: _LineTable(code) for place, code in self.codes.items()}
+        stacks: list[list[int]] = [[] for _ in range(next(self._numbers))]
+        for key, number in list(self.keys.items()):
+            stack = stacks[number]
+            for place, instruction in zip(key[::2], key[1::2], strict=True):
+                code = self.codes[place]
+                file = self._places.shown(code.co_filename)
+                frame = (
+                    files.setdefault(file, len(files)),
+                    functions.setdefault(code.co_name, len(functions)),
+                    lines[place].line_of(instruction),
+                    int(self._is_user[place]),
+                )
+                stack.append(frames.setdefault(frame, len(frames)))
+        return {
+            "files": list(files),
+            "functions": list(functions),
+            "frames": [list(frame) for frame in frames],
+            "stacks": stacks,
+        }
+
+
+class _LineTable:
+    """The lines of a code object by instruction."""
+
+    def __init__(self, code: CodeType) -> None:
+        known = [(start, line) for start, _, line in code.co_lines() if line is not None]
+        self._starts = [start for start, _ in known]
+        self._lines = [line for _, line in known]
+        self._first = code.co_firstlineno
+
+    def line_of(self, instruction: int) -> int:
+        """The line of an instruction."""
+        place = bisect_right(self._starts, instruction) - 1
+        return self._lines[place] if place >= 0 else self._first
+
+
+class StackSamples:
+    """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack."""
+
+    def __init__(self) -> None:
+        self.t_ns = array("q")
+        self.thread = array("i")
+        self.stack = array("i")
+        self.threads: dict[int, int] = {}
+        """Number of each thread by its identifier, which is the address that pthread_self returns."""
+
+    def add(self, t_ns: int, ident: int, stack: int) -> None:
+        """Add one; a thread without a number gets the next one."""
+        self.t_ns.append(t_ns)
+        self.thread.append(self.threads.setdefault(ident, len(self.threads)))
+        self.stack.append(stack)
+
+    def merged(self, others: StackSamples) -> StackSamples:
+        """These samples and the others, by time."""
+        rows = [*self.rows(), *others.rows()]
+        result = StackSamples()
+        for row in sorted(rows):
+            result.add(*row)
+        return result
+
+    def rows(self) -> Iterator[tuple[int, int, int]]:
+        """Time, identifier of the thread and stack of each sample."""
+        idents = list(self.threads)
+        # A thread that did not stop in time may be adding a row.
+        for t_ns, thread, stack in zip(self.t_ns, self.thread, self.stack):  # noqa: B905
+            yield t_ns, idents[thread], stack
+
+    def halve(self) -> None:
+        """Drop every second round; samples of one round have the same time."""
+        kept, is_dropped, before = [], True, None
+        for row, t_ns in enumerate(self.t_ns):
+            if t_ns != before:
+                is_dropped, before = not is_dropped, t_ns
+            if not is_dropped:
+                kept.append(row)
+        self.t_ns = array("q", (self.t_ns[row] for row in kept))
+        self.thread = array("i", (self.thread[row] for row in kept))
+        self.stack = array("i", (self.stack[row] for row in kept))
+
+
+class StackSampler:
+    """Samples from `start` to `stop`, as long as `is_open()`. `cost_ns`: processor time of its thread."""
+
+    def __init__(self, places: CodePlaces, is_open: Callable[[], bool]) -> None:
+        self.stacks = Stacks(places)
+        self.interval_ns = INTERVAL_NS
+        self.round_count = 0
+        self.alarm_count = 0
+        self.cost_ns = 0
+        self.problem: str | None = None
+        self.names: dict[int, tuple[str, int | None]] = {}
+        """Name and native identifier of each thread that Python itself started, by identifier."""
+        self._is_open = is_open
+        self._is_stopping = False
+        self._samples = StackSamples()
+        # Of its own, because the handler may run between two instructions of this thread.
+        self._samples_of_alarm = StackSamples()
+        self._alarm = MainThreadAlarm(self._sample_main, INTERVAL_NS)
+        self._main_thread = threading.main_thread().ident or 0
+        self._alarm_ns = 0
+        self._is_in_alarm = False
+        self._thread = Thread(target=self._run, name=f"{OWN_THREADS}python", daemon=True)
+
+    def start(self) -> None:
+        """Take the first sample now."""
+        self._alarm.install()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        self._is_stopping = True
+        self._alarm.remove()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_TIMEOUT_SECONDS)
+
+    def samples(self) -> StackSamples:
+        """All samples in time order, after `stop`."""
+        return self._samples.merged(self._samples_of_alarm)
+
+    def _run(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            while not self._is_stopping and self._is_open():
+                self._round()
+        except Exception as error:
+            self.problem = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        finally:
+            self._alarm.stop()
+            self.cost_ns = thread_time_ns()
+
+    def _round(self) -> None:
+        before_ns = thread_time_ns()
+        self._sample()
+        self.round_count += 1
+        if len(self._samples.t_ns) >= MOST_SAMPLES:
+            self._samples.halve()
+            self.interval_ns *= 2
+        cost_ns = thread_time_ns() - before_ns
+        least_ns = round(cost_ns / LARGEST_COST_RATIO) - cost_ns
+        rest_ns = max(self.interval_ns - cost_ns, least_ns)
+        self._alarm.set_for(rest_ns)
+        sleep(rest_ns / 1e9)
+
+    def _sample(self) -> None:
+        """Sample every thread once. The frames are let go at the end, with what the script's variables hold."""
+        frames = sys._current_frames()
+        t_ns = time_ns()
+        own = get_ident()
+        for ident, frame in frames.items():
+            if ident != own and not (ident == self._main_thread and self._is_done(frame, t_ns)):
+                stack = self.stacks.number_of(frame)
+                if stack != NOT_KEPT and self._is_of_script(ident):
+                    self._samples.add(t_ns, ident, stack)
+
+    def _is_done(self, frame: FrameType, t_ns: int) -> bool:
+        """Whether the main thread is inside the handler of the alarm, which samples it, or was just before."""
+        is_inside = self._is_in_alarm or frame.f_code is HANDLER
+        return is_inside or t_ns - self._alarm_ns < INTERVAL_NS // 2
+
+    def _sample_main(self, frame: FrameType | None) -> None:
+        self._is_in_alarm = True
+        try:
+            t_ns = time_ns()
+            stack = self.stacks.number_of(frame)
+            if stack != NOT_KEPT and len(self._samples_of_alarm.t_ns) < MOST_SAMPLES:
+                self._samples_of_alarm.add(t_ns, self._main_thread, stack)
+            self._alarm_ns = t_ns
+            self.alarm_count += 1
+        finally:
+            self._is_in_alarm = False
+
+    def _is_of_script(self, ident: int) -> bool:
+        """Whether it is no thread of traceview. Native threads that call Python have no name."""
+        if ident not in self.names and ident not in self._samples.threads:
+            self.names.update(
+                (thread.ident, (thread.name, thread.native_id))
+                for thread in threading.enumerate()
+                if thread.ident is not None
+            )
+        return not self.names.get(ident, ("", None))[0].startswith(OWN_THREADS)

@@ -1,0 +1,162 @@
+"""Finds the line of Python that a thread was in, from samples of its stacks.
+
+A sample belongs to a span if its time is in it. Of the samples in a span the function of the user with most of them
+counts, of equal ones the first sampled, and in it the line with most of them.
+
+The line of a thread's events carries an id that TensorFlow makes from the thread (tsl/platform/default/env.cc): up to
+2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`; in old
+releases the address itself, cut to 32 bits; in newer source the number of the thread in the kernel.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.intervals import Int64Array
+from traceview.trace.model import NONE, Recording
+from traceview.trace.python_samples import PythonFrame, PythonSamples, PythonThread
+from traceview.units import PS_PER_NS
+
+_BITS: Final = (1 << 64) - 1
+_LOW_BITS: Final = (1 << 32) - 1
+_LATEST_NS: Final = (1 << 63) - 1
+_FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
+"""Samples further from the start of the profile are as if they were so far away: outside of every span."""
+_HASH_SEED: Final = 0xC70F6907
+_HASH_FACTOR: Final = 0xC6A4A7935BD1E995
+_HASH_SHIFT: Final = 47
+"""MurmurHash2 of 64 bits (libstdc++, hash_bytes.cc)."""
+
+
+class PythonLine(Struct, frozen=True):
+    """Where a thread was. `frame`: the innermost line of the user's code, or of any code where none is the user's.
+
+    `inner`: the line of a library below it that was sampled most often, None where the user's line itself ran.
+    `count` of `total_count` samples were in the function of `frame`.
+    """
+
+    frame: PythonFrame
+    inner: PythonFrame | None
+    count: int
+    total_count: int
+
+    def __str__(self) -> str:
+        return str(self.frame)
+
+    @property
+    def ratio(self) -> float:
+        """The share of the samples."""
+        return self.count / self.total_count
+
+
+class PythonLines:
+    """The samples of one host on the clock of the trace."""
+
+    def __init__(
+        self, recording: Recording, host: int, samples: PythonSamples, start_ns: int
+    ) -> None:
+        self._recording = recording
+        self._host = host
+        self._samples = samples
+        since_ns = np.clip(samples.t_ns - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
+        self.time_ps: Int64Array = since_ns * PS_PER_NS + recording.hosts[host].start_ps
+
+    def thread_of(self, line: int) -> int:
+        """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""
+        return self._thread_of_id.get(self._recording.lines[line].id & _BITS, NONE)
+
+    def at(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
+        """Where a thread was most of the time in spans that do not overlap, int64 `[n]` in time order; None without samples."""
+        return self._most(self._rows_of(thread), start_ps, end_ps)
+
+    def of_others(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
+        """The same for all threads but one, among samples inside code of the user."""
+        rows = np.flatnonzero((self._samples.thread != thread) & self._is_user[self._samples.stack])
+        return self._most(rows, start_ps, end_ps)
+
+    def _most(
+        self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array
+    ) -> PythonLine | None:
+        time = self.time_ps[rows]
+        first, last = np.searchsorted(time, [start_ps, end_ps])
+        parts = [rows[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+        stacks = self._samples.stack[np.concatenate([rows[:0], *parts])].tolist()
+        stacks = [stack for stack in stacks if self._samples.stacks[stack]]
+        if not stacks:
+            return None
+        frames = [self._line_of(stack) for stack in stacks]
+        functions = Counter((frame.file, frame.function) for frame in frames)
+        function, count = functions.most_common(1)[0]
+        inside = [
+            (frame, stack)
+            for frame, stack in zip(frames, stacks, strict=True)
+            if (frame.file, frame.function) == function
+        ]
+        line, _ = Counter(frame for frame, _ in inside).most_common(1)[0]
+        innermost = Counter(
+            self._samples.stacks[stack][0] for frame, stack in inside if frame == line
+        )
+        inner = self._frame(innermost.most_common(1)[0][0])
+        return PythonLine(line, None if inner == line else inner, count, len(stacks))
+
+    def _line_of(self, stack: int) -> PythonFrame:
+        """The line that stands for a stack."""
+        numbers = self._samples.stacks[stack]
+        return self._frame(numbers[-1 if self._is_user[stack] else 0])
+
+    def _frame(self, number: int) -> PythonFrame:
+        return self._samples.frames[number]
+
+    def _rows_of(self, thread: int) -> Int64Array:
+        return np.flatnonzero(self._samples.thread == thread)
+
+    @cached_property
+    def _is_user(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which stacks reach code of the user."""
+        return np.array(
+            [bool(stack) and self._frame(stack[-1]).is_user for stack in self._samples.stacks],
+            dtype=np.bool_,
+        )
+
+    @cached_property
+    def _thread_of_id(self) -> dict[int, int]:
+        """The number of each sampled thread by every id that its line may have, the likelier ids first."""
+        known: dict[int, int] = {}
+        ids = [line_ids(thread) for thread in self._samples.threads]
+        for forms in zip(*ids, strict=True):
+            for number, id_ in enumerate(forms):
+                if id_ is not None:
+                    known.setdefault(id_ & _BITS, number)
+        return known
+
+
+def python_lines(recording: Recording, host: int) -> PythonLines | None:
+    """The samples of a host; None without any, or where the trace does not say when the profile began."""
+    info = recording.hosts[host]
+    samples = info.sidecar.python if info.sidecar is not None else None
+    if samples is None or info.profile_start_ns is None or info.profile_start_ns > _LATEST_NS:
+        return None
+    return PythonLines(recording, host, samples, info.profile_start_ns)
+
+
+def line_ids(thread: PythonThread) -> tuple[int | None, ...]:
+    """The ids that the line of a thread may have, the likelier first; None where the sidecar does not say."""
+    address = thread.ident
+    if address is None:
+        return None, None, None, thread.native_id
+    return _hash(address), address, address & _LOW_BITS, thread.native_id
+
+
+def _hash(address: int) -> int:
+    mixed = _shifted(address * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS
+    start = _HASH_SEED ^ (8 * _HASH_FACTOR & _BITS)
+    return _shifted(_shifted((start ^ mixed) * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS)
+
+
+def _shifted(value: int) -> int:
+    return value ^ (value >> _HASH_SHIFT)

@@ -1,0 +1,151 @@
+"""Reads samples of Python stacks, as `traceview capture` writes them to the group `python` of the sidecar."""
+
+from __future__ import annotations
+
+import binascii
+import json
+import zlib
+from base64 import b64decode
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.intervals import Int32Array, Int64Array
+from traceview.trace.fields import read_as
+
+_MOST_BYTES: Final = 1 << 26
+"""Of a text when unpacked; the largest that traceview writes has a quarter of it."""
+_ROW_BYTES: Final = 16
+
+
+class PythonThread(Struct, frozen=True):
+    """A sampled thread. `ident`: the address that pthread_self returns. `name`, `native_id`: None unless Python started it."""
+
+    ident: int | None
+    name: str | None
+    native_id: int | None
+
+
+class PythonRecord(Struct, frozen=True):
+    """The group of the sidecar. `reason`: why there are no samples. `interval_ns`: how often they were due.
+
+    `cost_ns`: processor time of the sampling thread in the `window_ns` of the profile.
+    """
+
+    reason: str | None
+    interval_ns: int | None
+    missed_count: int | None
+    window_ns: int | None
+    cost_ns: int | None
+    threads: tuple[PythonThread, ...]
+    stacks: str | None
+    samples: str | None
+
+
+class PythonFrame(Struct, frozen=True):
+    """A line of Python that was executing. `is_user`: in code of the user, not of a library."""
+
+    file: str
+    function: str
+    line: int
+    is_user: bool
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+class PythonSamples(Struct, frozen=True, eq=False):
+    """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`.
+
+    `stacks`: numbers of frames, the innermost first; a stack ends at the first frame of the user's code.
+    """
+
+    t_ns: Int64Array
+    thread: Int32Array
+    stack: Int32Array
+    threads: tuple[PythonThread, ...]
+    frames: tuple[PythonFrame, ...]
+    stacks: tuple[tuple[int, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return int(self.t_ns.size)
+
+
+class _Tables(Struct, frozen=True):
+    files: tuple[str, ...]
+    functions: tuple[str, ...]
+    frames: tuple[tuple[int, ...], ...]
+    stacks: tuple[tuple[int, ...], ...]
+
+
+def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonSamples | None:
+    """The samples of a record; None without any. What is not readable is added to `wrong`, and nothing of it is kept."""
+    if record.samples is None or record.stacks is None:
+        return None
+    try:
+        content = _unpacked(record.samples)
+        tables: Any = json.loads(_unpacked(record.stacks))
+    except (binascii.Error, zlib.error, ValueError, RecursionError):
+        wrong.append(f"{path}.samples")
+        return None
+    in_tables: list[str] = []
+    samples = _joined(content, read_as(_Tables, tables, in_tables), record.threads)
+    if in_tables or samples is None:
+        wrong.append(f"{path}.stacks")
+        return None
+    return samples if samples.count else None
+
+
+def _unpacked(text: str) -> bytes:
+    unpacking = zlib.decompressobj()
+    content = unpacking.decompress(b64decode(text, validate=True), _MOST_BYTES)
+    if not unpacking.eof:
+        raise ValueError("cut, or too long")
+    return content
+
+
+def _joined(
+    content: bytes, tables: _Tables, threads: tuple[PythonThread, ...]
+) -> PythonSamples | None:
+    """The columns and the tables; None where they do not fit together."""
+    count, rest = divmod(len(content), _ROW_BYTES)
+    frame_count = len(tables.frames)
+    if (
+        rest
+        or not all(_is_frame(frame, tables) for frame in tables.frames)
+        or not all(0 <= frame < frame_count for stack in tables.stacks for frame in stack)
+    ):
+        return None
+    passed = np.frombuffer(content, "<i8", count).astype(np.int64)
+    thread = np.frombuffer(content, "<i4", count, 8 * count).astype(np.int32)
+    stack = np.frombuffer(content, "<i4", count, 12 * count).astype(np.int32)
+    t_ns = np.cumsum(passed)
+    if not (_are_below(thread, len(threads)) and _are_below(stack, len(tables.stacks))):
+        return None
+    if (passed < 0).any() or (t_ns < 0).any():
+        return None
+    return PythonSamples(
+        t_ns=t_ns,
+        thread=thread,
+        stack=stack,
+        threads=threads,
+        frames=tuple(
+            PythonFrame(tables.files[file], tables.functions[function], line, bool(is_user))
+            for file, function, line, is_user in tables.frames
+        ),
+        stacks=tables.stacks,
+    )
+
+
+def _is_frame(frame: tuple[int, ...], tables: _Tables) -> bool:
+    if len(frame) != len(PythonFrame.__struct_fields__):
+        return False
+    file, function, line, _ = frame
+    return 0 <= file < len(tables.files) and 0 <= function < len(tables.functions) and line >= 0
+
+
+def _are_below(column: Int32Array, count: int) -> bool:
+    return bool(((column >= 0) & (column < count)).all())
