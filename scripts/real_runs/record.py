@@ -1,0 +1,73 @@
+"""Records programs with `traceview capture`, and measures each slowdown without it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from scripts.real_runs.table import Program
+from scripts.real_runs.truth import read_blocks, true_cost
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PROGRAMS_FOLDER: Final = Path(__file__).resolve().parent / "programs"
+WINDOW: Final = "8:20"
+PAIRS: Final = "1 0 1 0 1 0"
+MOST_ATTEMPTS: Final = 2
+"""How often a cost is measured until its pairs agree."""
+
+STEP_TIMES: Final = "step_times.json"
+SLOW: Final = "slow"
+HEALTHY: Final = "healthy"
+
+
+def _run(command: Sequence[str | Path], output: Path, **variables: str) -> None:
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT)}
+    with output.open("wb") as file:
+        subprocess.run(
+            [sys.executable, *command],
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, **quiet, **variables},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def measure(program: Program, folder: Path) -> None:
+    """Write the step times with and without the slowdown; of several attempts the one whose pairs agree best."""
+    best = None
+    for _ in range(MOST_ATTEMPTS):
+        path = folder / "attempt.json"
+        script = PROGRAMS_FOLDER / f"{program.name}.py"
+        _run([script], folder / "measure.txt", SLOWDOWN=PAIRS, STEP_TIMES=str(path))
+        cost = true_cost(read_blocks(path), program.statistic)
+        if best is None or cost.spread < best.spread:
+            best = cost
+            path.replace(folder / STEP_TIMES)
+        else:
+            path.unlink()
+        if cost.is_sure:
+            break
+
+
+def capture(program: Program, folder: Path, *, is_slow: bool) -> None:
+    """Replace the recording in `folder`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    script = PROGRAMS_FOLDER / f"{program.name}.py"
+    command = ["-m", "traceview", "capture", "--steps", WINDOW, "--out"]
+    _run([*command, folder, script], folder / "capture.txt", SLOWDOWN=str(int(is_slow)))
+
+
+def record(program: Program, folder: Path, repeats: int) -> None:
+    """Measure and record a program with its slowdown, then `repeats` times without, one right after the other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    measure(program, folder)
+    capture(program, folder / SLOW, is_slow=True)
+    for number in range(1, repeats + 1):
+        capture(program, folder / f"{HEALTHY}-{number}", is_slow=False)
