@@ -38,8 +38,15 @@ def test_a_cost_is_the_middle_one_of_the_pairs() -> None:
 
     assert truth.cost_ps == 10 * 10**9
     assert truth.share == pytest.approx(10 / 30)
-    assert truth.spread == pytest.approx(30 / 60 - 10 / 40)
-    assert not truth.is_sure
+    # Shares 10/40, 10/30, 30/60: a quarter of the way from the middle one to each end.
+    assert truth.spread == pytest.approx((30 / 60 - 10 / 40) / 2)
+    assert truth.is_sure
+
+
+def test_pairs_that_differ_make_a_cost_unsure() -> None:
+    blocks = [block(True, 40), block(False, 39), block(True, 40), block(False, 10)]
+
+    assert not true_cost(blocks, "median").is_sure
 
 
 @pytest.mark.parametrize(("statistic", "cost_ms"), [("median", 0), ("mean", 10)])

@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from scripts.real_runs.table import Program
-from scripts.real_runs.truth import read_blocks, true_cost
+from scripts.real_runs.truth import Block, read_blocks, true_cost
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAMS_FOLDER: Final = Path(__file__).resolve().parent / "programs"
 WINDOW: Final = "8:20"
 PAIRS: Final = "1 0 1 0 1 0"
-MOST_ATTEMPTS: Final = 2
-"""How often a cost is measured until its pairs agree."""
+MOST_ATTEMPTS: Final = 3
+"""How many processes measure a cost, until their pairs agree."""
 
 STEP_TIMES: Final = "step_times.json"
 SLOW: Final = "slow"
@@ -39,20 +41,16 @@ def _run(command: Sequence[str | Path], output: Path, **variables: str) -> None:
 
 
 def measure(program: Program, folder: Path) -> None:
-    """Write the step times with and without the slowdown; of several attempts the one whose pairs agree best."""
-    best = None
+    """Write the step times with and without the slowdown, of more pairs of runs until they agree."""
+    blocks: list[Block] = []
+    path = folder / STEP_TIMES
     for _ in range(MOST_ATTEMPTS):
-        path = folder / "attempt.json"
         script = PROGRAMS_FOLDER / f"{program.name}.py"
         _run([script], folder / "measure.txt", SLOWDOWN=PAIRS, STEP_TIMES=str(path))
-        cost = true_cost(read_blocks(path), program.statistic)
-        if best is None or cost.spread < best.spread:
-            best = cost
-            path.replace(folder / STEP_TIMES)
-        else:
-            path.unlink()
-        if cost.is_sure:
+        blocks += read_blocks(path)
+        if true_cost(blocks, program.statistic).is_sure:
             break
+    path.write_bytes(msgspec.json.encode(blocks))
 
 
 def capture(program: Program, folder: Path, *, is_slow: bool) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from scripts.real_runs.table import Statistic
@@ -16,7 +16,7 @@ FIRST_COUNTED_STEP: Final = 12
 """Earlier steps trace, compile and fill buffers. The 24 steps from here on hold whole periods of 3, 4 and 6 steps."""
 
 SURE_RATIO: Final = 0.15
-"""Largest spread between pairs of runs, as a share of the slow step, at which a cost counts as measured."""
+"""Largest spread of the pairs of runs, as a share of the slow step, at which a cost counts as sure."""
 
 
 class TrueCost(Struct, frozen=True):
@@ -25,7 +25,7 @@ class TrueCost(Struct, frozen=True):
     Attributes:
         cost_ps: Slow step less healthy step, picoseconds: the middle one of all pairs of runs.
         share: Cost over the slow step: the middle one of all pairs.
-        spread: Largest less smallest share among the pairs.
+        spread: Interquartile range of the shares of the pairs; 0 for a single pair.
     """
 
     cost_ps: int
@@ -34,7 +34,7 @@ class TrueCost(Struct, frozen=True):
 
     @property
     def is_sure(self) -> bool:
-        """Whether the pairs agree."""
+        """Whether the pairs agree well enough."""
         return self.spread <= SURE_RATIO
 
 
@@ -61,8 +61,7 @@ class Block(Struct, frozen=True):
 
 def read_blocks(path: Path) -> tuple[Block, ...]:
     """The runs that `step_clock` wrote."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(Block(row["is_slow"], tuple(row["step_ns"])) for row in rows)
+    return msgspec.json.decode(path.read_bytes(), type=tuple[Block, ...])
 
 
 def true_cost(blocks: Sequence[Block], statistic: Statistic) -> TrueCost:
@@ -80,4 +79,11 @@ def true_cost(blocks: Sequence[Block], statistic: Statistic) -> TrueCost:
         costs.append(slow_ns - healthy.step(statistic))
         shares.append(costs[-1] / slow_ns)
     cost_ps = round(statistics.median(costs) * 1000)
-    return TrueCost(cost_ps, statistics.median(shares), max(shares) - min(shares))
+    return TrueCost(cost_ps, statistics.median(shares), _interquartile_range(shares))
+
+
+def _interquartile_range(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return upper - lower
