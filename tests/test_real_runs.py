@@ -114,7 +114,7 @@ def test_another_slowdown_is_wrong_as_the_first(slow_input: traceview.Report) ->
 )
 def test_how_close_a_cost_has_to_be(factor: float, is_right: bool) -> None:
     judgement = judge.Judgement(
-        "any/slow", "x", "input", 0.4 * factor, TrueCost(1, 0.4, 0.0), (), True, True
+        "any/slow", "", "x", "input", 0.4 * factor, TrueCost(1, 0.4, 0.0), (), True, True
     )
     assert judgement.is_cost_right is is_right
 
@@ -146,6 +146,7 @@ def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) 
     ]
     for row in rows:
         assert row.name in judge.line(row)
+        assert row.headline in judge.line(row)
 
 
 def test_a_folder_without_recordings_has_no_judgement(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ class Judgement(Struct, frozen=True):
 
     Attributes:
         name: Program and recording.
+        headline: The verdict in one sentence.
         finding: Code of the verdict; null where it names none.
         cause: What it is on the critical path.
         share: Cost of the first right finding over the step; null without one.
@@ -33,6 +34,7 @@ class Judgement(Struct, frozen=True):
     """
 
     name: str
+    headline: str
     finding: str | None
     cause: str | None
     share: float | None
@@ -69,6 +71,7 @@ def judge_slow(program: Program, report: traceview.Report, truth: TrueCost) -> J
     step = step_ps(report, program.statistic)
     return Judgement(
         name=f"{program.name}/{SLOW}",
+        headline=verdict.headline,
         finding=verdict.finding,
         cause=verdict.cause,
         share=costs[0] / step if costs and step else None,
@@ -83,7 +86,17 @@ def judge_healthy(name: str, report: traceview.Report) -> Judgement:
     """Judge the report of a healthy run."""
     verdict, warnings = report.verdict, warnings_of(report)
     is_right = not warnings
-    return Judgement(name, verdict.finding, verdict.cause, None, None, warnings, is_right, is_right)
+    return Judgement(
+        name=name,
+        headline=verdict.headline,
+        finding=verdict.finding,
+        cause=verdict.cause,
+        share=None,
+        truth=None,
+        warnings=warnings,
+        is_first_right=is_right,
+        is_cause_right=is_right,
+    )
 
 
 def warnings_of(report: traceview.Report) -> tuple[str, ...]:
@@ -119,7 +132,7 @@ def _count(rows: Sequence[Judgement], are_right: Iterable[bool]) -> str:
 
 
 def line(row: Judgement) -> str:
-    """One row of the table."""
+    """One row of the table, and the headline below it."""
     marks = "first" if row.is_first_right else "WRONG"
     if row.truth is not None:
         marks += " cause" if row.is_cause_right else " -    "
@@ -129,4 +142,5 @@ def line(row: Judgement) -> str:
     said = f"{row.finding or '-'} ({row.cause or '-'})"
     return (
         f"{row.name:32} {marks:17} {said:36} {share:>7} {true_share:>13}  {' '.join(row.warnings)}"
+        f"\n    {row.headline}"
     )
