@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of the recordings")
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs; by default all")
     parser.add_argument("--repeat", type=int, default=5, help="recordings of each healthy run")
+    parser.add_argument("--keep", action="store_true", help="record only what is not there yet")
     options = parser.parse_args()
     if unknown := set(options.names) - PROGRAMS.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(PROGRAMS)}")
@@ -29,7 +30,7 @@ def main() -> None:
     if options.command == "record":
         for program in programs:
             repeats = options.repeat if program.is_healthy_without else 0
-            record(program, options.out / program.name, repeats)
+            record(program, options.out / program.name, repeats, keeps=options.keep)
             print(f"{program.name}: recorded", flush=True)
         return
     judgements = []

@@ -43,29 +43,38 @@ def _run(command: Sequence[str | Path], output: Path, **variables: str) -> None:
 def measure(program: Program, folder: Path) -> None:
     """Write the step times with and without the slowdown, of more pairs of runs until they agree."""
     blocks: list[Block] = []
-    path = folder / STEP_TIMES
+    path = folder / "pairs.json"
     for _ in range(MOST_ATTEMPTS):
         script = PROGRAMS_FOLDER / f"{program.name}.py"
         _run([script], folder / "measure.txt", SLOWDOWN=PAIRS, STEP_TIMES=str(path))
         blocks += read_blocks(path)
         if true_cost(blocks, program.statistic).is_sure:
             break
-    path.write_bytes(msgspec.json.encode(blocks))
+    path.unlink()
+    (folder / STEP_TIMES).write_bytes(msgspec.json.encode(blocks))
 
 
 def capture(program: Program, folder: Path, *, is_slow: bool) -> None:
-    """Replace the recording in `folder`."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """Replace the recording in `folder`; a failed attempt leaves the old one."""
+    fresh = folder.with_name(f".{folder.name}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
     script = PROGRAMS_FOLDER / f"{program.name}.py"
     command = ["-m", "traceview", "capture", "--steps", WINDOW, "--out"]
-    _run([*command, folder, script], folder / "capture.txt", SLOWDOWN=str(int(is_slow)))
+    _run([*command, fresh, script], fresh / "capture.txt", SLOWDOWN=str(int(is_slow)))
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
 
 
-def record(program: Program, folder: Path, repeats: int) -> None:
-    """Measure and record a program with its slowdown, then `repeats` times without, one right after the other."""
+def record(program: Program, folder: Path, repeats: int, *, keeps: bool = False) -> None:
+    """Measure and record a program with its slowdown, then `repeats` times without, one right after the other.
+
+    `keeps`: leaves what is there already.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    measure(program, folder)
-    capture(program, folder / SLOW, is_slow=True)
-    for number in range(1, repeats + 1):
-        capture(program, folder / f"{HEALTHY}-{number}", is_slow=False)
+    if not (keeps and (folder / STEP_TIMES).exists()):
+        measure(program, folder)
+    names = [SLOW, *(f"{HEALTHY}-{number}" for number in range(1, repeats + 1))]
+    for name in names:
+        if not (keeps and (folder / name).exists()):
+            capture(program, folder / name, is_slow=name == SLOW)
