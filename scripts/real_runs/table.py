@@ -41,17 +41,21 @@ PROGRAMS: Final = {
         Program(
             "fit_decode", "files are decoded one by one, in each epoch again", _INPUT, ("input",)
         ),
-        Program("loop_spectrogram", "a map without parallel calls or prefetch", _INPUT, ("input",)),
+        Program(
+            "loop_spectrogram",
+            "a map without parallel calls makes spectrograms again",
+            _INPUT,
+            ("input",),
+        ),
         Program(
             "loop_compressed_files", "each epoch unpacks a compressed file", _INPUT, ("input",)
         ),
         Program(
             "fit_shuffle",
-            "each epoch fills a shuffle buffer",
+            "each pass over the data fills a shuffle buffer",
             _INPUT,
             ("input",),
             "mean",
-            is_healthy_without=False,
         ),
         Program(
             "loop_checkpoint",
@@ -143,9 +147,9 @@ PROGRAMS: Final = {
         ),
         Program(
             "loop_embedding",
-            "the gradient of an embedding is as large as its table",
-            (*_HOST_OP, "collective-exposed"),
-            ("compute", "collective"),
+            "Adam updates a whole embedding table",
+            _HOST_OP,
+            ("compute", "host_compute"),
         ),
         Program(
             "loop_straggler",

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, FEATURES, LAYERS = 96, 256, 8
+BATCH, FEATURES, LAYERS = 192, 256, 8
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 features = tf.random.stateless_normal([BATCH * 4, FEATURES], seed=[1, 2])

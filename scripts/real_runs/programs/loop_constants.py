@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, FEATURES, ROWS = 128, 512, 24_000
+BATCH, FEATURES, ROWS = 128, 512, 48_000
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 table = np.random.default_rng(1).standard_normal([ROWS, FEATURES])
@@ -18,7 +18,7 @@ features = tf.random.stateless_normal([BATCH, FEATURES], seed=[1, 2])
 
 def train(is_slow: bool, clock: StepClock) -> None:
     model = tf.keras.Sequential(
-        [tf.keras.layers.Dense(1024, activation="relu"), tf.keras.layers.Dense(FEATURES)]
+        [tf.keras.layers.Dense(3072, activation="relu"), tf.keras.layers.Dense(FEATURES)]
     )
     model.build([BATCH, FEATURES])
     optimizer = tf.keras.optimizers.Adam()

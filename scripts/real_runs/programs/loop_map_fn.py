@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, FEATURES = 768, 256
+BATCH, FEATURES = 1024, 256
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 features = tf.random.stateless_normal([BATCH, FEATURES], seed=[1, 2])
@@ -22,7 +22,7 @@ def normalized(row: Any) -> Any:
 
 def train(is_slow: bool, clock: StepClock) -> None:
     model = tf.keras.Sequential(
-        [tf.keras.layers.Dense(512, activation="relu"), tf.keras.layers.Dense(FEATURES)]
+        [tf.keras.layers.Dense(2048, activation="relu"), tf.keras.layers.Dense(FEATURES)]
     )
     model.build([BATCH, FEATURES])
     optimizer = tf.keras.optimizers.SGD(0.01)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, SIZE = 24, 48
+BATCH, SIZE = 24, 80
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 rng = np.random.default_rng(1)
