@@ -1,0 +1,46 @@
+"""Record the training programs, or judge what traceview says of the recordings.
+
+python -m scripts.real_runs record OUT [NAME …]     with the Python that has TensorFlow
+python -m scripts.real_runs judge OUT [NAME …]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from scripts.real_runs import judge
+from scripts.real_runs.record import record
+from scripts.real_runs.table import PROGRAMS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.real_runs", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("command", choices=("record", "judge"))
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder of the recordings")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs; by default all")
+    parser.add_argument("--repeat", type=int, default=5, help="recordings of each healthy run")
+    parser.add_argument("--keep", action="store_true", help="record only what is not there yet")
+    options = parser.parse_args()
+    if unknown := set(options.names) - PROGRAMS.keys():
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(PROGRAMS)}")
+    programs = [PROGRAMS[name] for name in options.names or PROGRAMS]
+    if options.command == "record":
+        for program in programs:
+            repeats = options.repeat if program.is_healthy_without else 0
+            record(program, options.out / program.name, repeats, keeps=options.keep)
+            print(f"{program.name}: recorded", flush=True)
+        return
+    judgements = []
+    for program in programs:
+        for judgement in judge.judge_folder(program, options.out / program.name):
+            judgements.append(judgement)
+            print(judge.line(judgement), flush=True)
+    for text in judge.totals(judgements):
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Compares what traceview says of each recording with the truth."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+import traceview
+from scripts.real_runs.record import HEALTHY, SLOW, STEP_TIMES
+from scripts.real_runs.table import Program, Statistic
+from scripts.real_runs.truth import TrueCost, read_blocks, true_cost
+
+WITHIN: Final = 0.25
+"""A cost this close to the true one, as a share of it, is right."""
+
+
+class Judgement(Struct, frozen=True):
+    """What traceview says of one recording, and whether that is right.
+
+    Attributes:
+        name: Program and recording.
+        headline: The verdict in one sentence.
+        finding: Code of the verdict; null where it names none.
+        cause: What it is on the critical path.
+        share: Cost of the first right finding over the step; null without one.
+        truth: What the slowdown costs; null for a healthy run.
+        warnings: Codes of the findings that are no mere information.
+        is_first_right: Whether the verdict names the slowdown; of a healthy run, whether there is no warning.
+        is_cause_right: Whether the cause of the verdict is one of the slowdown's.
+    """
+
+    name: str
+    headline: str
+    finding: str | None
+    cause: str | None
+    share: float | None
+    truth: TrueCost | None
+    warnings: tuple[str, ...]
+    is_first_right: bool
+    is_cause_right: bool
+
+    @property
+    def is_cost_right(self) -> bool:
+        """Whether the cost is close enough to the true one."""
+        if self.truth is None or self.share is None:
+            return False
+        return abs(self.share - self.truth.share) <= WITHIN * abs(self.truth.share)
+
+
+def step_ps(report: traceview.Report, statistic: Statistic) -> float | None:
+    """Median or mean of the used steps; null without any."""
+    steps = report.results.steps.steps if report.results.steps else ()
+    durations = [row.duration_ps for row in steps if row.used]
+    if not durations:
+        return None
+    return statistics.median(durations) if statistic == "median" else statistics.fmean(durations)
+
+
+def judge_slow(program: Program, report: traceview.Report, truth: TrueCost) -> Judgement:
+    """Judge the report of a slow run."""
+    verdict = report.verdict
+    costs = [
+        finding.cost_ps_per_step
+        for finding in report.findings
+        if finding.code in program.findings and finding.cost_ps_per_step is not None
+    ]
+    step = step_ps(report, program.statistic)
+    return Judgement(
+        name=f"{program.name}/{SLOW}",
+        headline=verdict.headline,
+        finding=verdict.finding,
+        cause=verdict.cause,
+        share=costs[0] / step if costs and step else None,
+        truth=truth,
+        warnings=warnings_of(report),
+        is_first_right=verdict.finding in program.findings,
+        is_cause_right=verdict.cause in program.causes,
+    )
+
+
+def judge_healthy(name: str, report: traceview.Report) -> Judgement:
+    """Judge the report of a healthy run."""
+    verdict, warnings = report.verdict, warnings_of(report)
+    is_right = not warnings
+    return Judgement(
+        name=name,
+        headline=verdict.headline,
+        finding=verdict.finding,
+        cause=verdict.cause,
+        share=None,
+        truth=None,
+        warnings=warnings,
+        is_first_right=is_right,
+        is_cause_right=is_right,
+    )
+
+
+def warnings_of(report: traceview.Report) -> tuple[str, ...]:
+    """Codes of findings that are a warning or critical."""
+    return tuple(finding.code for finding in report.findings if finding.severity != "info")
+
+
+def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
+    """Judge the recordings of one program."""
+    if (folder / SLOW).exists():
+        truth = true_cost(read_blocks(folder / STEP_TIMES), program.statistic)
+        yield judge_slow(program, traceview.analyze(folder / SLOW), truth)
+    if program.is_healthy_without:
+        for path in sorted(folder.glob(f"{HEALTHY}-*")):
+            yield judge_healthy(f"{program.name}/{path.name}", traceview.analyze(path))
+
+
+def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
+    """The three numbers that count, a line each."""
+    slow = [row for row in judgements if row.truth is not None]
+    sure = [row for row in slow if row.truth is not None and row.truth.is_sure]
+    healthy = [row for row in judgements if row.truth is None]
+    yield f"right finding first: {_count(slow, (row.is_first_right for row in slow))}"
+    yield f"right cause on the path: {_count(slow, (row.is_cause_right for row in slow))}"
+    yield f"cost within {WITHIN:.0%}: {_count(slow, (row.is_cost_right for row in slow))}"
+    yield f"the same where the true cost is sure: {_count(sure, (row.is_cost_right for row in sure))}"
+    yield f"healthy without a warning: {_count(healthy, (row.is_first_right for row in healthy))}"
+
+
+def _count(rows: Sequence[Judgement], are_right: Iterable[bool]) -> str:
+    right_count = sum(are_right)
+    return f"{right_count} of {len(rows)}" + (f" ({right_count / len(rows):.0%})" if rows else "")
+
+
+def line(row: Judgement) -> str:
+    """One row of the table, and the headline below it."""
+    marks = "first" if row.is_first_right else "WRONG"
+    if row.truth is not None:
+        marks += " cause" if row.is_cause_right else " -    "
+        marks += " cost" if row.is_cost_right else " -   "
+    true_share = "" if row.truth is None else f"{row.truth.share:6.1%} ± {row.truth.spread / 2:.0%}"
+    share = "" if row.share is None else f"{row.share:6.1%}"
+    said = f"{row.finding or '-'} ({row.cause or '-'})"
+    return (
+        f"{row.name:32} {marks:17} {said:36} {share:>7} {true_share:>13}  {' '.join(row.warnings)}"
+        f"\n    {row.headline}"
+    )

@@ -1,0 +1,42 @@
+"""Keras `fit` on two devices; slow: `ModelCheckpoint` writes the weights after every batch."""
+
+from __future__ import annotations
+
+import tempfile
+
+import tensorflow as tf
+
+from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+
+BATCH, FEATURES = 96, 768
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+strategy = tf.distribute.MirroredStrategy()
+features = tf.random.stateless_normal([BATCH * 8, FEATURES], seed=[1, 2])
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    dataset = tf.data.Dataset.from_tensor_slices((features, features)).repeat()
+    dataset = dataset.batch(BATCH, drop_remainder=True).prefetch(2)
+    with strategy.scope():
+        model = tf.keras.Sequential(
+            [
+                tf.keras.layers.Dense(1536, activation="relu"),
+                tf.keras.layers.Dense(1024, activation="relu"),
+                tf.keras.layers.Dense(FEATURES),
+            ]
+        )
+        model.compile(optimizer="sgd", loss="mse")
+    callbacks = [tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)]
+    with tempfile.TemporaryDirectory() as folder:
+        if is_slow:
+            path = f"{folder}/{{batch}}.weights.h5"
+            saving = tf.keras.callbacks.ModelCheckpoint(path, save_weights_only=True, save_freq=1)
+            callbacks.insert(0, saving)
+        model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)
+
+
+if __name__ == "__main__":
+    run_blocks(train)

@@ -1,0 +1,64 @@
+"""A loop on two devices that reads TFRecord files; slow: the files are compressed, and each epoch unpacks them again."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+
+BATCH, FEATURES, RECORDS = 192, 32768, 384
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+strategy = tf.distribute.MirroredStrategy()
+
+
+def write_records(path: str, compression: str) -> None:
+    rng = np.random.default_rng(1)
+    with tf.io.TFRecordWriter(path, compression) as writer:
+        for _ in range(RECORDS):
+            writer.write(rng.integers(0, 12, FEATURES, dtype=np.uint8).tobytes())
+
+
+def parsed(record: Any) -> Any:
+    return tf.reshape(tf.io.decode_raw(record, tf.uint8), [FEATURES])
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".tfrecord") as file:
+        compression = "GZIP" if is_slow else ""
+        write_records(file.name, compression)
+        dataset = tf.data.TFRecordDataset(file.name, compression).repeat()
+        dataset = dataset.map(parsed, num_parallel_calls=2).batch(BATCH).prefetch(2)
+        with strategy.scope():
+            model = tf.keras.Sequential([tf.keras.layers.Dense(32), tf.keras.layers.Dense(1)])
+            model.build([BATCH, FEATURES])
+            optimizer = tf.keras.optimizers.SGD(0.001)
+            optimizer.build(model.trainable_variables)
+
+        def replica_step(features: Any) -> Any:
+            with tf.GradientTape() as tape:
+                scores = model(tf.cast(features, tf.float32) / 12.0, training=True)
+                loss = tf.reduce_mean(tf.square(scores - 1.0))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return loss
+
+        def train_step(features: Any) -> Any:
+            losses = strategy.run(replica_step, args=(features,))
+            return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
+
+        compiled_step = tf.function(train_step)
+        iterator = iter(strategy.experimental_distribute_dataset(dataset))
+        for _ in range(STEPS):
+            compiled_step(next(iterator))
+            clock.step_ended()
+
+
+if __name__ == "__main__":
+    run_blocks(train)

@@ -1,0 +1,59 @@
+"""A loop on two devices; slow: the loss weighs each row with `tf.numpy_function` inside the step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+
+BATCH, FEATURES = 384, 512
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+strategy = tf.distribute.MirroredStrategy()
+features = tf.random.stateless_normal([BATCH * 4, FEATURES], seed=[1, 2])
+
+
+def weights_of_rows(rows: Any) -> Any:
+    ranks = np.argsort(np.argsort(rows, axis=1, kind="stable"), axis=1, kind="stable")
+    return (1.0 + ranks.std(axis=1) / ranks.shape[1]).astype(np.float32)
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    dataset = tf.data.Dataset.from_tensor_slices(features).batch(BATCH).cache().repeat()
+    with strategy.scope():
+        model = tf.keras.Sequential(
+            [tf.keras.layers.Dense(1024, activation="relu"), tf.keras.layers.Dense(FEATURES)]
+        )
+        model.build([BATCH, FEATURES])
+        optimizer = tf.keras.optimizers.SGD(0.01)
+        optimizer.build(model.trainable_variables)
+
+    def replica_step(rows: Any) -> Any:
+        weights = tf.ones([tf.shape(rows)[0]])
+        if is_slow:
+            weights = tf.numpy_function(weights_of_rows, [rows], tf.float32)
+        with tf.GradientTape() as tape:
+            errors = tf.reduce_mean(tf.square(model(rows, training=True) - rows), axis=1)
+            loss = tf.reduce_mean(errors * weights)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    def train_step(rows: Any) -> Any:
+        losses = strategy.run(replica_step, args=(rows,))
+        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
+
+    compiled_step = tf.function(train_step)
+    iterator = iter(strategy.experimental_distribute_dataset(dataset.prefetch(2)))
+    for _ in range(STEPS):
+        compiled_step(next(iterator))
+        clock.step_ended()
+
+
+if __name__ == "__main__":
+    run_blocks(train)

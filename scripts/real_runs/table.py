@@ -1,0 +1,167 @@
+"""Lists the training programs: what slows each down, and which finding is right to stand first."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+Statistic = Literal["median", "mean"]
+
+
+class Program(Struct, frozen=True):
+    """A training program that can be slowed down.
+
+    Attributes:
+        name: Its module in `programs`.
+        slowdown: What slows it down, in words.
+        findings: Codes that are right as the first finding of the slow run.
+        causes: Classes and causes of the critical path that name the slowdown.
+        statistic: Whether the slowdown costs every step (median) or some steps (mean).
+        is_healthy_without: Whether the run without the slowdown has no problem, so that any warning is wrong. Short
+            epochs have one of their own: at their end Keras deletes an iterator, which takes up to 0.2 s.
+    """
+
+    name: str
+    slowdown: str
+    findings: tuple[str, ...]
+    causes: tuple[str, ...]
+    statistic: Statistic = "median"
+    is_healthy_without: bool = True
+
+
+_INPUT: Final = ("input-bound", "slow-input-stage", "no-prefetch")
+_BETWEEN_STEPS: Final = ("callback", "python")
+_HOST_OP: Final = ("host-op-in-step", "cpu-heavy-op")
+
+PROGRAMS: Final = {
+    program.name: program
+    for program in (
+        Program("fit_generator", "a generator tokenizes text in Python", _INPUT, ("input",)),
+        Program(
+            "fit_decode", "files are decoded one by one, in each epoch again", _INPUT, ("input",)
+        ),
+        Program(
+            "loop_spectrogram",
+            "a map without parallel calls makes spectrograms again",
+            _INPUT,
+            ("input",),
+        ),
+        Program(
+            "loop_compressed_files", "each epoch unpacks a compressed file", _INPUT, ("input",)
+        ),
+        Program(
+            "fit_shuffle",
+            "each pass over the data fills a shuffle buffer",
+            _INPUT,
+            ("input",),
+            "mean",
+        ),
+        Program(
+            "loop_checkpoint",
+            "a checkpoint after every fourth step",
+            ("checkpoint-stall",),
+            ("checkpoint",),
+            "mean",
+        ),
+        Program(
+            "fit_model_checkpoint",
+            "Keras writes the weights after every batch",
+            ("callback-stall", "checkpoint-stall"),
+            (*_BETWEEN_STEPS, "checkpoint"),
+        ),
+        Program(
+            "loop_ragged",
+            "every third batch has another length, which traces the step again",
+            ("retracing",),
+            ("compile",),
+            "mean",
+        ),
+        Program(
+            "fit_callback",
+            "a callback orders the weights with NumPy",
+            ("callback-stall",),
+            _BETWEEN_STEPS,
+        ),
+        Program(
+            "loop_metric",
+            "predictions are read and ranked with NumPy after each step",
+            ("callback-stall", "d2h-sync"),
+            (*_BETWEEN_STEPS, "sync"),
+        ),
+        Program(
+            "loop_numpy_batches",
+            "NumPy augments each batch between two steps",
+            ("callback-stall",),
+            _BETWEEN_STEPS,
+        ),
+        Program(
+            "loop_constants",
+            "a NumPy table is copied into a tensor for each step",
+            ("callback-stall", "host-bound", "launch-bound"),
+            (*_BETWEEN_STEPS, "host_compute", "launch"),
+        ),
+        Program(
+            "loop_summaries",
+            "histograms of all weights are written after each step",
+            ("callback-stall",),
+            _BETWEEN_STEPS,
+        ),
+        Program(
+            "fit_validation",
+            "a validation ends each epoch of six steps",
+            ("callback-stall",),
+            _BETWEEN_STEPS,
+            "mean",
+            is_healthy_without=False,
+        ),
+        Program(
+            "fit_eagerly",
+            "the step runs eagerly",
+            ("host-bound", "launch-bound"),
+            ("launch", "host_compute", "python"),
+        ),
+        Program(
+            "loop_map_fn",
+            "`tf.map_fn` runs small ops row by row",
+            ("host-bound", "launch-bound"),
+            ("launch", "host_compute"),
+        ),
+        Program(
+            "loop_numpy_function",
+            "`tf.numpy_function` orders each row inside the step",
+            _HOST_OP,
+            ("compute", "host_compute"),
+        ),
+        Program(
+            "loop_strings",
+            "texts are split and hashed inside the step",
+            _HOST_OP,
+            ("compute", "host_compute"),
+        ),
+        Program(
+            "loop_print",
+            "`tf.print` writes a layer inside the step",
+            _HOST_OP,
+            ("compute", "host_compute"),
+        ),
+        Program(
+            "loop_embedding",
+            "Adam updates a whole embedding table",
+            _HOST_OP,
+            ("compute", "host_compute"),
+        ),
+        Program(
+            "loop_straggler",
+            "replica 1 of 2 computes more",
+            ("straggler-gpu",),
+            ("compute", "collective", "peer"),
+        ),
+        Program(
+            "loop_straggler_of_4",
+            "replica 2 of 4 has larger images",
+            ("straggler-gpu",),
+            ("compute", "collective", "peer"),
+        ),
+    )
+}

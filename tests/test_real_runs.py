@@ -1,0 +1,193 @@
+"""Tests of how recordings with a known slowdown are judged; recording them takes minutes and is no test."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pytest
+
+import traceview
+from scripts.real_runs import judge, record
+from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.table import PROGRAMS, Program
+from scripts.real_runs.truth import FIRST_COUNTED_STEP, Block, TrueCost, read_blocks, true_cost
+from traceview.analysis.path.result import KEYS
+from traceview.analysis.registry import RULES
+
+SLOW_INPUT = Path(__file__).parent.parent / "fixtures" / "slow-input-2"
+INPUT = Program("any", "its input", ("input-bound",), ("input",))
+MILLISECOND_NS = 10**6
+
+
+def block(is_slow: bool, *lengths_ms: float) -> Block:
+    """Uncounted steps of a second each, then these, over and over."""
+    early = [1000 * MILLISECOND_NS] * (FIRST_COUNTED_STEP - 1)
+    counted = [round(length * MILLISECOND_NS) for length in lengths_ms] * 4
+    return Block(is_slow, (*early, *counted))
+
+
+def test_a_cost_is_the_middle_one_of_the_pairs() -> None:
+    blocks = [block(True, 30), block(False, 20), block(True, 60), block(False, 30)]
+    blocks += [block(True, 40), block(False, 30)]
+
+    truth = true_cost(blocks, "median")
+
+    assert truth.cost_ps == 10 * 10**9
+    assert truth.share == pytest.approx(10 / 30)
+    # Shares 10/40, 10/30, 30/60: a quarter of the way from the middle one to each end.
+    assert truth.spread == pytest.approx((30 / 60 - 10 / 40) / 2)
+    assert truth.is_sure
+
+
+def test_pairs_that_differ_make_a_cost_unsure() -> None:
+    blocks = [block(True, 40), block(False, 39), block(True, 40), block(False, 10)]
+
+    assert not true_cost(blocks, "median").is_sure
+
+
+@pytest.mark.parametrize(("statistic", "cost_ms"), [("median", 0), ("mean", 10)])
+def test_a_cost_of_some_steps_shows_in_the_mean(
+    statistic: Literal["median", "mean"], cost_ms: int
+) -> None:
+    truth = true_cost([block(True, 20, 20, 20, 60), block(False, 20, 20, 20, 20)], statistic)
+
+    assert truth.cost_ps == cost_ms * 10**9
+    assert truth.is_sure
+
+
+def test_runs_that_do_not_take_turns_are_refused() -> None:
+    with pytest.raises(ValueError, match="take turns"):
+        true_cost([block(False, 20), block(True, 30)], "median")
+
+
+def test_a_program_writes_the_steps_of_each_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "times.json"
+    monkeypatch.setenv("SLOWDOWN", "1 0")
+    monkeypatch.setenv("STEP_TIMES", str(path))
+
+    def train(is_slow: bool, clock: StepClock) -> None:
+        for _ in range(4 if is_slow else 3):
+            clock.step_ended()
+
+    run_blocks(train)
+
+    assert [(row.is_slow, len(row.step_ns)) for row in read_blocks(path)] == [(True, 3), (False, 2)]
+
+
+@pytest.fixture(scope="module")
+def slow_input() -> traceview.Report:
+    return traceview.analyze(SLOW_INPUT)
+
+
+def test_the_slow_run_of_a_fixture(slow_input: traceview.Report) -> None:
+    share = slow_input.findings[0].cost_ratio
+    assert share is not None
+
+    judgement = judge.judge_slow(INPUT, slow_input, TrueCost(1, share, 0.0))
+
+    assert (judgement.finding, judgement.cause) == ("input-bound", "input")
+    assert judgement.is_first_right
+    assert judgement.is_cause_right
+    assert judgement.share == pytest.approx(share)
+    assert judgement.is_cost_right
+
+
+def test_another_slowdown_is_wrong_as_the_first(slow_input: traceview.Report) -> None:
+    program = Program("any", "its callback", ("callback-stall",), ("callback",))
+
+    judgement = judge.judge_slow(program, slow_input, TrueCost(1, 0.5, 0.0))
+
+    assert not judgement.is_first_right
+    assert not judgement.is_cause_right
+    assert judgement.share is None
+    assert not judgement.is_cost_right
+
+
+@pytest.mark.parametrize(
+    ("factor", "is_right"), [(0.76, True), (0.74, False), (1.24, True), (1.26, False)]
+)
+def test_how_close_a_cost_has_to_be(factor: float, is_right: bool) -> None:
+    judgement = judge.Judgement(
+        "any/slow", "", "x", "input", 0.4 * factor, TrueCost(1, 0.4, 0.0), (), True, True
+    )
+    assert judgement.is_cost_right is is_right
+
+
+def test_a_warning_on_a_healthy_run_is_wrong(slow_input: traceview.Report) -> None:
+    judgement = judge.judge_healthy("any/healthy-1", slow_input)
+    assert not judgement.is_first_right
+    assert "input-bound" in judgement.warnings
+
+    only_information = msgspec.structs.replace(
+        slow_input, findings=tuple(row for row in slow_input.findings if row.severity == "info")
+    )
+    assert judge.judge_healthy("any/healthy-1", only_information).is_first_right
+
+
+def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) -> None:
+    share = slow_input.findings[0].cost_ratio or 0.0
+    rows = [
+        judge.judge_slow(INPUT, slow_input, TrueCost(1, share, 0.0)),
+        judge.judge_slow(INPUT, slow_input, TrueCost(1, share / 2, 0.4)),
+        judge.judge_healthy("any/healthy-1", slow_input),
+    ]
+    assert list(judge.totals(rows)) == [
+        "right finding first: 2 of 2 (100%)",
+        "right cause on the path: 2 of 2 (100%)",
+        "cost within 25%: 1 of 2 (50%)",
+        "the same where the true cost is sure: 1 of 1 (100%)",
+        "healthy without a warning: 0 of 1 (0%)",
+    ]
+    for row in rows:
+        assert row.name in judge.line(row)
+        assert row.headline in judge.line(row)
+
+
+def test_a_folder_without_recordings_has_no_judgement(tmp_path: Path) -> None:
+    assert list(judge.judge_folder(INPUT, tmp_path)) == []
+
+
+def test_a_folder_of_recordings(tmp_path: Path) -> None:
+    for name in (record.SLOW, f"{record.HEALTHY}-1"):
+        (tmp_path / name).symlink_to(SLOW_INPUT)
+    rows = [{"is_slow": slow, "step_ns": [10 + slow] * STEPS} for slow in (True, False)]
+    (tmp_path / record.STEP_TIMES).write_text(json.dumps(rows), encoding="utf-8")
+
+    judgements = list(judge.judge_folder(INPUT, tmp_path))
+
+    assert [row.name for row in judgements] == ["any/slow", "any/healthy-1"]
+    assert judgements[0].truth == TrueCost(1000, 1 / 11, 0.0)
+
+
+def test_enough_programs_each_with_a_page_of_code() -> None:
+    files = {path.stem for path in record.PROGRAMS_FOLDER.glob("*.py")} - {"__init__"}
+    assert files == PROGRAMS.keys()
+    assert len(PROGRAMS) >= 16
+    assert sum(program.is_healthy_without for program in PROGRAMS.values()) >= 8
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_one_that_a_user_could_have_written(name: str) -> None:
+    text = (record.PROGRAMS_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    imported = {
+        alias.name if isinstance(node, ast.Import) else node.module or ""
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    assert not any(module.startswith("traceview") for module in imported)
+    assert "time" not in imported
+    assert "sleep" not in text
+    assert "is_slow" in text
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_what_is_expected_can_be_said(program: Program) -> None:
+    assert {*program.findings} & RULES.keys()
+    assert {*program.causes} & {*KEYS}
