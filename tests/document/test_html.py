@@ -19,7 +19,7 @@ from tests.documents import COMMAND, DEFINITIONS, bare_document, finding, full_d
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
 from traceview.document.html import MOST_BYTES, render
-from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, name, prose, unbroken
+from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, name, prose
 from traceview.document.model import (
     Document,
     Findings,
@@ -188,10 +188,9 @@ def test_findings_gaps_and_devices_lead_to_each_other() -> None:
 
 
 def test_a_number_stays_with_its_word() -> None:
-    assert str(unbroken("finding 12")) == "finding&nbsp;12"
-    assert str(unbroken("gap 2 (9.00 ms) <b>")) == "gap&nbsp;2 (9.00 ms) &lt;b&gt;"
     page = full_page()
-    assert '<a href="#finding-1">finding&nbsp;1</a>' in page
+    assert '<a class="numbered" href="#finding-1">finding 1</a>' in page
+    assert "\xa0" not in page
     assert r"\xa0" not in page
 
 
