@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from traceview.document import cells, figures_svg, html_text, numbers, timeline
 from traceview.document import model as doc
-from traceview.document.anatomy_html import anatomy
 from traceview.document.asset_files import D3, STYLES, asset, bar_colours, colours, script
 from traceview.document.figures import Figure, StepTimes
+from traceview.document.html_anatomy import anatomy
 from traceview.document.html_text import prose, shown
 from traceview.document.page import Page
 from traceview.document.strip import strip_lines
@@ -42,6 +42,12 @@ _OPEN_SECTIONS: Final = ("timeline", "devices")
 
 _WIDEST_TEXT: Final = 24
 """Characters after which the text of a cell may be broken."""
+
+_PAGE_WIDTH: Final = 136
+_USUAL_WIDTH: Final = 11
+_WIDTHS: Final = {"bar": 20, "device": 14, "look": 16, "words": 18, "span": 7, "links": 12}
+_NARROWEST_NAME: Final = 14
+"""Characters of a table beside the contents at 1280 pixels, and of its columns by kind."""
 
 _STRIP_WIDTH: Final = 120
 _NUMBERED: Final = ("finding", "gap")
@@ -338,6 +344,7 @@ def _templates() -> Environment:
         "bar_looks": doc.bar_looks,
         "filter_from": FILTER_FROM,
         "least_width": _least_width,
+        "name_width": _name_width,
         "long_from": LONG_FROM,
         "plural": numbers.plural,
     }
@@ -359,7 +366,14 @@ def _notebook_columns(table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
 def _least_width(column: doc.Column, texts: Sequence[str]) -> int:
     """Characters that a column of text should not be narrower than; 0 where that is left to the table."""
     longest = max(map(len, texts), default=0)
-    return 0 if column.is_numeric else min(longest, _WIDEST_TEXT)
+    return 0 if column.is_numeric or column.kind == "name" else min(longest, _WIDEST_TEXT)
+
+
+def _name_width(columns: Sequence[tuple[doc.Column, Sequence[str]]]) -> int:
+    """Characters that a line of a name has, so that the table is no wider than a page; the rest shows under the pointer."""
+    kinds = [column.kind for column, _ in columns]
+    others = sum(_WIDTHS.get(kind, _USUAL_WIDTH) for kind in kinds if kind != "name")
+    return max((_PAGE_WIDTH - others) // max(kinds.count("name"), 1), _NARROWEST_NAME)
 
 
 def _sort_key(value: doc.Value) -> str | None:

@@ -421,7 +421,7 @@ def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Sp
     named = [row for row in rows if row.device in finding.devices]
     row = min(named, key=lambda row: finding.devices.index(row.device), default=None)
     row = row or next((row for row in rows if finding.steps or finding.cost_ps_per_step), None)
-    if row is None:
+    if row is None or (finding.devices and not named):
         return None
     concerned = [each.device for each in named or rows if each.host == row.host]
     others = tuple(device for device in concerned if device != row.device)[: _OPENED_DEVICES - 1]
