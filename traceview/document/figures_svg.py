@@ -29,6 +29,11 @@ _LABEL_FROM: Final = 46.0
 _LETTER_FROM: Final = 9.0
 _DIGIT: Final = 7.0
 
+_STRIPES: Final = (
+    '<defs><pattern id="tv-stripes" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<path class="stripe" d="M0 0V5"/></pattern></defs>'
+)
+
 Link = Callable[[Span | None, str], str]
 """Wraps a drawing in a link into the timeline."""
 
@@ -73,6 +78,7 @@ def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
         yield link(bar.span, "".join(_bar(bar, x, width, bottom, scale)))
         if place % every == 0:
             yield _text(x + width / 2, bottom + 13, str(bar.number), "middle soft")
+    yield _STRIPES
     yield f'<path class="median" d="M{_LEFT - 4:.1f} {line:.1f}H{right:.1f}"/>'
     yield _text(_LEFT - 8, line - 3, "median", "end soft")
     yield _text(_LEFT - 8, line + 9, numbers.time(figure.median_ps), "end soft")
@@ -150,7 +156,7 @@ def _cells(figure: HeatMap) -> Iterator[str]:
         x = left + each * (column + 0.5)
         yield _text(x, bottom + 12, figure.columns[column], "middle soft")
     yield _text(left - 8, bottom + 12, "step", "end soft")
-    yield f'<rect class="heat" x="{left:.0f}" y="{bottom + 20:.0f}" width="60" height="10" fill="url(#tv-heat)"/>'
+    yield f'<rect x="{left:.0f}" y="{bottom + 20:.0f}" width="60" height="10" fill="url(#tv-heat)"/>'
     yield _text(left - 8, bottom + 29, "0", "end soft")
     yield _text(left + 68, bottom + 29, f"{numbers.time(most)}: {figure.label}", "soft")
     yield (

@@ -40,13 +40,13 @@ LONG_FROM: Final = 25
 _OPEN_SECTIONS: Final = ("timeline", "devices")
 """The others show their title and first sentence until they are opened."""
 
-_WIDEST_TEXT: Final = 24
+_WIDEST_TEXT: Final = 10
 """Characters after which the text of a cell may be broken."""
 
-_PAGE_WIDTH: Final = 136
+_PAGE_WIDTH: Final = 128
 _USUAL_WIDTH: Final = 11
 _WIDTHS: Final = {"bar": 20, "device": 14, "look": 16, "words": 18, "span": 7, "links": 12}
-_NARROWEST_NAME: Final = 14
+_NARROWEST_NAME: Final = 11
 """Characters of a table beside the contents at 1280 pixels, and of its columns by kind."""
 
 _STRIP_WIDTH: Final = 120
