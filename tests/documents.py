@@ -7,7 +7,18 @@ from typing import Any
 
 from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
 from traceview.document.chart import UtilizationStrips
+from traceview.document.figures import (
+    Chain,
+    ChainStage,
+    HeatMap,
+    Speed,
+    Speeds,
+    StepBar,
+    StepTimes,
+)
 from traceview.document.model import (
+    AnatomyPart,
+    AnatomyRow,
     Bar,
     Document,
     Finding,
@@ -43,7 +54,16 @@ from traceview.document.model import (
     times,
     words,
 )
-from traceview.document.vocabulary import CAUSES, PARTS, QUALITIES, SEVERITIES, STATUSES, TERMS
+from traceview.document.vocabulary import (
+    CAUSES,
+    PARTS,
+    PATH_PARTS,
+    QUALITIES,
+    SEVERITIES,
+    STATUSES,
+    STEP_KINDS,
+    TERMS,
+)
 
 Rename = Callable[[str], str]
 """What a recorded text is called instead."""
@@ -130,6 +150,68 @@ def summary(rename: Rename = str) -> Summary:
         hidden_count=1,
         command=COMMAND,
         remarks=(f"One of 2 runs; --run NAME chooses another: {rename('2026_01_01')}",),
+        anatomy=(anatomy(rename),),
+        step_times=step_times(rename),
+        capture_lead="The capture is degraded: some numbers are incomplete.",
+    )
+
+
+def anatomy(rename: Rename = str) -> AnatomyRow:
+    """Two devices that wait for a third."""
+    step_ps = 24 * MS
+    parts = (
+        (PATH_PARTS["compute"], "compute", 15 * MS),
+        (PATH_PARTS["peer"], f"waiting for {rename('GPU:2')}", 6 * MS),
+        (PATH_PARTS["unattributed"], "no recorded cause", 3 * MS),
+    )
+    return AnatomyRow(
+        label=rename("GPU:0, 1"),
+        devices=(rename("GPU:0"), rename("GPU:1")),
+        step_count=4,
+        step_ps=step_ps,
+        parts=tuple(AnatomyPart(look, words, ps, ps / step_ps) for look, words, ps in parts),
+    )
+
+
+def step_times(rename: Rename = str) -> StepTimes:
+    """Four steps: the third is slow and the last does not count."""
+    span = Span(rename("GPU:0"), 48 * MS, 78 * MS, (rename("GPU:1"),))
+    step, excluded = STEP_KINDS["train"], STEP_KINDS["excluded"]
+    return StepTimes(
+        (
+            StepBar(0, 24 * MS, step, 0, None, None),
+            StepBar(1, 24 * MS, step, 0, None, None),
+            StepBar(2, 30 * MS, step, 6 * MS, PATH_PARTS["checkpoint"], span),
+            StepBar(3, 12 * MS, excluded, 0, None, None),
+        ),
+        24 * MS,
+        "Step 2 takes 30.0 ms instead of 24.0 ms. Most of the extra time: checkpoints.",
+    )
+
+
+def figures(rename: Rename = str) -> tuple[HeatMap | Chain | Speeds, ...]:
+    """Every other chart."""
+    return (
+        HeatMap(
+            "exposed communication in a step",
+            (rename("GPU:0"), rename("GPU:1")),
+            ("0", "1"),
+            ((MS, 2 * MS), (0, None)),
+        ),
+        Chain(
+            (
+                ChainStage(rename("TFRecord"), 4 * MS, None, is_slowest=False),
+                ChainStage(rename("ParallelMapV2"), 9 * MS, 2 * MS, is_slowest=True),
+                ChainStage(rename("Prefetch"), None, 6 * MS, is_slowest=False),
+            )
+        ),
+        Speeds(
+            "copies to the device while they run",
+            (
+                Speed(rename("GPU:0"), 6_000_000_000, 15_750_000_000),
+                Speed(rename("GPU:1"), 5_000_000_000, None),
+            ),
+        ),
     )
 
 
@@ -268,6 +350,7 @@ def input_section(rename: Rename = str) -> Section:
         "Input",
         (
             *facts("2 pipelines", "4.20 GB/s", "started at 07:57:18"),
+            *figures(rename),
             Subheading("Stages", "slowest first"),
             *notes(
                 f"Slowest stage: {rename('ParallelMapV2')}, 9.10 ms per batch.",

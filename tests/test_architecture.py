@@ -58,6 +58,7 @@ LAZY_MODULES = (
     "traceview.capture.demo.slowdowns",
     "traceview.capture.demo.training",
     "traceview.document.html",
+    "traceview.document.html_anatomy",
     "traceview.document.html_text",
     "traceview.document.timeline",
     "traceview.trace.frames",

@@ -262,7 +262,7 @@ def test_the_longest_gives_its_name() -> None:
     found = slices_of(
         start, start + np.array([5, 8, 8, 30]), np.zeros(4, int), np.arange(4, dtype=np.int32), 1
     )
-    merged = found.merged(25, 0)
+    merged = found.merged(25, 0, np.zeros(4, dtype=np.int64))
     assert merged.name.tolist() == [1, 2, 3]
     assert merged.start_ps.tolist() == [0, 40, 60]
     assert merged.end_ps.tolist() == [18, 48, 90]
@@ -280,9 +280,34 @@ def test_the_resolution_is_the_finest_that_fits(spans: list[tuple[int, int]], mo
     classes, names = np.zeros(start.size, int), np.arange(start.size, dtype=np.int32)
     found = slices_of(start, end, classes, names, 1)
     resolution = found.resolution_for(most, int(end[-1]), 0)
-    assert found.merged(resolution, 0).size <= most
+    region = np.zeros(start.size, dtype=np.int64)
+    assert found.merged(resolution, 0, region).size <= most
     if resolution:
-        assert found.merged(resolution * 4 // 5, 0).size > most
+        assert found.merged(resolution * 4 // 5, 0, region).size > most
+
+
+def test_detailed_spans_keep_their_short_slices() -> None:
+    # 100 slices of 1 ps, one every 10 ps; those from 300 to 400 are to be kept.
+    start = np.arange(0, 1000, 10)
+    found = slices_of(start, start + 1, np.zeros(100, int), np.arange(100, dtype=np.int32), 1)
+    drawn, resolution = found.in_detail(20, 1000, 0, np.array([300, 400]))
+    inside = (drawn.start_ps >= 300) & (drawn.start_ps < 400)
+    assert drawn.start_ps[inside].tolist() == list(range(300, 400, 10))
+    assert (drawn.count[inside] == 1).all()
+    assert drawn.size <= 22
+    assert resolution > 10
+    assert drawn.count.sum() == drawn.class_ps.sum() == 100
+    assert (drawn.start_ps[1:] >= drawn.end_ps[:-1]).all()
+
+
+def test_the_steps_of_findings_are_drawn_in_detail(tmp_path: Path) -> None:
+    SCENARIOS["retracing"]().write(tmp_path)
+    report = traceview.analyze(tmp_path, lanes=True)
+    assert report.results.lanes is not None
+    (host,) = report.results.lanes.hosts
+    assert set(host.detailed_steps) >= {
+        number for finding in report.findings for number in finding.steps[:1]
+    }
 
 
 def test_hand_made_lanes_agree() -> None:

@@ -88,7 +88,8 @@ def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
     of_collectives, _ = collective_table(
         context.trace, context.selection, context.collectives, keys
     )
-    sections = [gap_rows_section(gaps), collective_rows_section(of_collectives)]
+    windows = dict.fromkeys(keys, 0)
+    sections = [gap_rows_section(gaps, windows), collective_rows_section(of_collectives)]
     sections += step_sections(step_rows(context))
     for section in sections:
         assert section is not None
@@ -96,12 +97,24 @@ def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
         assert max(map(len, lines)) <= width
 
 
+def test_gaps_start_where_the_report_says(tmp_path: Path) -> None:
+    context = context_of("late_by_turns", tmp_path)
+    keys = ["GPU:0"]
+    gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
+    section = gap_rows_section(gaps, {"GPU:0": 7_000})
+    assert section is not None
+    (block,) = section.blocks
+    assert isinstance(block, model.Table)
+    (start,) = (column for column in block.columns if column.heading == "start")
+    assert start.values == tuple(start_ps - 7_000 for start_ps in gaps["start_ps"])
+
+
 def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     context = context_of("plain", tmp_path)
     keys: list[str] = []
     gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
     rows, _ = collective_table(context.trace, context.selection, context.collectives, keys)
-    assert (gap_rows_section(gaps), collective_rows_section(rows)) == (None, None)
+    assert (gap_rows_section(gaps, {}), collective_rows_section(rows)) == (None, None)
 
 
 def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:

@@ -31,6 +31,12 @@ def hostile(text: str) -> Document:
     return full_document(lambda name: f"{text}{name}")
 
 
+def open_sections(page: Page) -> None:
+    page.evaluate(
+        "document.querySelectorAll('details.fold').forEach((box) => { box.open = true; })"
+    )
+
+
 def first_column(table: Locator) -> list[str]:
     return table.locator("tbody tr:visible > :first-child").all_inner_texts()
 
@@ -48,7 +54,7 @@ def color(page: Page) -> str:
 
 def test_the_first_screen(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
-    for selector in ("h1", ".tiles", ".top-findings li:first-child", "#command"):
+    for selector in ("h1", ".tiles", "#anatomy", "#summary .chart"):
         box = page.locator(selector).first.bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= 900, f"{selector} is below the first screen"
@@ -90,6 +96,7 @@ def test_a_link_to_a_filtered_row_shows_it(page_of: PageOf) -> None:
     page = page_of(page_with(many_gpus()))
     devices = page.locator("#devices")
     devices.get_by_role("searchbox").fill("GPU:63")
+    open_sections(page)
     link = page.locator("#idle a", has_text="GPU:2").first
     target = link.get_attribute("href")
     row = page.locator(f"{target}")
@@ -114,33 +121,93 @@ def test_a_long_table_scrolls_below_its_headings(page_of: PageOf) -> None:
 
 def test_a_finding_leads_to_its_evidence(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
-    page.locator(".top-findings a", has_text="evidence").first.click()
+    finding = page.locator("#finding-1")
+    assert finding.locator("dl").is_hidden()
+    page.locator(".tiles a", has_text="unused-gpu").click()
     wait_until(page, "location.hash === '#finding-1'")
-    box = page.locator("#finding-1").bounding_box()
+    assert finding.locator("dl").is_visible()
+    box = finding.bounding_box()
     assert box is not None
     assert 40 <= box["y"] < 500
     page.locator("#finding-1 a", has_text="GPU:1").click()
     wait_until(page, "location.hash === '#device-2'")
 
 
+def test_findings_open_in_place(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()))
+    finding = page.locator("#finding-2")
+    finding.locator(".title").click()
+    assert finding.locator("dl").is_visible()
+    assert page.locator("#finding-1 dl").is_hidden()
+    finding.locator(".title").click()
+    assert finding.locator("dl").is_hidden()
+
+
+def test_a_link_opens_its_section(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()))
+    assert page.locator("#gap-2").is_hidden()
+    page.locator("#finding-1 .title").click()
+    page.locator("#finding-1 a", has_text="gap 2").click()
+    page.locator("#gap-2").wait_for(timeout=5000)
+    page.locator(".contents a", has_text="Input").click()
+    page.locator("#input .notes").wait_for(timeout=5000)
+
+
 @pytest.mark.parametrize("section", ["#summary", "#findings", "#gaps", "#devices"])
 def test_a_span_leads_to_the_timeline(page_of: PageOf, section: str) -> None:
     page = page_of(page_with(full_document()))
+    open_sections(page)
     page.evaluate(
         "document.addEventListener('traceview:show', (event) => { window.shown = event.detail; })"
     )
     link = page.locator(f"{section} a.show").first
     link.click()
-    assert page.evaluate("window.shown") == {
-        "device": link.get_attribute("data-device"),
-        "start_ps": int(link.get_attribute("data-start") or ""),
-        "end_ps": int(link.get_attribute("data-end") or ""),
-    }
+    wait_until(page, "window.shown !== undefined")
+    device, start, end, *others = map(int, (link.get_attribute("data-at") or "").split(","))
+    shown = {"device": device, "start_ps": start, "end_ps": end, "others": others}
+    assert page.evaluate("window.shown") == shown
     wait_until(
         page,
         "() => { const box = document.querySelector('#timeline').getBoundingClientRect();"
         " return box.top < innerHeight / 2 && box.bottom > 0; }",
     )
+
+
+def test_back_and_escape_return_to_the_link(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()))
+    before = page.evaluate("scrollY")
+    link = page.locator("#finding-1 a.show")
+    for leave in (page.go_back, lambda: page.keyboard.press("Escape")):
+        link.click()
+        wait_until(page, "location.hash.startsWith('#at=')")
+        leave()
+        wait_until(page, "location.hash === ''")
+        wait_until(page, f"Math.abs(scrollY - {before}) < 300")
+
+
+def test_an_address_opens_the_timeline_where_it_says(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()))
+    page.goto(f"{page.url}#at=1,40000000000,50000000000,0")
+    page.reload()
+    output = "document.querySelector('.tv-tools output').textContent"
+    wait_until(page, f"{output} === '37.5 ms – 52.5 ms, 15.0 ms wide'")
+
+
+@pytest.mark.parametrize("address", ["at=", "at=9,0,1", "at=0,x,1", "at=0,2,1", "%00", "device-99"])
+def test_a_wrong_address_does_nothing(page_of: PageOf, address: str) -> None:
+    page = page_of(page_with(full_document()))
+    page.goto(f"{page.url}#{address}")
+    page.reload()
+    output = "document.querySelector('.tv-tools output').textContent"
+    wait_until(page, f"{output} === '0 – 100 ms, 100 ms wide'")
+
+
+def test_no_table_is_wider_than_the_page(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()), width=1280)
+    open_sections(page)
+    wide = """[...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth + 1)
+        .map((box) => box.getAttribute("aria-label"))"""
+    assert page.evaluate(wide) == []
 
 
 @pytest.mark.parametrize("is_dark", [False, True])
@@ -198,6 +265,7 @@ DOCUMENTS = {
 @pytest.mark.parametrize("width", [1280, 800, 400])
 def test_nothing_scrolls_sideways(page_of: PageOf, name: str, width: int) -> None:
     page = page_of(page_with(DOCUMENTS[name]), width=width)
+    open_sections(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -211,12 +279,20 @@ def test_printing(page_of: PageOf) -> None:
         assert page.locator(selector).first.is_hidden()
     assert page.locator("#finding-1").is_visible()
     assert page.locator("#command").is_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#finding-1 dl").is_visible()
+    assert page.locator("#gap-1").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    assert page.locator("#gap-1").is_hidden()
 
 
 def test_without_javascript(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()), has_javascript=False)
-    for selector in ("h1", ".tiles", "#command", "#finding-3", "#devices table", "#gap-1"):
+    for selector in ("h1", ".tiles", "#anatomy", "#command", "#finding-3", "#devices table"):
         assert page.locator(selector).first.is_visible()
+    page.locator("#gaps summary").first.click()
+    assert page.locator("#gap-1").is_visible()
     for selector in ("#theme", "[data-copy]", ".filter"):
         for element in page.locator(selector).all():
             assert element.is_hidden()

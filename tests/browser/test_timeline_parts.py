@@ -40,6 +40,7 @@ DATA = {
     "gaps": [[0, 0, 10, 1]],
     "activities": {"compute": ["compute", "c", "compute"], "h2d": ["h2d", "h", "copy to device"]},
     "causes": {},
+    "thread_causes": {},
 }
 
 

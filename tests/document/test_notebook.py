@@ -75,7 +75,15 @@ def test_hostile_names_are_text(text: str) -> None:
     assert fragment.encode().decode() == fragment
     reading = read(fragment)
     assert reading.tags <= TAGS
-    assert reading.attributes <= {"class", "style", "title", "open", "role", "data-value"}
+    assert reading.attributes <= {
+        "aria-label",
+        "class",
+        "style",
+        "title",
+        "open",
+        "role",
+        "data-value",
+    }
     assert len(fragment) < 60_000
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\x1b]", fragment)
 

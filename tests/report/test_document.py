@@ -10,6 +10,7 @@ from tests.reports import bare_report, device, finding, full_report, step
 from traceview.analysis.balance.what_if import WhatIf
 from traceview.analysis.base import Evidence
 from traceview.analysis.device_time.result import DeviceTime
+from traceview.analysis.shown_steps import median_step
 from traceview.document.model import Document, Findings, Link, Span, Table, Tile, Value
 from traceview.document.model import Finding as ShownFinding
 from traceview.report.document import FIRST_FINDINGS, document_of, evidence_words
@@ -183,15 +184,32 @@ def test_the_first_device_of_a_finding_is_shown_first() -> None:
     report = with_input_finding()
     both = replace(report.findings[0], devices=("GPU:1", "GPU:0"))
     (shown,) = shown_findings(replace(report, findings=(both,)))
+    assert shown.span == Span("GPU:1", 30 * MS, 39 * MS, ("GPU:0",))
+
+
+def test_a_gap_that_shows_little_of_the_cost_is_not_shown() -> None:
+    report = with_input_finding()
+    tenfold = replace(report.findings[0], devices=("GPU:1",), cost_ps_per_step=90 * MS)
+    (shown,) = shown_findings(replace(report, findings=(tenfold,)))
     assert shown.span == Span("GPU:1", 30 * MS, 39 * MS)
+    more = replace(tenfold, cost_ps_per_step=90 * MS + 1)
+    (shown,) = shown_findings(replace(report, findings=(more,)))
+    assert report.results.steps is not None
+    assert shown.span is not None
+    median = median_step(report.results.steps.steps)
+    assert median is not None
+    assert shown.span.end_ps - shown.span.start_ps == median.duration_ps
+
+
+OTHERS = tuple(f"GPU:{number}" for number in range(1, 6))
 
 
 @pytest.mark.parametrize(
     ("devices", "steps", "span"),
     [
-        ((), (2,), Span("GPU:0", 52 * MS, 75 * MS)),
-        (("GPU:4",), (), Span("GPU:4", 0, 100 * MS)),
-        ((), (), None),
+        ((), (2,), Span("GPU:0", 52 * MS, 75 * MS, OTHERS)),
+        (("GPU:4",), (), Span("GPU:4", 52 * MS, 75 * MS)),
+        ((), (), Span("GPU:0", 52 * MS, 75 * MS, OTHERS)),
         (("GPU:9",), (), None),
     ],
 )

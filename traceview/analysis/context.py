@@ -46,14 +46,10 @@ TOP_OPS: Final = 10
 
 
 class Options(Struct, frozen=True):
-    """What a caller may ask for. `top`: op rows per device, None for all. `baseline`: a run on one device.
-
-    `lanes`: whether the timeline of a document is wanted.
-    """
+    """What a caller may ask for. `top`: op rows per device, None for all. `baseline`: a run on one device."""
 
     top: int | None = TOP_OPS
     baseline: Trace | None = None
-    lanes: bool = False
 
 
 class Analysis(Struct, Generic[R], frozen=True):

@@ -49,7 +49,11 @@ def gaps(
     least_ps = picoseconds("--min", least)
     if top is None and request.is_terminal:
         top = TERMINAL_TOP
-    idle = request.context.idle
+    idle, trace = request.context.idle, request.trace
+    windows = {
+        trace.device_key(device): request.selection.windows[trace.device_list[device].host].start_ps
+        for device in idle.gaps
+    }
     rows, left_out_count = gap_table(
         request.trace,
         request.selection,
@@ -61,7 +65,7 @@ def gaps(
     )
     return Answer(
         rows=rows,
-        sections=lambda: [gap_rows_section(rows)],
+        sections=lambda: [gap_rows_section(rows, windows)],
         left_out_count=left_out_count,
         order="longest first",
         remarks=() if idle.gaps else ("no device recorded an event",),

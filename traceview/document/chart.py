@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look
@@ -126,9 +126,10 @@ class Lane(Record, frozen=True):
             yield Slice(start, end, {self.classes[class_]: main, **other_ps}, name)
 
     def look_of(self, class_: str) -> Look:
-        """The look of a class in this lane: `h2d` is a copy, and a cause of idle time."""
+        """The look of a class in this lane: `h2d` is a copy, and a cause of idle time; threads of the host are grey."""
         if self.kind in ("idle", "thread"):
-            return CAUSES.get(class_, CAUSES["unattributed"])
+            look = CAUSES.get(class_, CAUSES["unattributed"])
+            return look if self.kind == "idle" else of_host(look)
         return CLASSES.get(class_) or STEP_KINDS.get(class_) or CLASSES["compute"]
 
 
@@ -156,12 +157,15 @@ class HostLanes(Record, frozen=True):
         start_ps: Start of the window, picoseconds since the origin of the run.
         end_ps: End of the window, picoseconds since the origin of the run.
         lanes: The steps first, then a lane per thread.
+        detailed_steps: Numbers of the steps in which lanes keep short slices: the median one, the slowest one, and the
+            worst one of each finding; merged only if they alone do not fit.
     """
 
     host: Hostname
     start_ps: Picoseconds
     end_ps: Picoseconds
     lanes: tuple[Lane, ...]
+    detailed_steps: tuple[Count, ...] = ()
 
 
 class Lanes(Record, frozen=True):
@@ -201,12 +205,23 @@ class Slice(Struct, frozen=True):
     name: int
 
 
+def of_host(look: Look) -> Look:
+    """A cause on a thread of the host: its letter alone tells it, for colours are for devices."""
+    return structs.replace(look, style="host", is_hatched=False)
+
+
 def legend(lanes: Lanes) -> dict[str, list[Look]]:
-    """The looks that occur, by a heading: what ran and the steps, and why a device or a thread waited."""
+    """The looks that occur, by a heading: what ran and the steps, why a device was idle, and what else a thread did."""
     occurring = {lane.look_of(class_) for lane in lanes.lanes for class_ in lane.classes}
     ran = [look for look in (*CLASSES.values(), *STEP_KINDS.values()) if look in occurring]
     causes = [look for look in CAUSES.values() if look in occurring]
-    return {heading: looks for heading, looks in {"": ran, "idle for": causes}.items() if looks}
+    on_hosts = [of_host(look) for look in CAUSES.values() if look not in causes]
+    groups = {
+        "": ran,
+        "idle for": causes,
+        "threads of the host": [look for look in on_hosts if look in occurring],
+    }
+    return {heading: looks for heading, looks in groups.items() if looks}
 
 
 def window_offsets(lanes: Lanes) -> tuple[dict[str, int], int]:
@@ -214,6 +229,16 @@ def window_offsets(lanes: Lanes) -> tuple[dict[str, int], int]:
     first = min((host.start_ps for host in lanes.hosts), default=0)
     last = max((host.end_ps for host in lanes.hosts), default=0)
     return {host.host: host.start_ps - first for host in lanes.hosts}, last - first
+
+
+def _detail(lanes: Lanes) -> str:
+    """The steps in full detail, as the start of a sentence about slices."""
+    steps = sorted({number for host in lanes.hosts for number in host.detailed_steps})
+    if not steps:
+        return "S"
+    noun = "Step" if len(steps) == 1 else "Steps"
+    verb = "is" if len(steps) == 1 else "are"
+    return f"{noun} {', '.join(map(str, steps))} {verb} drawn in detail. Elsewhere s"
 
 
 def merged_sentence(lanes: Lanes) -> str:
@@ -226,7 +251,7 @@ def merged_sentence(lanes: Lanes) -> str:
         events = sum(lane.event_count for lane in lanes.lanes)
         drawn = sum(len(lane.length_ps) for lane in lanes.lanes)
         sentences.append(
-            f"Slices shorter than {span} are merged with their neighbours: {numbers.count(drawn)} slices "
+            f"{_detail(lanes)}lices shorter than {span} are merged with their neighbours: {numbers.count(drawn)} slices "
             f"show {numbers.count(events)} events; times stay exact."
         )
     if lanes.left_out_device_count:

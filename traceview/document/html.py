@@ -12,9 +12,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct
 
-from traceview.document import cells, html_text, numbers, timeline
+from traceview.document import cells, figures_svg, html_text, numbers, timeline
 from traceview.document import model as doc
 from traceview.document.asset_files import D3, STYLES, asset, bar_colours, colours, script
+from traceview.document.figures import Figure, StepTimes
+from traceview.document.html_anatomy import anatomy
 from traceview.document.html_text import prose, shown
 from traceview.document.page import Page
 from traceview.document.strip import strip_lines
@@ -35,8 +37,17 @@ FILTER_FROM: Final = 10
 LONG_FROM: Final = 25
 """A table with so many rows scrolls below its headings, so that the page stays one to find one's way in."""
 
-_WIDEST_TEXT: Final = 44
+_OPEN_SECTIONS: Final = ("timeline", "devices")
+"""The others show their title and first sentence until they are opened."""
+
+_WIDEST_TEXT: Final = 10
 """Characters after which the text of a cell may be broken."""
+
+_PAGE_WIDTH: Final = 128
+_USUAL_WIDTH: Final = 11
+_WIDTHS: Final = {"bar": 20, "device": 14, "look": 16, "words": 18, "span": 7, "links": 12}
+_NARROWEST_NAME: Final = 11
+"""Characters of a table beside the contents at 1280 pixels, and of its columns by kind."""
 
 _STRIP_WIDTH: Final = 120
 _NUMBERED: Final = ("finding", "gap")
@@ -88,7 +99,7 @@ class _Notebook:
     def __init__(self, document: doc.Document) -> None:
         self._document = document
         self._ids: dict[str, str] = {}
-        self._drawn: frozenset[str] = frozenset()
+        self._drawn: dict[str, int] = {}
 
     def render(self) -> str:
         """The fragment."""
@@ -157,17 +168,26 @@ class _Notebook:
     def _link(self, link: doc.Link) -> Markup:
         """A link where the page has its target, else its text."""
         is_numbered = link.anchor.partition(" ")[0] in _NUMBERED
-        text = html_text.unbroken(link.text) if is_numbered else escape(shown(link.text))
+        text = escape(shown(link.text))
         target = self._ids.get(link.anchor)
-        return Markup('<a href="#{}">{}</a>').format(target, text) if target else text
+        if not target:
+            return text
+        class_ = Markup(' class="numbered"') if is_numbered else ""
+        return Markup('<a{} href="#{}">{}</a>').format(class_, target, text)
 
     def _show(self, span: doc.Span | None, text: str) -> Markup:
         """A link that shows a span on the timeline; nothing where its device is not drawn."""
         if span is None or span.device not in self._drawn:
             return Markup("")
-        return Markup(
-            '<a class="show" href="#timeline" data-device="{}" data-start="{}" data-end="{}">{}</a>'
-        ).format(shown(span.device), span.start_ps, span.end_ps, text)
+        return Markup('<a class="show" href="#timeline" data-at="{}">{}</a>').format(
+            self._at(span), text
+        )
+
+    def _at(self, span: doc.Span) -> str:
+        """Where a link leads: the number of the device, start, end, and the numbers of what else to open."""
+        others = [self._drawn[device] for device in span.devices if device in self._drawn]
+        places = (self._drawn[span.device], span.start_ps, span.end_ps, *others)
+        return ",".join(map(str, places))
 
 
 class _Page(_Notebook):
@@ -177,7 +197,7 @@ class _Page(_Notebook):
         super().__init__(document)
         self._ids = _ids(document)
         block = document.block(doc.Timeline)
-        self._drawn = block.drawn if block else frozenset()
+        self._drawn = block.drawn if block else {}
         self._given_ids: set[str] = set()
 
     def render(self) -> str:
@@ -186,11 +206,16 @@ class _Page(_Notebook):
         if self._drawn:
             sources += [asset(D3), script("timeline")]
         first, *others = (_Script(Markup(source)) for source in sources)
+        sections = list(doc.with_remarks_once(self._document.sections))
         sheets = [colours(), bar_colours(), *map(asset, STYLES)]
         return self._fill(
             "page.html.j2",
             document=self._document,
-            sections=list(doc.with_remarks_once(self._document.sections)),
+            sections=[section for section in sections if section.id != "findings"],
+            findings_sections=[section for section in sections if section.id == "findings"],
+            anatomy=anatomy,
+            chart=self._chart,
+            is_closed_at_first=_is_closed_at_first,
             ids=self._ids,
             styles=list(map(Markup, sheets)),
             first_script=first,
@@ -215,6 +240,23 @@ class _Page(_Notebook):
 
     def _figure(self, block: doc.Timeline) -> Markup:
         return timeline.figure(block, self._document.summary, self._ids)
+
+    def _chart(self, figure: Figure) -> Markup:
+        """A chart as long as the page is wide, and what its colours mean."""
+        drawn = Markup(figures_svg.drawn(figure, self._link_of_drawing))
+        looks = [bar.cause for bar in figure.bars] if isinstance(figure, StepTimes) else []
+        legend = Markup(" ").join(
+            Markup('<span><i class="part {}"></i>{}</span>').format(look.style, look.words)
+            for look in dict.fromkeys(looks)
+            if look is not None
+        )
+        below = Markup('\n<p class="legend">{}</p>').format(legend) if legend else ""
+        return Markup('<div class="chart-box">{}</div>{}').format(drawn, below)
+
+    def _link_of_drawing(self, span: doc.Span | None, drawing: str) -> str:
+        if span is None or span.device not in self._drawn:
+            return drawing
+        return f'<a class="show" href="#timeline" data-at="{self._at(span)}">{drawing}</a>'
 
     def _strips(self, block: doc.Strips) -> Markup:
         """What stands in the place of a timeline that is not drawn."""
@@ -249,6 +291,10 @@ class _Page(_Notebook):
 
 
 # Ids
+
+
+def _is_closed_at_first(section: doc.Section) -> bool:
+    return bool(section.blocks) and section.id not in _OPEN_SECTIONS
 
 
 def _section_id(section: doc.Section) -> str:
@@ -298,6 +344,7 @@ def _templates() -> Environment:
         "bar_looks": doc.bar_looks,
         "filter_from": FILTER_FROM,
         "least_width": _least_width,
+        "name_width": _name_width,
         "long_from": LONG_FROM,
         "plural": numbers.plural,
     }
@@ -319,7 +366,14 @@ def _notebook_columns(table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
 def _least_width(column: doc.Column, texts: Sequence[str]) -> int:
     """Characters that a column of text should not be narrower than; 0 where that is left to the table."""
     longest = max(map(len, texts), default=0)
-    return 0 if column.is_numeric else min(longest, _WIDEST_TEXT)
+    return 0 if column.is_numeric or column.kind == "name" else min(longest, _WIDEST_TEXT)
+
+
+def _name_width(columns: Sequence[tuple[doc.Column, Sequence[str]]]) -> int:
+    """Characters that a line of a name has, so that the table is no wider than a page; the rest shows under the pointer."""
+    kinds = [column.kind for column, _ in columns]
+    others = sum(_WIDTHS.get(kind, _USUAL_WIDTH) for kind in kinds if kind != "name")
+    return max((_PAGE_WIDTH - others) // max(kinds.count("name"), 1), _NARROWEST_NAME)
 
 
 def _sort_key(value: doc.Value) -> str | None:
@@ -332,9 +386,13 @@ def _sort_key(value: doc.Value) -> str | None:
 def _bar(bar: doc.Bar) -> Markup:
     title = ", ".join(f"{part.look.words} {numbers.share(part.ratio)}" for part in bar.parts)
     parts = Markup("").join(
-        Markup('<i class="part {}" style="width:{:.2f}%"></i>').format(
-            part.look.style, 100 * part.ratio * bar.ratio
+        Markup('<i class="part {}{}" style="width:{:.2f}%"></i>').format(
+            part.look.style,
+            " tv-hatched" if part.look.is_hatched else "",
+            100 * part.ratio * bar.ratio,
         )
         for part in bar.parts
     )
-    return Markup('<span class="bar" role="img" title="{}">{}</span>').format(title, parts)
+    return Markup('<span class="bar" role="img" aria-label="{0}" title="{0}">{1}</span>').format(
+        title, parts
+    )

@@ -36,9 +36,24 @@ def cut(text: str, most: int) -> str:
     return f"{left}…{right} ({numbers.plural(len(text), 'character')})"
 
 
+_TWO_LINES_FROM: Final = 36
+"""Characters of a name from which on it takes two lines: its last part below the rest."""
+
+
 def name(text: str) -> Markup:
-    """A recorded name for a cell, which may be broken after its separators; what is copied stays the same."""
-    written = escape(cut(text, LONGEST_NAME))
+    """A recorded name for a cell: broken after its separators, a long one on two lines; what is copied stays the same."""
+    written = cut(text, LONGEST_NAME)
+    if len(written) < _TWO_LINES_FROM:
+        return _breakable(written)
+    middle = max(written.rfind(separator, 0, -8) + len(separator) for separator in _SEPARATORS)
+    middle = middle if middle > len(written) // 5 else len(written) // 2
+    return Markup('<span class="lines" title="{}"><span>{}</span><span>{}</span></span>').format(
+        written, written[:middle], written[middle:]
+    )
+
+
+def _breakable(text: str) -> Markup:
+    written = escape(text)
     for separator in _SEPARATORS:
         written = written.replace(separator, Markup(f"{separator}<wbr>"))
     return written
@@ -51,8 +66,3 @@ def prose(text: str) -> Markup:
         code.format(piece.text) if piece.is_code else escape(piece.text)
         for piece in pieces(cut(text, LONGEST_TEXT))
     )
-
-
-def unbroken(text: str) -> Markup:
-    """`finding 12`: a word and its number, which stay on one line."""
-    return Markup("&nbsp;").join(cut(text, LONGEST_TEXT).split(" ", 1))

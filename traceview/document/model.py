@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from traceview.document.chart import Lanes, UtilizationStrips
+from traceview.document.figures import Chain, HeatMap, Speeds, StepTimes
+from traceview.document.figures import Span as Span
 from traceview.document.vocabulary import Look
 
 Kind: TypeAlias = Literal[
@@ -55,14 +57,6 @@ class Bar(Struct, frozen=True):
 
     parts: tuple[Part, ...]
     ratio: float = 1.0
-
-
-class Span(Struct, frozen=True):
-    """A span of one device on the timeline, in picoseconds from the start of its window."""
-
-    device: str
-    start_ps: int
-    end_ps: int
 
 
 class Link(Struct, frozen=True):
@@ -166,9 +160,10 @@ class Timeline(Struct, frozen=True):
     lines: Mapping[int, str] = {}
 
     @property
-    def drawn(self) -> frozenset[str]:
-        """Keys of the devices in the picture."""
-        return frozenset(row.device for row in self.lanes.devices) if self.lanes else frozenset()
+    def drawn(self) -> dict[str, int]:
+        """Keys of the devices in the picture, with their places."""
+        rows = self.lanes.devices if self.lanes else ()
+        return {row.device: place for place, row in enumerate(rows)}
 
 
 class Finding(Struct, frozen=True):
@@ -176,7 +171,7 @@ class Finding(Struct, frozen=True):
 
     `number`: from 1 on, in the order of the report. `cost`: with its unit and what it is a share of, empty where it is
     not known; `is_cost_in_title`: the title says it already. `links`: devices and gaps that it is about. `span`: what
-    to look at on the timeline.
+    to look at on the timeline. `is_about_capture`: it says how far the capture can be trusted, and nothing of the job.
     """
 
     number: int
@@ -192,6 +187,7 @@ class Finding(Struct, frozen=True):
     advice: str
     links: tuple[Link, ...] = ()
     span: Span | None = None
+    is_about_capture: bool = False
 
     @property
     def anchor(self) -> str:
@@ -206,7 +202,23 @@ class Findings(Struct, frozen=True):
     hidden_count: int = 0
 
 
-Block: TypeAlias = Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings
+Block: TypeAlias = (
+    Table
+    | Facts
+    | Notes
+    | Remark
+    | Subheading
+    | Strips
+    | Timeline
+    | Findings
+    | HeatMap
+    | Chain
+    | Speeds
+)
+"""What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
+
+GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds)
+"""Blocks that text leaves out."""
 
 
 class Section(Struct, frozen=True):
@@ -274,7 +286,8 @@ class Summary(Struct, frozen=True):
     `captured`: what and how much was recorded. `job`: the training job. `answer`: what is wrong, or that nothing is.
     `headline`: which devices worked, empty where it is the answer. `quality`: what limits the capture, None where
     nothing does. `hidden_count`: findings that are not among `findings`. `command`: makes the document again. `anatomy`:
-    what the mean step of each device consists of.
+    what the mean step of each device consists of. `step_times`: None without steps. `capture_lead`: how far the capture
+    can be trusted.
     """
 
     run: str
@@ -289,6 +302,8 @@ class Summary(Struct, frozen=True):
     command: str
     remarks: tuple[str, ...] = ()
     anatomy: tuple[AnatomyRow, ...] = ()
+    step_times: StepTimes | None = None
+    capture_lead: str = ""
 
 
 class ShortFinding(Struct, frozen=True):

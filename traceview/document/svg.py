@@ -37,6 +37,8 @@ _LETTER_FROM: Final = 14.0
 _LEAST_LETTER: Final = 9.0
 _STACKED_FROM: Final = 4.0
 _TOUCHING: Final = 0.35
+_LOWEST: Final = 0.5
+"""Pixels of a cell that is hardly filled."""
 _HEIGHTS: Final = {
     "steps": 16,
     "thread": 11,
@@ -52,13 +54,14 @@ _STYLE: Final = """
 text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: var(--tv-ink); }
 text.soft, .soft text { fill: var(--tv-soft); font-size: 11px; }
 text.head { font-size: 15px; font-weight: 600; }
-text.letter { font-size: 9px; fill: var(--tv-ink); text-anchor: middle; }
+text.letter { font-size: 9px; fill: var(--tv-slice-ink); text-anchor: middle; }
+text.number { font-size: 11px; }
 text.middle { text-anchor: middle; }
 text.name { font-weight: 600; }
 .row { fill: var(--tv-row); }
 .ground { fill: var(--tv-ground); }
 .line { stroke: var(--tv-soft); stroke-opacity: 0.35; stroke-width: 1; fill: none; }
-.hatch { stroke: var(--tv-ground); stroke-width: 1.4; }
+.hatch { stroke: var(--tv-hatch); stroke-width: 1.4; }
 """
 
 _HATCH: Final = (
@@ -85,14 +88,13 @@ def picture(timeline: doc.Timeline, summary: doc.Summary, *, is_alone: bool) -> 
 
 
 class _Rectangle(Struct, frozen=True):
-    """A piece of a lane. `level`: how much of it is covered, 2 for nearly all."""
+    """A piece of a lane."""
 
     left: float
     right: float
     top: float
     height: float
     look: Look
-    level: int
 
 
 class _Canvas:
@@ -131,13 +133,17 @@ class _Canvas:
         is_folded = len(lanes.devices) >= FOLDED_FROM
         for host in lanes.hosts:
             left = _LEFT + begin_ps[host.host] * scale
-            self._host(host, left, scale, least, has_name=len(lanes.hosts) > 1)
+            if len(lanes.hosts) > 1:
+                self._y += 16
+                self._text(12, self._y - 3, _fitting(host.host, 60), "name")
+            self._of_host(host, left, scale, least, are_steps=True)
             for device in (row for row in lanes.devices if row.host == host.host):
                 if is_folded:
                     height = _FOLDED_HEIGHT if len(lanes.devices) <= 64 else _NARROW_HEIGHT
                     self._folded(device, left, scale, least, height)
                 else:
                     self._open(device, left, scale, least)
+            self._of_host(host, left, scale, least, are_steps=False)
         self._gridlines(span, top)
         merged = merged_sentence(lanes)
         if self._is_alone and merged:
@@ -202,13 +208,11 @@ class _Canvas:
             x = _LEFT + _PLOT * moment / max(span, 1)
             self._behind.append(f'<path class="line" d="M{x:.1f} {top - 3:.0f}V{self._y:.0f}"/>')
 
-    def _host(
-        self, host: HostLanes, left: float, scale: float, least: float, *, has_name: bool
+    def _of_host(
+        self, host: HostLanes, left: float, scale: float, least: float, *, are_steps: bool
     ) -> None:
-        if has_name:
-            self._y += 16
-            self._text(12, self._y - 3, _fitting(host.host, 60), "name")
-        for lane in host.lanes:
+        """The steps of a host above its devices, or its threads below them."""
+        for lane in (lane for lane in host.lanes if (lane.kind == "steps") == are_steps):
             height = _HEIGHTS[lane.kind]
             name = (
                 "steps"
@@ -265,7 +269,7 @@ class _Canvas:
                 )
             text = str(piece.name)
             if piece.name >= 0 and end - begin > 7 * len(text) + 4 and begin >= free:
-                self._text((begin + end) / 2, self._y + 12, text, "soft middle")
+                self._text((begin + end) / 2, self._y + 12, text, "letter number")
                 free = end
 
     def _add(
@@ -275,15 +279,17 @@ class _Canvas:
             covered = sum(cell.class_ps.values())
             if not covered:
                 continue
-            level = min(3 * covered // cell.length_ps, 2)
             shown = sorted(cell.class_ps.items(), key=lambda part: -part[1])
             if cell.right - cell.left < _STACKED_FROM:
                 shown = shown[:1]
-            whole, y = sum(part for _, part in shown), top
+            # How high a cell is filled says how much of it is covered.
+            filled = max(height * min(covered / cell.length_ps, 1.0), _LOWEST)
+            whole, y = sum(part for _, part in shown), top + height - filled
             for class_, part in shown:
-                share = height * part / whole
-                look = lane.look_of(class_)
-                self._rectangles.append(_Rectangle(cell.left, cell.right, y, share, look, level))
+                share = filled * part / whole
+                self._rectangles.append(
+                    _Rectangle(cell.left, cell.right, y, share, lane.look_of(class_))
+                )
                 y += share
 
     def _letters(self) -> Iterator[str]:
@@ -346,14 +352,13 @@ def _cells(lane: Lane, left: float, scale: float, least: float) -> Iterator[_Cel
 
 
 def _paths(rectangles: Iterable[_Rectangle]) -> Iterator[str]:
-    """One path per look and level, in the order in which they are painted first."""
-    groups: dict[tuple[Look, int], list[_Rectangle]] = {}
+    """One path per look, in the order in which they are painted first."""
+    groups: dict[Look, list[_Rectangle]] = {}
     for rectangle in rectangles:
-        groups.setdefault((rectangle.look, rectangle.level), []).append(rectangle)
-    for (look, level), group in groups.items():
+        groups.setdefault(rectangle.look, []).append(rectangle)
+    for look, group in groups.items():
         path = "".join(map(_outline, _joined(group)))
-        opacity = ("0.4", "0.7", "1")[level]
-        yield f'<path style="fill:var(--tv-{look.style})" fill-opacity="{opacity}" d="{path}"/>'
+        yield f'<path style="fill:var(--tv-{look.style})" d="{path}"/>'
         if look.is_hatched:
             yield f'<path fill="url(#tv-hatch)" d="{path}"/>'
 

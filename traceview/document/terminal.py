@@ -75,7 +75,7 @@ class _Hidden(Struct):
 
 def _add_section(page: Page, section: doc.Section) -> _Hidden:
     hidden = _Hidden([])
-    if not section.lead and all(isinstance(block, doc.Timeline) for block in section.blocks):
+    if not section.lead and all(isinstance(block, doc.GRAPHIC) for block in section.blocks):
         return hidden
     page.heading(section.title, section.lead)
     before: doc.Block | None = None
@@ -117,7 +117,7 @@ def _add_block(page: Page, block: doc.Block) -> None:
             _add_finding(page, finding)
         if block.hidden_count:
             page.remark(f"{numbers.plural(block.hidden_count, 'more finding')}: the JSON report.")
-    elif not isinstance(block, doc.Timeline):  # in text the strips stand in its place
+    elif not isinstance(block, doc.GRAPHIC):
         raise TypeError(block)
 
 

@@ -10,8 +10,8 @@ import msgspec
 from markupsafe import Markup
 
 from traceview.document import numbers, svg
-from traceview.document.chart import Lane, Lanes, legend, merged_sentence, window_offsets
-from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, prose
+from traceview.document.chart import Lane, Lanes, legend, merged_sentence, of_host, window_offsets
+from traceview.document.html_text import LONGEST_NAME, cut, prose
 from traceview.document.model import Summary, Timeline, gap_anchor
 from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look
 
@@ -19,8 +19,8 @@ _ESCAPES: Final = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
 _HINT: Final = (
-    "Drag to pan; to zoom, turn the wheel with Ctrl, or after a click here. Keys: + and − zoom, ← and → pan, Home shows "
-    "all, ↑ and ↓ choose a lane, Tab moves through its slices, Enter opens a device or shows the gap, Esc leaves."
+    "Drag to pan; to zoom, turn the wheel with Ctrl, or after a click here. Keys: ↑ and ↓ choose a lane, ← and → its "
+    "slices, with Shift they pan; + and − zoom, Home shows all, Enter opens a device or shows the gap, Esc goes back."
 )
 
 
@@ -39,7 +39,7 @@ def figure(timeline: Timeline, summary: Summary, anchors: Container[str]) -> Mar
         "</figure>"
     ).format(
         legend=_legend(legend(lanes)),
-        reading=f"Times count from the start of the window. Pale: partly filled. {merged_sentence(lanes)}".strip(),
+        reading=f"Times count from the start of the window. Height: how much of a slice is filled. {merged_sentence(lanes)}".strip(),
         hint=_HINT,
         picture=Markup(svg.picture(timeline, summary, is_alone=False)),
         data=Markup(_json(_data(timeline, lanes, anchors))),
@@ -53,7 +53,7 @@ def _legend(groups: Mapping[str, Sequence[Look]]) -> Markup:
         if heading:
             parts.append(Markup("<span>{}:</span>").format(heading))
         for look in looks:
-            class_ = "tv-grey" if look.is_hatched else "tv-bright"
+            class_ = "tv-hatched" if look.is_hatched else "tv-plain"
             parts.append(swatch.format(class_, look.style, look.letter, look.words))
     return Markup(" ").join(parts)
 
@@ -75,8 +75,6 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
         ],
         "devices": [
             {
-                # As the links to spans write it.
-                "key": cut(device.device, LONGEST_TEXT),
                 "name": cut(device.device, LONGEST_NAME),
                 "host": hosts[device.host],
                 "lanes": [_lane(lane) for lane in device.lanes],
@@ -95,6 +93,7 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
         ],
         "activities": _looks((*CLASSES.values(), *STEP_KINDS.values())),
         "causes": _looks(CAUSES.values()),
+        "thread_causes": _looks(map(of_host, CAUSES.values())),
     }
 
 

@@ -49,7 +49,7 @@ CAUSES: Final = _by_key(
     ),
     _cause(
         "compile",
-        "T",
+        "X",
         "magenta",
         "tracing and compilation",
         "the host traced a tf.function, compiled with XLA, tuned kernels or loaded a module",
@@ -100,13 +100,13 @@ CAUSES: Final = _by_key(
     ),
     _cause(
         "latency",
-        "l",
+        "T",
         "dim",
         "launch latency",
         "work was queued for less than 20 µs, the ordinary delay of a launch",
     ),
     _cause("unattributed", "?", "dim", "no recorded cause", "the trace shows no cause"),
-    _cause("unused", "u", "dim", "device not used", "the device ran no kernel in the window"),
+    _cause("unused", "U", "dim", "device not used", "the device ran no kernel in the window"),
 )
 """What an idle device waited for, in the order in which one cause is preferred to the next."""
 
@@ -206,38 +206,56 @@ BOUNDS: Final = _by_key(
 )
 """What would have to change for a step to take no less than a bound."""
 
-COLOURS: Final[Mapping[str, tuple[str, str]]] = {
+_GROUND_COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "ink": ("#1b2330", "#e4e8ee"),
     "soft": ("#566072", "#9aa5b5"),
     "ground": ("#ffffff", "#14181f"),
     "row": ("#f3f5f8", "#1b212a"),
     "line": ("#d5dae1", "#38414f"),
-    "compute": ("#1c7c54", "#3aa876"),
-    "communication": ("#7b4fb0", "#a57fdb"),
-    "copies": ("#1787a8", "#35a9cb"),
-    "h2d": ("#1787a8", "#35a9cb"),
-    "d2h": ("#4fb3d1", "#86d3ea"),
-    "d2d": ("#0c5a78", "#2b7fa0"),
-    "memset": ("#8fa6b0", "#71858f"),
     "idle": ("#cfd5dd", "#3a4350"),
-    "idle-input": ("#d2500a", "#f07a35"),
-    "idle-h2d": ("#2e9ec0", "#3fb4d6"),
-    "idle-compile": ("#b3218c", "#d95bb6"),
-    "idle-sync": ("#d99a00", "#e6b23a"),
-    "idle-checkpoint": ("#3c5fb8", "#6f8fe0"),
-    "idle-launch": ("#e8765a", "#f29680"),
-    "idle-callback": ("#c9b400", "#d8c83a"),
-    "idle-host-compute": ("#6f92d8", "#8daae6"),
-    "idle-python": ("#8a5a2b", "#b98a58"),
-    "idle-peer": ("#b691e0", "#c6a8ee"),
-    "idle-dependency": ("#6fb5a6", "#7cc4b5"),
-    "idle-latency": ("#aeb8c4", "#6b7685"),
-    "idle-unattributed": ("#c6ccd4", "#4d5765"),
-    "idle-unused": ("#dde1e7", "#2c333e"),
-    "step": ("#c9d6ea", "#33445e"),
-    "step-eval": ("#d9cfea", "#463a5e"),
-    "step-excluded": ("#e3e3e0", "#3b3d3f"),
     "mark": ("#0b57c4", "#7fb2ff"),
+}
+"""What is no data: on a light ground, and on a dark one."""
+
+SLICE_COLOURS: Final[Mapping[str, str]] = {
+    "compute": "#209c61",
+    "communication": "#887db7",
+    "copies": "#5b8f92",
+    "h2d": "#5b8f92",
+    "d2h": "#a4cdce",
+    "d2d": "#84a8c0",
+    "memset": "#e4d4c3",
+    "idle-input": "#d86408",
+    "idle-h2d": "#5b8f92",
+    "idle-compile": "#e4408b",
+    "idle-sync": "#dba50f",
+    "idle-checkpoint": "#5683fe",
+    "idle-launch": "#fd5767",
+    "idle-callback": "#f4da00",
+    "idle-python": "#c0cf7d",
+    "idle-host-compute": "#bad5fd",
+    "idle-peer": "#bca3ff",
+    "idle-dependency": "#75ba90",
+    "idle-latency": "#828a94",
+    "idle-unattributed": "#a9afb8",
+    "idle-unused": "#d5dae0",
+    "host": "#aab3bf",
+    "step": "#b9c8de",
+    "step-eval": "#d9b48f",
+    "step-excluded": "#d9d9d4",
+    "slow": "#a9b6c8",
+    "slice-ink": "#10151c",
+    "hatch": "#ffffff",
+}
+"""What is data, and the text on it: the same on both grounds, so that dark text can be read on every slice.
+
+Chosen by computation: any two that can be neighbours differ for people who see red and green alike, too
+(tests/document/test_palette.py). Copies to the device and the wait for one have one colour, as they have one name.
+"""
+
+COLOURS: Final[Mapping[str, tuple[str, str]]] = {
+    **_GROUND_COLOURS,
+    **{style: (colour, colour) for style, colour in SLICE_COLOURS.items()},
 }
 """By the style of a look, and by the parts of a chart that are no data: its colour on a light ground, and on a dark one."""
 

@@ -6,13 +6,17 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from traceview.analysis import capture
+from traceview.analysis import lanes as lane_topic
 from traceview.analysis.base import Finding, Skipped, by_cost
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
 from traceview.analysis.path.findings import UNEXPLAINED_IDLE
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
+from traceview.analysis.shown_steps import detailed_steps
 from traceview.errors import UsageError
 from traceview.report.command import reproducing
 from traceview.report.model import (
@@ -60,12 +64,14 @@ def analyze(
     context = Context(
         loaded,
         select(loaded, window, _step_range(steps)),
-        Options(top=top, baseline=_loaded(baseline), lanes=lanes),
+        Options(top=top, baseline=_loaded(baseline)),
     )
     results, skipped = _results(context)
     recorded = context.record(capture.ANALYSIS)
     assert recorded is not None  # every trace has a capture
     findings = _findings(context)
+    if lanes:
+        results, skipped = _with_lanes(context, results, skipped, findings)
     verdict = verdict_of(loaded, recorded, results, findings)
     findings = _with_unexplained_early(findings, verdict)
     chosen = tuple(
@@ -107,6 +113,17 @@ def _results(context: Context) -> tuple[Results, dict[str, str]]:
         elif result.reason:
             skipped[topic.name] = result.reason
     return Results(**records), skipped
+
+
+def _with_lanes(
+    context: Context, results: Results, skipped: dict[str, str], findings: Sequence[Finding]
+) -> tuple[Results, dict[str, str]]:
+    """The results with what a timeline draws; the steps that findings are about are drawn in full detail."""
+    detailed = detailed_steps(results.steps, findings) if results.steps else frozenset()
+    drawn = lane_topic.lanes_of(context, detailed)
+    if isinstance(drawn, Skipped):
+        return results, {**skipped, lane_topic.ANALYSIS.name: drawn.reason}
+    return replace(results, lanes=drawn), skipped
 
 
 def _findings(context: Context) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from traceview.analysis import device_time, steps
+from traceview.analysis import capture, device_time, steps
 from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.base import Evidence
 from traceview.analysis.base import Finding as FindingRecord
@@ -18,6 +18,10 @@ from traceview.analysis.environment.section import job_facts
 from traceview.analysis.idle.section import NumberedGap, numbered_gaps
 from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.registry import RULES, TOPICS
+from traceview.analysis.shown_steps import median_step, worst_step
+from traceview.analysis.steps.chart import step_times
+from traceview.analysis.steps.findings import FEW_STEPS, NO_STEP_MARKER
+from traceview.analysis.steps.result import StepRow
 from traceview.analysis.steps.section import found_steps
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -41,6 +45,13 @@ FIRST_FINDINGS: Final = 5
 _LINKED_DEVICES: Final = 8
 _LINKED_GAPS: Final = 3
 _SHOWN_EVIDENCE: Final = 6
+_LEAST_GAP: Final = 0.1
+"""Of the cost of a finding: a shorter gap shows nothing of it, and its step is shown instead."""
+_OPENED_DEVICES: Final = 8
+"""Devices of a finding that are opened on the timeline."""
+_CAPTURE_CODES: Final = frozenset(
+    rule.code for rule in (*capture.ANALYSIS.rules, FEW_STEPS, NO_STEP_MARKER)
+)
 _SHOWN_RUNS: Final = 3
 _LISTED_WINDOWS: Final = 3
 """Of more hosts the shortest and the longest window are shown."""
@@ -57,7 +68,7 @@ def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) 
     view = replace(view, findings_of_gaps=_by_gap(gaps))
     return doc.Document(
         traceview_version=report.traceview_version,
-        summary=_summary(report, findings),
+        summary=_summary(report, view, findings),
         sections=tuple(_sections(report, view, findings)),
         definitions=(
             ("", TERMS),
@@ -142,7 +153,7 @@ def _topic_sections(view: View) -> Iterator[doc.Section]:
 # The first screen
 
 
-def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
+def _summary(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> doc.Summary:
     quality = report.capture.quality
     answer = answer_of(report)
     environment_record = report.results.environment
@@ -163,7 +174,19 @@ def _summary(report: Report, findings: tuple[doc.Finding, ...]) -> doc.Summary:
         if others
         else (),
         anatomy=anatomy_rows(report.results.anatomy) if report.results.anatomy else (),
+        step_times=step_times(view, report.results.steps) if report.results.steps else None,
+        capture_lead=_capture_lead(quality, findings),
     )
+
+
+def _capture_lead(quality: str, findings: tuple[doc.Finding, ...]) -> str:
+    """How far the capture can be trusted, and how many remarks say why."""
+    count = sum(finding.is_about_capture for finding in findings)
+    if quality != "ok":
+        return f"The capture is {look_of(QUALITIES, quality).words}."
+    if not count:
+        return "Yes: no event was lost, and nothing limits the numbers."
+    return f"Yes, with {numbers.plural(count, 'remark')}."
 
 
 def _captured(report: Report) -> Iterator[str]:
@@ -328,6 +351,7 @@ def _findings(
             advice=finding.advice,
             links=tuple(_links(finding, gaps[number])),
             span=_span(finding, view, gaps[number]),
+            is_about_capture=finding.code in _CAPTURE_CODES and finding.severity != "critical",
         )
 
 
@@ -385,21 +409,34 @@ def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link
 
 
 def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
-    """What to look at: its longest gap, else its first step, else its device; None without any."""
-    if gaps:
-        # Its title names the first device.
-        first = [numbered for numbered in gaps if numbered.span.device in finding.devices[:1]]
-        return (first or gaps)[0].span
+    """What to look at: a gap that shows its cost, else its worst step, else the median step, else the window.
+
+    The first device that it names is framed, and the others that it is about are opened; None without a device.
+    """
     times = view.result(device_time.ANALYSIS)
     rows = [row for row in (times.devices if times else ()) if row.host in view.window_start_ps]
-    row = next((row for row in rows if row.device in finding.devices), None)
-    if row is None and finding.steps:
-        row = rows[0] if rows else None
-    if row is None:
+    named = [row for row in rows if row.device in finding.devices]
+    row = min(named, key=lambda row: finding.devices.index(row.device), default=None)
+    row = row or next((row for row in rows if finding.steps or finding.cost_ps_per_step), None)
+    if row is None or (finding.devices and not named):
         return None
-    step_times = view.result(steps.ANALYSIS)
-    for step in step_times.steps if step_times else ():
-        if step.host == row.host and step.number in finding.steps:
-            begin = step.start_ps - view.window_start_ps[row.host]
-            return doc.Span(row.device, begin, begin + step.duration_ps)
-    return doc.Span(row.device, 0, row.window_ps) if row.window_ps else None
+    concerned = [each.device for each in named or rows if each.host == row.host]
+    others = tuple(device for device in concerned if device != row.device)[: _OPENED_DEVICES - 1]
+    least_ps = _LEAST_GAP * (finding.cost_ps_per_step or 0)
+    for numbered in gaps:
+        if numbered.span.device == row.device and numbered.gap.duration_ps >= least_ps:
+            return replace(numbered.span, devices=others)
+    step = _shown_step(finding, view, row.host)
+    if step is not None:
+        begin_ps = step.start_ps - view.window_start_ps[row.host]
+        return doc.Span(row.device, begin_ps, begin_ps + step.duration_ps, others)
+    return doc.Span(row.device, 0, row.window_ps, others) if row.window_ps else None
+
+
+def _shown_step(finding: FindingRecord, view: View, host: str) -> StepRow | None:
+    """The worst of the steps of a finding; of one about all steps the median step."""
+    result = view.result(steps.ANALYSIS)
+    of_host = [row for row in (result.steps if result else ()) if row.host == host]
+    if finding.steps:
+        return worst_step(of_host, finding.steps)
+    return median_step(of_host) if finding.cost_ps_per_step else None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from traceview.analysis.collectives.heat_map import heat_map
 from traceview.analysis.collectives.result import CollectiveResult, CollectiveTimes
 from traceview.analysis.context import View
 from traceview.document import model as doc
@@ -36,7 +37,12 @@ def collectives_section(view: View, result: CollectiveResult) -> doc.Section | N
         return None
     blocks: tuple[doc.Block, ...] = ()
     if result.count:
-        blocks = (*doc.facts(*_facts(result)), *_by_device(view, result), *_by_host(view, result))
+        blocks = (
+            *doc.facts(*_facts(result)),
+            *heat_map(view),
+            *_by_device(view, result),
+            *_by_host(view, result),
+        )
     return doc.Section(
         "collectives",
         TITLE,

@@ -85,7 +85,7 @@ def _columns(
 ) -> Iterator[doc.Column]:
     yield doc.devices("device", [row.device for row in rows])
     yield doc.shares("idle", [doc.ratio(row.idle_ps, windows.get(row.device)) for row in rows])
-    yield doc.bars("by cause", [_bar(row, ranked) for row in rows])
+    yield doc.bars("by cause", [_bar(row, ranked, windows.get(row.device)) for row in rows])
     for priority, cause in enumerate(ranked):
         look = CAUSES[cause]
         parts = [doc.ratio(row.causes.get(cause, 0), windows.get(row.device)) for row in rows]
@@ -96,14 +96,15 @@ def _columns(
     yield doc.times("longest gap", [row.longest_gap_ps for row in rows], priority=1)
 
 
-def _bar(row: IdleRow, ranked: Sequence[str]) -> doc.Bar:
-    """The idle time of a device, all of it one bar long."""
+def _bar(row: IdleRow, ranked: Sequence[str], window_ps: int | None) -> doc.Bar:
+    """The idle time of a device; a bar is as long as the window."""
     return doc.Bar(
         tuple(
             doc.Part(CAUSES[cause], row.causes[cause] / row.idle_ps)
             for cause in ranked
             if row.causes.get(cause)
-        )
+        ),
+        row.idle_ps / window_ps if window_ps else 1.0,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -90,19 +90,25 @@ def _table(
     )
 
 
-def gap_rows_section(rows: Table) -> doc.Section | None:
-    """A row per gap: where it lies, its causes, and what shows them; nothing without any."""
+def gap_rows_section(rows: Table, windows: Mapping[str, int]) -> doc.Section | None:
+    """A row per gap: where it lies, its causes, and what shows them; nothing without any. `windows`: by device its start."""
     if not rows.count:
         return None
-    return doc.Section("gap-rows", "Gaps", doc.table("Gaps", _columns(rows)))
+    return doc.Section("gap-rows", "Gaps", doc.table("Gaps", _columns(rows, windows)))
 
 
-def _columns(rows: Table) -> Iterator[doc.Column]:
+def _columns(rows: Table, windows: Mapping[str, int]) -> Iterator[doc.Column]:
     yield doc.devices("device", rows["device"])
     yield doc.times("length", rows["duration_ps"])
     yield doc.looks("mostly", [look_of(CAUSES, cause) for cause in rows["cause"]])
     yield doc.counts("step", rows["step"], priority=2)
-    yield doc.times("start", rows["start_ps"], priority=4)
+    starts = zip(rows["device"], rows["start_ps"], strict=True)
+    yield doc.times(
+        "start",
+        [start - windows[device] for device, start in starts],
+        priority=4,
+        meaning="from the start of the window",
+    )
     evidence = zip(rows["thread"], rows["host_stack"], strict=True)
     yield doc.names(
         "evidence on the host",

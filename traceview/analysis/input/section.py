@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from traceview.analysis.context import View
+from traceview.analysis.input.chain import chain
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
@@ -42,6 +43,7 @@ def section(view: View, result: Input) -> doc.Section:
         "Input",
         (
             *doc.notes(*_notes(result, is_brief=view.is_brief)),
+            *chain(result),
             *_hosts(result.hosts, most_rows, everything),
             *_replicas(result.replicas, most_rows, everything),
             *_stages(stages, result.stage_count, view.command("input")),

@@ -1,7 +1,8 @@
-"""Lanes: what the timeline of a document draws; made only where it is asked for."""
+"""Lanes: what the timeline of a document draws; made only where it is asked for, when the findings are known."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from traceview.analysis import idle
@@ -11,10 +12,14 @@ from traceview.analysis.lanes.result import compute
 from traceview.document.chart import Lanes
 
 
-def _compute(context: Context) -> Lanes | Skipped:
-    if not context.options.lanes:
-        return Skipped("")
-    return compute(context.trace, context.selection, context.idle, context.result(idle.ANALYSIS))
+def _made_last(_: Context) -> Skipped:
+    return Skipped("")
 
 
-ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_compute)
+def lanes_of(context: Context, detailed: Collection[int]) -> Lanes | Skipped:
+    """The lanes; `detailed`: numbers of the steps to show in full detail."""
+    idle_time = context.result(idle.ANALYSIS)
+    return compute(context.trace, context.selection, context.idle, idle_time, detailed)
+
+
+ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)

@@ -6,7 +6,7 @@ for, its short slices are merged (`slices`). What a lane covers stays exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -63,9 +63,16 @@ class _Draft(Struct, frozen=True, eq=False):
 
 
 def compute(
-    trace: Trace, selection: Selection, attribution: IdleAttribution, idle: Idle | Skipped
+    trace: Trace,
+    selection: Selection,
+    attribution: IdleAttribution,
+    idle: Idle | Skipped,
+    detailed: Collection[int],
 ) -> Lanes | Skipped:
-    """The lanes of every device that could be recorded, and of its host; `attribution`, `idle`: its idle time."""
+    """The lanes of every device that could be recorded, and of its host.
+
+    `attribution`, `idle`: its idle time. `detailed`: numbers of the steps in which short slices are not merged.
+    """
     if isinstance(idle, Skipped):
         return Skipped(idle.reason)
     devices = list(attribution.gaps)[:MOST_DEVICES]
@@ -77,8 +84,14 @@ def compute(
     drafts = [draft for part in (*of_host.values(), *of_device.values()) for draft in part]
     shares = fair_shares([draft.slices.size for draft in drafts], MOST_SLICES)
     names = _Names()
+    edges = {host: _edges(selection.steps[host], detailed) for host in hosts}
+    host_of = [host for host in of_host for _ in of_host[host]]
+    host_of += [trace.device_list[device].host for device in of_device for _ in of_device[device]]
     lanes = iter(
-        [_lane(trace, names, draft, share) for draft, share in zip(drafts, shares, strict=True)]
+        [
+            _lane(trace, names, draft, share, edges[host])
+            for draft, share, host in zip(drafts, shares, host_of, strict=True)
+        ]
     )
     host_lanes = [
         HostLanes(
@@ -86,6 +99,7 @@ def compute(
             selection.windows[host].start_ps,
             selection.windows[host].end_ps,
             tuple(next(lanes) for _ in part),
+            tuple(sorted(step.number for step in selection.steps[host] if step.number in detailed)),
         )
         for host, part in of_host.items()
     ]
@@ -251,10 +265,19 @@ def _without_middle(text: str, length: int) -> str:
     return f"{text[:head]}…{text[head + 1 - length :]}"
 
 
-def _lane(trace: Trace, names: _Names, draft: _Draft, most: int) -> Lane:
+def _edges(steps: Sequence[Step], detailed: Collection[int]) -> Int64Array:
+    """Starts and ends of the detailed steps, ascending."""
+    edges = [
+        edge for step in steps if step.number in detailed for edge in (step.start_ps, step.end_ps)
+    ]
+    return np.array(edges, dtype=np.int64)
+
+
+def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: Int64Array) -> Lane:
     window = draft.window
-    resolution = draft.slices.resolution_for(most, window.length_ps, window.start_ps)
-    slices = draft.slices.merged(resolution, window.start_ps)
+    slices, resolution = draft.slices.in_detail(
+        most, window.length_ps, window.start_ps, detailed_ps
+    )
     length = slices.end_ps - slices.start_ps
     covered = slices.class_ps.sum(axis=0)
     main = slices.class_ps.argmax(axis=0)

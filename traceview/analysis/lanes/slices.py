@@ -28,14 +28,29 @@ class Slices(Struct, frozen=True, eq=False):
     count: Int64Array
     name: Int32Array
 
+    def at(self, places: Int64Array) -> Slices:
+        """The slices at these places."""
+        return Slices(
+            self.start_ps[places],
+            self.end_ps[places],
+            self.class_ps[:, places],
+            self.count[places],
+            self.name[places],
+        )
+
     @property
     def size(self) -> int:
         """Number of slices."""
         return int(self.start_ps.size)
 
-    def merged(self, resolution_ps: int, origin_ps: int) -> Slices:
-        """The slices at a resolution; its stretches are counted from `origin_ps`."""
-        first = np.flatnonzero(_begins(self.start_ps, self.end_ps, resolution_ps, origin_ps))
+    def merged(self, resolution_ps: int, origin_ps: int, region: Int64Array) -> Slices:
+        """The slices at a resolution; its stretches are counted from `origin_ps`.
+
+        `region`: by slice the number of the region that it starts in; slices of different regions are not merged.
+        """
+        begins = _begins(self.start_ps, self.end_ps, resolution_ps, origin_ps)
+        begins[1:] |= region[1:] != region[:-1]
+        first = np.flatnonzero(begins)
         if first.size == self.size:
             return self
         last = np.append(first[1:], self.size) - 1
@@ -47,6 +62,30 @@ class Slices(Struct, frozen=True, eq=False):
             np.add.reduceat(self.count, first),
             self.name[longest],
         )
+
+    def in_detail(
+        self, most: int, window_ps: int, origin_ps: int, detailed_ps: Int64Array
+    ) -> tuple[Slices, int]:
+        """At most about `most` slices, and the resolution outside of the detailed spans.
+
+        `detailed_ps`: ascending starts and ends of disjoint spans whose slices are merged only where three quarters of
+        the room do not hold them.
+        """
+        region = np.searchsorted(detailed_ps, self.start_ps, side="right")
+        inside, outside = (
+            (self.at(places), region[places])
+            for places in (np.flatnonzero(region % 2 == 1), np.flatnonzero(region % 2 == 0))
+        )
+        if self.size <= most:
+            return self, 0
+        parts: list[Slices] = []
+        coarsest = 0
+        for (part, part_region), room in ((inside, most * 3 // 4), (outside, most)):
+            left = room - sum(done.size for done in parts)
+            resolution = part.resolution_for(max(left, 1), window_ps, origin_ps)
+            parts.append(part.merged(resolution, origin_ps, part_region))
+            coarsest = max(coarsest, resolution)
+        return joined(parts), coarsest
 
     def resolution_for(self, most: int, window_ps: int, origin_ps: int) -> int:
         """The finest resolution, in steps of a fifth, at which at most `most` slices are left; 0 if all fit."""
@@ -84,6 +123,19 @@ def slices_of(
     class_ps[class_[kept], np.arange(kept.size)] = end[kept] - begin[kept]
     count = np.diff(np.append(edges, start.size))
     return Slices(begin[kept], end[kept], class_ps, count, name[kept])
+
+
+def joined(parts: Sequence[Slices]) -> Slices:
+    """Slices of several parts that lie apart, in time order."""
+    start = np.concatenate([part.start_ps for part in parts])
+    order = np.argsort(start, kind="stable")
+    return Slices(
+        start,
+        np.concatenate([part.end_ps for part in parts]),
+        np.concatenate([part.class_ps for part in parts], axis=1),
+        np.concatenate([part.count for part in parts]),
+        np.concatenate([part.name for part in parts]),
+    ).at(order)
 
 
 def fair_shares(wanted: Sequence[int], most: int) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Final
 from traceview.analysis.context import View
 from traceview.analysis.transfers.result import DeviceTransfers, Direction, Transfers
 from traceview.analysis.transfers.rules import SMALL_SIZE
+from traceview.analysis.transfers.speeds import speeds
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CLASSES, VERDICTS, look_of
@@ -33,6 +34,7 @@ def section(view: View, result: Transfers) -> doc.Section | None:
         "transfers",
         "Transfers",
         (
+            *speeds(relevant),
             *_copies(shown[: view.most_rows], len(shown), view.command("transfers")),
             *doc.remarks(_range(others)),
             *doc.notes(_blocking_reads(relevant)),

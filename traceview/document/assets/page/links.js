@@ -1,29 +1,63 @@
 // Where links lead: to an element that may be hidden, to a place on the timeline, and to the section being read.
-// Gives reveal(), showOnTimeline(event) and followReading().
+// Gives upgradeShowLinks(), acceptLinks(), openForPrint() and followReading().
 
-// The element that the address names.
+const PLACE = "#at="; // #at=device,start,end,other devices: numbers alone, so that an address holds no recorded name.
+
+// Without scripts these links lead to the figure; with scripts each has an address of its own.
+function upgradeShowLinks() {
+  document.querySelectorAll("a.show").forEach((link) => link.setAttribute("href", `${PLACE}${link.dataset.at}`));
+}
+
+// Shows what the address names: a place on the timeline, which hears of it by "traceview:show", or an element.
 function reveal() {
+  if (location.hash.startsWith(PLACE)) {
+    const [device, startPs, endPs, ...others] = location.hash.slice(PLACE.length).split(",").map(Number);
+    const detail = { device, start_ps: startPs, end_ps: endPs, others };
+    document.dispatchEvent(new CustomEvent("traceview:show", { detail }));
+    return;
+  }
+  document.dispatchEvent(new CustomEvent("traceview:forget"));
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
   if (!target) {
     return;
   }
   clearFilter(target);
+  target.querySelector(":scope > details.fold")?.setAttribute("open", "");
   for (let box = target.closest("details"); box; box = box.parentElement.closest("details")) {
     box.open = true;
   }
   target.scrollIntoView();
 }
 
-// The timeline hears of a click by the event "traceview:show".
-function showOnTimeline(event) {
-  const link = event.target.closest("a.show");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) {
-    return;
-  }
-  event.preventDefault();
-  const { device, start, end } = link.dataset;
-  const detail = { device, start_ps: Number(start), end_ps: Number(end) };
-  document.dispatchEvent(new CustomEvent("traceview:show", { detail }));
+// A link that leads where the page is already shows its place again. Escape on the timeline, "traceview:leave", goes
+// back to where the link was.
+function acceptLinks() {
+  let cameByLink = false;
+  document.addEventListener("click", (event) => {
+    const address = event.target.closest("a")?.getAttribute("href") ?? "";
+    cameByLink ||= address.startsWith(PLACE);
+    if (address.length > 1 && address === location.hash) {
+      reveal();
+    }
+  });
+  document.addEventListener("traceview:leave", () => {
+    if (cameByLink && location.hash.startsWith(PLACE)) {
+      cameByLink = false;
+      history.back();
+    }
+  });
+  addEventListener("hashchange", reveal);
+  addEventListener("load", reveal);
+}
+
+// On paper nothing can be opened.
+function openForPrint() {
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    opened.forEach((box) => box.setAttribute("open", ""));
+  });
+  addEventListener("afterprint", () => opened.forEach((box) => box.removeAttribute("open")));
 }
 
 // Marks the section being read in the table of contents.

@@ -1,12 +1,12 @@
 // The colours of the style sheet in the theme of the page, for a canvas, which takes none from CSS.
-// Gives readColours(figure, data, context) and inkOn(colour).
+// Gives readColours(figure, data, context).
 
 function readColours(figure, { activities, causes }, context) {
   const sheet = getComputedStyle(figure);
   const styles = [...Object.values(activities), ...Object.values(causes)].map(([style]) => style);
-  const names = [...styles, "ink", "soft", "ground", "row", "line", "mark"];
+  const names = [...styles, "ink", "soft", "ground", "row", "line", "mark", "host", "slice-ink", "hatch"];
   const colours = Object.fromEntries(names.map((name) => [name, sheet.getPropertyValue(`--tv-${name}`).trim()]));
-  return { ...colours, hatch: hatch(context, colours.ground) };
+  return { ...colours, hatch: hatch(context, colours.hatch) };
 }
 
 function hatch(context, colour) {
@@ -22,10 +22,4 @@ function hatch(context, colour) {
   }
   pen.stroke();
   return context.createPattern(tile, "repeat");
-}
-
-// A colour for text that can be read on another colour.
-function inkOn(colour) {
-  const { r, g, b } = d3.rgb(colour);
-  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#10151c" : "#ffffff";
 }

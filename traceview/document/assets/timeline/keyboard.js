@@ -19,9 +19,9 @@ function actionOf(timeline, { key, shiftKey }) {
   const row = selected && rows[selected.row];
   switch (key) {
     case "ArrowLeft":
-      return () => viewport.pan(-1);
+      return () => (shiftKey ? viewport.pan(-1) : selectSlice(timeline, -1));
     case "ArrowRight":
-      return () => viewport.pan(1);
+      return () => (shiftKey ? viewport.pan(1) : selectSlice(timeline, 1));
     case "ArrowUp":
       return () => selectRow(timeline, -1);
     case "ArrowDown":
@@ -35,13 +35,13 @@ function actionOf(timeline, { key, shiftKey }) {
       return viewport.showAll;
     case "Escape":
       return () => {
-        timeline.deselect();
-        timeline.forgetPlace();
+        if (selected) {
+          timeline.deselect();
+        } else {
+          timeline.forgetPlace();
+          document.dispatchEvent(new CustomEvent("traceview:leave"));
+        }
       };
-    case "Tab": {
-      const index = selected && selected.index + (shiftKey ? -1 : 1);
-      return row?.lane?.slices[index] ? () => timeline.select(selected.row, index) : null;
-    }
     case "Enter": {
       const slice = row?.lane?.slices[selected.index];
       const gap = slice && gapOf(row.device, row.lane, slice);
@@ -52,6 +52,17 @@ function actionOf(timeline, { key, shiftKey }) {
     }
     default:
       return null;
+  }
+}
+
+// The slice before (-1) or after (1) the selected one in its lane; without one, the first in view.
+function selectSlice(timeline, direction) {
+  const { rows, selected, select } = timeline;
+  const lane = selected && rows[selected.row]?.lane;
+  if (!lane) {
+    selectRow(timeline, direction);
+  } else if (lane.slices[selected.index + direction]) {
+    select(selected.row, selected.index + direction);
   }
 }
 

@@ -26,9 +26,8 @@ function layOut({ hosts, devices }, listsAll) {
       y += 6;
       add({ kind: "host", height: HEAD_HEIGHT, label: host.name, host });
     }
-    for (const lane of host.lanes) {
-      const label = lane.kind === "steps" ? "steps" : lane.thread;
-      add({ kind: "lane", height: LANE_HEIGHTS[lane.kind], label, lane, host });
+    for (const lane of host.lanes.filter((lane) => lane.kind === "steps")) {
+      add({ kind: "lane", height: LANE_HEIGHTS.steps, label: "steps", lane, host });
     }
     y += 4;
     for (const device of listed) {
@@ -40,6 +39,10 @@ function layOut({ hosts, devices }, listsAll) {
       for (const lane of isOpen ? device.lanes : []) {
         add({ kind: "lane", height: LANE_HEIGHTS[lane.kind], label: lane.kind, lane, host, device });
       }
+    }
+    y += 4;
+    for (const lane of host.lanes.filter((lane) => lane.kind === "thread")) {
+      add({ kind: "lane", height: LANE_HEIGHTS.thread, label: lane.thread, lane, host });
     }
   }
   return { rows, height: y + 4 };

@@ -7,20 +7,22 @@ function followGap(gap) {
   location.hash = `#gap-${gap.number}`;
 }
 
-// A "traceview:show" event names a device by its key, and picoseconds on the clock of the device's host.
+// A "traceview:show" event names devices by their numbers, and picoseconds on the clock of the first one's host.
 function acceptPlaces(timeline, figure) {
   document.addEventListener("traceview:show", ({ detail }) => {
-    const device = timeline.devices.find(({ key }) => key === detail.device);
-    if (!device) {
+    const device = timeline.devices[detail.device];
+    if (!device || !(detail.end_ps >= detail.start_ps)) {
       return;
     }
     const startPs = device.offset + detail.start_ps;
     const endPs = device.offset + detail.end_ps;
-    timeline.showPlace({ device, startPs, endPs });
+    const others = detail.others.map((place) => timeline.devices[place]).filter(Boolean);
+    timeline.showPlace({ device, startPs, endPs }, others);
     const { y } = timeline.rows.find((row) => row.device === device);
     const top = (element) => element.getBoundingClientRect().top + scrollY;
     const isNearTheTop = y < innerHeight / 2;
     scrollTo({ top: isNearTheTop ? top(figure) - TOP_BAR : top(timeline.canvas) + y - 2 * TOP_BAR });
     timeline.canvas.focus({ preventScroll: true });
   });
+  document.addEventListener("traceview:forget", timeline.forgetPlace);
 }

@@ -20,7 +20,7 @@ function decodeModel(data) {
 
 // The columns are described by the report's schema. A part of a slice is [class, picoseconds].
 function decodeLane(lane, offset, data) {
-  const looks = isCauseLane(lane) ? data.causes : data.activities;
+  const looks = lane.kind === "thread" ? data.thread_causes : isCauseLane(lane) ? data.causes : data.activities;
   const slices = [];
   let endPs = offset;
   lane.before_ps.forEach((before, i) => {

@@ -4,9 +4,10 @@
 const LETTER_FROM = 13; // Pixels of a slice from which it has a letter,
 const NAME_FROM = 48; // a name,
 const STACKED_FROM = 4; // and every class in it, not only the longest.
+const LOWEST = 0.5; // Pixels of a cell that is hardly filled.
 const SLICE_FONT = "10px system-ui, sans-serif";
 
-// Slices that share a pixel are one cell. Its colour is the class that fills most of it, its strength how much is filled.
+// Slices that share a pixel are one cell. Its colour is the class that fills most of it, its height how much is filled.
 function drawLane(pen, lane, y, height) {
   const [fromPs, toPs] = pen.viewport.range();
   const pixelsPerPs = pen.viewport.plotWidth / (toPs - fromPs);
@@ -38,18 +39,17 @@ function drawCell(pen, lane, cell, y, height) {
   const width = right - left;
   const sums = d3.rollup(cell.parts, (parts) => d3.sum(parts, ([, ps]) => ps), ([class_]) => class_);
   const parts = d3.sort(sums, ([, ps]) => -ps);
-  const filledShare = d3.sum(parts, ([, ps]) => ps) / (cell.endPs - cell.startPs);
+  const filledShare = Math.min(1, d3.sum(parts, ([, ps]) => ps) / (cell.endPs - cell.startPs));
+  const filled = Math.max(height * filledShare, LOWEST);
   const drawn = width < STACKED_FROM ? parts.slice(0, 1) : parts;
   const drawnPs = d3.sum(drawn, ([, ps]) => ps);
   const space = lane.kind === "steps" && width > 3 ? 0.5 : 0;
-  let top = y;
+  let top = y + height - filled;
   for (const [class_, ps] of drawn) {
-    const partHeight = (height * ps) / drawnPs;
+    const partHeight = (filled * ps) / drawnPs;
     const [style, letter, words, isHatched] = lane.looks[class_];
-    context.globalAlpha = filledShare >= 2 / 3 ? 1 : filledShare >= 1 / 3 ? 0.7 : 0.4;
     context.fillStyle = colours[style];
     context.fillRect(left + space, top, width - 2 * space, partHeight);
-    context.globalAlpha = 1;
     if (isHatched) {
       context.fillStyle = colours.hatch;
       context.fillRect(left + space, top, width - 2 * space, partHeight);
@@ -58,7 +58,7 @@ function drawCell(pen, lane, cell, y, height) {
       const room = width - (lane.kind === "steps" ? 2 : 8);
       const text = cellText(context, lane, cell.slice, letter, words, room);
       context.textAlign = "center";
-      context.fillStyle = filledShare >= 2 / 3 ? inkOn(colours[style]) : colours.ink;
+      context.fillStyle = colours["slice-ink"];
       context.fillText(text, (left + right) / 2, top + partHeight / 2 + 1);
     }
     top += partHeight;

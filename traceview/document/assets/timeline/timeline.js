@@ -106,10 +106,17 @@ function createTimeline(figure, data, { canvas, axis, range, deviceCount }) {
         listsAll = isListed;
       });
     },
-    showPlace(next) {
+    get place() {
+      return place;
+    },
+    // The devices concerned are open and all others folded.
+    showPlace(next, others) {
       change(() => {
-        next.device.isOpen = true;
-        next.device.isListed = true;
+        const concerned = new Set([next.device, ...others]);
+        for (const device of model.devices) {
+          device.isOpen = concerned.has(device);
+          device.isListed ||= device.isOpen;
+        }
         place = next;
       });
       viewport.zoomTo(place);

@@ -1,0 +1,251 @@
+"""Draws the small charts of a page as SVG that takes its colours from the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+from traceview.document import numbers
+from traceview.document.figures import Chain, Figure, HeatMap, Span, Speeds, StepBar, StepTimes
+from traceview.document.sanitize import encodable, sanitize, shortened
+from traceview.document.vocabulary import Look
+
+WIDTH: Final = 1040
+MOST_BARS: Final = 200
+"""Bars of steps; of more steps the longest of each few stands for them."""
+MOST_CELLS: Final = 120
+MOST_ROWS: Final = 32
+_TITLED_CELLS: Final = 800
+"""Cells of a heat map that say their value under the pointer; more would make the page heavy."""
+
+_LEFT: Final = 64.0
+_NAME_WIDTH: Final = 300.0
+_LONGEST_NAME: Final = 44
+_LONGEST_ROW: Final = 22
+_HEIGHT: Final = 132.0
+_TOP: Final = 18.0
+_LABEL_FROM: Final = 46.0
+_LETTER_FROM: Final = 9.0
+_DIGIT: Final = 7.0
+
+_STRIPES: Final = (
+    '<defs><pattern id="tv-stripes" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<path class="stripe" d="M0 0V5"/></pattern></defs>'
+)
+
+Link = Callable[[Span | None, str], str]
+"""Wraps a drawing in a link into the timeline."""
+
+
+def drawn(figure: Figure, link: Link) -> str:
+    """The `svg` element; empty where there is nothing to draw."""
+    if isinstance(figure, StepTimes):
+        return _svg(*_step_times(figure, link), "Step times")
+    if isinstance(figure, HeatMap):
+        return _svg(*_heat_map(figure), figure.label)
+    if isinstance(figure, Chain):
+        return _svg(*_chain(figure), "Stages of the input pipeline")
+    return _svg(*_speeds(figure), figure.label)
+
+
+def _svg(parts: Iterator[str], height: float, label: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {height:.0f}"'
+        f' role="img" aria-label={quoteattr(label)}>\n' + "\n".join(parts) + "\n</svg>"
+    )
+
+
+# Step times
+
+
+def _step_times(figure: StepTimes, link: Link) -> tuple[Iterator[str], float]:
+    return _bars(figure, link), _TOP + _HEIGHT + 20
+
+
+def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
+    bars = _longest_of_each(figure.bars)
+    most = max([figure.median_ps, *(bar.duration_ps for bar in bars)])
+    bottom, scale = _TOP + _HEIGHT, _HEIGHT / max(most, 1)
+    each = min((WIDTH - _LEFT - 8) / max(len(bars), 1), 90.0)
+    every = max(
+        1, -(-int(_DIGIT * max(len(str(bar.number)) for bar in bars) + 6) // int(max(each, 1)))
+    )
+    line = bottom - figure.median_ps * scale
+    right = _LEFT + each * len(bars)
+    for place, bar in enumerate(bars):
+        x, width = _LEFT + each * place, max(each - (2 if each > 5 else 0.4), 0.8)
+        yield link(bar.span, "".join(_bar(bar, x, width, bottom, scale)))
+        if place % every == 0:
+            yield _text(x + width / 2, bottom + 13, str(bar.number), "middle soft")
+    yield _STRIPES
+    yield f'<path class="median" d="M{_LEFT - 4:.1f} {line:.1f}H{right:.1f}"/>'
+    yield _text(_LEFT - 8, line - 3, "median", "end soft")
+    yield _text(_LEFT - 8, line + 9, numbers.time(figure.median_ps), "end soft")
+    yield _text(_LEFT - 8, bottom + 13, "step", "end soft")
+
+
+def _bar(bar: StepBar, x: float, width: float, bottom: float, scale: float) -> Iterator[str]:
+    height, excess = bar.duration_ps * scale, bar.excess_ps * scale
+    title = f"step {bar.number}: {numbers.time(bar.duration_ps)}"
+    if bar.excess_ps:
+        why = f", most of it {bar.cause.words}" if bar.cause else ""
+        title += f", {numbers.time(bar.excess_ps)} more than the median{why}"
+    if bar.look.key != "train":
+        title += f"; {bar.look.words}"
+    yield f"<g><title>{escape(title)}</title>"
+    yield _rectangle(x, bottom - height + excess, width, height - excess, bar.look)
+    if bar.excess_ps:
+        look = bar.cause
+        yield _rectangle(x, bottom - height, width, excess, look)
+        middle = x + width / 2
+        if width >= _LABEL_FROM:
+            yield _text(middle, bottom - height - 5, numbers.time(bar.duration_ps), "middle strong")
+        if look is not None and width >= _LETTER_FROM and excess >= _LETTER_FROM + 2:
+            yield _text(middle, bottom - height + excess / 2 + 4, look.letter, "middle on-slice")
+        if width < _LABEL_FROM:
+            yield f'<path class="slow" d="M{middle - 4:.1f} {bottom - height - 9:.1f}h8l-4 6z"/>'
+    yield "</g>"
+
+
+def _longest_of_each(bars: tuple[StepBar, ...]) -> list[StepBar]:
+    size = -(-len(bars) // MOST_BARS)
+    return [
+        max(bars[place : place + size], key=lambda bar: bar.duration_ps)
+        for place in range(0, len(bars), size)
+    ]
+
+
+# Heat map
+
+
+def _heat_map(figure: HeatMap) -> tuple[Iterator[str], float]:
+    return _cells(figure), 8 + _row_height(figure) * len(figure.rows) + 40
+
+
+def _row_height(figure: HeatMap) -> float:
+    return 20.0 if len(figure.rows) <= 12 else 12.0
+
+
+def _cells(figure: HeatMap) -> Iterator[str]:
+    left, height = 150.0, _row_height(figure)
+    each = min((WIDTH - left - 8) / max(len(figure.columns), 1), 60.0)
+    most = max((value or 0 for row in figure.values for value in row), default=0)
+    has_titles = len(figure.rows) * len(figure.columns) <= _TITLED_CELLS
+    for place, (name, row) in enumerate(zip(figure.rows, figure.values, strict=True)):
+        y = 4 + height * place
+        yield _text(left - 8, y + height / 2 + 4, shortened(name, _LONGEST_ROW), "end")
+        for column, value in enumerate(row):
+            if value is None:
+                continue
+            box = (
+                f'<rect class="row" x="{left + each * column:.1f}" y="{y:.1f}" width="{each - 1:.1f}"'
+                f' height="{height - 2:.1f}"/>'
+                f'<rect class="heat" x="{left + each * column:.1f}" y="{y:.1f}" width="{each - 1:.1f}"'
+                f' height="{height - 2:.1f}" fill-opacity="{value / most if most else 0:.2f}"'
+            )
+            if has_titles:
+                title = f"{name}, step {figure.columns[column]}: {numbers.time(value)}"
+                yield f"{box}><title>{_clean(title)}</title></rect>"
+            else:
+                yield f"{box}/>"
+    bottom = 4 + height * len(figure.rows)
+    widest = max((len(text) for text in figure.columns), default=1)
+    every = max(1, -(-int(_DIGIT * widest + 8) // int(max(each, 1))))
+    for column in range(0, len(figure.columns), every):
+        x = left + each * (column + 0.5)
+        yield _text(x, bottom + 12, figure.columns[column], "middle soft")
+    yield _text(left - 8, bottom + 12, "step", "end soft")
+    yield f'<rect x="{left:.0f}" y="{bottom + 20:.0f}" width="60" height="10" fill="url(#tv-heat)"/>'
+    yield _text(left - 8, bottom + 29, "0", "end soft")
+    yield _text(left + 68, bottom + 29, f"{numbers.time(most)}: {figure.label}", "soft")
+    yield (
+        '<defs><linearGradient id="tv-heat"><stop class="none" offset="0"/>'
+        '<stop class="full" offset="1"/></linearGradient></defs>'
+    )
+
+
+# Input pipeline
+
+
+def _chain(figure: Chain) -> tuple[Iterator[str], float]:
+    return _stages(figure), 44.0 * len(figure.stages) + 26
+
+
+def _stages(figure: Chain) -> Iterator[str]:
+    most = max([1, *(stage.own_ps or 0 for stage in figure.stages)])
+    most_waited = max([1, *(stage.awaited_ps or 0 for stage in figure.stages)])
+    room = WIDTH - _NAME_WIDTH - 330
+    for place, stage in enumerate(figure.stages):
+        y = 4 + 44.0 * place
+        look = "stage slowest" if stage.is_slowest else "stage"
+        yield f'<rect class="{look}" x="1" y="{y:.0f}" width="{_NAME_WIDTH - 10:.0f}" height="24" rx="4"/>'
+        yield _text(10, y + 16, shortened(stage.name, _LONGEST_NAME), "")
+        if stage.own_ps is not None:
+            width = max(room * stage.own_ps / most, 1.0)
+            yield f'<rect class="work" x="{_NAME_WIDTH:.0f}" y="{y + 4:.0f}" width="{width:.1f}" height="16" rx="2"/>'
+            words = f"{numbers.time(stage.own_ps)} own work"
+            yield _text(
+                _NAME_WIDTH + width + 8, y + 16, words, "strong" if stage.is_slowest else ""
+            )
+        # How wide an edge is says how long the next stage waited on it.
+        waited = stage.awaited_ps or 0
+        weight = 1 + 5 * waited / most_waited
+        yield f'<path class="edge" stroke-width="{weight:.1f}" d="M24 {y + 24:.0f}v16"/>'
+        yield f'<path class="tip" d="M{20 - weight / 2:.1f} {y + 38:.0f}h{8 + weight:.1f}l-{4 + weight / 2:.1f} 6z"/>'
+        words = "" if stage.awaited_ps is None else f"waited for {numbers.time(waited)}"
+        yield _text(40, y + 37, words, "soft")
+    y = 4 + 44.0 * len(figure.stages)
+    yield f'<rect class="stage" x="1" y="{y:.0f}" width="{_NAME_WIDTH - 10:.0f}" height="20" rx="4"/>'
+    yield _text(10, y + 14, "model", "")
+
+
+# Speeds
+
+
+def _speeds(figure: Speeds) -> tuple[Iterator[str], float]:
+    return _speed_bars(figure), 24.0 * min(len(figure.rows), MOST_ROWS) + 26
+
+
+def _speed_bars(figure: Speeds) -> Iterator[str]:
+    rows = figure.rows[:MOST_ROWS]
+    most = max([1, *(max(row.bytes_per_second, row.link_bytes_per_second or 0) for row in rows)])
+    left, room = 150.0, WIDTH - 150.0 - 300
+    for place, row in enumerate(rows):
+        y = 4 + 24.0 * place
+        yield _text(left - 8, y + 14, shortened(row.name, _LONGEST_ROW), "end")
+        if row.link_bytes_per_second is not None:
+            width = room * row.link_bytes_per_second / most
+            yield f'<rect class="link" x="{left:.0f}" y="{y:.0f}" width="{width:.1f}" height="20"/>'
+        width = room * row.bytes_per_second / most
+        yield f'<rect class="speed" x="{left:.0f}" y="{y + 3:.0f}" width="{width:.1f}" height="14"/>'
+        of = (
+            ""
+            if row.link_bytes_per_second is None
+            else f" of {numbers.rate(row.link_bytes_per_second)}"
+        )
+        x = left + room * max(row.bytes_per_second, row.link_bytes_per_second or 0) / most + 8
+        yield _text(x, y + 14, f"{numbers.rate(row.bytes_per_second)}{of}", "")
+    has_links = any(row.link_bytes_per_second is not None for row in rows)
+    frame = "; frame: what the link carries" if has_links else "; the link is not known"
+    yield _text(left, 24.0 * len(rows) + 18, f"{figure.label}{frame}", "soft")
+
+
+# Elements
+
+
+def _rectangle(x: float, y: float, width: float, height: float, look: Look | None) -> str:
+    box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.5):.1f}"'
+    style = look.style if look else "idle-unattributed"
+    plain = f'<rect style="fill:var(--tv-{style})" {box}/>'
+    is_hatched = look is None or look.is_hatched
+    return f'{plain}<rect fill="url(#tv-stripes)" {box}/>' if is_hatched else plain
+
+
+def _text(x: float, y: float, text: str, look: str) -> str:
+    class_ = f' class="{look}"' if look else ""
+    return f'<text{class_} x="{x:.1f}" y="{y:.1f}">{_clean(text)}</text>' if text else ""
+
+
+def _clean(text: str) -> str:
+    return escape(sanitize(encodable(text)))
