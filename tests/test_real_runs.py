@@ -15,8 +15,8 @@ from scripts.real_runs import judge, record
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.table import PROGRAMS, Program
 from scripts.real_runs.truth import FIRST_COUNTED_STEP, Block, TrueCost, read_blocks, true_cost
-from traceview.analysis.path.result import KEYS
 from traceview.analysis.registry import RULES
+from traceview.trace.cause import PATH_KEYS
 
 SLOW_INPUT = Path(__file__).parent.parent / "fixtures" / "slow-input-2"
 INPUT = Program("any", "its input", ("input-bound",), ("input",))
@@ -190,4 +190,4 @@ def test_a_program_is_one_that_a_user_could_have_written(name: str) -> None:
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_what_is_expected_can_be_said(program: Program) -> None:
     assert {*program.findings} & RULES.keys()
-    assert {*program.causes} & {*KEYS}
+    assert {*program.causes} & {*PATH_KEYS}
