@@ -325,8 +325,8 @@ def test_width_comes_from_the_shell_or_the_option(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    assert max(map(len, command("analyze", FIXTURE).out.splitlines())) <= 60
-    wide = command("analyze", FIXTURE, "--width", "120").out
+    assert max(map(len, command("analyze", FIXTURE, "--full").out.splitlines())) <= 60
+    wide = command("analyze", FIXTURE, "--full", "--width", "120").out
     assert 100 < max(map(len, wide.splitlines())) <= 120
 
 

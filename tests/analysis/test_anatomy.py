@@ -59,6 +59,15 @@ def test_the_example_of_the_method(tmp_path: Path) -> None:
     assert [row.step_count for row in anatomy.devices] == [2, 2]
 
 
+def test_a_device_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """GPU:1 comes last and stays longest, as where the ends are not equal: 10 ms of its 20 are no transfer."""
+    report = written(tmp_path, [("nccl", 20, 30)], [("nccl", 25, 45)])
+    assert report.results.anatomy is not None
+    _, second = report.results.anatomy.devices
+    assert second.activity["collective_wait"] == ms(10)
+    assert (second.waits_for, second.waits_for_ratio) == (None, None)
+
+
 def test_without_steps_it_is_the_window(tmp_path: Path) -> None:
     SCENARIOS["no_steps"]().write(tmp_path)
     report = analyze(tmp_path)

@@ -141,7 +141,7 @@ def test_what_a_script_does_to_its_streams_is_not_done_to_ours(capture: Capture,
     assert "Traceback" not in done.err
     assert done.numbers() == [*range(9, 16)]
     is_closed = does.endswith("close()")
-    assert ("5 steps found by explicit markers" in done.out) is not is_closed
+    assert ("5 steps used" in done.out) is not is_closed
     assert ("note: no report: " in done.err) is is_closed
 
 
@@ -168,7 +168,7 @@ def test_who_reads_along_is_told_what_comes_next(
 def test_a_script_without_standard_error_keeps_its_exit_code(capture: Capture) -> None:
     done = capture(STEPS.replace("ENDS", "sys.stderr.close()"), "--analyze")
     assert (done.code, done.err) == (0, "")
-    assert "5 steps found by explicit markers" in done.out
+    assert "5 steps used" in done.out
     assert capture("import sys; sys.stderr.close()").code == 5
 
 

@@ -148,7 +148,10 @@ def test_no_form_of_a_report_holds_a_name(secret_logs: Path) -> None:
     assert str(secret_logs.parent) not in to_json(hidden)
 
 
-@pytest.mark.parametrize("command_line", ["analyze", "screen", "analyze-json", "report", "render"])
+@pytest.mark.parametrize(
+    "command_line",
+    ["analyze", "screen", "screen of a saved report", "analyze-json", "report", "render"],
+)
 def test_commands_hide_every_name(
     command_line: str, command: Command, secret_logs: Path, tmp_path: Path
 ) -> None:
@@ -157,6 +160,12 @@ def test_commands_hide_every_name(
         done = command("analyze", logs, "--redact", "--full", "--width", "200")
     elif command_line == "screen":
         done = command("analyze", logs, "--redact")
+    elif command_line == "screen of a saved report":
+        saved = str(tmp_path / "saved.json")
+        assert command("analyze", logs, "-o", saved).code == 0
+        done = command("render", saved, "--redact")
+        assert str(tmp_path) not in done.out
+        (tmp_path / "saved.json").unlink()
     elif command_line == "analyze-json":
         done = command("analyze", logs, "--redact", "--format", "json")
     elif command_line == "report":
@@ -168,7 +177,7 @@ def test_commands_hide_every_name(
     assert done.code == 0
     files = [path for path in [out, *out.rglob("*")] if path.is_file()]
     texts = [done.out, *(path.read_bytes().decode(errors="replace") for path in files)]
-    assert sum(map(len, texts)) > (500 if command_line == "screen" else 1000)
+    assert sum(map(len, texts)) > (500 if command_line.startswith("screen") else 1000)
     assert [SECRETS.findall(text) for text in texts] == [[]] * len(texts)
 
 

@@ -59,7 +59,6 @@ def render(
     else:
         from traceview.report.screen import Invocation
 
-        command = (
-            f"traceview render {shlex.quote(str(report))}{' --redact' if redact else ''} --full"
-        )
+        place = "REPORT --redact" if redact else shlex.quote(str(report))
+        command = f"traceview render {place} --full"
         target.write_report(saved, width, is_full=full, invocation=Invocation(full_command=command))
