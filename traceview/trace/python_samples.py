@@ -20,7 +20,10 @@ _ROW_BYTES: Final = 16
 
 
 class PythonThread(Struct, frozen=True):
-    """A sampled thread. `ident`: the address that pthread_self returns. `name`, `native_id`: None unless Python started it."""
+    """A sampled thread.
+
+    `ident`: the address that pthread_self returns. `name`, `native_id`: None unless Python started it.
+    """
 
     ident: int | None
     name: str | None
@@ -84,7 +87,7 @@ class _Tables(Struct, frozen=True):
 
 
 def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonSamples | None:
-    """The samples of a record; None without any. What is not readable is added to `wrong`, and nothing of it is kept."""
+    """The samples of a record; None without any. What is not readable is named in `wrong`, and nothing of it is kept."""
     if record.samples is None or record.stacks is None:
         return None
     try:
