@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from tests.command import Command
 from tests.python_sidecars import Line, Sample, compressed, python_group
 from tests.sidecars import write_sidecar
 from traceview.trace.load import load
@@ -275,3 +277,20 @@ def test_a_profile_without_a_start_has_no_lines(tmp_path: Path) -> None:
 
     host = replace(trace.hosts[0], profile_start_ns=None)
     assert python_lines(replace(trace, hosts=(host,)), 0) is None
+
+
+def test_the_page_and_exports_carry_the_line(command: Command, tmp_path: Path) -> None:
+    analyzed(tmp_path / "logs", GROUP)
+    logs, line = str(tmp_path / "logs"), "train.py:87 in on_train_batch_end"
+    assert command("report", logs, "-o", str(tmp_path / "report")).code == 0
+    page = (tmp_path / "report" / "report.html").read_text("utf-8")
+    (data,) = re.findall(r'id="timeline-data">(.*?)</script>', page, re.DOTALL)
+    assert line in [gap[4] for gap in json.loads(data)["gaps"] if len(gap) > 4]
+    assert command("export", logs, "-o", str(tmp_path / "trace.json")).code == 0
+    events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
+    named = {event["args"]["python"] for event in events if "python" in event.get("args", {})}
+    assert line in named
+    rows = json.loads(command("gaps", logs, "--format", "json").out)["rows"]
+    assert {row["python"] for row in rows if row["cause"] == "callback"} == {line}
+    steps = json.loads(command("steps", logs, "--format", "json").out)["rows"]
+    assert line in [row["python"] for row in steps]

@@ -2,7 +2,8 @@
 
 The sampling thread sets the timer again in every round, a little later than the next round is due. So the timer runs
 out only if that thread did not get the GIL: then Python holds it, and a handler runs in the main thread at its next
-instruction. A main thread that waits, or is inside TensorFlow, gets no signal.
+instruction. A main thread that waits, or is inside TensorFlow, gets a signal only where the machine is so busy that the
+sampling thread is late.
 
 The timer is that of SIGALRM. It is left alone where the script uses it, and on systems without it.
 """
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
-PATIENCE_NS: Final = 500_000
+PATIENCE_NS: Final = 700_000
 """How much later than the next round the timer runs out."""
 _HAS_TIMER: Final = hasattr(signal, "SIGALRM")
 

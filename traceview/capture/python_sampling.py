@@ -34,7 +34,7 @@ MOST_STACKS: Final = 1 << 16
 MOST_FRAMES: Final = 64
 """Of one stack, the innermost ones."""
 LARGEST_COST_RATIO: Final = 0.05
-"""The share of a core that sampling may take; with many threads or deep stacks the rounds are further apart."""
+"""The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
 OWN_THREADS: Final = "traceview-"
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 _LONGEST_REASON: Final = 200
@@ -173,7 +173,10 @@ class StackSamples:
 
 
 class StackSampler:
-    """Samples from `start` to `stop`, as long as `is_open()`. `cost_ns`: processor time of its thread."""
+    """Samples from `start` to `stop`, as long as `is_open()`.
+
+    `cost_ns`: processor time of its thread, and time that the alarm took from the main thread.
+    """
 
     def __init__(self, places: CodePlaces, is_open: Callable[[], bool]) -> None:
         self.stacks = Stacks(places)
@@ -186,6 +189,7 @@ class StackSampler:
         """Name and native identifier of each thread that Python itself started, by identifier."""
         self._is_open = is_open
         self._is_stopping = False
+        self._spent_ns = 0
         self._samples = StackSamples()
         # Of its own, because the handler may run between two instructions of this thread.
         self._samples_of_alarm = StackSamples()
@@ -221,18 +225,19 @@ class StackSampler:
             self.problem = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
         finally:
             self._alarm.stop()
-            self.cost_ns = thread_time_ns()
+            self.cost_ns += thread_time_ns()
 
     def _round(self) -> None:
-        before_ns = thread_time_ns()
         self._sample()
         self.round_count += 1
         if len(self._samples.t_ns) >= MOST_SAMPLES:
             self._samples.halve()
             self.interval_ns *= 2
-        cost_ns = thread_time_ns() - before_ns
+        # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
+        spent_ns = thread_time_ns()
+        cost_ns, self._spent_ns = spent_ns - self._spent_ns, spent_ns
         least_ns = round(cost_ns / LARGEST_COST_RATIO) - cost_ns
-        rest_ns = max(self.interval_ns - cost_ns, least_ns)
+        rest_ns = max(self.interval_ns - cost_ns, least_ns, 0)
         self._alarm.set_for(rest_ns)
         sleep(rest_ns / 1e9)
 
@@ -261,6 +266,7 @@ class StackSampler:
                 self._samples_of_alarm.add(t_ns, self._main_thread, stack)
             self._alarm_ns = t_ns
             self.alarm_count += 1
+            self.cost_ns += time_ns() - t_ns
         finally:
             self._is_in_alarm = False
 

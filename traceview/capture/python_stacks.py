@@ -25,7 +25,7 @@ class PythonListener(WindowListener):
 
     The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `alarm_count`
     (samples of the main thread between rounds) and `missed_count` (samples that were due and not taken), `window_ns`,
-    `cost_ns` (processor time of the sampling thread), `threads`, and two compressed texts: `stacks`, JSON with tables of
+    `cost_ns` (processor time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of
     files, functions, frames and stacks, and `samples`, three columns.
     """
 
@@ -66,6 +66,17 @@ class PythonListener(WindowListener):
         """Stop where the profile failed."""
         if self._sampler is not None and os.getpid() == self._pid:
             self._sampler.stop()
+
+
+def cost_of_sampling(sidecar: Sidecar) -> str | None:
+    """What the sampling took, in one line; None without samples."""
+    group = sidecar.groups.get("python", {})
+    if group.get("reason") or not group.get("window_ns"):
+        return None
+    count, missed_count = group["round_count"] + group["alarm_count"], group["missed_count"]
+    missed = f", {missed_count} more were due" if missed_count else ""
+    ratio = group["cost_ns"] / group["window_ns"]
+    return f"Python: {count} samples of its stacks{missed}; they took {ratio:.1%} of one core"
 
 
 def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from traceview.capture.capture import Settings
 from traceview.capture.outcome import nothing_captured, shortcomings
+from traceview.capture.python_stacks import cost_of_sampling
 from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.serve import ProfilerServer
 from traceview.capture.sidecar import WindowListener
@@ -70,6 +71,9 @@ def capture_script(
         for line in shortcomings(watch.window, watch.capture.sidecar, watch.observer):
             say(f"note: {line}")
         say(str(watch.window.times()))
+        cost = cost_of_sampling(watch.capture.sidecar)
+        if cost is not None:
+            say(cost)
 
     try:
         end = script.run(before_exit=finish)

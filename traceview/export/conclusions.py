@@ -65,8 +65,8 @@ def gap_tracks(
     """The idle time of a device: for each cause of a gap a slice as long as its part.
 
     The lengths are exact. In a gap of several causes those of the host come first, in the order of `Cause`, and the
-    queued part comes last, as it does in time. The slice of the largest part has the thread, the host event and the line of Python that
-    show its cause.
+    queued part comes last, as it does in time. The slice of the largest part has the thread, the host
+    event and the line of Python that show its cause.
     """
     gaps = idle.gaps.get(device)
     if gaps is None:
@@ -112,7 +112,7 @@ def gap_tracks(
 def _evidence(
     trace: Trace, selection: Selection, device: int, idle: IdleAttribution, labels: Labels
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Of each of the longest gaps the host event that shows its cause, its thread and its line of Python; else `NONE`."""
+    """The host event, the thread and the line of Python that show the cause of each of the longest gaps; else `NONE`."""
     gaps = idle.gaps[device]
     event = np.full(gaps.count, NONE, dtype=np.int64)
     thread = np.full(gaps.count, NONE, dtype=np.int64)

@@ -71,7 +71,7 @@ class PythonLines:
         return self._thread_of_id.get(self._recording.lines[line].id & _BITS, NONE)
 
     def at(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
-        """Where a thread was most of the time in spans that do not overlap, int64 `[n]` in time order; None without samples."""
+        """Where a thread mostly was in spans, int64 `[n]`, in time order and apart; None without samples."""
         return self._most(self._rows_of(thread), start_ps, end_ps)
 
     def of_others(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:

@@ -20,7 +20,10 @@ _ROW_BYTES: Final = 16
 
 
 class PythonThread(Struct, frozen=True):
-    """A sampled thread. `ident`: the address that pthread_self returns. `name`, `native_id`: None unless Python started it."""
+    """A sampled thread.
+
+    `ident`: the address that pthread_self returns. `name`, `native_id`: None unless Python started it.
+    """
 
     ident: int | None
     name: str | None
@@ -30,7 +33,7 @@ class PythonThread(Struct, frozen=True):
 class PythonRecord(Struct, frozen=True):
     """The group of the sidecar. `reason`: why there are no samples. `interval_ns`: how often they were due.
 
-    `cost_ns`: processor time of the sampling thread in the `window_ns` of the profile.
+    `cost_ns`: processor time that the sampling took in the `window_ns` of the profile.
     """
 
     reason: str | None
@@ -59,6 +62,7 @@ class PythonSamples(Struct, frozen=True, eq=False):
     """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`.
 
     `stacks`: numbers of frames, the innermost first; a stack ends at the first frame of the user's code.
+    `cost_ratio`: processor time of the sampling over the time sampled, None where it is not known.
     """
 
     t_ns: Int64Array
@@ -67,6 +71,7 @@ class PythonSamples(Struct, frozen=True, eq=False):
     threads: tuple[PythonThread, ...]
     frames: tuple[PythonFrame, ...]
     stacks: tuple[tuple[int, ...], ...]
+    cost_ratio: float | None
 
     @property
     def count(self) -> int:
@@ -82,7 +87,7 @@ class _Tables(Struct, frozen=True):
 
 
 def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonSamples | None:
-    """The samples of a record; None without any. What is not readable is added to `wrong`, and nothing of it is kept."""
+    """The samples of a record; None without any. What is not readable is named in `wrong`, and nothing of it is kept."""
     if record.samples is None or record.stacks is None:
         return None
     try:
@@ -92,7 +97,7 @@ def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonS
         wrong.append(f"{path}.samples")
         return None
     in_tables: list[str] = []
-    samples = _joined(content, read_as(_Tables, tables, in_tables), record.threads)
+    samples = _joined(content, read_as(_Tables, tables, in_tables), record)
     if in_tables or samples is None:
         wrong.append(f"{path}.stacks")
         return None
@@ -107,9 +112,7 @@ def _unpacked(text: str) -> bytes:
     return content
 
 
-def _joined(
-    content: bytes, tables: _Tables, threads: tuple[PythonThread, ...]
-) -> PythonSamples | None:
+def _joined(content: bytes, tables: _Tables, record: PythonRecord) -> PythonSamples | None:
     """The columns and the tables; None where they do not fit together."""
     count, rest = divmod(len(content), _ROW_BYTES)
     frame_count = len(tables.frames)
@@ -123,7 +126,7 @@ def _joined(
     thread = np.frombuffer(content, "<i4", count, 8 * count).astype(np.int32)
     stack = np.frombuffer(content, "<i4", count, 12 * count).astype(np.int32)
     t_ns = np.cumsum(passed)
-    if not (_are_below(thread, len(threads)) and _are_below(stack, len(tables.stacks))):
+    if not (_are_below(thread, len(record.threads)) and _are_below(stack, len(tables.stacks))):
         return None
     if (passed < 0).any() or (t_ns < 0).any():
         return None
@@ -131,13 +134,21 @@ def _joined(
         t_ns=t_ns,
         thread=thread,
         stack=stack,
-        threads=threads,
+        threads=record.threads,
         frames=tuple(
             PythonFrame(tables.files[file], tables.functions[function], line, bool(is_user))
             for file, function, line, is_user in tables.frames
         ),
         stacks=tables.stacks,
+        cost_ratio=_cost_ratio(record),
     )
+
+
+def _cost_ratio(record: PythonRecord) -> float | None:
+    cost_ns, window_ns = record.cost_ns, record.window_ns
+    if cost_ns is None or window_ns is None or cost_ns < 0 or window_ns <= 0:
+        return None
+    return cost_ns / window_ns
 
 
 def _is_frame(frame: tuple[int, ...], tables: _Tables) -> bool:

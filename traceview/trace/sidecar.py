@@ -21,8 +21,9 @@ class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses.
 
     `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
-    that were recorded but not requested. `python`: samples of Python stacks. `steps_per_call`: the numbers of training steps that a call with one marker
-    made; empty if not recorded. `wrong_fields`: dotted names of fields of the wrong type, which were left out.
+    that were recorded but not requested. `steps_per_call`: the numbers of training steps that a call with one marker
+    made; empty if not recorded. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
+    type, which were left out.
     """
 
     asked_steps: tuple[int, int] | None

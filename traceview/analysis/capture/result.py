@@ -10,7 +10,7 @@ from traceview.analysis.capture import tracer_options
 from traceview.document import numbers
 from traceview.ids import unique_ids
 from traceview.intervals import BoolArray
-from traceview.record import Count, Hostname, Integer, Picoseconds, Record, Share
+from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
 from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
 from traceview.xplane.planes import ActivityClass
@@ -62,6 +62,8 @@ class HostCapture(Record, frozen=True):
         role: Task of the cluster, such as worker 1; null if unknown.
         clock: How its clock was aligned with those of the other hosts; null in a run of one host.
         missing_steps: Numbers of steps that other hosts training together with it recorded and it did not.
+        python_cost_ratio: Processor time that sampling Python stacks took, over the time of the profile; null where
+            none were sampled.
     """
 
     host: Hostname
@@ -80,6 +82,7 @@ class HostCapture(Record, frozen=True):
     role: str | None = None
     clock: HostClock | None = None
     missing_steps: tuple[Integer, ...] = ()
+    python_cost_ratio: Ratio | None = None
 
 
 class Capture(Record, frozen=True):
@@ -152,7 +155,13 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
         role=None if role is None else str(role),
         clock=host.clock,
         missing_steps=missing,
+        python_cost_ratio=_python_cost_ratio(host),
     )
+
+
+def _python_cost_ratio(host: Host) -> float | None:
+    samples = host.sidecar.python if host.sidecar is not None else None
+    return samples.cost_ratio if samples is not None else None
 
 
 def _clock_inversions(trace: Trace, is_here: BoolArray) -> int:

@@ -162,7 +162,10 @@ def capture_section(view: View, result: Capture) -> doc.Section | None:
     overhead = _overhead_sentence(view, result.hosts)
     if view.is_brief and not is_limited and not overhead:
         return None
-    blocks: tuple[doc.Block, ...] = (*_problems(view, result), *doc.remarks(overhead))
+    blocks: tuple[doc.Block, ...] = (
+        *_problems(view, result),
+        *doc.remarks(overhead, _python_sentence(result.hosts)),
+    )
     if not view.is_brief:
         blocks = (*blocks, *_absent_results(view.skipped), *_recordings(view, result.hosts))
     quality = look_of(QUALITIES, result.quality).words
@@ -205,6 +208,14 @@ def measured_overhead(view: View, hosts: Sequence[HostCapture]) -> float | None:
         if host.overhead_ratio is not None and host.overhead_ratio > spreads.get(host.host, 0.0)
     ]
     return max(measured, default=None)
+
+
+def _python_sentence(hosts: Sequence[HostCapture]) -> str | None:
+    """The largest cost of sampling Python."""
+    ratios = [host.python_cost_ratio for host in hosts if host.python_cost_ratio is not None]
+    if not ratios:
+        return None
+    return f"Sampling Python stacks took {numbers.share(max(ratios))} of one core."
 
 
 def _step_spreads(view: View) -> dict[str, float]:

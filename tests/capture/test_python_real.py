@@ -1,0 +1,174 @@
+"""Real captures whose slow Python is known: the report has to name its line. The work is real, nothing sleeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import traceview
+from tests.capture.conftest import Captured, environment_with, run_command
+from traceview.capture.python_stacks import NOT_ASKED
+from traceview.trace.load import load
+from traceview.trace.model import NONE
+from traceview.trace.python_lines import python_lines
+
+pytestmark = pytest.mark.tensorflow
+
+START = """
+import numpy as np
+import tensorflow as tf
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+"""
+
+CALLBACK = (
+    START
+    + """
+class Plot(tf.keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        image = np.random.default_rng(batch).normal(size=(220, 220))
+        np.linalg.svd(image)  # slow
+
+with strategy.scope():
+    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(256), tf.keras.layers.Dense(1)]
+    model = tf.keras.Sequential(layers)
+    model.compile("sgd", "mse")
+model.fit(np.ones((1600, 64)), np.ones((1600, 1)), batch_size=64, verbose=0, callbacks=[Plot()])
+"""
+)
+
+LOOP = (
+    START
+    + """
+with strategy.scope():
+    weights = tf.Variable(tf.ones((64, 64)))
+
+@tf.function
+def train_step(batch):
+    def of_replica(batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((batch @ weights) ** 2)
+        weights.assign_sub(0.01 * tape.gradient(loss, weights))
+        return loss
+    return strategy.run(of_replica, args=(batch,))
+
+def count_words(count):
+    total = 0
+    for number in range(count):
+        total += hash(str(number)) % 7  # slow
+    return total
+
+def main():
+    dataset = tf.data.Dataset.from_tensors(tf.ones((16, 64))).repeat(25)
+    for batch in strategy.experimental_distribute_dataset(dataset):
+        train_step(batch)
+        with tf.profiler.experimental.Trace("counting"):
+            count_words(40_000)
+
+main()
+"""
+)
+
+GENERATOR = (
+    START
+    + """
+def parse(number):
+    words = {}
+    for place in range(60_000):
+        words[place % 97] = words.get(place % 97, 0) + place * number
+    return np.full((64, 64), float(words[3] % 5), "float32")  # slow
+
+def examples():
+    for number in range(30):
+        yield parse(number), np.ones((64, 1), "float32")
+
+signature = (tf.TensorSpec((64, 64)), tf.TensorSpec((64, 1)))
+dataset = tf.data.Dataset.from_generator(examples, output_signature=signature).prefetch(2)
+with strategy.scope():
+    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(64), tf.keras.layers.Dense(1)]
+    model = tf.keras.Sequential(layers)
+    model.compile("sgd", "mse")
+model.fit(dataset, steps_per_epoch=25, verbose=0)
+"""
+)
+
+
+def captured(folder: Path, script: str, *options: str) -> Captured:
+    path = folder / "train.py"
+    path.write_text(script, encoding="utf-8")
+    arguments = ("--steps", "8:18", "--out", "logs", *options, str(path))
+    done = run_command(folder, arguments, environment_with(TF_CPP_MIN_LOG_LEVEL="3"))
+    assert done.code == 0, done.err
+    return done
+
+
+def line_of(script: str, text: str) -> int:
+    """The number of the only line of the script that holds `text`."""
+    (number,) = (n for n, line in enumerate(script.splitlines(), start=1) if text in line)
+    return number
+
+
+def test_a_callback_of_keras_is_named(tmp_path: Path) -> None:
+    done = captured(tmp_path, CALLBACK)
+    expected = f"train.py:{line_of(CALLBACK, '# slow')} in on_train_batch_end"
+    report = traceview.analyze(done.run)
+    (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
+    assert f"{expected}, most often inside numpy/linalg/" in stall.explanation
+    assert report.results.idle is not None
+    for device in report.results.idle.devices:
+        longest = [gap.python for gap in device.gaps if gap.cause == "callback"]
+        assert longest.count(expected) > 0.8 * len(longest)
+    assert "Python: " in done.err
+    assert "of one core" in done.err
+
+
+def test_python_in_a_loop_is_named_and_the_clocks_agree(tmp_path: Path) -> None:
+    done = captured(tmp_path, LOOP)
+    report = traceview.analyze(done.run)
+    assert report.results.between_steps is not None
+    (between,) = report.results.between_steps.hosts
+    assert between.python is not None
+    assert between.python.line == f"train.py:{line_of(LOOP, '# slow')} in count_words"
+    assert between.python.inner is None
+
+    trace = load(done.run)
+    lines = python_lines(trace, 0)
+    assert lines is not None
+    columns = trace.host_columns
+    rows = np.flatnonzero([trace.names.text(int(name)) == "counting" for name in columns.name])
+    thread = lines.thread_of(int(columns.line[rows[0]]))
+    assert thread != NONE
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    inside = lines.at(thread, start, end)
+    assert inside is not None
+    assert inside.frame.function == "count_words"
+    assert inside.ratio > 0.9
+    # Before and after the marker the function does not run: half a millisecond earlier or later shows it.
+    around = 500_000_000
+    for shifted in (lines.at(thread, start - around, start), lines.at(thread, end, end + around)):
+        assert shifted is None or shifted.frame.function != "count_words"
+
+
+def test_a_generator_is_named(tmp_path: Path) -> None:
+    report = traceview.analyze(captured(tmp_path, GENERATOR).run)
+    assert report.results.idle is not None
+    named = {
+        row.line.partition(" in ")[2]
+        for device in report.results.idle.devices
+        for cause, row in device.python.items()
+        if cause in ("input", "host_compute")
+    }
+    assert named == {"parse"}
+
+
+def test_without_the_option_there_are_no_samples(tmp_path: Path) -> None:
+    done = captured(tmp_path, LOOP, "--no-python")
+    assert done.sidecar["python"] == {"reason": NOT_ASKED}
+    assert "Python: " not in done.err
+    report = traceview.analyze(done.run)
+    assert report.results.idle is not None
+    assert {gap.python for row in report.results.idle.devices for gap in row.gaps} == {None}
