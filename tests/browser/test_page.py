@@ -180,6 +180,7 @@ def test_back_and_escape_return_to_the_link(page_of: PageOf) -> None:
     for leave in (page.go_back, lambda: page.keyboard.press("Escape")):
         link.click()
         wait_until(page, "location.hash.startsWith('#at=')")
+        wait_until(page, "document.activeElement.className === 'tv-canvas'")
         leave()
         wait_until(page, "location.hash === ''")
         wait_until(page, f"Math.abs(scrollY - {before}) < 300")
@@ -279,6 +280,10 @@ def test_printing(page_of: PageOf) -> None:
         assert page.locator(selector).first.is_hidden()
     assert page.locator("#finding-1").is_visible()
     assert page.locator("#command").is_visible()
+    # A bar of a chart leads into the timeline, and is no link that paper has no use for.
+    assert page.locator("#summary .chart a rect").first.is_visible()
+    boxes = [tile.bounding_box() for tile in page.locator(".tiles > div").all()]
+    assert all(box and box["x"] + box["width"] <= 1280 for box in boxes)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("#finding-1 dl").is_visible()
     assert page.locator("#gap-1").is_visible()

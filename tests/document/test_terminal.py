@@ -205,7 +205,7 @@ def test_a_bar_has_as_many_letters_as_it_is_long() -> None:
     bar = table_of_causes.columns[2]
     assert lines_of([words("device", ["GPU:0", "GPU:1"]), bars("by cause", bar.values)], 100)[
         1
-    ] == (f"GPU:0   {'I' * 10}{'L' * 6}{'l' * 3}?")
+    ] == (f"GPU:0   {'I' * 10}{'L' * 6}{'T' * 3}?")
 
 
 def test_links_are_not_for_a_terminal() -> None:

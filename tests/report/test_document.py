@@ -173,7 +173,7 @@ def test_findings_and_gaps_lead_to_each_other() -> None:
     report = with_input_finding(start_ps=10 * MS)
     (shown,) = shown_findings(report)
     assert shown.links == (Link("GPU:1", "device GPU:1"), Link("gap 2 (9.00 ms)", "gap 2"))
-    assert shown.span == Span("GPU:1", 20 * MS, 29 * MS)
+    assert shown.span == Span("GPU:1", 20 * MS, 29 * MS, ("GPU:0",))
     assert gap_links(document_of(report)) == {
         "GPU:0": (),
         "GPU:1": (Link("finding 1", "finding 1"),),
@@ -191,7 +191,7 @@ def test_a_gap_that_shows_little_of_the_cost_is_not_shown() -> None:
     report = with_input_finding()
     tenfold = replace(report.findings[0], devices=("GPU:1",), cost_ps_per_step=90 * MS)
     (shown,) = shown_findings(replace(report, findings=(tenfold,)))
-    assert shown.span == Span("GPU:1", 30 * MS, 39 * MS)
+    assert shown.span == Span("GPU:1", 30 * MS, 39 * MS, ("GPU:0",))
     more = replace(tenfold, cost_ps_per_step=90 * MS + 1)
     (shown,) = shown_findings(replace(report, findings=(more,)))
     assert report.results.steps is not None
@@ -201,14 +201,15 @@ def test_a_gap_that_shows_little_of_the_cost_is_not_shown() -> None:
     assert shown.span.end_ps - shown.span.start_ps == median.duration_ps
 
 
-OTHERS = tuple(f"GPU:{number}" for number in range(1, 6))
+OTHERS = ("GPU:1",)
+"""The other device in use."""
 
 
 @pytest.mark.parametrize(
     ("devices", "steps", "span"),
     [
         ((), (2,), Span("GPU:0", 52 * MS, 75 * MS, OTHERS)),
-        (("GPU:4",), (), Span("GPU:4", 52 * MS, 75 * MS)),
+        (("GPU:4",), (), Span("GPU:4", 52 * MS, 75 * MS, ("GPU:0", "GPU:1"))),
         ((), (), Span("GPU:0", 52 * MS, 75 * MS, OTHERS)),
         (("GPU:9",), (), None),
     ],

@@ -411,7 +411,8 @@ def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link
 def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
     """What to look at: a gap that shows its cost, else its worst step, else the median step, else the window.
 
-    The first device that it names is framed, and the others that it is about are opened; None without a device.
+    The first device that it names is framed, and others that it is about or that work beside it are opened; None without
+    a device.
     """
     times = view.result(device_time.ANALYSIS)
     rows = [row for row in (times.devices if times else ()) if row.host in view.window_start_ps]
@@ -420,17 +421,20 @@ def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Sp
     row = row or next((row for row in rows if finding.steps or finding.cost_ps_per_step), None)
     if row is None or (finding.devices and not named):
         return None
-    concerned = [each.device for each in named or rows if each.host == row.host]
-    others = tuple(device for device in concerned if device != row.device)[: _OPENED_DEVICES - 1]
+    # Who waits for a device is concerned as well.
+    in_use = [each for each in rows if each.is_in_use and each.host == row.host]
+    concerned = [each.device for each in (*named, *in_use) if each.host == row.host]
+    others = [device for device in dict.fromkeys(concerned) if device != row.device]
+    opened = tuple(others[: _OPENED_DEVICES - 1])
     least_ps = _LEAST_GAP * (finding.cost_ps_per_step or 0)
     for numbered in gaps:
         if numbered.span.device == row.device and numbered.gap.duration_ps >= least_ps:
-            return replace(numbered.span, devices=others)
+            return replace(numbered.span, devices=opened)
     step = _shown_step(finding, view, row.host)
     if step is not None:
         begin_ps = step.start_ps - view.window_start_ps[row.host]
-        return doc.Span(row.device, begin_ps, begin_ps + step.duration_ps, others)
-    return doc.Span(row.device, 0, row.window_ps, others) if row.window_ps else None
+        return doc.Span(row.device, begin_ps, begin_ps + step.duration_ps, opened)
+    return doc.Span(row.device, 0, row.window_ps, opened) if row.window_ps else None
 
 
 def _shown_step(finding: FindingRecord, view: View, host: str) -> StepRow | None:

@@ -1,0 +1,117 @@
+"""Tests what the small charts say: which steps are slow and why, who communicates when, what waits for what stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from scripts.scenarios import SCENARIOS
+from tests.charts import MS
+from tests.reports import full_report, step
+from traceview.analysis.steps.chart import step_times
+from traceview.document.figures import Chain, HeatMap, Speeds, StepTimes
+from traceview.document.figures_svg import MOST_BARS, drawn
+from traceview.document.model import Document
+from traceview.report.build import analyze
+from traceview.report.document import document_of, view_of
+from traceview.report.model import Report
+
+US = MS // 1000
+
+
+def steps_of(durations_ps: list[int], iqr_ps: int = 0) -> StepTimes:
+    """The chart of steps of these lengths, whose median is the first."""
+    report = full_report()
+    assert report.results.steps is not None
+    steps = replace(
+        report.results.steps,
+        steps=tuple(step(place, ps, ("GPU:0",), None) for place, ps in enumerate(durations_ps)),
+        median_ps=durations_ps[0],
+        iqr_ps=iqr_ps,
+    )
+    figure = step_times(view_of(replace(report, results=replace(report.results, path=None))), steps)
+    assert figure is not None
+    return figure
+
+
+def slow(figure: StepTimes) -> list[int]:
+    return [bar.number for bar in figure.bars if bar.excess_ps]
+
+
+def test_every_fifth_step_is_marked() -> None:
+    durations = [24_500 * US if place % 5 == 4 else 19_100 * US for place in range(20)]
+    figure = steps_of(durations)
+    assert slow(figure) == [4, 9, 14, 19]
+    assert figure.lead == "Steps 4, 9, 14, 19 take 24.5 ms instead of 19.1 ms, one in 5 steps."
+    picture = drawn(figure, lambda _, drawing: drawing)
+    assert picture.count('class="slow"') + picture.count("24.5 ms</text>") == 4
+
+
+def test_a_step_is_slow_from_a_tenth_and_beyond_the_spread() -> None:
+    assert slow(steps_of([20 * MS, 22 * MS])) == [1]
+    assert slow(steps_of([20 * MS, 22 * MS - 1])) == []
+    assert slow(steps_of([20 * MS, 26 * MS], iqr_ps=4 * MS)) == [1]
+    assert slow(steps_of([20 * MS, 26 * MS - 1], iqr_ps=4 * MS)) == []
+    assert steps_of([20 * MS, 20 * MS]).lead == "No slow step: the median is 20.0 ms."
+
+
+def test_of_very_many_steps_the_longest_stand_for_others() -> None:
+    durations = [20 * MS] * (10 * MOST_BARS)
+    durations[777] = 60 * MS
+    picture = drawn(steps_of(durations), lambda _, drawing: drawing)
+    assert "step 777: 60.0 ms" in picture
+    assert picture.count("<title>") == MOST_BARS
+
+
+def analyzed(name: str, folder: Path) -> tuple[Report, Document]:
+    SCENARIOS[name]().write(folder)
+    report = analyze(folder)
+    return report, document_of(report)
+
+
+def test_the_cause_is_what_the_path_has_more_of(tmp_path: Path) -> None:
+    report, document = analyzed("retracing", tmp_path)
+    figure = document.summary.step_times
+    assert figure is not None
+    assert report.results.path is not None
+    for bar in figure.bars:
+        assert (bar.cause is not None) == (bar.excess_ps > 0)
+
+
+def test_the_heat_map_has_the_exposed_time_of_each_step(tmp_path: Path) -> None:
+    report, document = analyzed("late_by_turns", tmp_path)
+    figure = document.block(HeatMap)
+    assert figure is not None
+    assert figure.rows == tuple(f"GPU:{number}" for number in range(4))
+    assert report.results.steps is not None
+    by_step = {row.number: row for row in report.results.steps.steps}
+    for device, values in zip(figure.rows, figure.values, strict=True):
+        for number, value in zip(figure.columns, values, strict=True):
+            parts = {part.device: part for part in by_step[int(number)].devices}
+            assert value == parts[device].exposed_collective_ps
+
+
+def test_the_chain_runs_from_the_source_to_the_model(tmp_path: Path) -> None:
+    _, document = analyzed("slow_map", tmp_path)
+    figure = document.block(Chain)
+    assert figure is not None
+    assert [stage.name for stage in figure.stages] == ["TFRecord", "Map", "Prefetch", "Root"]
+    assert [stage.name for stage in figure.stages if stage.is_slowest] == ["Map"]
+    # The model waits 30 of each 50 ms in four steps.
+    assert figure.stages[-1].awaited_ps == 120 * MS
+
+
+@pytest.mark.parametrize("name", ["pageable_copies", "packs_over_pcie"])
+def test_speeds_are_those_of_the_table(name: str, tmp_path: Path) -> None:
+    report, document = analyzed(name, tmp_path)
+    assert report.results.transfers is not None
+    known = [
+        (row.device, row.directions.h2d.bytes_per_second, row.link_bytes_per_second)
+        for row in report.results.transfers.devices
+        if row.directions.h2d.bytes_per_second is not None
+    ]
+    figure = document.block(Speeds)
+    rows = figure.rows if figure else ()
+    assert [(row.name, row.bytes_per_second, row.link_bytes_per_second) for row in rows] == known
