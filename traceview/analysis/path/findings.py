@@ -19,12 +19,12 @@ UNEXPLAINED_IDLE: Final = Rule(
     severities=("warning", "info"),
     limits={"info_ratio": 0.10, "warning_ratio": 0.20},
     meaning=(
-        "A device on the critical path is idle, and nothing that the trace holds shows why. Python code that records no "
-        "event and the operating system are the usual causes."
+        "A device on the critical path is idle, and nothing that the trace holds shows why. Code that records no event "
+        "and the operating system are the usual causes."
     ),
     evidence="unexplained_ratio in results.path, its longest parts, and the events of the host around the first of them",
     advice=(
-        "Compare both sides of the gaps: traceview gaps LOGDIR. Record what Python does there: wrap it in "
+        "Compare both sides of the gaps: traceview gaps LOGDIR. Record what the thread does there: wrap it in "
         "tf.profiler.experimental.Trace('name'), or sample the process with py-spy record --native --pid PID while it "
         "trains."
     ),
@@ -105,7 +105,15 @@ def _where(part: UnexplainedPart) -> str:
     recorded = (
         "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
     )
-    return f"{place}; thread {part.thread} {recorded} there: Python or the operating system."
+    return f"{place}; thread {part.thread} {recorded} there{_around(part)}."
+
+
+def _around(part: UnexplainedPart) -> str:
+    """What the thread recorded last before the part, and next."""
+    after = f" after {_short(part.previous_event)}" if part.previous_event else ""
+    before = f" before {_short(part.next_event)}" if part.next_event else ""
+    between = " and".join(filter(None, (after, before)))
+    return f",{between}" if between else ""
 
 
 def _short(name: str | None) -> str:
