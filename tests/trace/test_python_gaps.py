@@ -6,6 +6,7 @@ Times are milliseconds. GPU:0 runs a kernel from 0 to 1 and one from 11 to 12; t
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,8 +46,8 @@ class Recording:
     def constant(self, at: float, op: str = "MakeTensorFromProto") -> None:
         """A copy to the device of 10 µs, that the main thread calls and that ends with its call."""
         start, end = round(at * MS), round((at + 0.01) * MS)
-        stats = {"tf_op": op}
-        number = self.trace.copy(0, "H2D", start + 1, end - 1, size=8, stats=dict(stats))
+        stats: dict[Any, Any] = {"tf_op": op}
+        number = self.trace.copy(0, "H2D", start + 1, end - 1, size=8, stats=stats)
         self.trace.launch("MemcpyH2D", start, number, duration_ps=end - start)
 
     def causes(self, folder: Path) -> dict[str, float]:
