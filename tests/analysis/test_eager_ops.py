@@ -53,10 +53,10 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
     finding = found(tmp_path, run_of(count))
     assert (finding is not None) == is_reported
     if finding is not None:
-        # 0.28 ms each, without the 0.02 ms around the kernel.
-        assert (finding.severity, finding.cost_ps_per_step) == ("warning", ms(28))
+        # The ops take 0.28 ms each; the cost is all that the host does besides the kernels.
+        assert (finding.severity, finding.cost_ps_per_step) == ("warning", ms(46.7))
         assert finding.title.startswith(
-            "100 ops per step run one by one outside of any tf.function: 28.0 ms of each"
+            "100 ops per step run one by one outside of any tf.function: 46.7 ms of each"
         )
         assert "most often AddV2 and Mul" in finding.explanation
 

@@ -228,18 +228,17 @@ def _outside_of_graphs(
     least_count = rule.limits["ops_per_step_count"]
     if ops is None or not waiting.has_steps or ops.count_per_step < least_count:
         return
-    of_steps = waiting.idle_ps[[Cause.HOST_COMPUTE, Cause.PYTHON]].sum(axis=0)
-    cost_ps = median_ps(of_steps) or 0
-    ratio = cost_ps / waiting.step_ps
-    if rule.severity_of(ratio) is None:
+    ops_ratio = min(ops.ps_per_step, waiting.cost_ps(rule)) / waiting.step_ps
+    if rule.severity_of(ops_ratio) is None:
         return
+    between_ps = waiting.idle_ps[[Cause.HOST_COMPUTE, Cause.PYTHON]].sum(axis=0)
     count = numbers.count(ops.count_per_step)
     yield _finding(
         rule,
         waiting,
-        cost_ps,
+        median_ps(between_ps) or 0,
         (
-            Evidence("eager_ops_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
+            Evidence("eager_ops_ratio", ops_ratio, rule.limits["warning_ratio"], waiting.key),
             Evidence("eager_ops_per_step", ops.count_per_step, int(least_count), waiting.key),
         ),
         title=f"{count} ops per step run one by one outside of any tf.function: {{span}} ({{share}})",

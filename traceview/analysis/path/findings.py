@@ -82,7 +82,11 @@ def _parts(parts: tuple[UnexplainedPart, ...]) -> Iterator[Evidence]:
         step = "the window" if part.step is None else f"step {part.step}"
         yield Evidence("unexplained_ps", part.duration_ps, None, f"{part.device}, {step}")
     first = parts[0]
-    for metric, event in (("host_event", first.host_event), ("next_event", first.next_event)):
+    for metric, event in (
+        ("host_event", first.host_event),
+        ("previous_event", first.previous_event),
+        ("next_event", first.next_event),
+    ):
         if event is not None:
             yield Evidence(metric, event, None, f"thread {first.thread}")
 
@@ -105,15 +109,7 @@ def _where(part: UnexplainedPart) -> str:
     recorded = (
         "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
     )
-    return f"{place}; thread {part.thread} {recorded} there{_around(part)}."
-
-
-def _around(part: UnexplainedPart) -> str:
-    """What the thread recorded last before the part, and next."""
-    after = f" after {_short(part.previous_event)}" if part.previous_event else ""
-    before = f" before {_short(part.next_event)}" if part.next_event else ""
-    between = " and".join(filter(None, (after, before)))
-    return f",{between}" if between else ""
+    return f"{place}; thread {part.thread} {recorded} there."
 
 
 def _short(name: str | None) -> str:
