@@ -46,6 +46,7 @@ def write(folder: Path, name: str = "IteratorGetNext:IteratorGetNext") -> None:
 COLUMNS = (
     *("device", "start_ps", "duration_ps", "step", "cause", "before", "after", "thread"),
     *("host_event", "python", "python_inner", "python_ratio", "host_stack"),
+    *("previous_event", "next_event"),
     *(f"{cause.key}_ps" for cause in Cause),
 )
 
@@ -168,11 +169,12 @@ def test_no_trace_there(command: Command, tmp_path: Path) -> None:
 
 def test_every_cause_can_be_chosen() -> None:
     assert list(CAUSES) == [cause.key for cause in Cause]
-    read = word_of("--cause", CAUSES)
+    read = word_of("--cause", CAUSES, {"no recorded cause": "unattributed"})
     assert [read(cause) for cause in CAUSES] == list(CAUSES)
     with pytest.raises(UsageError, match="--cause inputs: no such choice") as caught:
         read("inputs")
-    assert caught.value.hint == "did you mean input?"
+    assert caught.value.hint == f"did you mean input? one of {', '.join(CAUSES)}"
+    assert read("No recorded cause") == "unattributed"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_names_of_a_trace_can_harm_nobody(command: Command, tmp_path: Path) -> N
     write(tmp_path, "=cmd|' /C calc'!A0\x1b[31m\n,\"")
     rows = table(command("gaps", str(tmp_path), "--format", "csv", "--device", "0").out)
     assert rows[0]["after"].startswith("'=cmd")
-    shown = command("gaps", str(tmp_path), "--device", "0", "--width", "200").out
+    shown = command("gaps", str(tmp_path), "--device", "0", "--width", "300").out
     assert "\x1b" not in shown
     assert "calc" in shown
 

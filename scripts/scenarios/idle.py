@@ -227,6 +227,44 @@ def computes_on_the_host() -> Scenario:
     )
 
 
+def computes_in_python() -> Scenario:
+    """The main thread is in Python for 13.9 ms of each step, from an eager op to the call of the step function.
+
+    It also is from the end of the kernel, 4.175 ms before the marker's end, and for the first 0.2 ms of the next step.
+    """
+    run = Run()
+    for step in run.steps():
+        step.host("EagerExecute", 0.2, 0.5)
+        run.call(step, 14.4, kernel_ms=LONG_KERNEL_MS)
+    causes = {"python": 4 * 13.9 + 3 * (4.175 + 0.2), "callback": 3 * 1.4}
+    must, compute_ms = ["python-stall"], 4 * LONG_KERNEL_MS
+    return run.scenario("computes_in_python", causes, must, ["launch-bound"], compute=compute_ms)
+
+
+def calls_new_functions() -> Scenario:
+    """Each step calls a function for the first time: its graph is prepared for 45 ms, with a copy of a constant.
+
+    The copy and its call take 0.1 ms of that. The thread is at it from the end of the call before, of which 6.3 ms are
+    idle time of the step before.
+    """
+    run = Run()
+    for step in run.steps():
+        stats: dict[Any, Any] = {"tf_op": "MakeTensorFromProto"}
+        copy = run.trace.copy(0, "H2D", step.at(10.01), step.at(10.09), size=64, stats=stats)
+        run.trace.launch("MemcpyH2D", step.at(10), copy, duration_ps=ms(0.1))
+        run.call(step, 45, kernel_ms=9.975)
+    return run.scenario(
+        "calls_new_functions",
+        {"compile": 4 * 44.9 + 3 * 6.3},
+        ["first-call"],
+        ["compile-in-window", "python-stall"],
+        compute=4 * 9.975,
+        h2d=4 * 0.08,
+        copies=4,
+        h2d_bytes=4 * 64,
+    )
+
+
 def launches_back_to_back() -> Scenario:
     """2000 kernels of 5 µs are launched one every 20 µs, so that 15 µs before each are idle."""
     run = Run()
@@ -323,6 +361,8 @@ CASES: dict[str, Builder] = {
         callbacks_between_steps,
         stages_a_copy,
         computes_on_the_host,
+        computes_in_python,
+        calls_new_functions,
         launches_back_to_back,
         queued_on_another_stream,
         waits_for_a_peer,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,8 @@ WAITING = {
     "cpu-heavy-op",
     "retracing",
     "compile-in-window",
+    "python-stall",
+    "first-call",
     "unsteady-steps",
 }
 Fill = Callable[[Step], float]
@@ -59,6 +62,46 @@ def busy_with(name: str, length_ms: float) -> Fill:
         return length_ms
 
     return fill
+
+
+def python_until(at_ms: float) -> Fill:
+    """Python from the end of an op of 1 µs to the next one, which launches the kernel."""
+
+    def fill(step: Step) -> float:
+        step.host("EagerExecute", 0, 0.001)
+        step.host("EagerExecute", at_ms, at_ms + 0.01)
+        return at_ms
+
+    return fill
+
+
+def prepares_until(at_ms: float) -> Fill:
+    """A graph is prepared until it is called; a copy of a constant takes 0.1 ms of that."""
+
+    def fill(step: Step) -> float:
+        stats: dict[Any, Any] = {"tf_op": "MakeTensorFromProto"}
+        copy = step.trace.copy(0, "H2D", step.at(1), step.at(1.1), size=8, stats=stats)
+        step.trace.launch("MemcpyH2D", step.at(1), copy, duration_ps=ms(0.1))
+        step.host("FunctionRun", at_ms, at_ms + 0.01)
+        return at_ms
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    ("fill", "expected"),
+    [
+        (python_until(10), {}),
+        (python_until(10.001), {"python-stall": "warning"}),
+        (prepares_until(50.099), {"compile-in-window": "warning"}),
+        (prepares_until(50.1), {"first-call": "critical"}),
+    ],
+)
+def test_what_nothing_shows_from_its_share_on(
+    fill: Fill, expected: dict[str, Severity], tmp_path: Path
+) -> None:
+    by_code = found(tmp_path, steps(fill))
+    assert {code: finding.severity for code, finding in by_code.items()} == expected
 
 
 def found(folder: Path, *traces: CudaTrace, steps: slice | None = None) -> dict[str, Finding]:

@@ -196,18 +196,27 @@ class TestBert:
         ]
         assert int((events["name"] == "MemcpyH2D").sum()) == 202
 
+    def test_first_of_all_it_holds_the_first_call(self, bert: Trace) -> None:
+        """Constants are copied to the devices, and no kernel of the training ran: nothing else counts."""
+        report = traceview.analyze(bert)
+        (first, *_) = report.findings
+        assert report.verdict.finding == first.code == "first-call"
+        assert "Cast, RandomUniform" in first.explanation
+        evidence = {row.metric: row.value for row in first.evidence if row.metric != "explains"}
+        assert (evidence["constant_copy_count"], evidence["kernel_count"]) == (88, 1330)
+        assert "Capture later" in first.advice
+
     def test_what_is_found(self, bert: Trace) -> None:
         report = traceview.analyze(bert)
         assert {
             finding.code: (finding.severity, finding.devices) for finding in report.findings
         } == {
-            "unused-gpu": ("critical", ("GPU:0", "GPU:2", "GPU:3", "GPU:5", "GPU:7")),
-            "unexplained-idle": ("info", ("GPU:6",)),
-            "copy-only-gpu": ("warning", ("GPU:1",)),
+            "first-call": ("critical", ("GPU:6", "GPU:4")),
             "duplicate-host-file": ("warning", ()),
-            "few-steps": ("info", ()),
             "no-step-marker": ("info", ()),
         }
+        explained = {row.where for row in report.findings[0].evidence if row.metric == "explains"}
+        assert explained == {"unused-gpu", "copy-only-gpu", "few-steps"}
         assert report.verdict.devices == (
             "2 of 8 GPUs ran kernels (GPU:4 and GPU:6); GPU:1 only copied data; 5 recorded nothing."
         )
@@ -269,13 +278,17 @@ class TestMi300x:
         assert set(mi300x.active_devices["devices"]) == {", ".join(f"GPU:{n}" for n in range(8))}
         assert report.results.balance.uneven_step_count == 0
 
-    def test_the_trace_does_not_say_why_it_is_idle(self, mi300x: Trace) -> None:
+    def test_the_host_waits_in_block_until_ready(self, mi300x: Trace) -> None:
         report = traceview.analyze(mi300x)
         assert {finding.code: finding.severity for finding in report.findings} == {
-            "unexplained-idle": "warning",
+            "d2h-sync": "warning",
+            "unexplained-idle": "info",
             "no-step-marker": "info",
-            "poor-scaling": "info",
         }
+        (first, *_) = report.findings
+        evidence = {row.metric: row.value for row in first.evidence}
+        assert report.verdict.finding == first.code == "d2h-sync"
+        assert evidence["host_event"] == "$api.py:3154 block_until_ready"
         assert report.verdict.devices == "8 of 8 GPUs ran kernels."
 
 

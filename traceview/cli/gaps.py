@@ -19,7 +19,9 @@ def gaps(
     cause: Annotated[
         list[str] | None,
         typer.Option(
-            parser=word_of("--cause", CAUSES),
+            parser=word_of(
+                "--cause", CAUSES, {look.words.lower(): look.key for look in CAUSES.values()}
+            ),
             metavar=f"<{'|'.join(CAUSES)}>",
             help="Only gaps of which this is the largest part. May be repeated.",
             show_default=False,
@@ -40,7 +42,7 @@ def gaps(
 ) -> Answer:
     """List when a device did nothing, longest first, and why.
 
-    The host event that the launching thread was in shows the cause; a gap without such evidence is unattributed.
+    The host event that the launching thread was in shows the cause; a gap without such evidence has no recorded cause.
 
     Example: traceview gaps logs/ --device GPU:0 --cause input --min 50us
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -204,14 +204,21 @@ def picoseconds(option: str, text: str) -> int:
     return int(whole) * unit + int(fraction.ljust(9, "0")[:9]) * unit // 10**9
 
 
-def word_of(option: str, words: Collection[str]) -> Callable[[str], str]:
-    """What reads the text of an option that has to be one of these words; raises `UsageError` for others."""
+def word_of(
+    option: str, words: Collection[str], synonyms: Mapping[str, str] | None = None
+) -> Callable[[str], str]:
+    """What reads the text of an option that has to be one of these words; raises `UsageError` for others.
+
+    `synonyms`: other texts in lower case, such as display names, and the word that each stands for.
+    """
 
     def read(text: str) -> str:
-        if text in words:
-            return text
+        word = (synonyms or {}).get(text.lower(), text)
+        if word in words:
+            return word
         near = get_close_matches(text, words, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(words)}"
+        hint = f"did you mean {near[0]}? " if near else ""
+        hint += f"one of {', '.join(words)}"
         raise UsageError(f"{option} {text}: no such choice", hint=hint)
 
     return read

@@ -9,7 +9,8 @@ first; events of zero length do not end a gap.
     host              ▕ input ▏▕ FunctionRun ▕ op ▕ L ▏
 
 Host late: L had not begun. Each instant takes its cause from the timeline of a thread (`host_states`): of the thread
-that calls graphs until it handed over the work (`HostStates.handed_over`), then of the thread of L. A launch call
+that calls graphs until it handed over the work (`HostStates.handed_over`), then of the thread of L, or of the Python thread
+that L was called from. A launch call
 that takes `LATENCY_PS` or more was blocked itself: the host is late until it returns.
 
 Queued: e was launched and had not begun. The cause is `h2d` if e is a kernel and a host-to-device copy ended when
@@ -24,8 +25,8 @@ without a kernel in the window is `unused`. On a host without recorded threads, 
 
 Gaps are cut at the bounds of steps, which does not change their causes.
 
-Limits. A thread that records no event has a known state only between step markers (`callback`) and in short holes
-between launches. The trace does not record what holds queued work back, so `dependency` does not name it. The clocks
+Limits. A thread that records no event has a known state only between step markers (`callback`), in short holes between
+launches, and before what Python calls (`python`). The trace does not record what holds queued work back, so `dependency` does not name it. The clocks
 of host and device differ by microseconds, which moves that much time between host late and queued.
 """
 

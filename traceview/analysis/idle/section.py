@@ -184,8 +184,15 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
 
 
 def _evidence(gap: Gap) -> str | None:
-    """The thread, and the event that it was in."""
-    return ": ".join(part for part in (gap.thread, gap.host_event) if part) or None
+    """The thread, and the event that it was in, or without one the event that it began next."""
+    return evidence_text(gap.thread, gap.host_event, gap.next_event)
+
+
+def evidence_text(thread: str | None, event: str | None, next_event: str | None) -> str | None:
+    """What a thread was in; where no event shows it, what it began next."""
+    if event is None and next_event is not None:
+        event = f"nothing until {next_event}"
+    return ": ".join(part for part in (thread, event) if part and event) or None
 
 
 def _findings(view: View, numbered: NumberedGap) -> tuple[doc.Link, ...]:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.idle.result import Gap, gap_rows
+from traceview.analysis.idle.section import evidence_text
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
 from traceview.document import model as doc
@@ -46,7 +47,8 @@ def gap_table(
 
     `devices`: keys as in the report. `causes`: only gaps of which one of these is the largest part.
     `least_ps`: only gaps from this length on. The times by cause of a gap add up to `duration_ps`. `host_stack`: the
-    names of the host events open at the one that shows the cause, outermost first.
+    names of the host events open at the one that shows the cause, outermost first. `previous_event` and `next_event`:
+    what the thread recorded around the gap's cause where no event shows it.
     """
     wanted = {Cause[name.upper()] for name in causes} or set(Cause)
     order: list[tuple[bool, int, int, int]] = []
@@ -83,6 +85,8 @@ def _table(
         texts("device", [trace.device_key(device) for device, _ in shown]),
         *record_columns(Gap, rows, _FIELDS),
         texts("host_stack", [STACK_SEPARATOR.join(gap.host_stack) or None for gap in rows]),
+        texts("previous_event", [gap.previous_event for gap in rows]),
+        texts("next_event", [gap.next_event for gap in rows]),
         *(
             integers(f"{cause.key}_ps", [gap.causes.get(cause.key, 0) for gap in rows])
             for cause in Cause
@@ -109,12 +113,8 @@ def _columns(rows: Table, windows: Mapping[str, int]) -> Iterator[doc.Column]:
         priority=4,
         meaning="from the start of the window",
     )
-    evidence = zip(rows["thread"], rows["host_stack"], strict=True)
-    yield doc.names(
-        "evidence on the host",
-        [f"{thread}: {stack}" if stack else None for thread, stack in evidence],
-        priority=1,
-    )
+    evidence = zip(rows["thread"], rows["host_stack"], rows["next_event"], strict=True)
+    yield doc.names("evidence on the host", [evidence_text(*row) for row in evidence], priority=1)
     if any(rows["python"]):
         yield doc.names("line of Python", rows["python"], priority=1)
     yield doc.names("after", rows["before"], priority=3)

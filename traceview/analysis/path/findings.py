@@ -19,12 +19,12 @@ UNEXPLAINED_IDLE: Final = Rule(
     severities=("warning", "info"),
     limits={"info_ratio": 0.10, "warning_ratio": 0.20},
     meaning=(
-        "A device on the critical path is idle, and nothing that the trace holds shows why. Python code that records no "
-        "event and the operating system are the usual causes."
+        "A device on the critical path is idle, and nothing that the trace holds shows why. Code that records no event "
+        "and the operating system are the usual causes."
     ),
     evidence="unexplained_ratio in results.path, its longest parts, and the events of the host around the first of them",
     advice=(
-        "Compare both sides of the gaps: traceview gaps LOGDIR. Record what Python does there: wrap it in "
+        "Compare both sides of the gaps: traceview gaps LOGDIR. Record what the thread does there: wrap it in "
         "tf.profiler.experimental.Trace('name'), or sample the process with py-spy record --native --pid PID while it "
         "trains."
     ),
@@ -82,6 +82,7 @@ def _parts(parts: tuple[UnexplainedPart, ...]) -> Iterator[Evidence]:
     for metric, event in (
         ("python_line", first.python),
         ("host_event", first.host_event),
+        ("previous_event", first.previous_event),
         ("next_event", first.next_event),
     ):
         if event is not None:
@@ -108,7 +109,7 @@ def _where(part: UnexplainedPart) -> str:
     recorded = (
         "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
     )
-    return f"{place}; thread {part.thread} {recorded} there: Python or the operating system."
+    return f"{place}; thread {part.thread} {recorded} there."
 
 
 def _short(name: str | None) -> str:

@@ -1,0 +1,237 @@
+"""Time in which a thread records nothing has the cause that the events around it show, on both sides of each rule.
+
+Times are milliseconds. GPU:0 runs a kernel from 0 to 1 and one from 11 to 12; the gap between them is 10 long.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scripts.cuda_trace import MS, CudaTrace, Line, Stats
+from traceview.analysis.idle.result import gap_rows
+from traceview.analysis.idle_attribution import attribute_idle_time
+from traceview.analysis.selection import select
+from traceview.trace.cause import Cause
+from traceview.trace.load import load
+
+POOL = ("collective_ops", 30)
+
+
+class Recording:
+    def __init__(self) -> None:
+        self.trace = CudaTrace()
+        self.trace.kernel(0, 0, MS)
+
+    def event(
+        self,
+        name: str,
+        start: float,
+        end: float,
+        stats: Stats | None = None,
+        *,
+        thread: Line | None = None,
+    ) -> None:
+        self.trace.host_event(name, round(start * MS), round(end * MS), stats, thread=thread)
+
+    def launched(self, at: float, *, thread: Line | None = None) -> None:
+        """The kernel that ends the gap, launched by a call of 5 µs."""
+        number = self.trace.kernel(0, 11 * MS, 12 * MS)
+        at_ps = round(at * MS)
+        self.trace.launch("cuLaunchKernel", at_ps, number, duration_ps=5_000_000, thread=thread)
+
+    def constant(self, at: float, op: str = "MakeTensorFromProto") -> None:
+        """A copy to the device of 10 µs, that the main thread calls and that ends with its call."""
+        start, end = round(at * MS), round((at + 0.01) * MS)
+        stats: dict[Any, Any] = {"tf_op": op}
+        number = self.trace.copy(0, "H2D", start + 1, end - 1, size=8, stats=stats)
+        self.trace.launch("MemcpyH2D", start, number, duration_ps=end - start)
+
+    def causes(self, folder: Path) -> dict[str, float]:
+        """All idle time by cause, rounded to 100 µs."""
+        self.trace.write(folder)
+        trace = load(folder)
+        gaps = attribute_idle_time(trace, select(trace)).gaps[0]
+        total = gaps.cause_ps.sum(axis=1)
+        return {cause.key: round(total[cause] / MS, 1) for cause in Cause if total[cause] >= MS / 9}
+
+
+CALLED = ("TFE_Py_FastPathExecute_C", "EagerExecute", "convert_to_tensor", "PjitFunction(step)")
+
+
+@pytest.mark.parametrize("called", [*CALLED, "FunctionRun", "TFE_DeleteTensorHandle"])
+def test_a_hole_before_what_python_calls_is_python(called: str, tmp_path: Path) -> None:
+    recording = Recording()
+    recording.event("EagerExecute", 0, 2)
+    recording.event(called, 9, 11)
+    recording.launched(10.99)
+    assert recording.causes(tmp_path) == {"launch": 3, "python": 7}
+
+
+@pytest.mark.parametrize("name", ["model/a:MatMul", "ExecutorState::Process", "cuLaunchKernel"])
+def test_a_hole_before_what_a_graph_runs_has_no_recorded_cause(name: str, tmp_path: Path) -> None:
+    recording = Recording()
+    recording.event("EagerExecute", 0, 2)
+    recording.event(name, 9, 11, {"correlation_id": 777} if name == "cuLaunchKernel" else None)
+    recording.launched(10.99)
+    assert recording.causes(tmp_path) == {"launch": 3, "unattributed": 7}
+
+
+def test_before_the_first_event_of_a_thread_nothing_is_known(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.event("EagerExecute", 9, 11)
+    recording.launched(10.99)
+    assert recording.causes(tmp_path) == {"unattributed": 8, "launch": 2}
+
+
+def test_a_call_of_a_function_is_pythons(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.event("EagerExecute", 0, 2)
+    recording.event("train_step", 9, 11, {"tf_function_call": "notTraced-nonXla"})
+    recording.launched(10.99)
+    assert recording.causes(tmp_path) == {"launch": 3, "python": 7}
+
+
+@pytest.mark.parametrize("name", ["augment", "MemoryAllocation", "train"])
+def test_events_that_show_nothing_do_not_interrupt_python(name: str, tmp_path: Path) -> None:
+    recording = Recording()
+    recording.event("EagerExecute", 0, 2)
+    recording.event(name, 4, 6)
+    recording.event("EagerExecute", 9, 11)
+    recording.launched(10.99)
+    assert recording.causes(tmp_path) == {"launch": 3, "python": 7}
+
+
+def test_between_markers_it_is_callback_and_in_them_python(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.trace.marker(0, 0, 5 * MS)
+    recording.trace.marker(1, 8 * MS, 13 * MS)
+    recording.event("EagerExecute", 0, 2)
+    recording.event("EagerExecute", 9, 11)
+    recording.launched(10.99)
+    # The rest of the second step, from 12 to 13, is the device's last gap.
+    assert recording.causes(tmp_path) == {
+        "launch": 3,
+        "callback": 3,
+        "python": 4,
+        "unattributed": 1,
+    }
+
+
+@pytest.mark.parametrize(("thread", "cause"), [("python3", "python"), ("worker", "unattributed")])
+def test_a_copy_outside_of_ops_is_called_by_python_on_its_threads_only(
+    thread: str, cause: str, tmp_path: Path
+) -> None:
+    recording = Recording()
+    line = recording.trace.thread(thread, 7)
+    name = "EagerExecute" if thread == "python3" else "model/a:MatMul"
+    recording.event(name, 0, 2, thread=line)
+    number = recording.trace.copy(0, "H2D", 9 * MS, 10 * MS, size=8)
+    recording.trace.launch("MemcpyH2D", 8 * MS, number, thread=line)
+    found = recording.causes(tmp_path)
+    assert found[cause] == 6
+
+
+def test_frames_of_python_are_python_and_waiting_in_one_is_sync(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.event("$train.py:12 main", 0, 11)
+    recording.event("$api.py:3154 block_until_ready", 2, 6)
+    recording.event("PjitFunction(step)", 9, 11)
+    recording.launched(10.99)
+    assert recording.causes(tmp_path) == {"sync": 4, "launch": 2, "python": 4}
+
+
+def test_a_thread_per_replica_outside_of_graphs_is_judged_by_its_own_python(tmp_path: Path) -> None:
+    """The collective runs on a pool; the chain from it ends on the Python thread of the replica."""
+    recording = Recording()
+    recording.event("EagerExecute", 0, 0.5)
+    replica, pool = recording.trace.thread("python3", 2), recording.trace.thread(*POOL)
+    recording.event("EagerExecute", 0.2, 2, thread=replica)
+    recording.event("EagerExecute", 9, 9.5, {"_pt": 2, "_p": 5}, thread=replica)
+    recording.event("RunClosure", 9.5, 11, {"_ct": 2, "_c": 5}, thread=pool)
+    recording.launched(10.99, thread=pool)
+    assert recording.causes(tmp_path) == {"launch": 1.5, "python": 7, "unattributed": 1.5}
+
+
+@pytest.mark.parametrize(("silent", "cause"), [(1.0, "launch"), (1.001, "unattributed")])
+def test_executors_are_woken_up_within_a_millisecond(
+    silent: float, cause: str, tmp_path: Path
+) -> None:
+    recording = Recording()
+    executor = recording.trace.thread("tf_Compute", 8)
+    recording.event("FunctionRun", 0.5, 11, {"id": 5, "_pt": 2, "_p": 5})
+    begun = 4 + silent
+    recording.event("ExecutorState::Process", 0.5, 4, {"_ct": 2, "_c": 5}, thread=executor)
+    recording.event("ExecutorState::Process", begun, 11, {"_ct": 2, "_c": 5}, thread=executor)
+    recording.launched(10.99, thread=executor)
+    found = recording.causes(tmp_path)
+    assert found.get("unattributed", 0) == (1 if cause == "unattributed" else 0)
+    assert found["launch"] == (10 if cause == "launch" else 9)
+
+
+@pytest.mark.parametrize(
+    ("id_", "expected"), [(7, {"input": 10}), (8, {"host_compute": 9.8, "launch": 0.1})]
+)
+def test_what_an_input_function_runs_on_an_executor_is_input(
+    id_: int, expected: dict[str, float], tmp_path: Path
+) -> None:
+    recording = Recording()
+    executor = recording.trace.thread("tf_Compute", 8)
+    data = recording.trace.thread("tf_data_iterator", 9)
+    recording.event("InstantiatedCapturedFunction::Run", 1, 10, {"id": 7}, thread=data)
+    recording.event("ExecutorState::Process", 1, 11, {"id": id_}, thread=executor)
+    recording.event("model/decode:DecodeJpeg", 1, 10.85, thread=executor)
+    recording.event("FunctionRun", 0, 11)
+    recording.launched(10.99, thread=executor)
+    assert recording.causes(tmp_path) == expected
+
+
+def test_copies_of_constants_show_that_a_graph_is_prepared(tmp_path: Path) -> None:
+    """The thread is preparing it from the event before the copies to the call of the graph."""
+    recording = Recording()
+    recording.event("EagerExecute", 0, 2)
+    recording.constant(4)
+    recording.constant(7)
+    recording.event("FunctionRun", 9, 11)
+    recording.launched(10.99)
+    assert recording.causes(tmp_path) == {"compile": 7, "launch": 3}
+
+
+def test_other_copies_do_not(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.event("EagerExecute", 0, 2)
+    recording.constant(4, op="model/feed:Copy")
+    recording.event("FunctionRun", 9, 11)
+    recording.launched(10.99)
+    assert recording.causes(tmp_path) == {"python": 7, "launch": 3}
+
+
+def test_a_gap_of_python_names_the_events_around_it(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.event("EagerExecute", 0, 2)
+    recording.event("augment", 4, 6)
+    recording.event("convert_to_tensor", 9, 11)
+    recording.launched(10.99)
+    recording.trace.write(tmp_path)
+    trace = load(tmp_path)
+    selection = select(trace)
+    idle = attribute_idle_time(trace, selection)
+    (scope,) = gap_rows(trace, selection, idle.gaps[0], idle.states[0], np.array([0]))
+    assert (scope.cause, scope.thread, scope.host_event) == ("python", "python3", "augment")
+    assert (scope.previous_event, scope.next_event) == (None, None)
+
+    without = Recording()
+    without.event("EagerExecute", 0, 2)
+    without.event("convert_to_tensor", 9, 11)
+    without.launched(10.99)
+    folder = tmp_path / "without"
+    without.trace.write(folder)
+    trace = load(folder)
+    selection = select(trace)
+    idle = attribute_idle_time(trace, selection)
+    (bare,) = gap_rows(trace, selection, idle.gaps[0], idle.states[0], np.array([0]))
+    assert (bare.cause, bare.thread, bare.host_event) == ("python", "python3", None)
+    assert (bare.previous_event, bare.next_event) == ("EagerExecute", "convert_to_tensor")
