@@ -90,8 +90,8 @@ def input_of(**changes: Any) -> Input:
     return Input(**parts | changes)
 
 
-CALLS = {"measured_by": "iterator", "device": None}
-KEEPS_UP = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
+CALLS: dict[str, Any] = {"measured_by": "iterator", "device": None}
+KEEPS_UP: dict[str, Any] = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
 
 
 @pytest.mark.parametrize(

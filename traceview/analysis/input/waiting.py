@@ -3,7 +3,7 @@
 A device may be idle in the call for the next batch although a batch is ready: the threads that hand it over wait for
 a core. Full prefetch buffers, and stages that work little, show that. On the other hand a pipeline that works all the
 time hides a part of the wait: the thread of the step waits for Python's lock, which a generator holds, or on a host
-whose cores are the devices for a core. There it records nothing.
+whose cores are the devices for a core. There it records nothing, or is in a call that has done its work.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.context import Context
 from traceview.analysis.idle import ANALYSIS as IDLE
 from traceview.analysis.idle.findings import Waiting, finding_of, waiting_device
+from traceview.analysis.input.lock_waits import idle_in_lock_waits
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting
 from traceview.analysis.input.rules import INPUT_BOUND
+from traceview.analysis.selection import step_bounds
 from traceview.document import numbers
 from traceview.robust import median_ps
 from traceview.trace.cause import Cause
@@ -43,7 +47,7 @@ def _of_host(
     waiting = idle and waiting_device(context.trace, idle, context.idle, context.selection, host)
     if not waiting or (row and not keeps_waiting(row)):
         return
-    silent_ps = _hidden_wait_ps(waiting, row)
+    silent_ps = _hidden_wait_ps(context, host, waiting, row)
     cost_ps = waiting.cost_ps(INPUT_BOUND) + silent_ps
     ratio = cost_ps / waiting.step_ps
     severity = INPUT_BOUND.severity_of(ratio)
@@ -76,15 +80,21 @@ def _is_at_its_limit(row: InputHost) -> bool:
     return (row.work_ratio or 0.0) >= INPUT_BOUND.limits["limiting_work_ratio"]
 
 
-def _hidden_wait_ps(waiting: Waiting, row: InputHost | None) -> int:
+def _hidden_wait_ps(context: Context, host: int, waiting: Waiting, row: InputHost | None) -> int:
     """Idle time per step in which the thread of the step waits for what a pipeline at its limit takes from it.
 
-    That is the time in which it recorded nothing, in the share of the window that the slowest stage works.
+    That is the time in which it recorded nothing, and for a generator that in which it waited for Python's lock, in
+    the share of the window that the slowest stage works.
     """
     if row is None or not _is_at_its_limit(row) or not (waiting.is_replica or _is_python(row)):
         return 0
-    silent = sum(waiting.idle_ps[cause] for cause in Cause if cause.key in _SILENT)
-    return int(min(row.work_ratio or 0.0, 1.0) * (median_ps(silent) or 0))
+    hidden = sum(waiting.idle_ps[cause] for cause in Cause if cause.key in _SILENT)
+    if _is_python(row):
+        window, steps = context.selection.windows[host], context.selection.used_of(host)
+        whole = np.array([window.start_ps]), np.array([window.end_ps])
+        bounds = step_bounds(steps) if steps else whole
+        hidden += idle_in_lock_waits(context.trace, context.idle, waiting.device, *bounds)
+    return int(min(row.work_ratio or 0.0, 1.0) * (median_ps(hidden) or 0))
 
 
 def _of_pipeline(row: InputHost | None) -> Iterator[Evidence]:
@@ -124,7 +134,7 @@ def _explanation(waiting: Waiting, row: InputHost | None, silent_ps: int) -> str
         taken = "Python's lock" if _is_python(row) else "the cores"
         sentences.append(
             f"It holds {taken} meanwhile: {numbers.time(silent_ps)} of the cost is idle time in which the thread of the "
-            "step recorded nothing."
+            "step waits for that."
         )
     if waiting.is_replica:
         sentences.append(
