@@ -60,9 +60,7 @@ def _of_host(
         waiting,
         cost_ps,
         [
-            Evidence(
-                "idle_input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], waiting.key
-            ),
+            Evidence("idle_input_ratio", ratio, INPUT_BOUND.limits["warning_ratio"], waiting.key),
             *_of_pipeline(row),
         ],
         severity=severity,
