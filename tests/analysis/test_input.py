@@ -236,11 +236,33 @@ def test_a_pipeline_at_its_limit_hides_a_part_of_the_wait(
     assert f"It holds {taken} meanwhile: 16.0 ms of the cost" in bound.explanation
 
 
-@pytest.mark.parametrize(("name", "cost_ms"), [("Generator", 20), ("Map", None)])
+@pytest.mark.parametrize(
+    ("name", "work_ms", "empty_steps", "returns_ms", "cost_ms"),
+    [
+        ("Generator", 80, 8, 20, 24),
+        ("Map", 80, 8, 20, None),
+        # With a full buffer the lock alone counts.
+        ("Generator", 80, 0, 20, 20),
+        ("Generator", 80, 0, 4.9, None),
+        ("Generator", 69.9, 0, 20, None),
+    ],
+)
 def test_a_generator_keeps_calls_of_tensorflow_from_returning(
-    name: str, cost_ms: float | None, tmp_path: Path
+    name: str,
+    work_ms: float,
+    empty_steps: int,
+    returns_ms: float,
+    cost_ms: float | None,
+    tmp_path: Path,
 ) -> None:
-    _, findings = buffered(tmp_path, work_ms=80, empty_steps=8, name=name, wait_ms=4, returns_ms=20)
+    _, findings = buffered(
+        tmp_path,
+        work_ms=work_ms,
+        empty_steps=empty_steps,
+        name=name,
+        wait_ms=4,
+        returns_ms=returns_ms,
+    )
     assert ("input-bound" in findings) is (cost_ms is not None)
     if cost_ms is not None:
         assert findings["input-bound"].cost_ps_per_step == ms(cost_ms)

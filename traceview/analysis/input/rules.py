@@ -15,7 +15,8 @@ INPUT_BOUND: Final = IdleRule(
     starts_at=(
         "{warning_ratio} of the median step spent waiting for input; critical from {critical_ratio} on; where prefetch "
         "buffers were recorded, only if the slowest stage works at least {work_ratio} of the window and they are empty "
-        "in at least {empty_step_ratio} of the steps"
+        "in at least {empty_step_ratio} of the steps, or if a Python generator that works at least "
+        "{limiting_work_ratio} of the window keeps the thread of the step waiting for Python's lock as long"
     ),
     severities=("warning", "critical", "info"),
     # The first two are the limits of XProf.
