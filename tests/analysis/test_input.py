@@ -154,10 +154,12 @@ def buffered(
     wait_ms: float = 10,
     silent_ms: float = 0,
     at_work: bool = True,
+    returns_ms: float = 0,
 ) -> tuple[Input, dict[str, Finding]]:
     """Eight steps of 100 ms on a replica or a GPU that waits, behind a buffer that is empty in some of them.
 
-    The stage works on a thread of its own. After the wait the thread of the step records nothing for some time.
+    The stage works on a thread of its own. After the wait the thread of the step records nothing for some time, and
+    then does not return for some time from a call of TensorFlow.
     """
     trace = new_trace(length_ms=1000)
     worker, executor = trace.thread("tf_data_iterator_resource", 40), trace.thread("tf_Compute", 41)
@@ -170,6 +172,10 @@ def buffered(
         made = {"id": 3, "parent_id": 2}
         step.host(f"Iterator::Root::Prefetch::{name}", 0, work_ms, made, thread=worker)
         begin = wait_ms + silent_ms
+        if returns_ms:
+            step.host("TFE_Py_Execute", begin, begin + 1 + returns_ms)
+            step.host("EagerExecute", begin, begin + 1)
+            begin += 1 + returns_ms
         step.host("FunctionRun", begin, 100)
         if at_work:
             step.host("replica_0/x:MatMul", begin, 100, thread=executor)
@@ -228,6 +234,38 @@ def test_a_pipeline_at_its_limit_hides_a_part_of_the_wait(
     assert bound.cost_ps_per_step == ms(cost_ms)
     taken = "Python's lock" if name == "Generator" else "the cores"
     assert f"It holds {taken} meanwhile: 16.0 ms of the cost" in bound.explanation
+
+
+@pytest.mark.parametrize(
+    ("name", "work_ms", "empty_steps", "returns_ms", "cost_ms"),
+    [
+        ("Generator", 80, 8, 20, 24),
+        ("Map", 80, 8, 20, None),
+        # With a full buffer the lock alone counts.
+        ("Generator", 80, 0, 20, 20),
+        ("Generator", 80, 0, 4.9, None),
+        ("Generator", 69.9, 0, 20, None),
+    ],
+)
+def test_a_generator_keeps_calls_of_tensorflow_from_returning(
+    name: str,
+    work_ms: float,
+    empty_steps: int,
+    returns_ms: float,
+    cost_ms: float | None,
+    tmp_path: Path,
+) -> None:
+    _, findings = buffered(
+        tmp_path,
+        work_ms=work_ms,
+        empty_steps=empty_steps,
+        name=name,
+        wait_ms=4,
+        returns_ms=returns_ms,
+    )
+    assert ("input-bound" in findings) is (cost_ms is not None)
+    if cost_ms is not None:
+        assert findings["input-bound"].cost_ps_per_step == ms(cost_ms)
 
 
 def test_a_generator_is_not_helped_by_prefetch(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import multiprocessing
 import sys
 import time
 
-COUNT, WORK = 32, 600
+COUNT, WORK = 32, 20000
 
 
 def make_batch(key):

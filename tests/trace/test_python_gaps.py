@@ -219,7 +219,7 @@ def test_a_gap_of_python_names_the_events_around_it(tmp_path: Path) -> None:
     trace = load(tmp_path)
     selection = select(trace)
     idle = attribute_idle_time(trace, selection)
-    (scope,) = gap_rows(trace, selection, idle.gaps[0], idle.states[0], np.array([0]))
+    (scope,) = gap_rows(trace, selection, idle.gaps[0], idle, np.array([0]))
     assert (scope.cause, scope.thread, scope.host_event) == ("python", "python3", "augment")
     assert (scope.previous_event, scope.next_event) == (None, None)
 
@@ -232,6 +232,6 @@ def test_a_gap_of_python_names_the_events_around_it(tmp_path: Path) -> None:
     trace = load(folder)
     selection = select(trace)
     idle = attribute_idle_time(trace, selection)
-    (bare,) = gap_rows(trace, selection, idle.gaps[0], idle.states[0], np.array([0]))
+    (bare,) = gap_rows(trace, selection, idle.gaps[0], idle, np.array([0]))
     assert (bare.cause, bare.thread, bare.host_event) == ("python", "python3", None)
     assert (bare.previous_event, bare.next_event) == ("EagerExecute", "convert_to_tensor")

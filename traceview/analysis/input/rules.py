@@ -15,7 +15,8 @@ INPUT_BOUND: Final = IdleRule(
     starts_at=(
         "{warning_ratio} of the median step spent waiting for input; critical from {critical_ratio} on; where prefetch "
         "buffers were recorded, only if the slowest stage works at least {work_ratio} of the window and they are empty "
-        "in at least {empty_step_ratio} of the steps"
+        "in at least {empty_step_ratio} of the steps, or if a Python generator that works at least "
+        "{limiting_work_ratio} of the window keeps the thread of the step waiting for Python's lock as long"
     ),
     severities=("warning", "critical", "info"),
     # The first two are the limits of XProf.
@@ -35,7 +36,8 @@ INPUT_BOUND: Final = IdleRule(
         "calls of IteratorGetNext that hold up the step: input_ratio in results.input. work_ratio and empty_step_ratio "
         "of the host in results.input: a full buffer contradicts it. If a Python generator, or on a host of replicas any "
         f"stage, works {numbers.share(_LIMITING_WORK_RATIO)} of the window or more, idle time in which the thread of "
-        "the step recorded nothing counts too: it waits for Python's lock or for a core"
+        "the step recorded nothing, or for a generator did not return from TensorFlow, counts too: it waits for a core or "
+        "for Python's lock"
     ),
     advice=(
         "Let the pipeline run ahead of the step: dataset = dataset.map(f, "

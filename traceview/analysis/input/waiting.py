@@ -3,7 +3,7 @@
 A device may be idle in the call for the next batch although a batch is ready: the threads that hand it over wait for
 a core. Full prefetch buffers, and stages that work little, show that. On the other hand a pipeline that works all the
 time hides a part of the wait: the thread of the step waits for Python's lock, which a generator holds, or on a host
-whose cores are the devices for a core. There it records nothing.
+whose cores are the devices for a core. There it records nothing, or is in a call that has done its work.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.context import Context
 from traceview.analysis.idle import ANALYSIS as IDLE
 from traceview.analysis.idle.findings import Waiting, finding_of, waiting_device
+from traceview.analysis.input.lock_waits import idle_in_lock_waits
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting
 from traceview.analysis.input.rules import INPUT_BOUND
+from traceview.analysis.selection import step_bounds
 from traceview.document import numbers
+from traceview.intervals import Int64Array
 from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.pipeline import GENERATOR
@@ -41,29 +46,31 @@ def _of_host(
 ) -> Iterator[Finding]:
     idle = context.record(IDLE)
     waiting = idle and waiting_device(context.trace, idle, context.idle, context.selection, host)
-    if not waiting or (row and not keeps_waiting(row)):
+    if not waiting:
         return
-    silent_ps = _hidden_wait_ps(waiting, row)
-    idle_ps = waiting.idle_of(INPUT_BOUND) + silent_ps
+    lock_ps = _lock_wait_ps(context, host, waiting, row)
+    hidden_ps, waited_ps = median_ps(lock_ps) or 0, 0
+    is_short = row is None or keeps_waiting(row)
+    if is_short:
+        hidden_ps = median_ps(lock_ps + _silent_ps(waiting, row)) or 0
+        waited_ps = waiting.idle_of(INPUT_BOUND)
+    idle_ps = waited_ps + hidden_ps
     ratio = waiting.cost(INPUT_BOUND, idle_ps).ratio or 0.0
     severity = INPUT_BOUND.severity_of(ratio)
     if severity is None:
         return
     bottleneck = result.bottleneck if result else None
     advice = bottleneck.advice if bottleneck and row and bottleneck.host == row.host else None
+    limit = INPUT_BOUND.limits["warning_ratio"]
+    metric = "idle_input_ratio" if is_short else "idle_lock_wait_ratio"
     yield finding_of(
         INPUT_BOUND,
         waiting,
         idle_ps,
-        [
-            Evidence(
-                "idle_input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], waiting.key
-            ),
-            *_of_pipeline(row),
-        ],
+        [Evidence(metric, ratio, limit, waiting.key), *_of_pipeline(row, is_short=is_short)],
         severity=severity,
         title=_title(waiting),
-        explanation=_explanation(waiting, row, silent_ps),
+        explanation=_explanation(waiting, row, hidden_ps, is_short=is_short),
         advice=advice,
     )
 
@@ -76,25 +83,40 @@ def _is_at_its_limit(row: InputHost) -> bool:
     return (row.work_ratio or 0.0) >= INPUT_BOUND.limits["limiting_work_ratio"]
 
 
-def _hidden_wait_ps(waiting: Waiting, row: InputHost | None) -> int:
-    """Idle time per step in which the thread of the step waits for what a pipeline at its limit takes from it.
+def _lock_wait_ps(
+    context: Context, host: int, waiting: Waiting, row: InputHost | None
+) -> Int64Array:
+    """Idle time in each step in which the thread of the step waits for a generator to give Python's lock back."""
+    if row is None or not _is_at_its_limit(row) or not _is_python(row):
+        return np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
+    window, steps = context.selection.windows[host], context.selection.used_of(host)
+    whole = np.array([window.start_ps]), np.array([window.end_ps])
+    bounds = step_bounds(steps) if steps else whole
+    return idle_in_lock_waits(context.trace, context.idle, waiting.device, *bounds)
 
-    That is the time in which it recorded nothing, in the share of the window that the slowest stage works.
+
+def _silent_ps(waiting: Waiting, row: InputHost | None) -> Int64Array:
+    """Idle time in each step in which the thread of the step recorded nothing, for a pipeline at its limit.
+
+    It counts in the share of the window that the slowest stage works.
     """
+    silent = np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
     if row is None or not _is_at_its_limit(row) or not (waiting.is_replica or _is_python(row)):
-        return 0
-    silent = sum(waiting.idle_ps[cause] for cause in Cause if cause.key in _SILENT)
-    return int(min(row.work_ratio or 0.0, 1.0) * (median_ps(silent) or 0))
+        return silent
+    for cause in Cause:
+        if cause.key in _SILENT:
+            silent += waiting.idle_ps[cause]
+    return (min(row.work_ratio or 0.0, 1.0) * silent).astype(np.int64)
 
 
-def _of_pipeline(row: InputHost | None) -> Iterator[Evidence]:
+def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]:
     if row is None or row.slowest_stage is None or row.work_ratio is None:
         return
     limits, is_buffered = INPUT_BOUND.limits, row.empty_step_ratio is not None
-    limit = limits["work_ratio"] if is_buffered else None
+    name = "work_ratio" if is_short else "limiting_work_ratio"
     where = f"{row.host}, {row.slowest_stage}"
-    yield Evidence("work_ratio", row.work_ratio, limit, where)
-    if row.empty_step_ratio is not None:
+    yield Evidence("work_ratio", row.work_ratio, limits[name] if is_buffered else None, where)
+    if is_short and row.empty_step_ratio is not None:
         yield Evidence(
             "empty_step_ratio", row.empty_step_ratio, limits["empty_step_ratio"], row.host
         )
@@ -114,17 +136,20 @@ def _title(waiting: Waiting) -> str:
     return INPUT_BOUND.title.replace("{device} waits", f"{who} wait")
 
 
-def _explanation(waiting: Waiting, row: InputHost | None, silent_ps: int) -> str | None:
+def _explanation(
+    waiting: Waiting, row: InputHost | None, hidden_ps: int, *, is_short: bool
+) -> str | None:
     if row is None or row.slowest_stage is None or not _is_at_its_limit(row):
         return None
     stage = row.slowest_stage.removeprefix("Iterator::")
     share = numbers.share(min(row.work_ratio or 0.0, 1.0))
-    sentences = [f"The pipeline is slower than the model: {stage} works {share} of the window."]
-    if silent_ps:
+    work = f"{stage} works {share} of the window."
+    sentences = [f"The pipeline is slower than the model: {work}" if is_short else work]
+    if hidden_ps:
         taken = "Python's lock" if _is_python(row) else "the cores"
         sentences.append(
-            f"It holds {taken} meanwhile: {numbers.time(silent_ps)} of the cost is idle time in which the thread of the "
-            "step recorded nothing."
+            f"It holds {taken} meanwhile: {numbers.time(hidden_ps)} of the cost is idle time in which the thread of the "
+            "step waits for that."
         )
     if waiting.is_replica:
         sentences.append(

@@ -1,0 +1,53 @@
+"""Finds when the thread of the step waited for Python's lock on its way back from TensorFlow.
+
+A call of TensorFlow from Python, `TFE_Py_…`, gives the lock back while it works, and needs it again to return. What it
+records ends before that, so the rest of the call is the wait (TensorFlow 2.21, measured: at most 22 µs in five
+recordings without another thread that runs Python, up to 9.6 ms beside a generator).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.intervals import Int64Array, union
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import Trace
+from traceview.trace.state_timeline import intersection
+
+_CALLS: Final = b"TFE_Py_"
+
+
+def idle_in_lock_waits(
+    trace: Trace,
+    attribution: IdleAttribution,
+    device: int,
+    start_ps: Int64Array,
+    end_ps: Int64Array,
+) -> Int64Array:
+    """The idle time of a device in each of some spans, while the thread of the step waited for the lock."""
+    gaps, states = (
+        attribution.gaps[device],
+        attribution.states[trace.device_list[device].host],
+    )
+    waits = union(*_returns(trace, states))
+    idle = intersection(union(gaps.start_ps, gaps.end_ps), waits)
+    return idle.within(start_ps, end_ps)
+
+
+def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
+    """From the last event inside each call of TensorFlow to its end; nothing for a call without events inside."""
+    columns = trace.host_columns
+    rows = states.rows_of_thread(states.caller)
+    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
+    is_call = np.array([name.startswith(_CALLS) for name in trace.names], dtype=np.bool_)
+    calls = np.flatnonzero(is_call[columns.name[rows]])
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    last = np.searchsorted(start, end[calls])
+    returned = [
+        int(end[call + 1 : until].max(initial=end[call] if until == call + 1 else 0))
+        for call, until in zip(calls.tolist(), last.tolist(), strict=True)
+    ]
+    return np.minimum(np.array(returned, dtype=np.int64), end[calls]), end[calls]
