@@ -17,7 +17,7 @@ rotation = tf.random.stateless_normal([FEATURES, FEATURES], seed=[5, 6])
 
 
 def augmented(row: Any, label: Any) -> tuple[Any, Any]:
-    for _ in range(8):
+    for _ in range(16):
         row = tf.tanh(tf.linalg.matvec(rotation, row))
     return row, label
 
