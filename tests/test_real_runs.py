@@ -136,13 +136,16 @@ def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) 
         judge.judge_slow(INPUT, slow_input, TrueCost(1, share, 0.0)),
         judge.judge_slow(INPUT, slow_input, TrueCost(1, share / 2, 0.4)),
         judge.judge_healthy("any/healthy-1", slow_input),
+        judge.judge_healthy("any/healthy-2", msgspec.structs.replace(slow_input, findings=())),
+        judge.judge_healthy("other/healthy-1", msgspec.structs.replace(slow_input, findings=())),
     ]
     assert list(judge.totals(rows)) == [
         "right finding first: 2 of 2 (100%)",
         "right cause on the path: 2 of 2 (100%)",
         "cost within 25%: 1 of 2 (50%)",
         "the same where the true cost is sure: 1 of 1 (100%)",
-        "healthy without a warning: 0 of 1 (0%)",
+        "healthy without a warning: 2 of 3 (67%)",
+        "healthy programs without a warning in any recording: 1 of 2 (50%)",
     ]
     for row in rows:
         assert row.name in judge.line(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Final
 
@@ -115,7 +115,7 @@ def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
 
 
 def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
-    """The three numbers that count, a line each."""
+    """What share of the judgements is right, a line for each kind."""
     slow = [row for row in judgements if row.truth is not None]
     sure = [row for row in slow if row.truth is not None and row.truth.is_sure]
     healthy = [row for row in judgements if row.truth is None]
@@ -124,9 +124,13 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     yield f"cost within {WITHIN:.0%}: {_count(slow, (row.is_cost_right for row in slow))}"
     yield f"the same where the true cost is sure: {_count(sure, (row.is_cost_right for row in sure))}"
     yield f"healthy without a warning: {_count(healthy, (row.is_first_right for row in healthy))}"
+    programs = {row.name.partition("/")[0] for row in healthy}
+    warned = {row.name.partition("/")[0] for row in healthy if not row.is_first_right}
+    are_healthy = (program not in warned for program in programs)
+    yield f"healthy programs without a warning in any recording: {_count(programs, are_healthy)}"
 
 
-def _count(rows: Sequence[Judgement], are_right: Iterable[bool]) -> str:
+def _count(rows: Sized, are_right: Iterable[bool]) -> str:
     right_count = sum(are_right)
     return f"{right_count} of {len(rows)}" + (f" ({right_count / len(rows):.0%})" if rows else "")
 

@@ -17,7 +17,7 @@ rotation = tf.random.stateless_normal([FEATURES, FEATURES], seed=[5, 6])
 
 
 def augmented(row: Any, label: Any) -> tuple[Any, Any]:
-    for _ in range(8):
+    for _ in range(16):
         row = tf.tanh(tf.linalg.matvec(rotation, row))
     return row, label
 
@@ -26,7 +26,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     dataset = tf.data.Dataset.from_tensor_slices((rows, labels)).map(augmented)
     if not is_slow:
         dataset = dataset.cache()
-    dataset = dataset.shuffle(len(rows)).repeat().batch(BATCH).prefetch(2)
+    dataset = dataset.shuffle(len(rows)).batch(BATCH).repeat().prefetch(2)
     model = tf.keras.Sequential(
         [
             tf.keras.layers.Dense(2048, activation="relu"),

@@ -22,7 +22,7 @@ def normalized(row: Any) -> Any:
 
 def train(is_slow: bool, clock: StepClock) -> None:
     model = tf.keras.Sequential(
-        [tf.keras.layers.Dense(2048, activation="relu"), tf.keras.layers.Dense(FEATURES)]
+        [tf.keras.layers.Dense(1024, activation="relu"), tf.keras.layers.Dense(FEATURES)]
     )
     model.build([BATCH, FEATURES])
     optimizer = tf.keras.optimizers.SGD(0.01)

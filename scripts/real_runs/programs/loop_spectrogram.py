@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, SAMPLES = 32, 16000
+BATCH, SAMPLES = 32, 64000
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 waves = tf.random.stateless_normal([64, SAMPLES], seed=[1, 2])
@@ -16,7 +16,7 @@ labels = tf.random.stateless_uniform([64], seed=[3, 4], maxval=10, dtype=tf.int6
 
 
 def spectrogram(wave: Any, label: Any) -> tuple[Any, Any]:
-    return tf.abs(tf.signal.stft(wave, frame_length=512, frame_step=32))[::8], label
+    return tf.abs(tf.signal.stft(wave, frame_length=512, frame_step=32))[::32], label
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
