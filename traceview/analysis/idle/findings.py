@@ -53,6 +53,11 @@ _FEWEST_TO_COMPARE: Final = 3
 
 _LISTED_CALLS: Final = 4
 
+_EAGER_TITLE: Final = (
+    "{count} ops per step run one by one outside of any tf.function: {span} ({share})"
+)
+_EAGER_ADVICE: Final = "Put the step into a graph: @tf.function on the function that calls strategy.run; in Keras run_eagerly=False."
+
 _NOT_BETWEEN_OPS: Final = frozenset(
     (
         Cause.INPUT,
@@ -139,6 +144,35 @@ def diagnose(
         if (waiting := _waiting(trace, result, attribution, selection, host)) is not None
         for finding in _findings_of_host(trace, waiting, attribution, selection, host)
     ]
+
+
+def diagnose_without_devices(trace: Trace, selection: Selection) -> Iterator[Finding]:
+    """Steps without a graph on one CPU, where no event shows a device: what the host does beside its ops."""
+    for host in selection.windows:
+        ops, steps = eager_ops(trace, selection, host), selection.used_of(host)
+        if ops is None or ops.count_per_step < HOST_BOUND.limits["ops_per_step_count"]:
+            continue
+        lengths = np.array([step.duration_ps for step in steps], dtype=np.int64)
+        cost = selection.cost("median", median_ps(lengths - ops.ps_of_steps) or 0)
+        severity = HOST_BOUND.severity_of(cost.ratio or 0.0)
+        if severity is None or cost.ps_per_step is None:
+            continue
+        span = _of_median_step(cost.ps_per_step, selection)
+        name = trace.hosts[host].name
+        yield HOST_BOUND.finding(
+            _EAGER_TITLE.format(
+                count=numbers.count(ops.count_per_step), span=span, share=numbers.share(cost.ratio)
+            ),
+            _eager_evidence(ops, cost.ratio, name),
+            severity="info" if selection.few_steps else severity,
+            confidence=selection.few_steps or ("high", f"measured over {len(steps)} steps"),
+            explanation=(
+                f"The host runs them from Python, most often {numbers.listed(ops.types)}. The cost is an upper bound: "
+                "all time of the step in which no op runs."
+            ),
+            advice=_EAGER_ADVICE,
+            cost=cost,
+        )
 
 
 def _waiting(
@@ -263,24 +297,28 @@ def _outside_of_graphs(
     ratio = waiting.cost(rule, idle_ps).ratio or 0.0
     if rule.severity_of(ratio) is None:
         return
-    count = numbers.count(ops.count_per_step)
     yield _finding(
         rule,
         waiting,
         idle_ps,
-        (
-            Evidence("eager_ops_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
-            Evidence("eager_ops_per_step", ops.count_per_step, int(least_count), waiting.key),
-        ),
-        title=f"{count} ops per step run one by one outside of any tf.function: {{span}} ({{share}})",
+        _eager_evidence(ops, ratio, waiting.key),
+        title=_EAGER_TITLE,
+        words={"count": numbers.count(ops.count_per_step)},
         explanation=(
             f"The host runs them from Python, most often {numbers.listed(ops.types)}. On CPU devices the trace does "
             "not say for which replica, so this report does not count the time as compute. The cost is an upper "
             "bound: all host time between the ops, and of the ops themselves what the replicas could run at once."
         ),
-        advice=(
-            "Put the step into a graph: @tf.function on the function that calls strategy.run; in Keras "
-            "run_eagerly=False."
+        advice=_EAGER_ADVICE,
+    )
+
+
+def _eager_evidence(ops: EagerOps, ratio: float | None, where: str) -> tuple[Evidence, ...]:
+    limits = HOST_BOUND.limits
+    return (
+        Evidence("eager_ops_ratio", ratio or 0.0, limits["warning_ratio"], where),
+        Evidence(
+            "eager_ops_per_step", ops.count_per_step, int(limits["ops_per_step_count"]), where
         ),
     )
 
@@ -369,7 +407,11 @@ def _span(waiting: _Waiting, idle_ps: int, cost: Cost) -> str:
     time = numbers.time(cost.ps_per_step)
     if cost.statistic == "mean":
         return f"{time} per step on average"
-    return f"{time} of the median {numbers.time(waiting.selection.median_step_ps)} step"
+    return _of_median_step(cost.ps_per_step or 0, waiting.selection)
+
+
+def _of_median_step(ps: int, selection: Selection) -> str:
+    return f"{numbers.time(ps)} of the median {numbers.time(selection.median_step_ps)} step"
 
 
 def _in_steps(waiting: _Waiting, affected: _Affected | None) -> str:
