@@ -14,6 +14,7 @@ from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import graph, mirrored, write_sidecar
+from tests.trace.test_replicas import component
 from traceview.analysis.balance.result import Balance
 from traceview.analysis.balance.rules import SINGLE, STRAGGLER
 from traceview.analysis.balance.straggler import Straggler, find_straggler
@@ -311,6 +312,18 @@ def test_replicas_that_do_the_same_are_no_stragglers(name: str) -> None:
     report = traceview.analyze(ROOT / "fixtures" / name)
     assert balance(report).straggler is None
     assert not {"straggler-gpu", "serial-gpus"} & set(codes(report))
+
+
+def test_beside_a_replica_with_many_times_the_work_the_others_are_compared(tmp_path: Path) -> None:
+    """They compute little and all gradients of their part: without these they would be no part of the work."""
+    for gradients in (True, False):
+        trace = new_trace()
+        op = "gradient_tape/MatMul:MatMul" if gradients else "model/MatMul:MatMul"
+        for step in marked_steps(trace, count=6):
+            component(step, 1, 2, op)
+            component(step, 2, 2, *[f"replica_1/{op}"] * 23)
+        found = balance(analyzed(tmp_path / str(gradients), trace)).straggler
+        assert (found and found.device) == ("replica:1" if gradients else None)
 
 
 def test_of_replicas_nothing_is_predicted() -> None:

@@ -51,8 +51,8 @@ def balance_of(folder: Path, name: str = "") -> Balance:
 @pytest.mark.parametrize(
     ("changes", "lead"),
     [
-        ({}, "2 of 6 GPUs compute, 60.0% of the time (20.0% over all 6)."),
-        ({"visible_count": 2}, "2 GPUs compute 20.0% of the time."),
+        ({}, "2 of 6 GPUs compute, 60.0% of the time on average (20.0% over all 6)."),
+        ({"visible_count": 2}, "2 GPUs compute 20.0% of the time on average."),
         ({"visible_count": 1, "in_use_count": 1}, "1 GPU computes 20.0% of the time."),
         (
             {"visible_count": 1, "in_use_count": 1, "kind": "replica"},
@@ -69,7 +69,7 @@ def test_the_lead_is_the_share_of_the_time_that_devices_compute(
 def test_facts_are_numbers_in_a_few_words() -> None:
     assert facts_of(section(balance_result())) == (
         "compute overlap 90.0% of the maximum (60.0% expected by chance)",
-        "each ran forward, backward, optimizer, reduction",
+        "phases on each: forward, backward, optimizer, reduction",
         "first kernels start 500 µs apart",
         "5,333 examples per second, 2,667 per GPU, 128 per step",
     )
@@ -109,7 +109,7 @@ def test_devices_that_ran_different_parts_of_the_step_say_which(tmp_path: Path) 
     result = balance_of(tmp_path, "gradients_on_one")
     made = section(result)
     assert values_of(tables_of(made)[0], "ran")[0] == "forward, backward, optimizer"
-    assert not any(fact.startswith("each ran") for fact in facts_of(section(result)))
+    assert not any(fact.startswith("phases on each") for fact in facts_of(section(result)))
     assert any(text.startswith("Only GPU:0 computes gradients") for text in sentences_of(made))
 
 

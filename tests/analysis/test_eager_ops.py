@@ -81,3 +81,15 @@ def test_with_a_gpu_the_launches_show_it(tmp_path: Path) -> None:
         for place in range(100):
             eager(step, "AddV2", 5 + SPACING_MS * place, 0.3)
     assert found(tmp_path, trace) is None
+
+
+def test_without_a_device_the_steps_show_it(tmp_path: Path) -> None:
+    """Eager ops on one CPU belong to no replica: 100 of 0.28 ms in steps of 50 ms leave 22 ms."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for place in range(100):
+            eager(step, "AddV2", 5 + SPACING_MS * place, 0.3)
+    finding = found(tmp_path, trace)
+    assert finding is not None
+    assert (finding.severity, finding.cost_ps_per_step) == ("warning", ms(22))
+    assert finding.devices == ()

@@ -48,7 +48,7 @@ def check_finding(finding: Finding) -> None:
                 "link_use_ratio",
                 "low_precision_ratio",
                 "concurrency_ratio",
-                "spread_ratio",
+                "spread_ps",
                 "in_use_efficiency_ratio",
             )
             assert (

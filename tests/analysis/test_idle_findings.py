@@ -20,6 +20,7 @@ from traceview.analysis.idle.findings import diagnose
 from traceview.analysis.idle.result import Idle, compute
 from traceview.analysis.idle_attribution import attribute_idle_time
 from traceview.analysis.selection import select
+from traceview.analysis.steps.findings import diagnose_unsteady
 from traceview.report.model import Report
 from traceview.trace.load import load
 
@@ -395,6 +396,17 @@ def test_unsteady_steps(
     assert {code: finding.severity for code, finding in findings.items()} == expected
 
 
+@pytest.mark.parametrize(("on_cpu", "expected"), [(True, "info"), (False, "warning")])
+def test_steps_of_replicas_differ_by_what_else_runs(
+    on_cpu: bool, expected: str, tmp_path: Path
+) -> None:
+    unsteady(100, 100, 100, 100, 100, 100, 200).write(tmp_path)
+    result = traceview.analyze(tmp_path).results.steps
+    assert result is not None
+    (finding,) = diagnose_unsteady(result, (), on_cpu=on_cpu)
+    assert finding.severity == expected
+
+
 def test_what_another_finding_explains_is_no_finding(tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)
     at_ms = 0.0
@@ -461,16 +473,22 @@ def title_of_stall(pauses_ms: list[float], logdir: Path) -> str:
 
 
 @pytest.mark.parametrize("slow", [0, 2])
-def test_the_step_with_most_of_it_is_named(slow: int, tmp_path: Path) -> None:
+def test_a_single_affected_step_is_named(slow: int, tmp_path: Path) -> None:
     pauses: list[float] = [2, 2, 2, 2]
     pauses[slow] = 300
-    assert title_of_stall(pauses, tmp_path).endswith(f", most of it in step {slow}")
+    assert title_of_stall(pauses, tmp_path).endswith(f"; 300 ms in step {slow}")
 
 
-def test_no_step_is_named_where_all_have_some(tmp_path: Path) -> None:
+def test_several_affected_steps_are_counted(tmp_path: Path) -> None:
+    """30, 36 and 5.9 ms are less or more than a fifth of the longest."""
+    title = title_of_stall([5.9, 30, 0, 5.9, 36], tmp_path)
+    assert title.endswith("; 33.0 ms each in 2 of 6 steps")
+
+
+def test_no_step_is_named_where_most_have_some(tmp_path: Path) -> None:
     expected = "GPU:0 waits 16.0 ms per step on average for Python between steps (24.2%)"
     assert title_of_stall([20, 20, 20, 20], tmp_path) == expected
 
 
 def test_of_two_steps_none_is_named(tmp_path: Path) -> None:
-    assert "most of it" not in title_of_stall([100], tmp_path)
+    assert "in step" not in title_of_stall([100], tmp_path)

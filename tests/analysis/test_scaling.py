@@ -111,7 +111,7 @@ def test_poor_scaling_starts_at_its_limit(above_ms: float, is_poor: bool, tmp_pa
     computing(length, length).write(tmp_path)
     report = traceview.analyze(tmp_path)
     titles = [finding.title for finding in report.findings if finding.code == POOR_SCALING.code]
-    assert titles == (["2 GPUs compute 49.8% of the time"] if is_poor else [])
+    assert titles == (["2 GPUs compute 49.8% of the time on average"] if is_poor else [])
 
 
 def test_the_advice_asks_for_a_baseline_only_if_there_is_none(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class Finding(Record, frozen=True):
 class Rule(Struct, frozen=True):
     """When a finding is made, what it means, and what to do about it.
 
-    `starts_at`: from when on, with the name of each of the `limits` in braces. `limits`: the thresholds; the ending
+    `starts_at`: when the finding is made, with the name of each of the `limits` in braces. `limits`: the thresholds; the ending
     of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
     finding says unless it knows more. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
     that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is
@@ -129,7 +129,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def start(self) -> str:
-        """From when on the finding is made, with the numbers."""
+        """When the finding is made, with the numbers."""
         limits = {name: numbers.measured(name, limit) for name, limit in self.limits.items()}
         return self.starts_at.format(**limits)
 

@@ -17,12 +17,12 @@ def explain_list(rules: Iterable[Rule]) -> doc.Section:
             *doc.notes(*(f"{rule.code} ({_severities(rule)}): {rule.start}" for rule in rules)),
             *doc.remarks("traceview explain CODE says what one means and what to do."),
         ),
-        lead="code, severity, and from when on it is reported",
+        lead="code, severity, and when it is reported",
     )
 
 
 def explain_section(rule: Rule) -> doc.Section:
-    """What a finding means, from when on it is made, what shows it and what to change."""
+    """What a finding means, when it is made, what shows it and what to change."""
     explained = ", ".join(rule.explains)
     return doc.Section(
         rule.code,

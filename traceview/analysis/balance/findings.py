@@ -161,7 +161,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
 
 def _waiting(result: Balance, late: Straggler) -> str:
     """`GPU:0, 1 and 3 wait`, `the other 7 GPUs wait`."""
-    compared = (row.device for row in result.devices if row.status != "marginal")
+    compared = (row.device for row in result.devices if row.longer_ratio is not None)
     others = [device for device in compared if device != late.device]
     if len(others) == 1:
         return f"{others[0]} waits"

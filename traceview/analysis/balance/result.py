@@ -60,7 +60,7 @@ class DeviceBalance(OfDevice, frozen=True):
         status: As in device_time.
         compute_ps_per_step: Median over the steps of its compute, picoseconds; null without steps.
         longer_ratio: Median over the steps of its compute over the median of the others', less 1; null without
-            steps, and for marginal devices, which are not compared.
+            steps, and for marginal devices without gradients, which are not compared.
         longest_count: Steps in which it computed longer than every other; null as above.
         step_count: Steps compared.
         start_lag_ps: How much later than the earliest device its first kernel of a step starts, median,
@@ -193,8 +193,16 @@ def compute(context: Context) -> Balance | Skipped:
     kind = trace.device_list[in_use[0]].kind
     statuses = {row.device: row.status for row in times.devices}
     joined = joined_steps(trace, selection, activities, in_use)
+    of_gradients = gradients.compute(
+        trace, in_use, context.result(placement.ANALYSIS), context.result(nvml.ANALYSIS)
+    )
     compared = joined.of(
-        [device for device in joined.devices if statuses[trace.device_key(device)] != "marginal"]
+        [
+            device
+            for device in joined.devices
+            if (key := trace.device_key(device)) in of_gradients.computed
+            or statuses[key] != "marginal"
+        ]
     )
     visible_count = sum(device.kind == kind for device in trace.device_list)
     effective = sum(
@@ -210,9 +218,6 @@ def compute(context: Context) -> Balance | Skipped:
     throughput = throughput_of(trace, selection, len(in_use))
     transfers = transfer_spans(trace, context.collectives)
     bounds = what_ifs(trace, selection, activities, joined, Moments(transfers, context.idle.gaps))
-    of_gradients = gradients.compute(
-        trace, in_use, context.result(placement.ANALYSIS), context.result(nvml.ANALYSIS)
-    )
     straggler = find_straggler(
         trace,
         selection,

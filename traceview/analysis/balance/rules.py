@@ -37,7 +37,7 @@ STRAGGLER: Final = Rule(
     meaning=(
         "A mirrored step is as fast as its slowest replica: the others wait for this device. Either it is slower at "
         "the same kernels (slower_device), has more to do (more_work), gets its part of the batch late (input), or the "
-        "host starts its kernels late (late_start). Devices that compute little are marginal-gpu and are not compared; "
+        "host starts its kernels late (late_start). Devices that compute little and no gradients are not compared; "
         "devices that take turns are serial-gpus. Replicas on one CPU take its cores from each other, so a replica "
         "never counts as started late."
     ),

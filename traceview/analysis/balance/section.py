@@ -63,12 +63,12 @@ def _summary(result: Balance) -> str:
     count, of_all = result.in_use_count, numbers.share(result.efficiency_ratio)
     if result.kind == "replica" and result.visible_count == 1:
         return f"The CPU computes {of_all} of the time."
-    verb = "computes" if count == 1 else "compute"
+    verb, mean = ("computes", "") if count == 1 else ("compute", " on average")
     if result.visible_count == count:
-        return f"{count} {device_noun(result.kind, count)} {verb} {of_all} of the time."
+        return f"{count} {device_noun(result.kind, count)} {verb} {of_all} of the time{mean}."
     return (
         f"{count} of {result.visible_count} {device_noun(result.kind)} {verb}, "
-        f"{numbers.share(result.in_use_efficiency_ratio)} of the time ({of_all} over all "
+        f"{numbers.share(result.in_use_efficiency_ratio)} of the time{mean} ({of_all} over all "
         f"{result.visible_count})."
     )
 
@@ -85,7 +85,7 @@ def _facts(result: Balance) -> Iterator[str]:
         )
     phases = _common_phases(result)
     if phases and result.in_use_count > 1:
-        yield f"each ran {phases}"
+        yield f"phases on each: {phases}"
     if result.stagger_ps:
         yield f"first kernels start {numbers.time(result.stagger_ps)} apart"
     elif result.stagger_ps is not None:

@@ -20,6 +20,7 @@ ANALYSIS: Final = Analysis[Idle](
     diagnose=lambda context, result: findings.diagnose(
         context.trace, result, context.idle, context.selection
     ),
+    if_absent=lambda context: findings.diagnose_without_devices(context.trace, context.selection),
     sections=(idle_section, gaps_section),
     title_if_absent=TITLE,
 )

@@ -16,6 +16,7 @@ from traceview.analysis.base import (
     Severity,
 )
 from traceview.analysis.cost import Cost
+from traceview.analysis.idle.between_markers import between_markers
 from traceview.analysis.idle.blocking_ops import blocking_ops
 from traceview.analysis.idle.eager_ops import EagerOps, eager_ops
 from traceview.analysis.idle.first_call import FirstCall, first_call
@@ -32,6 +33,7 @@ from traceview.analysis.idle.rules import (
     LAUNCH_BOUND,
     PYTHON_STALL,
     RETRACING,
+    VALIDATION_STALL,
     IdleRule,
 )
 from traceview.analysis.idle_attribution import IdleAttribution
@@ -46,10 +48,18 @@ from traceview.trace.model import Trace
 AS_LONG_RATIO: Final = 0.8
 """A device that waits this share of the time of another waits as long."""
 
-MOSTLY_IN_ONE_STEP_RATIO: Final = 0.5
-"""A step with more than this of what a cause takes in all steps, three or more, is named in the title."""
+AFFECTED_RATIO: Final = 0.2
+"""A step with this share of the most that a cause takes in any step is affected by it."""
+
+_FEWEST_TO_COMPARE: Final = 3
+"""Of fewer steps none is told from the others."""
 
 _LISTED_CALLS: Final = 4
+
+_EAGER_TITLE: Final = (
+    "{count} ops per step run one by one outside of any tf.function: {span} ({share})"
+)
+_EAGER_ADVICE: Final = "Put the step into a graph: @tf.function on the function that calls strategy.run; in Keras run_eagerly=False."
 
 _NOT_BETWEEN_OPS: Final = frozenset(
     (
@@ -65,12 +75,20 @@ _NOT_BETWEEN_OPS: Final = frozenset(
 """What keeps replicas idle for another reason than ops that run one by one."""
 
 
+class _Affected(Struct, frozen=True):
+    """The numbers of the steps that something makes longer, and their mean cost."""
+
+    steps: tuple[int, ...]
+    ps: int
+
+
 class Waiting(Struct, frozen=True, eq=False):
     """The device of a host whose waiting makes steps longer: the one that is idle least.
 
     `idle_ps`: by cause and used step, int64 `[causes, steps]`; without steps one column for the whole window.
-    `others`: the same of the other devices in use. `step_numbers`: of the columns. `window_ps`: the length of the
-    window. `gaps`: its longest gaps. `python`: the Python that ran in its idle time, by cause.
+    `others`: the same of the other devices in use. `evaluation_ps`: by step, how long the host evaluates between
+    markers. `step_numbers`: of the columns. `window_ps`: the length of the window. `gaps`: its longest gaps.
+    `python`: the Python that ran in its idle time, by cause.
     """
 
     device: int
@@ -81,6 +99,7 @@ class Waiting(Struct, frozen=True, eq=False):
     step_numbers: tuple[int, ...]
     window_ps: int
     selection: Selection
+    evaluation_ps: Int64Array
     gaps: tuple[Gap, ...]
     python: Mapping[str, PythonShare]
 
@@ -107,13 +126,17 @@ class Waiting(Struct, frozen=True, eq=False):
         least_ps = AS_LONG_RATIO * float(self.idle_ps[cause].sum())
         return [key for key, idle_ps in self.others.items() if idle_ps[cause].sum() >= least_ps]
 
-    def step_with_most(self, cause: Cause) -> int | None:
-        """The number of the step with most of what a cause takes; None where it is spread over several."""
-        of_steps = self.idle_ps[cause]
-        is_spread = of_steps.max() <= MOSTLY_IN_ONE_STEP_RATIO * of_steps.sum()
-        if len(self.step_numbers) < 3 or is_spread:
+    def affected(self, of_steps: Int64Array) -> _Affected | None:
+        """The steps that take a cost which most steps do not have; None where no step differs so."""
+        is_affected = of_steps >= max(AFFECTED_RATIO * int(of_steps.max()), 1)
+        count = int(is_affected.sum())
+        if len(self.step_numbers) < _FEWEST_TO_COMPARE or not 0 < 2 * count <= of_steps.size:
             return None
-        return self.step_numbers[int(of_steps.argmax())]
+        chosen = zip(self.step_numbers, is_affected.tolist(), strict=True)
+        return _Affected(
+            tuple(number for number, is_one in chosen if is_one),
+            int(of_steps[is_affected].sum()) // count,
+        )
 
 
 def diagnose(
@@ -126,6 +149,35 @@ def diagnose(
         if (waiting := waiting_device(trace, result, attribution, selection, host)) is not None
         for finding in _findings_of_host(trace, waiting, attribution, selection, host)
     ]
+
+
+def diagnose_without_devices(trace: Trace, selection: Selection) -> Iterator[Finding]:
+    """Steps without a graph on one CPU, where no event shows a device: what the host does beside its ops."""
+    for host in selection.windows:
+        ops, steps = eager_ops(trace, selection, host), selection.used_of(host)
+        if ops is None or ops.count_per_step < HOST_BOUND.limits["ops_per_step_count"]:
+            continue
+        lengths = np.array([step.duration_ps for step in steps], dtype=np.int64)
+        cost = selection.cost("median", median_ps(lengths - ops.ps_of_steps) or 0)
+        severity = HOST_BOUND.severity_of(cost.ratio or 0.0)
+        if severity is None or cost.ps_per_step is None:
+            continue
+        span = f"{numbers.time(cost.ps_per_step)} per step"
+        name = trace.hosts[host].name
+        yield HOST_BOUND.finding(
+            _EAGER_TITLE.format(
+                count=numbers.count(ops.count_per_step), span=span, share=numbers.share(cost.ratio)
+            ),
+            _eager_evidence(ops, cost.ratio, name),
+            severity="info" if selection.few_steps else severity,
+            confidence=selection.few_steps or ("high", f"measured over {len(steps)} steps"),
+            explanation=(
+                f"The host runs them from Python, most often {numbers.listed(ops.types)}. The cost is an upper bound: "
+                "all time of the step in which no op runs."
+            ),
+            advice=_EAGER_ADVICE,
+            cost=cost,
+        )
 
 
 def waiting_device(
@@ -149,6 +201,12 @@ def waiting_device(
         }
     if window_ps == 0:
         return None
+    between = between_markers(trace, attribution.states[host], selection, host)
+    if used.any():
+        # Python around a save or in an evaluation is a part of it.
+        for causes in idle_ps.values():
+            causes[Cause.CHECKPOINT] += np.where(between.is_saving, causes[Cause.CALLBACK], 0)
+            causes[Cause.CALLBACK, between.is_saving | (between.evaluation_ps > 0)] = 0
     device = min(devices, key=lambda device: int(idle_ps[device].sum()))
     key = trace.device_key(device)
     row = next(row for row in result.devices if row.device == key)
@@ -161,6 +219,7 @@ def waiting_device(
         step_numbers=tuple(step.number for step in selection.used_of(host)),
         window_ps=window_ps,
         selection=selection,
+        evaluation_ps=between.evaluation_ps,
         gaps=row.gaps,
         python=row.python,
     )
@@ -175,6 +234,7 @@ def _findings_of_host(
 ) -> Iterator[Finding]:
     for rule in (D2H_SYNC, CALLBACK_STALL, CHECKPOINT_STALL):
         yield from _by_cause(rule, waiting)
+    yield from _evaluation(waiting)
     if waiting.is_replica:
         outside = list(_outside_of_graphs(trace, waiting, selection, host))
         yield from outside or _by_cause(PYTHON_STALL, waiting)
@@ -219,7 +279,21 @@ def _by_cause(rule: IdleRule, waiting: Waiting) -> Iterator[Finding]:
     if severity is not None:
         metric = f"idle_{rule.cause.key}_ratio"
         evidence = Evidence(metric, ratio, rule.limits["warning_ratio"], waiting.key)
-        yield finding_of(rule, waiting, idle_ps, [evidence], severity=severity)
+        of_steps = None if rule.is_typical else waiting.idle_ps[rule.cause]
+        yield finding_of(rule, waiting, idle_ps, [evidence], severity=severity, of_steps=of_steps)
+
+
+def _evaluation(waiting: Waiting) -> Iterator[Finding]:
+    """An evaluation costs its whole time, for a device that is busy with it does not train."""
+    rule, of_steps = VALIDATION_STALL, waiting.evaluation_ps
+    if not of_steps.any():
+        return
+    mean_ps = int(of_steps.sum()) // of_steps.size
+    ratio = waiting.cost(rule, mean_ps).ratio or 0.0
+    severity = rule.severity_of(ratio)
+    if severity is not None:
+        evidence = Evidence("evaluation_ratio", ratio, rule.limits["warning_ratio"], waiting.key)
+        yield finding_of(rule, waiting, mean_ps, [evidence], severity=severity, of_steps=of_steps)
 
 
 def _heavy_ops(
@@ -258,24 +332,28 @@ def _outside_of_graphs(
     ratio = waiting.cost(rule, idle_ps).ratio or 0.0
     if rule.severity_of(ratio) is None:
         return
-    count = numbers.count(ops.count_per_step)
     yield finding_of(
         rule,
         waiting,
         idle_ps,
-        (
-            Evidence("eager_ops_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
-            Evidence("eager_ops_per_step", ops.count_per_step, int(least_count), waiting.key),
-        ),
-        title=f"{count} ops per step run one by one outside of any tf.function: {{span}} ({{share}})",
+        _eager_evidence(ops, ratio, waiting.key),
+        title=_EAGER_TITLE,
+        words={"count": numbers.count(ops.count_per_step)},
         explanation=(
             f"The host runs them from Python, most often {numbers.listed(ops.types)}. On CPU devices the trace does "
             "not say for which replica, so this report does not count the time as compute. The cost is an upper "
             "bound: all host time between the ops, and of the ops themselves what the replicas could run at once."
         ),
-        advice=(
-            "Put the step into a graph: @tf.function on the function that calls strategy.run; in Keras "
-            "run_eagerly=False."
+        advice=_EAGER_ADVICE,
+    )
+
+
+def _eager_evidence(ops: EagerOps, ratio: float | None, where: str) -> tuple[Evidence, ...]:
+    limits = HOST_BOUND.limits
+    return (
+        Evidence("eager_ops_ratio", ratio or 0.0, limits["warning_ratio"], where),
+        Evidence(
+            "eager_ops_per_step", ops.count_per_step, int(limits["ops_per_step_count"]), where
         ),
     )
 
@@ -297,6 +375,7 @@ def _retracing(retraced: Sequence[Retraced], waiting: Waiting) -> Iterator[Findi
             Evidence("traced_call_count", call.count, None, call.where)
             for call in retraced[:_LISTED_CALLS]
         ],
+        of_steps=waiting.idle_ps[RETRACING.cause],
         words={
             "functions": numbers.listed([call.function for call in retraced], 3),
             "times": numbers.plural(sum(call.count for call in retraced), "time"),
@@ -314,13 +393,18 @@ def finding_of(
     evidence: Sequence[Evidence],
     *,
     severity: Severity | None = None,
+    of_steps: Int64Array | None = None,
     title: str | None = None,
     words: Mapping[str, str] | None = None,
     explanation: str | None = None,
     advice: str | None = None,
     confidence: tuple[Confidence, str] | None = None,
 ) -> Finding:
-    """A finding with the share of the step and the longest gap. `words`: for `title`, besides those of every title."""
+    """A finding with the share of the step and the longest gap.
+
+    `of_steps`: the cost by step, of what need not occur in all. `words`: for `title`, besides those of every title.
+    """
+    affected = None if of_steps is None else waiting.affected(of_steps)
     cost = waiting.cost(rule, idle_ps)
     confidence = confidence or _confidence(waiting)
     devices = waiting.waiting_as_long(rule.cause)
@@ -339,13 +423,19 @@ def finding_of(
             share=numbers.share(cost.ratio),
             **(words or {}),
         )
-        + _main_step(rule, waiting, idle_ps),
-        (*evidence, *([python.evidence] if python else []), *_longest_gap(waiting, rule.cause)),
+        + _in_steps(waiting, affected),
+        (
+            *evidence,
+            *_of_affected(waiting, affected),
+            *([python.evidence] if python else []),
+            *_longest_gap(waiting, rule.cause),
+        ),
         severity="info" if confidence[0] == "low" else severity,
         confidence=confidence,
         explanation=explanation,
         advice=advice,
         devices=(waiting.key, *devices),
+        steps=affected.steps if affected else (),
         cost=cost,
     )
 
@@ -355,15 +445,26 @@ def _span(waiting: Waiting, idle_ps: int, cost: Cost) -> str:
     if cost.statistic is None:
         return f"{numbers.time(idle_ps)} of {numbers.time(waiting.window_ps)}"
     time = numbers.time(cost.ps_per_step)
-    return f"{time} per step on average" if cost.statistic == "mean" else f"{time} per step"
+    if cost.statistic == "mean":
+        return f"{time} per step on average"
+    return f"{time} per step"
 
 
-def _main_step(rule: IdleRule, waiting: Waiting, idle_ps: int) -> str:
-    """The step with most of what a cause costs: a mean says little of the others then."""
-    if rule.is_typical or idle_ps != waiting.idle_of(rule):
+def _in_steps(waiting: Waiting, affected: _Affected | None) -> str:
+    """What an affected step takes, for a mean says little of it."""
+    if affected is None:
         return ""
-    number = waiting.step_with_most(rule.cause)
-    return "" if number is None else f", most of it in step {number}"
+    time, count = numbers.time(affected.ps), len(affected.steps)
+    if count == 1:
+        return f"; {time} in step {affected.steps[0]}"
+    return f"; {time} each in {count} of {len(waiting.step_numbers)} steps"
+
+
+def _of_affected(waiting: Waiting, affected: _Affected | None) -> Iterator[Evidence]:
+    if affected is not None:
+        count = numbers.plural(len(waiting.step_numbers), "used step")
+        yield Evidence("affected_step_count", len(affected.steps), None, f"of {count}")
+        yield Evidence("cost_ps_per_affected_step", affected.ps, None, waiting.key)
 
 
 def _longest_gap(waiting: Waiting, cause: Cause) -> Iterator[Evidence]:

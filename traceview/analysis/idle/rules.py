@@ -129,7 +129,7 @@ CALLBACK_STALL: Final = IdleRule(
         "Do it less often or elsewhere: save_freq and update_freq of Keras callbacks, if step % 100 == 0: log(...), a "
         "thread for what needs no device."
     ),
-    example="GPU:0 waits 13.7 ms per step on average for Python between steps (22.3%)",
+    example="GPU:0 waits 13.7 ms per step on average for Python between steps (22.3%); 137 ms in step 14",
     idle_causes=("callback",),
     title="{device} waits {span} for Python between steps ({share})",
 )
@@ -140,14 +140,40 @@ CHECKPOINT_STALL: Final = IdleRule(
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
     meaning="Variables are saved or restored inside the window, and training waits for it.",
-    evidence="SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it runs",
+    evidence=(
+        "SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it runs, and the Python between "
+        "the same two step markers"
+    ),
     advice=(
         "Save less often (save_freq of ModelCheckpoint) or in the background: "
         "tf.train.CheckpointOptions(enable_async=True)."
     ),
-    example="GPU:0 waits 11.9 ms per step on average for checkpoints (19.4%)",
+    example="GPU:0 waits 11.9 ms per step on average for checkpoints (19.4%); 59.5 ms each in 2 of 10 steps",
     idle_causes=("checkpoint",),
+    path_causes=("checkpoint", "callback"),
     title="{device} waits {span} for checkpoints ({share})",
+)
+
+VALIDATION_STALL: Final = IdleRule(
+    code="validation-stall",
+    starts_at="{warning_ratio} of the mean step spent on an evaluation between step markers",
+    severities=("warning", "info"),
+    limits={"warning_ratio": 0.05},
+    meaning=(
+        "The model is evaluated inside the window. Training goes on when the evaluation is done, also where the devices "
+        "are busy with it."
+    ),
+    evidence=(
+        "between two step markers the thread of the markers asks for input and calls a graph, after at most half of the "
+        "steps"
+    ),
+    advice=(
+        "Evaluate less often or on less data: validation_freq and validation_steps of Model.fit. To look at training "
+        "alone, capture steps without an evaluation: traceview capture --steps A:B."
+    ),
+    example="evaluation between steps takes 65.3 ms per step on average (79.1%); 223 ms in step 19",
+    idle_causes=("callback",),
+    title="evaluation between steps takes {span} ({share})",
 )
 
 RETRACING: Final = IdleRule(
@@ -233,6 +259,7 @@ RULES: Final = (
     CPU_HEAVY_OP,
     CALLBACK_STALL,
     CHECKPOINT_STALL,
+    VALIDATION_STALL,
     RETRACING,
     COMPILE_IN_WINDOW,
     PYTHON_STALL,

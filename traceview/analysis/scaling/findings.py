@@ -15,14 +15,14 @@ from traceview.document import numbers
 POOR_SCALING: Final = Rule(
     code="poor-scaling",
     starts_at=(
-        "several devices in use that compute less than {efficiency_ratio} of the time, and no other finding says why"
+        "several devices in use that compute less than {efficiency_ratio} of the time on average, and no other finding says why"
     ),
     limits={"efficiency_ratio": 0.5},
     severities=("info",),
     meaning="The devices in use mostly wait, so fewer of them would train as fast.",
     evidence="in_use_efficiency_ratio and effective_gpus in results.balance",
     advice="Compare with a run on one GPU: traceview analyze LOGDIR --baseline LOGDIR_OF_ONE.",
-    example="8 GPUs compute 26.3% of the time",
+    example="8 GPUs compute 26.3% of the time on average",
 )
 
 _EXPLAINING: Final = ("marginal-gpu", "single-gpu-gradients", "unused-gpu")
@@ -55,7 +55,7 @@ def conclude(
     )
     return [
         POOR_SCALING.finding(
-            f"{len(known.devices)} {device_noun(known.kind)} compute {numbers.share(ratio)} of the time",
+            f"{len(known.devices)} {device_noun(known.kind)} compute {numbers.share(ratio)} of the time on average",
             (Evidence("in_use_efficiency_ratio", ratio, limit, "devices in use"),),
             confidence=context.selection.few_steps
             or ("medium", "the low use is measured, its cause is not known"),

@@ -19,7 +19,11 @@ ANALYSIS: Final = Analysis[Steps](
     rules=RULES,
     diagnose=lambda _, result: diagnose(result),
     if_absent=lambda _: [diagnose_absent()],
-    conclude=lambda _, result, findings: diagnose_unsteady(result, findings),
+    conclude=lambda context, result, findings: diagnose_unsteady(
+        result,
+        findings,
+        on_cpu=all(device.kind == "replica" for device in context.trace.device_list),
+    ),
     sections=(steps_section,),
     title_if_absent=TITLE,
 )

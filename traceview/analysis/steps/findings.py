@@ -29,7 +29,8 @@ UNSTEADY_STEPS: Final = Rule(
     code="unsteady-steps",
     starts_at=(
         "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; "
-        "not where another finding explains it; a warning if the mean step exceeds the median by {warning_ratio} of itself"
+        "not where another finding explains it; a warning if the mean step exceeds the median by {warning_ratio} of itself, "
+        "but not for replicas, which share the cores of their machine"
     ),
     severities=("info", "warning"),
     limits={"spread_ratio": 0.10, "times_the_median": 2.0, "warning_ratio": 0.05},
@@ -72,6 +73,7 @@ _CAUSES_OF_UNSTEADY_STEPS: Final = frozenset(
         "compile-in-window",
         "callback-stall",
         "checkpoint-stall",
+        "validation-stall",
         "gpu-throttled",
     )
 )
@@ -112,8 +114,13 @@ def diagnose_absent() -> Finding:
     )
 
 
-def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> list[Finding]:
-    """Steps that differ more than they should, unless one of the findings explains it."""
+def diagnose_unsteady(
+    result: Steps | Skipped, findings: Sequence[Finding], *, on_cpu: bool
+) -> list[Finding]:
+    """Steps that differ more than they should, unless one of the findings explains it.
+
+    `on_cpu`: the devices are replicas on a CPU, whose steps differ by whatever else the machine does.
+    """
     codes = {finding.code for finding in findings}
     if isinstance(result, Skipped) or _CAUSES_OF_UNSTEADY_STEPS & codes:
         return []
@@ -153,8 +160,10 @@ def diagnose_unsteady(result: Steps | Skipped, findings: Sequence[Finding]) -> l
                 ),
                 Evidence("median_ps", median_ps, None, "steps"),
             ),
-            severity=UNSTEADY_STEPS.severity_of(cost.ratio or 0.0),
-            confidence=(
+            severity=None if on_cpu else UNSTEADY_STEPS.severity_of(cost.ratio or 0.0),
+            confidence=("low", "everything else on the machine takes cores from the replicas")
+            if on_cpu
+            else (
                 "medium",
                 f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
             ),

@@ -1,0 +1,64 @@
+"""Tells steps after whose marker the host saves variables or evaluates: what runs around that belongs to it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.selection import Selection, step_bounds
+from traceview.intervals import BoolArray, Int64Array
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import Trace
+from traceview.xplane.host_names import HostNameKind
+
+MOST_EVALUATIONS_RATIO: Final = 0.5
+"""Where more steps than this share call a graph on input after their marker, the markers do not hold the training."""
+
+_GRAPH: Final = (b"FunctionRun",)
+_INPUT: Final = (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT)
+
+
+class BetweenMarkers(Struct, frozen=True, eq=False):
+    """By used step: whether the caller saves or restores between markers, and for how long it evaluates there.
+
+    It evaluates between two markers if it asks for input there and calls a graph.
+    """
+
+    is_saving: BoolArray
+    evaluation_ps: Int64Array
+
+
+def between_markers(
+    trace: Trace, states: HostStates, selection: Selection, host: int
+) -> BetweenMarkers:
+    """What the caller of one host does between explicit markers; in a run without them nothing."""
+    steps, markers = selection.used_of(host), states.markers
+    first, last = step_bounds(steps)
+    is_saving = np.zeros(len(steps), dtype=np.bool_)
+    evaluation_ps = np.zeros(len(steps), dtype=np.int64)
+    start, end = markers.end[:-1], markers.start[1:]
+    if not steps or not start.size:
+        return BetweenMarkers(is_saving, evaluation_ps)
+    rows, columns = states.rows_of_thread(states.caller), trace.host_columns
+    kind = states.kind_of(rows)
+    graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
+    saves = _holds(start, end, columns.start_ps[rows[kind == HostNameKind.CHECKPOINT]])
+    evaluates = _holds(start, end, columns.start_ps[graphs])
+    evaluates &= _holds(start, end, columns.start_ps[rows[np.isin(kind, _INPUT)]])
+    if evaluates.mean() > MOST_EVALUATIONS_RATIO:
+        evaluates[:] = False
+    for place in np.flatnonzero(saves | evaluates).tolist():
+        of_step = np.minimum(end[place], last) - np.maximum(start[place], first)
+        is_saving |= saves[place] & (of_step > 0)
+        if evaluates[place]:
+            evaluation_ps += np.maximum(of_step, 0)
+    return BetweenMarkers(is_saving, evaluation_ps)
+
+
+def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
+    """Whether at least one of the moments lies in each span."""
+    ordered = np.sort(moments)
+    result: BoolArray = np.searchsorted(ordered, end) > np.searchsorted(ordered, start)
+    return result
