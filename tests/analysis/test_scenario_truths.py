@@ -215,7 +215,8 @@ def check_findings(report: Report, truth: dict[str, Any]) -> None:
     assert not codes & set(truth["must_not"])
     alarms = {finding.code for finding in report.findings if finding.severity != "info"}
     # Between launches, the threads of these traces record nothing but what a case is about.
-    assert alarms - {"unexplained-idle"} <= announced
+    # A generated host records nothing between its calls: that is Python before an eager call, else unexplained.
+    assert alarms - {"unexplained-idle", "python-stall"} <= announced
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
