@@ -268,6 +268,18 @@ def test_a_generator_keeps_calls_of_tensorflow_from_returning(
         assert findings["input-bound"].cost_ps_per_step == ms(cost_ms)
 
 
+def test_calls_that_still_run_are_no_buffer(tmp_path: Path) -> None:
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 40)
+        running = {"id": 2, "parallelism": 2, "buffered_elements": 2}
+        step.host("Iterator::Root::ParallelMapV2", 0, 40, running)
+        step.host("Iterator::Root::ParallelMapV2::Range", 0, 39, {"id": 3, "parent_id": 2})
+    result, _ = examined(trace, tmp_path)
+    assert result.hosts[0].slowest_stage == "Iterator::Root::ParallelMapV2::Range"
+    assert result.hosts[0].empty_step_ratio is None
+
+
 def test_a_generator_is_not_helped_by_prefetch(tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)
     for step in steps_of_100(trace):
