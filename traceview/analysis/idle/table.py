@@ -88,7 +88,7 @@ def _table(
     )
 
 
-def gap_rows_section(rows: Table) -> doc.Section | None:
+def gap_table_section(rows: Table) -> doc.Section | None:
     """A row per gap: where it lies, its causes, and what shows them; nothing without any."""
     if not rows.count:
         return None
