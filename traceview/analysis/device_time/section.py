@@ -126,7 +126,7 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Column]:
     yield of_window("idle", [row.idle_ps for row in rows])
     yield doc.counts("kernels", [row.kernel_count for row in rows], priority=8)
     yield doc.sizes("peak memory", [row.memory_window_peak_bytes for row in rows], priority=7)
-    yield doc.sizes("since start", [row.memory_peak_bytes for row in rows], priority=9)
+    yield doc.sizes("peak since start", [row.memory_peak_bytes for row in rows], priority=9)
     # The lead of the section names a model that all devices share.
     are_mixed = len({row.model for row in rows}) > 1
     yield doc.names("model", [row.model if are_mixed else None for row in rows], priority=9)
