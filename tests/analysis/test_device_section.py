@@ -55,15 +55,15 @@ def test_a_row_holds_the_parts_of_the_window() -> None:
         "busy": 0.75,
         "busy time": 75 * MS,
         "compute": 0.6,
-        "communication": 0.1,
-        "copies": 0.06,
+        "exposed communication": 0.1,
+        "exposed copies": 0.06,
         "copies to the device": 0.03,
         "copies from the device": 0.01,
         "copies between devices": 0.01,
         "fills": 0.01,
         "idle": 0.25,
         "kernels": 1234,
-        "peak memory": 6_208_853_760,
+        "peak since start": 6_208_853_760,
     }
     assert isinstance(bar, Bar)
     assert [(part.look, part.ratio) for part in bar.parts] == [
@@ -77,7 +77,7 @@ def test_a_row_holds_the_parts_of_the_window() -> None:
 
 def test_a_terminal_gets_no_bars_and_no_column_per_kind_of_copy() -> None:
     headings = headings_of(table(section(device(0), is_brief=True)))
-    assert "copies" in headings
+    assert "exposed copies" in headings
     assert not {"window", "copies to the device"} & set(headings)
 
 
@@ -90,7 +90,7 @@ def test_models_have_a_column_only_where_they_differ() -> None:
 def test_what_was_not_measured_is_no_zero() -> None:
     unknown = dict.fromkeys(("busy_ps", "busy_ratio", "compute_ps", "idle_ps", "exposed_h2d_ps"))
     rows = table(section(device(0, **unknown), device(1)))
-    for heading in ("busy", "busy time", "compute", "copies", "idle"):
+    for heading in ("busy", "busy time", "compute", "exposed copies", "idle"):
         assert values_of(rows, heading)[0] is None
         assert values_of(rows, heading)[1]
 
@@ -122,7 +122,7 @@ def test_other_devices_are_a_range() -> None:
     assert values_of(table(made), "device") == ("GPU:0",)
     assert table(made).hidden_count == 0
     assert sentences_of(made)[0] == (
-        "2 other devices: busy 71.0–72.0%, compute 60.0%, communication 10.0%, copies 5.0%. "
+        "2 other devices: busy 71.0–72.0%, compute 60.0%, exposed communication 10.0%, exposed copies 5.0%. "
         "All devices: traceview devices logs -o FILE.csv"
     )
 
@@ -199,7 +199,7 @@ def test_of_128_gpus_the_outliers_have_rows(tmp_path: Path) -> None:
     assert made is not None
     assert values_of(table(made), "device") == ("host0/GPU:0", "host5/GPU:3", "host9/GPU:7")
     assert sentences_of(made)[0].startswith(
-        "125 other devices: busy 91.8%, compute 79.8%, communication 12.0%, copies 0%."
+        "125 other devices: busy 91.8%, compute 79.8%, exposed communication 12.0%, exposed copies 0%."
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, new_trace
+from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.balance.gradients import Gradients
 from traceview.document import markdown, terminal
@@ -72,8 +72,20 @@ def test_few_names_of_gradients_before_an_optimizer_are_not_constants(tmp_path: 
     """Without a graph only some types of ops tell: the matrix products of both passes are named alike."""
     assert remark(tmp_path, gpu_runs((FORWARD, 30), (RELU, 1), (SGD, 5))) == (
         "the optimizer ran, but the 8 kernels named after gradients on GPU:0 and GPU:1 take less than 5.0% of the "
-        "compute; the backward pass ran before the recording, or its names do not show it, as without a tf.function"
+        "compute; of other ops the names do not show it, as without a tf.function"
     )
+
+
+@pytest.mark.parametrize("window", ["auto", "none"])
+def test_a_whole_step_holds_its_backward_pass(window: str, tmp_path: Path) -> None:
+    """Only without a whole step may the backward pass have run before the recording."""
+    trace = gpu_runs((FORWARD, 30), (SGD, 5))
+    if window == "none":
+        trace = new_trace()
+        trace.kernel(0, ms(2), ms(30), op=FORWARD)
+        trace.kernel(0, ms(30), ms(35), op=SGD)
+    text = remark(tmp_path, trace)
+    assert ("ran before the recording" in text) == (window == "none")
 
 
 def test_constants_of_the_backward_pass_alone(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from scripts.scenarios.model import marked_steps, new_trace
 from traceview.analysis import balance, device_time, placement, steps
 from traceview.analysis.collectives.table import collective_rows_section, collective_table
 from traceview.analysis.context import Context
-from traceview.analysis.device_time.table import device_section, device_table
-from traceview.analysis.idle.table import gap_rows_section, gap_table
+from traceview.analysis.device_time.table import device_table, device_table_section
+from traceview.analysis.idle.table import gap_table, gap_table_section
 from traceview.analysis.selection import select
 from traceview.analysis.steps.table import idle_in_steps, step_sections, step_table
 from traceview.document import model
@@ -89,7 +89,7 @@ def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
         context.trace, context.selection, context.collectives, keys
     )
     windows = dict.fromkeys(keys, 0)
-    sections = [gap_rows_section(gaps, windows), collective_rows_section(of_collectives)]
+    sections = [gap_table_section(gaps, windows), collective_rows_section(of_collectives)]
     sections += step_sections(step_rows(context))
     for section in sections:
         assert section is not None
@@ -101,7 +101,7 @@ def test_gaps_start_where_the_report_says(tmp_path: Path) -> None:
     context = context_of("late_by_turns", tmp_path)
     keys = ["GPU:0"]
     gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
-    section = gap_rows_section(gaps, {"GPU:0": 7_000})
+    section = gap_table_section(gaps, {"GPU:0": 7_000})
     assert section is not None
     (block,) = section.blocks
     assert isinstance(block, model.Table)
@@ -114,7 +114,7 @@ def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     keys: list[str] = []
     gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
     rows, _ = collective_table(context.trace, context.selection, context.collectives, keys)
-    assert (gap_rows_section(gaps, {}), collective_rows_section(rows)) == (None, None)
+    assert (gap_table_section(gaps, {}), collective_rows_section(rows)) == (None, None)
 
 
 def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_devices_that_are_much_alike_are_a_range(tmp_path: Path) -> None:
     context = context_of("eight_balanced", tmp_path)
     rows = device_table(context.record(device_time.ANALYSIS), context.record(balance.ANALYSIS))
     others = [f"GPU:{number}" for number in range(1, 8)]
-    section = device_section(rows, others, context.record(placement.ANALYSIS))
+    section = device_table_section(rows, others, context.record(placement.ANALYSIS))
     text = render_section(section, width=80, color=False)
     assert [line.split()[0] for line in text.splitlines() if line.startswith("GPU:")] == ["GPU:0"]
     assert "7 other devices: busy " in " ".join(text.split())

@@ -23,7 +23,9 @@ _Shares: TypeAlias = tuple[float, ...]
 
 
 class OutlierDevices(Struct, frozen=True):
-    """Keys of devices in the order of the device list; devices that recorded nothing are in neither.
+    """Keys of devices in the order of the device list.
+
+    Devices that recorded nothing are in neither where there are `FEW_DEVICES` of them or more: a sentence names them.
 
     `shown`: devices that a finding is about and those that differ most from the median device, with one typical
     device. `others`: the rest, empty where all are shown.
@@ -37,7 +39,8 @@ def outlier_devices(
     devices: Sequence[DeviceTimeRow], named: Sequence[str] = (), most: int = MOST_ROWS
 ) -> OutlierDevices:
     """At most `most` of the devices that recorded anything, those `named` first; all where there are no more."""
-    rows = [row for row in devices if row.status != "empty"]
+    empty = [row for row in devices if row.status == "empty"]
+    rows = [row for row in devices if row not in empty or len(empty) < FEW_DEVICES]
     if len(rows) <= most:
         return OutlierDevices(tuple(row.device for row in rows), ())
     distance = _distances(rows)

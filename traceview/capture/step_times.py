@@ -10,6 +10,9 @@ from typing import Any, Final
 _FEWEST: Final = 3
 """Fewer steps have no meaningful median or quartiles."""
 
+_LEAST_SPREAD: Final = 0.02
+"""Where step times vary by less than this, an overhead within their spread is small."""
+
 
 @dataclass(frozen=True)
 class StepTimes:
@@ -66,7 +69,11 @@ class StepTimes:
             return "note: too few steps to measure the overhead of the profiler"
         start = f"overhead: {ratio:+.0%} per step"
         if ratio <= max(spread, 0):
-            start = f"overhead: not measurable, step times vary by ±{spread:.0%}"
+            start = (
+                f"overhead: not measurable, step times vary too much (±{spread:.0%})"
+                if spread >= _LEAST_SPREAD
+                else "overhead: too small to measure"
+            )
         before = _described(self.unprofiled_ns, self.unprofiled_quartiles_ns, self.unprofiled_count)
         after = _described(self.profiled_ns, self.profiled_quartiles_ns, self.profiled_count)
         return f"{start}. Median step: {before} without the profiler, {after} with it"

@@ -16,7 +16,7 @@ def devices(request: Request) -> Answer:
     Example: traceview devices logs/ -o devices.csv
     """
     from traceview.analysis import balance, device_time, placement
-    from traceview.analysis.device_time.table import device_section, device_table
+    from traceview.analysis.device_time.table import device_table, device_table_section
 
     context = request.context
     result = context.record(balance.ANALYSIS)
@@ -26,7 +26,7 @@ def devices(request: Request) -> Answer:
     return Answer(
         rows=chosen,
         sections=lambda: [
-            device_section(chosen, request.others(*late), context.record(placement.ANALYSIS))
+            device_table_section(chosen, request.others(*late), context.record(placement.ANALYSIS))
         ],
         left_out_count=rows.count - chosen.count,
     )

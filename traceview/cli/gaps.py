@@ -46,7 +46,7 @@ def gaps(
 
     Example: traceview gaps logs/ --device GPU:0 --cause input --min 50us
     """
-    from traceview.analysis.idle.table import gap_rows_section, gap_table
+    from traceview.analysis.idle.table import gap_table, gap_table_section
 
     least_ps = picoseconds("--min", least)
     if top is None and request.is_terminal:
@@ -67,7 +67,7 @@ def gaps(
     )
     return Answer(
         rows=rows,
-        sections=lambda: [gap_rows_section(rows, windows)],
+        sections=lambda: [gap_table_section(rows, windows)],
         left_out_count=left_out_count,
         order="longest first",
         remarks=() if idle.gaps else ("no device recorded an event",),

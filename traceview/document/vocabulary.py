@@ -106,7 +106,7 @@ CAUSES: Final = _by_key(
         "work was queued for less than 20 µs, the ordinary delay of a launch",
     ),
     _cause("unattributed", "?", "dim", "no recorded cause", "the trace shows no cause"),
-    _cause("unused", "U", "dim", "device not used", "the device ran no kernel in the window"),
+    _cause("unused", "U", "dim", "no kernel ran", "the device ran no kernel in the window"),
 )
 """What an idle device waited for, in the order in which one cause is preferred to the next."""
 
@@ -148,9 +148,9 @@ STEP_KINDS: Final = _by_key(
 STATUSES: Final = _by_key(
     Look("active", "active"),
     Look("marginal", "marginal", "warning", "yellow"),
-    Look("copy_only", "copies only", "warning", "yellow"),
-    Look("memory_only", "memory only", "critical", "red"),
-    Look("empty", "empty", "critical", "red"),
+    Look("copy_only", "copies, no kernel", "warning", "yellow"),
+    Look("memory_only", "memory, no kernel", "critical", "red"),
+    Look("empty", "no event", "critical", "red"),
 )
 """What a device did in the whole recording."""
 

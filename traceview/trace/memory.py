@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from traceview.ids import unique_ids
 from traceview.trace.model import Device, HostColumns, Names
+from traceview.trace.windows import Window
 
 _ALLOCATOR = re.compile(rb"GPU_(\d{1,9})_bfc")
 
@@ -41,6 +42,28 @@ def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> I
                 memory_peak_bytes=memory.peak_bytes,
                 memory_capacity_bytes=memory.capacity_bytes,
             )
+
+
+def most_held(host: HostColumns, names: Names, device: Device, window: Window) -> int | None:
+    """The most bytes that the allocator of a device held in the window: what it held at its start counts too.
+
+    None where the device has no memory figures, or nothing is recorded up to the end of the window.
+    """
+    if device.memory_held_bytes is None:
+        return None
+    allocator = host.stat("allocator_name")
+    own = b"GPU_%d_bfc" % device.ordinal
+    is_own = np.array([names[int(name)] == own for name in allocator.value], dtype=np.bool_)
+    rows = allocator.row[is_own & (host.host[allocator.row] == device.host)]
+    allocated = host.stat("bytes_allocated").at(rows, -1)
+    rows, allocated = rows[allocated >= 0], allocated[allocated >= 0]
+    start = host.start_ps[rows]
+    order = np.argsort(start, kind="stable")
+    start, allocated = start[order], allocated[order]
+    # From the last event at or before the start of the window to the last one in it.
+    first = max(int(np.searchsorted(start, window.start_ps, side="right")) - 1, 0)
+    last = int(np.searchsorted(start, window.end_ps))
+    return int(allocated[first:last].max()) if last > first else None
 
 
 def _held(host: HostColumns, names: Names) -> dict[tuple[int, int], _Held]:

@@ -65,8 +65,8 @@ _CAUSES: Final = {
         "It computes no longer than the others, but the host starts its kernels later.",
         (
             "traceview gaps LOGDIR --device {device} shows what the host did before. Let threads launch in parallel "
-            "(TF_GPU_THREAD_MODE=gpu_private), launch fewer kernels (jit_compile=True), and keep Python out of "
-            "the step."
+            "(TF_GPU_THREAD_MODE=gpu_private), launch fewer kernels (a larger batch per replica), and keep Python out "
+            "of the step."
         ),
     ),
 }

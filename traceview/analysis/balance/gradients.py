@@ -32,7 +32,8 @@ from traceview.trace.op_phase import (
 from traceview.trace.sidecar import Sidecar
 from traceview.xplane.planes import ActivityClass
 
-_UNKNOWN: Final = "the backward pass ran before the recording, or its names do not show it, as without a tf.function"
+_BEFORE: Final = "the backward pass ran before the recording"
+_UNNAMED: Final = "the names do not show it, as without a tf.function"
 
 
 class DevicePhases(OfDevice, frozen=True):
@@ -208,9 +209,13 @@ def _remark(trace: Trace, phase: Int64Array, rows: list[DevicePhases]) -> str:
         f"the {numbers.plural(backward_count, noun)} named after gradients on {devices} take less than {limit} of the "
         "compute"
     )
+    if later and backward_count:
+        return f"{numbers.listed(later)} ran, but {few}; of other ops {_UNNAMED}"
     if later:
-        why = few if backward_count else f"no {noun} is named after a gradient"
-        return f"{numbers.listed(later)} ran, but {why}; {_UNKNOWN}"
+        # A whole step holds its backward pass.
+        is_whole = any(step.excluded is None for host in trace.steps_by_host for step in host.steps)
+        why = _UNNAMED if is_whole else f"{_BEFORE}, or {_UNNAMED}"
+        return f"{numbers.listed(later)} ran, but no {noun} is named after a gradient; {why}"
     if backward_count:
         return f"the recording does not reach the backward pass: {few}, as its constants do"
     if on_host:

@@ -19,6 +19,8 @@ BRIEF_PROBLEMS: Final = 10
 _SHOWN_STEPS: Final = 4
 _SHOWN_TASKS: Final = 8
 _IN_JSON: Final = "the JSON report"
+LEAST_SPREAD_RATIO: Final = 0.02
+"""Where steps vary by less than this, an overhead within their spread is small."""
 _CLOCK_METHODS: Final = {
     "collectives": "by collectives",
     "profile_start": "by profile start",
@@ -195,8 +197,9 @@ def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
     if measured is not None:
         return f"Profiler overhead: {numbers.share(measured)} of a step."
     known = [spreads[host] for host in ratios if host in spreads]
-    reason = f": steps vary by ±{numbers.share(max(known))}" if known else ""
-    return f"Profiler overhead: too small to measure{reason}."
+    if not known or max(known) < LEAST_SPREAD_RATIO:
+        return "Profiler overhead: too small to measure."
+    return f"Profiler overhead: not measurable, steps vary too much (±{numbers.share(max(known))})."
 
 
 def measured_overhead(view: View, hosts: Sequence[HostCapture]) -> float | None:
@@ -264,4 +267,6 @@ def _recordings(view: View, hosts: Sequence[HostCapture]) -> tuple[doc.Block, ..
 
 def _overhead(host: HostCapture, spread: float) -> float | str | None:
     ratio = host.overhead_ratio
-    return ratio if ratio is None or ratio > spread else "too small to measure"
+    if ratio is None or ratio > spread:
+        return ratio
+    return "too small to measure" if spread < LEAST_SPREAD_RATIO else "steps vary too much"

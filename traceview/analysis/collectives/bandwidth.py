@@ -1,7 +1,7 @@
 """Computes how many bytes collectives move per second, and how many the recorded link carries.
 
 The bytes are those that the events record. Where they record none, it is the size of the gradients, which the sidecar
-knows, over the transfer of all-reduces in a step.
+knows, over the transfer of all-reduces in a step. Sparse gradients are gathered, and how large they are is not known.
 """
 
 from __future__ import annotations
@@ -79,8 +79,15 @@ def bandwidth_of(
     complete = chosen & collectives.is_complete
     members = workers.member_count(int(collectives.device_count[complete].max(initial=0)))
     # All workers train the same model: what one sidecar says about it holds for all.
-    gradient_bytes = agreed(
-        sidecar.environment.training.gradient_bytes or None for sidecar in sidecars(trace, hosts)
+    # Sparse gradients are gathered instead: the size of dense ones says nothing about what is moved then.
+    gathers = bool((collectives.kind[collectives.first][chosen] == CollectiveKind.ALL_GATHER).any())
+    gradient_bytes = (
+        None
+        if gathers
+        else agreed(
+            sidecar.environment.training.gradient_bytes or None
+            for sidecar in sidecars(trace, hosts)
+        )
     )
     link, link_speed = (
         _link(trace, hosts) if _is_within_hosts(collectives, chosen) else (None, None)

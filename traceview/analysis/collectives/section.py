@@ -132,7 +132,7 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
         (
             doc.devices("device", shown),
             doc.times(f"exposed{each}", map(exposed.get, shown)),
-            doc.times("of that transfer", map(transfer.get, shown), priority=2),
+            doc.times(f"exposed transfer{each}", map(transfer.get, shown), priority=2),
             doc.times(
                 f"waited{each}",
                 map(wait.get, shown),

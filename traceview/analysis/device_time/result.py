@@ -23,6 +23,7 @@ from traceview.record import (
     Share,
     one_of,
 )
+from traceview.trace.memory import most_held
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.roles import part_in_training
 from traceview.trace.windows import Window
@@ -68,7 +69,9 @@ class DeviceTimeRow(Record, frozen=True):
         opaque_count: CUDA graphs recorded as one event, counted as compute.
         outside_window_count: Events of the device that do not overlap the window; null if unknown.
         memory_held_bytes: Bytes that the allocator of the device held last; null if not recorded.
-        memory_peak_bytes: Most bytes that the allocator of the device held; null if not recorded.
+        memory_peak_bytes: Most bytes that the allocator of the device held since the process started, or where it does
+            not record that, in the recording; null if not recorded.
+        memory_window_peak_bytes: Most bytes that it held in the window; null if not recorded.
     """
 
     host: Hostname
@@ -101,6 +104,7 @@ class DeviceTimeRow(Record, frozen=True):
     outside_window_count: Count | None = None
     memory_held_bytes: Count | None = None
     memory_peak_bytes: Count | None = None
+    memory_window_peak_bytes: Count | None = None
 
     @property
     def is_in_use(self) -> bool:
@@ -193,6 +197,9 @@ def _without_numbers(trace: Trace, index: int, status: str, selection: Selection
         window_ps=None if window is None else window.length_ps,
         memory_held_bytes=device.memory_held_bytes,
         memory_peak_bytes=device.memory_peak_bytes,
+        memory_window_peak_bytes=None
+        if window is None
+        else most_held(trace.host_columns, trace.names, device, window),
     )
 
 

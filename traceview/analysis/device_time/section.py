@@ -22,6 +22,11 @@ _PARTS_ADD_UP: Final = (
 )
 
 
+_PEAKS: Final = (
+    "Peak memory is that of the window; the peak since start is that of the whole process."
+)
+
+
 def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
     """A row per device; of very many devices the outliers, and the range of the others."""
     if not result.devices:
@@ -48,6 +53,7 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 _unknown_directions(result.devices),
                 _outside_window(result.devices),
                 *_shared(result),
+                _PEAKS if any(row.memory_peak_bytes for row in shown) else None,
                 _PARTS_ADD_UP if shown else None,
             ),
         ),
@@ -103,8 +109,10 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Column]:
         yield doc.bars("window", [_bar(row) for row in rows], priority=11)
     yield doc.times("busy time", [row.busy_ps for row in rows], priority=5)
     yield of_window("compute", [row.compute_ps for row in rows], priority=1)
-    yield of_window("communication", [row.exposed_collective_ps for row in rows], priority=2)
-    yield of_window("copies", list(map(copies_ps, rows)), priority=3)
+    yield of_window(
+        "exposed communication", [row.exposed_collective_ps for row in rows], priority=2
+    )
+    yield of_window("exposed copies", list(map(copies_ps, rows)), priority=3)
     if not view.is_brief:
         by_class = {
             "h2d": [row.exposed_h2d_ps for row in rows],
@@ -117,8 +125,8 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Column]:
                 yield of_window(CLASSES[class_].words, parts, priority=10)
     yield of_window("idle", [row.idle_ps for row in rows])
     yield doc.counts("kernels", [row.kernel_count for row in rows], priority=8)
-    peaks = [row.memory_peak_bytes for row in rows]
-    yield doc.sizes("peak memory", peaks, priority=7)
+    yield doc.sizes("peak memory", [row.memory_window_peak_bytes for row in rows], priority=7)
+    yield doc.sizes("peak since start", [row.memory_peak_bytes for row in rows], priority=9)
     # The lead of the section names a model that all devices share.
     are_mixed = len({row.model for row in rows}) > 1
     yield doc.names("model", [row.model if are_mixed else None for row in rows], priority=9)
@@ -164,8 +172,10 @@ def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> str | None:
     parts = {
         "busy": [row.busy_ratio for row in rows],
         "compute": [row.compute_ratio for row in rows],
-        "communication": [doc.ratio(row.exposed_collective_ps, row.window_ps) for row in rows],
-        "copies": [doc.ratio(copies_ps(row), row.window_ps) for row in rows],
+        "exposed communication": [
+            doc.ratio(row.exposed_collective_ps, row.window_ps) for row in rows
+        ],
+        "exposed copies": [doc.ratio(copies_ps(row), row.window_ps) for row in rows],
     }
     ranges = ", ".join(f"{name} {numbers.share_range(ratios)}" for name, ratios in parts.items())
     count = numbers.plural(len(rows), "other device")

@@ -69,7 +69,7 @@ def device_table(result: DeviceTime | None, balance: Balance | None) -> Table:
     )
 
 
-def device_section(
+def device_table_section(
     rows: Table, others: Collection[str] = (), placement: Placement | None = None
 ) -> doc.Section:
     """A row per device; of `others`, devices that are much alike, only the range of their parts."""
@@ -97,14 +97,14 @@ def _columns(rows: Table) -> Iterator[doc.Column]:
     yield doc.looks("status", [look_of(STATUSES, status) for status in rows["status"]], priority=2)
     yield doc.shares("busy", rows["busy_ratio"])
     yield doc.shares("compute", rows["compute_ratio"])
-    yield of_window("communication", rows["exposed_collective_ps"], 4)
-    yield of_window("copies", _copies_ps(rows), 5)
+    yield of_window("exposed communication", rows["exposed_collective_ps"], 4)
+    yield of_window("exposed copies", _copies_ps(rows), 5)
     yield of_window("idle", rows["idle_ps"], 1)
     yield doc.times("compute per step", rows["compute_ps_per_step"], priority=6)
     yield doc.signed_shares("vs. median", rows["longer_ratio"], priority=3)
     yield doc.counts("kernels", rows["kernel_count"], priority=8)
     yield doc.times("starts later by", rows["start_lag_ps"], priority=9)
-    yield doc.sizes("peak memory", rows["memory_peak_bytes"], priority=7)
+    yield doc.sizes("peak memory", rows["memory_window_peak_bytes"], priority=7)
     answers = {True: "yes", False: "no", None: None}
     yield doc.words("gradients", [answers[value] for value in rows["backward"]], priority=10)
     yield doc.names("model", rows["model"], priority=11)
@@ -121,8 +121,8 @@ def _ranges(rows: Table) -> str:
     ratios = {
         "busy": rows["busy_ratio"],
         "compute": rows["compute_ratio"],
-        "communication": map(doc.ratio, rows["exposed_collective_ps"], rows["window_ps"]),
-        "copies": map(doc.ratio, _copies_ps(rows), rows["window_ps"]),
+        "exposed communication": map(doc.ratio, rows["exposed_collective_ps"], rows["window_ps"]),
+        "exposed copies": map(doc.ratio, _copies_ps(rows), rows["window_ps"]),
     }
     parts = ", ".join(f"{name} {numbers.share_range(values)}" for name, values in ratios.items())
     return f"{numbers.plural(rows.count, 'other device')}: {parts}. `-o FILE.csv` has all."

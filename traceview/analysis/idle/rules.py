@@ -63,8 +63,9 @@ LAUNCH_BOUND: Final = IdleRule(
         f"{numbers.time(BACK_TO_BACK_PS)} between them"
     ),
     advice=(
-        "Launch fewer and larger kernels: @tf.function(jit_compile=True) on the step, a larger batch per replica, "
-        "steps_per_execution=10 in compile(); set TF_GPU_THREAD_MODE=gpu_private if executor threads compete."
+        "Launch fewer and larger kernels: a larger batch per replica, or @tf.function(jit_compile=True) on the function "
+        "that computes the gradients of one replica, called inside strategy.run. Around strategy.run, and in compile() "
+        "under MirroredStrategy, jit_compile=True fails. Set TF_GPU_THREAD_MODE=gpu_private if executor threads compete."
     ),
     example="GPU:0 waits 30.0 ms of the median 61.3 ms step for kernel launches (48.9%)",
     idle_causes=("launch",),
@@ -145,8 +146,8 @@ CHECKPOINT_STALL: Final = IdleRule(
         "the same two step markers"
     ),
     advice=(
-        "Save less often (save_freq of ModelCheckpoint) or in the background: "
-        "tf.train.CheckpointOptions(enable_async=True)."
+        "Save less often: save_freq of ModelCheckpoint. tf.train.CheckpointOptions(enable_async=True) saves variables of "
+        "TensorFlow in the background; with models of Keras 3 it fails in TensorFlow 2.21."
     ),
     example="GPU:0 waits 11.9 ms per step on average for checkpoints (19.4%); 59.5 ms each in 2 of 10 steps",
     idle_causes=("checkpoint",),

@@ -94,7 +94,7 @@ def _table(
     )
 
 
-def gap_rows_section(rows: Table, windows: Mapping[str, int]) -> doc.Section | None:
+def gap_table_section(rows: Table, windows: Mapping[str, int]) -> doc.Section | None:
     """A row per gap: where it lies, its causes, and what shows them; nothing without any. `windows`: by device its start."""
     if not rows.count:
         return None

@@ -43,7 +43,7 @@ def _launches(rows: Sequence[DeviceLaunches], row_count: int, rest: str) -> tupl
             doc.times("median kernel", [row.kernel_median_ps for row in rows], priority=3),
             doc.times("median call", [row.call_median_ps for row in rows], priority=7),
             doc.times("median delay", [row.delay_p50_ps for row in rows]),
-            doc.times("95% delay", [row.delay_p95_ps for row in rows], priority=5),
+            doc.times("p95 delay", [row.delay_p95_ps for row in rows], priority=5),
             doc.shares(
                 "shorter than launch",
                 [row.short_kernel_ratio for row in rows],

@@ -62,7 +62,7 @@ def diagnose(trace: Trace, result: Precision) -> list[Finding]:
         confidence = ("low", f"the names of kernels with {share} of the compute do not show it")
     return [
         LOW_PRECISION_UNUSED.finding(
-            _title(busiest),
+            _title(busiest, rows, result.devices),
             [
                 Evidence("low_precision_ratio", row.low_precision_ratio, least, row.device)
                 for row in rows
@@ -82,12 +82,23 @@ def _spent(row: DevicePrecision) -> dict[str, int]:
     return {name: length for name, length in row.precision_ps.items() if length}
 
 
-def _title(row: DevicePrecision) -> str:
-    spent = _spent(row)
+def _title(
+    busiest: DevicePrecision, rows: Sequence[DevicePrecision], every: Sequence[DevicePrecision]
+) -> str:
+    """In which precision the GPUs in question compute; `every`: all that computed."""
+    devices = (
+        f"all {numbers.plural(len(rows), 'GPU')}"
+        if 1 < len(rows) == len(every)
+        else numbers.joined_devices([row.device for row in rows])
+    )
+    spent = {name for row in rows for name in _spent(row)}
     if len(spent) == 1:
-        return f"all compute on {row.device} is {next(iter(spent))}"
-    share = numbers.share(row.low_precision_ratio)
-    return f"only {share} of the compute on {row.device} is in 16 bits or less"
+        return f"all compute on {devices} is {spent.pop()}"
+    if len(rows) == 1:
+        share = numbers.share(busiest.low_precision_ratio)
+        return f"only {share} of the compute on {devices} is in 16 bits or less"
+    most = numbers.share(max(row.low_precision_ratio for row in rows))
+    return f"at most {most} of the compute on {devices} is in 16 bits or less"
 
 
 def _breakdown(row: DevicePrecision) -> str:

@@ -48,7 +48,7 @@ OPTIMIZER_BOUND: Final = Rule(
     evidence="the optimizer's compute_ratio and alone_ps_per_step in results.step_ops, on the device that is idle least",
     advice=(
         "Use a larger batch per replica: it needs fewer updates per example, and an update takes no longer. An "
-        "optimizer with less state (SGD, Adafactor) does less work per parameter."
+        "optimizer with less state, such as SGD, does less work per parameter."
     ),
     example="replica:0 spends 83.9% of its compute on the optimizer: 30.1 ms per step on average (71.2%)",
     path_causes=("compute",),

@@ -100,7 +100,7 @@ def diagnose(result: Steps) -> Iterator[Finding]:
         yield NO_STEP_MARKER.finding(
             f"{count} found {STEP_METHODS[result.method].words}{suffix}",
             [Evidence("method", result.method, None, "steps")],
-            confidence=("high", "no such event is recorded"),
+            confidence=("high", "the trace holds no step marker"),
         )
 
 
@@ -110,7 +110,7 @@ def diagnose_absent() -> Finding:
         "no steps found",
         [Evidence("method", "none", None, "steps")],
         explanation="The trace has no step marker and nothing that repeats once per step; no number is per step.",
-        confidence=("high", "no such event is recorded"),
+        confidence=("high", "the trace holds no step marker"),
     )
 
 
