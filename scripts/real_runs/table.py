@@ -110,7 +110,7 @@ PROGRAMS: Final = {
         Program(
             "fit_validation",
             "a validation ends each epoch of six steps",
-            ("callback-stall",),
+            ("validation-stall", "callback-stall"),
             _BETWEEN_STEPS,
             "mean",
             is_healthy_without=False,
@@ -148,7 +148,7 @@ PROGRAMS: Final = {
         Program(
             "loop_embedding",
             "Adam updates a whole embedding table",
-            _HOST_OP,
+            ("optimizer-bound", *_HOST_OP),
             ("compute", "host_compute"),
         ),
         Program(

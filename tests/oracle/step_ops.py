@@ -11,6 +11,10 @@ from tests.oracle.model import Device, HostAnswer, Row, device_name
 
 PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 PRINTING = ("StringFormat", "PrintV2", "Print")
+TEXT_TYPES = re.compile(
+    "StaticRegex.+|Regex.+|String.+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode.+",
+    re.ASCII,
+)
 SPARSE = ("UnsortedSegmentSum", "ResourceScatter", "ResourceSparseApply")
 OPTIMIZERS = [
     "update",
@@ -61,6 +65,8 @@ def kind_of(activity: Activity) -> str | None:
         return "python"
     if op_type in PRINTING:
         return "printing"
+    if TEXT_TYPES.fullmatch(op_type):
+        return "text"
     if op_type.startswith(("Collective", "NcclAllReduce", "NcclReduce")):
         return None
     if is_backward(scopes, op_type) or not is_update(scopes, op_type):
@@ -80,7 +86,7 @@ def _device_row(device: Device, steps: list[Interval], name: Row) -> Row | None:
     inside = [a for a in device.activities if any(overlaps(a.span, step) for step in steps)]
     busy = _spans(inside, steps)
     kinds = []
-    for kind in ("python", "printing", "summaries", "optimizer"):
+    for kind in ("python", "printing", "summaries", "text", "optimizer"):
         own = [a for a in inside if kind_of(a) == kind]
         if not any(a.span[0] < end and a.span[1] > start for a in own for start, end in steps):
             continue

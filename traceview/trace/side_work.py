@@ -1,8 +1,8 @@
-"""Reads from the name of an op whether it does side work: Python, printing or summaries inside the step.
+"""Reads from the name of an op whether it does side work: Python, printing, summaries or text inside the step.
 
 Side work runs on the CPU and is no part of the model. Python functions are ops of their own. `tf.print` formats with
 `StringFormat` and writes with `PrintV2`. `tf.summary` writes with `Write…Summary`, and computes what it writes below a
-scope `write_summary` (TensorFlow 2.21).
+scope `write_summary`. Text is split, joined and searched by ops on strings, which have no GPU kernel (TensorFlow 2.21).
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ class SideWork(Enum):
     PYTHON = "python"
     PRINTING = "printing"
     SUMMARIES = "summaries"
+    TEXT = "text"
 
 
 _TYPES: Final = {
     SideWork.PYTHON: re.compile(rb"(?:Eager)?PyFunc(?:Stateless)?"),
     SideWork.PRINTING: re.compile(rb"Print(?:V2)?|StringFormat"),
     SideWork.SUMMARIES: re.compile(rb"\w*Summary\w*"),
+    SideWork.TEXT: re.compile(
+        rb"(?:Static)?Regex\w+|String(?!Format$)\w+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode\w+"
+    ),
 }
 _SUMMARY_SCOPE: Final = re.compile(rb"(?:^|/)write_summary(?:_\d+)?/")
 

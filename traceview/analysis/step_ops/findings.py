@@ -14,13 +14,14 @@ from traceview.trace.side_work import SideWork
 HOST_OP: Final = Rule(
     code="host-op-in-step",
     starts_at=(
-        "{warning_ratio} of the mean step in which a device runs nothing but Python, printing or summaries; only where "
+        "{warning_ratio} of the mean step in which a device runs nothing but Python, printing, summaries or text; only where "
         "the CPU is the device: on GPUs it is cpu-heavy-op"
     ),
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
     meaning=(
-        "Ops inside the step that are no part of the model: tf.py_function and tf.numpy_function, tf.print, tf.summary. "
+        "Ops inside the step that are no part of the model: tf.py_function and tf.numpy_function, tf.print, tf.summary, "
+        "and ops on strings. "
         "On CPU devices they count as compute, so the device looks busy with the model. Ops of the input pipeline do "
         "not count."
     ),
@@ -60,6 +61,7 @@ _WORDS: Final = {
     SideWork.PYTHON.value: "tf.py_function",
     SideWork.PRINTING.value: "tf.print",
     SideWork.SUMMARIES.value: "tf.summary",
+    SideWork.TEXT.value: "work on text",
 }
 
 _ADVICE: Final = {
@@ -75,6 +77,10 @@ _ADVICE: Final = {
     SideWork.SUMMARIES.value: (
         "Write summaries every 100th step: call a second tf.function that writes them, or wrap them in "
         "tf.summary.record_if(step % 100 == 0). Scalars cost little; histograms sort every weight into buckets."
+    ),
+    SideWork.TEXT.value: (
+        "Move ops on strings into the input pipeline, dataset.map(...): there they run ahead of the step, beside the "
+        "devices."
     ),
 }
 

@@ -33,7 +33,7 @@ class OpKind(Record, frozen=True):
 
     Attributes:
         kind: python: Python functions; printing: formatting and printing; summaries: tf.summary with what it
-            computes; optimizer: updates of the variables.
+            computes; text: ops on strings; optimizer: updates of the variables.
         op_types: Types of these ops, the three that take longest.
         count: Events that start in the used steps.
         ps_per_step: Time in which such an op runs, picoseconds, mean over the used steps, rounded down.
@@ -42,7 +42,7 @@ class OpKind(Record, frozen=True):
         compute_ratio: Share of the compute time of the device in the used steps in which such an op runs.
     """
 
-    kind: Annotated[str, one_of("python", "printing", "summaries", "optimizer")]
+    kind: Annotated[str, one_of("python", "printing", "summaries", "text", "optimizer")]
     op_types: tuple[OpType, ...]
     count: Count
     ps_per_step: Picoseconds
