@@ -11,7 +11,7 @@ from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview.document import numbers
 
-OF_OTHERS = "busy 91.8%, compute 79.8%, communication 12.0%, copies 0%."
+OF_OTHERS = "busy 91.8%, compute 79.8%, exposed communication 12.0%, exposed copies 0%."
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
 

@@ -306,8 +306,8 @@ def eager_training() -> Scenario:
         "not_computed": (),
         "is_single": False,
         "remark": (
-            "the optimizer ran, but no kernel is named after a gradient; the backward pass ran before the "
-            "recording, or its names do not show it, as without a tf.function"
+            "the optimizer ran, but no kernel is named after a gradient; the names do not show it, as without a "
+            "tf.function"
         ),
     }
     device = device_truth(WINDOW_MS, compute=140, idle=59.9, kernels=8)

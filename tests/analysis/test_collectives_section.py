@@ -46,7 +46,7 @@ def test_a_step_with_collectives_that_nothing_hides() -> None:
     assert [(column.heading, column.values) for column in table.columns] == [
         ("device", ("GPU:0", "GPU:1")),
         ("exposed/step", (3 * MS, 3 * MS)),
-        ("of that transfer", (2 * MS, 2 * MS)),
+        ("exposed transfer/step", (2 * MS, 2 * MS)),
         ("waited/step", (MS, 0)),
         ("came last", (0, 8)),
     ]

@@ -256,11 +256,13 @@ def facts(report: Report, shift_ps: int = 0) -> dict[str, Any]:
             stamped += facts["results"][result]["steps" if result == "steps" else "devices"]
     if facts["results"]["idle"]:
         stamped += [gap for row in facts["results"]["idle"]["devices"] for gap in row["gaps"]]
+        for gap in stamped:
+            # Threads are named there as they were recorded.
+            gap.pop("thread", None)
     path = facts["results"]["path"]
     if path:
         stamped += [*path["longest"], *path["unexplained"]]
         stamped += [part for step in path["steps"] for part in step["parts"]]
-        # Threads are named there as they were recorded.
         for part in (*path["unexplained"], *path["longest"]):
             part.pop("thread", None)
     for finding in facts["findings"]:

@@ -335,7 +335,7 @@ def test_a_heading_has_its_meaning_and_a_status_its_colour() -> None:
     )
     assert heading.attributes["title"].startswith("work was queued")
     empty = root.one("tr", id="device-4").children[1]
-    assert (empty.text, empty.attributes["class"]) == ("empty", "critical")
+    assert (empty.text, empty.attributes["class"]) == ("no event", "critical")
 
 
 def test_words_are_defined_where_they_are_used() -> None:

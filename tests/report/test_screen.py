@@ -23,7 +23,7 @@ def screen_of_scenario(name: str, folder: Path, steps: StepRange | None = None) 
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("waits_for_input", "gaps {} --cause input"),
+        ("waits_for_input", "input {}"),
         ("slower_gpu", "balance {}"),
         ("late_batch", "input {}"),
         ("A", "transfers {}"),
@@ -40,7 +40,7 @@ def test_the_next_command_is_about_the_answer(name: str, more: str, tmp_path: Pa
 
 def test_commands_are_about_the_same_steps(tmp_path: Path) -> None:
     screen = screen_of_scenario("waits_for_input", tmp_path, StepRange(1, 3))
-    assert screen.next_command == f"traceview gaps {tmp_path} --steps 1:3 --cause input"
+    assert screen.next_command == f"traceview input {tmp_path} --steps 1:3"
     assert screen.full_command == f"traceview analyze {tmp_path} --steps 1:3 --full"
 
 
