@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Final, TypeAlias
 
-from scripts.cuda_trace import MS, NCCL_NAME, US, CudaTrace
+from scripts.cuda_trace import MS, NCCL_NAME, US, CudaTrace, Stats
 from scripts.scenarios.model import Scenario, new_trace
 
 CAUSES: Final[Mapping[str, str]] = {
@@ -162,9 +163,9 @@ class _Run:
         run_ps = self.now_ps
         launched_ps = self._execute(number, of)
         mode = "traced-nonXla" if traced_ps else "notTraced-nonXla"
-        call = {"tf_function_call": mode, "tracing_count": self._tracing_count}
+        call: Stats = {"tf_function_call": mode, "tracing_count": self._tracing_count}
         self.trace.host_event("train_step", called_ps, launched_ps + 4 * US, call)
-        run = {"id": 500 + number, "_r": 1, "_pt": _EXECUTOR, "_p": 7_000 + number}
+        run: Stats = {"id": 500 + number, "_r": 1, "_pt": _EXECUTOR, "_p": 7_000 + number}
         self.trace.host_event("FunctionRun", run_ps, launched_ps + 3 * US, run)
 
     def _execute(self, number: int, of: Mapping[str, int]) -> int:
@@ -193,7 +194,12 @@ class _Run:
         return launched_ps
 
     def _process(self, number: int, start_ps: int, end_ps: int) -> None:
-        consumed = {"id": 500 + number, "iter_num": 0, "_ct": _EXECUTOR, "_c": 7_000 + number}
+        consumed: Stats = {
+            "id": 500 + number,
+            "iter_num": 0,
+            "_ct": _EXECUTOR,
+            "_c": 7_000 + number,
+        }
         name = "ExecutorState::Process"
         self.trace.host_event(name, start_ps, end_ps, consumed, thread=self._executor)
 
@@ -262,7 +268,7 @@ def _built(plan: _Plan, name: str) -> Mixture:
         Scenario(name, {run.trace.host: run.trace}, {}),
         plan.lengths,
         tuple(run.compute_ps),
-        tuple(end - begin for begin, end in zip(begins, begins[1:], strict=False)),
+        tuple(end - begin for begin, end in pairwise(begins)),
         plan.gpu_count,
         plan.slow_gpu if "straggler" in plan.lengths else None,
     )
