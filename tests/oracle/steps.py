@@ -209,16 +209,19 @@ def marked_steps(
     steps[0].used = not holds_tracing(host, steps[0].start, steps[0].end)
 
     # The host runs ahead if the lag grows by more than 10 % of T per step: from the first to the last
-    # step, spread evenly, with T = median period from marker to marker. If a step has no linked device
-    # event, the steps cannot be cut at the devices.
+    # step, spread evenly, with T = median period from marker to marker. The lag from the start of the marker
+    # and that from its end both have to. If a step has no linked device event, the steps cannot be cut at the
+    # devices.
     in_order = sorted(first_linked.values()) == [first_linked[i] for i in sorted(first_linked)]
     on_planes = any(name.startswith("/device:") for name in host.planes)
     if len(marks) < 2 or len(first_linked) < len(marks) or not in_order or not on_planes:
         return steps, None
-    lags = [first_linked[i] - marks[i].start for i in range(len(marks))]
+    first, last = marks[0], marks[-1]
+    between = first_linked[len(marks) - 1] - first_linked[0]
+    growth = between - max(last.start - first.start, last.end - first.end)
     periods = sorted(after.start - before.start for before, after in pairwise(marks))
     middle = len(periods) // 2
-    if 10 * 2 * (lags[-1] - lags[0]) <= (len(marks) - 1) * (periods[middle] + periods[-middle - 1]):
+    if 10 * 2 * growth <= (len(marks) - 1) * (periods[middle] + periods[-middle - 1]):
         return steps, None
 
     # A step without a linked device event is merged into the one before; the last step ends with its

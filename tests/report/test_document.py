@@ -119,7 +119,9 @@ def test_recoverable_is_the_largest_cost_or_bound() -> None:
     )
     wide = with_bounds(report, WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
     assert recoverable(wide) == Recoverable(20 * MS, 20 / 24, "no_input_wait")
-    bounded = replace(report, findings=())
+    waiting = replace(report, findings=())
+    assert recoverable(waiting) == Recoverable(2 * MS, 2 / 24, "peer")
+    bounded = replace(waiting, results=replace(waiting.results, anatomy=None))
     assert recoverable(bounded) == Recoverable(MS, MS / (24 * MS), "balanced_devices")
     nothing = replace(bounded, results=replace(bounded.results, balance=None))
     assert recoverable(nothing) is None

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.charts import MS
-from tests.reports import bare_report, finding, full_report
+from tests.reports import anatomy_of, bare_report, finding, full_report
+from traceview.analysis.anatomy.result import Anatomy
 from traceview.analysis.path.result import CriticalPath
 from traceview.analysis.registry import Results
 from traceview.document import numbers
@@ -213,6 +214,29 @@ def test_a_loss_on_the_path_is_recoverable() -> None:
     ).summary.tiles
     assert tile.source is not None
     assert (tile.source.text, tile.source.anchor) == ("kernel launches", "path")
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "most_ms"), [((0, 9), 9), ((0, 9, 4), 4), ((3, 3, 3), 3), ((5,), None)]
+)
+def test_one_faster_device_saves_the_wait_of_the_one_that_waits_least_of_the_others(
+    waits_ms: tuple[int, ...], most_ms: int | None
+) -> None:
+    report = replace(full_report(), findings=())
+    first = anatomy_of("GPU:0")
+    rows = tuple(
+        replace(
+            first,
+            device=f"GPU:{place}",
+            activity={"collective_wait": wait * MS - 1},
+            idle={"peer": 1},
+        )
+        for place, wait in enumerate(waits_ms)
+        if wait or most_ms
+    )
+    results = replace(report.results, anatomy=Anatomy(rows), balance=None)
+    found = {row.source: row.ps_per_step for row in savings(replace(report, results=results))}
+    assert found.get("peer") == (most_ms and most_ms * MS)
 
 
 def test_nothing_is_recoverable_of_nothing() -> None:

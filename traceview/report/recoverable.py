@@ -12,6 +12,7 @@ from traceview.report.model import Report
 from traceview.trace.cause import Cause
 
 _UNEXPLAINED: Final = Cause.UNATTRIBUTED.key
+_PEER: Final = Cause.PEER.key
 
 
 class Recoverable(Struct, frozen=True):
@@ -61,7 +62,7 @@ def recoverable(report: Report) -> Recoverable | None:
 
 
 def savings(report: Report) -> Iterator[Recoverable]:
-    """What findings cost, bounds save and the path loses, but for idle time without a recorded cause."""
+    """What findings cost, bounds save and the path and waiting devices lose, but for idle time without a recorded cause."""
     results = report.results
     median = results.steps.median_ps if results.steps else None
     for finding in report.findings:
@@ -76,6 +77,19 @@ def savings(report: Report) -> Iterator[Recoverable]:
             yield Recoverable(
                 results.path.mean_by_cause.get(cause, 0) if median else None, share, cause
             )
+    yield from _waits(report)
+
+
+def _waits(report: Report) -> Iterator[Recoverable]:
+    """What is won if one device no longer keeps the others waiting: the step is as long as the next one works then."""
+    rows = report.results.anatomy.devices if report.results.anatomy else ()
+    waits = sorted(
+        (row.activity.get("collective_wait", 0) + row.idle.get(_PEER, 0), row.step_ps)
+        for row in rows
+    )
+    if len(waits) > 1 and waits[1][0]:
+        wait_ps, step_ps = waits[1]
+        yield Recoverable(wait_ps if _step(report) else None, wait_ps / step_ps, _PEER)
 
 
 def _step(report: Report) -> int | None:

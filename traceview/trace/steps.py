@@ -218,7 +218,7 @@ def _cut(
     np.maximum.at(end, markers.roots.step, columns.end_ps[markers.roots.row])
     first_linked, last_linked = _linked_span(recording, host, markers, thread_of_line)
     basis = "marker"
-    if _has_planes(recording, host) and _runs_ahead(start, first_linked):
+    if _has_planes(recording, host) and _runs_ahead(start, end.tolist(), first_linked):
         basis, start = "device", [time for time in first_linked if time is not None]
     ends = [*start[1:], max(int(end[-1]), last_linked or int(end[-1]), start[-1])]
     steps = [
@@ -278,17 +278,19 @@ def _has_planes(recording: Recording, host: int) -> bool:
     return any(device.host == host and device.kind != "replica" for device in recording.device_list)
 
 
-def _runs_ahead(start: list[int], first_linked: list[int | None]) -> bool:
-    """Whether every step has a first device event, in order, and these fall further behind with every step."""
+def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]) -> bool:
+    """Whether every step has a first device event, in order, and these fall further behind with every step.
+
+    Behind both ends of the marker: what delays the host lies inside the marker, and moves its end as well.
+    """
     known = [time for time in first_linked if time is not None]
     if len(known) < len(first_linked) or any(a >= b for a, b in pairwise(known)):
         return False
-    lags = [first - begin for begin, first in zip(start, known, strict=True)]
-    if len(lags) < 2:
+    if len(known) < 2:
         return False
+    growth = min(known[-1] - of[-1] - (known[0] - of[0]) for of in (start, end))
     periods = np.diff(np.array(start, dtype=np.int64))
-    growth = (lags[-1] - lags[0]) / (len(lags) - 1)
-    return growth > RUN_AHEAD_RATIO * median(periods)
+    return growth / (len(known) - 1) > RUN_AHEAD_RATIO * median(periods)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
