@@ -130,7 +130,7 @@ def test_recoverable_is_the_largest_cost_or_bound() -> None:
     )
 
 
-@pytest.mark.parametrize(("count", "words"), [(1, "1 × CPU"), (2, "2 × replica on the host")])
+@pytest.mark.parametrize(("count", "words"), [(1, "1 × CPU"), (2, "2 × replica")])
 def test_replicas_on_the_host_are_counted_in_words(count: int, words: str) -> None:
     report = full_report()
     rows = tuple(device(number, kind="replica", model=None) for number in range(count))

@@ -81,7 +81,7 @@ CAUSES: Final = _by_key(
         "python",
         "Y",
         "bright_green",
-        "Python on the launching thread",
+        "Python",
         "the thread recorded nothing until Python called the next op, function or copy",
     ),
     _cause(

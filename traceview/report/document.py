@@ -212,15 +212,7 @@ def devices_of(report: Report) -> Iterator[str]:
         # One alone is no replica of anything.
         yield "1 × CPU"
         return
-    models = Counter(
-        row.model
-        or (
-            "replica on the host"
-            if row.kind == "replica"
-            else look_of(DEVICE_KINDS, row.kind).words
-        )
-        for row in rows
-    )
+    models = Counter(row.model or look_of(DEVICE_KINDS, row.kind).words for row in rows)
     yield from (f"{count} × {model}" for model, count in models.items())
 
 

@@ -237,7 +237,7 @@ def _findings_of_host(
     yield from _evaluation(waiting)
     if waiting.is_replica:
         outside = list(_outside_of_graphs(trace, waiting, selection, host))
-        yield from outside or _by_cause(PYTHON_STALL, waiting)
+        yield from outside or (*_by_cause(PYTHON_STALL, waiting), *_between_ops(waiting))
     else:
         yield from _by_cause(PYTHON_STALL, waiting)
         yield from _by_cause(LAUNCH_BOUND, waiting)
@@ -348,6 +348,29 @@ def _outside_of_graphs(
     )
 
 
+def _between_ops(waiting: Waiting) -> Iterator[Finding]:
+    """A step in a graph whose replicas wait for the host between ops: information, for short steps always do."""
+    rule, idle_ps = HOST_BOUND, waiting.idle_of(HOST_BOUND)
+    ratio, least_ratio = waiting.cost(rule, idle_ps).ratio or 0.0, rule.limits["replica_ratio"]
+    if ratio >= least_ratio:
+        yield finding_of(
+            rule,
+            waiting,
+            idle_ps,
+            [Evidence("idle_host_compute_ratio", ratio, least_ratio, waiting.key)],
+            severity="info",
+            title="{device} waits {span} while the host dispatches ops ({share})",
+            explanation=(
+                "The host dispatches ops one by one, or converts values for them, while the replica runs none. Steps "
+                "of a few milliseconds and ops that work row by row show this."
+            ),
+            advice=(
+                "Run fewer and larger ops in each step: a larger batch, ops on whole batches instead of tf.map_fn and "
+                "loops over rows. Convert large constants once, with tf.constant before the loop."
+            ),
+        )
+
+
 def _eager_evidence(ops: EagerOps, ratio: float | None, where: str) -> tuple[Evidence, ...]:
     limits = HOST_BOUND.limits
     return (
@@ -410,9 +433,7 @@ def finding_of(
     devices = waiting.waiting_as_long(rule.cause)
     if devices:
         verb = "waits" if len(devices) == 1 else "wait"
-        explanation = (
-            f"{explanation or rule.meaning} {numbers.listed(devices)} {verb} as long or longer."
-        )
+        explanation = f"{explanation or rule.meaning} {numbers.joined_devices(devices)} {verb} as long or longer."
     python = waiting.python.get(rule.cause.key)
     if python is not None:
         explanation = f"{explanation or rule.meaning} {python.sentence}"

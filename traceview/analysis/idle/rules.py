@@ -93,10 +93,11 @@ HOST_BOUND: Final = IdleRule(
     code="host-bound",
     starts_at=(
         "{warning_ratio} of the median step idle for CPU ops, none of them a cpu-heavy-op; without GPUs only from "
-        "{ops_per_step_count} ops per step on that run one by one, outside of any tf.function"
+        "{ops_per_step_count} ops per step on that run one by one, outside of any tf.function, and as information from "
+        "{replica_ratio} of a step in a graph"
     ),
     severities=("warning", "info"),
-    limits={"warning_ratio": 0.10, "ops_per_step_count": 100},
+    limits={"warning_ratio": 0.10, "ops_per_step_count": 100, "replica_ratio": 0.25},
     meaning=(
         "Ops of the step that have no GPU kernel, or were placed on the CPU, keep the device waiting; no single op "
         "takes most of the time."

@@ -24,9 +24,9 @@ UNEXPLAINED_IDLE: Final = Rule(
     ),
     evidence="unexplained_ratio in results.path, its longest parts, and the events of the host around the first of them",
     advice=(
-        "Compare both sides of the gaps: traceview gaps LOGDIR. Record what the thread does there: wrap it in "
-        "tf.profiler.experimental.Trace('name'), or sample the process with py-spy record --native --pid PID while it "
-        "trains."
+        "Record the run with traceview capture, whose samples of Python name the line that ran. Or wrap what the thread "
+        "does there in tf.profiler.experimental.Trace('name'), or sample the process: py-spy record --native --pid PID. "
+        "traceview gaps LOGDIR shows both sides of the gaps."
     ),
     example="GPU:0 is idle 7.90 ms per step on average without a recorded cause (15.8%)",
     idle_causes=("unattributed",),
