@@ -23,6 +23,9 @@ _COSTS_AS_MUCH: Final = frozenset((("host-op-in-step", "straggler-gpu"),))
 
 _LEAST_PART: Final = 0.5
 
+_SHOWS_AS: Final = frozenset((("input-bound", "host-bound"), ("input-bound", "python-stall")))
+"""Cause and consequence that belong together only where the cause shows as all that the consequence is about."""
+
 
 def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """The findings without those that another explains by its rule; its evidence names what it explains.
@@ -56,6 +59,9 @@ def _cause_of(
             continue
         part = (cause.cost_ratio or 0.0) / (explained.cost_ratio or 1.0)
         if part < _LEAST_PART and (cause.code, explained.code) in _COSTS_AS_MUCH:
+            continue
+        shows = set(explained.path_causes) <= set(cause.path_causes)
+        if not shows and (cause.code, explained.code) in _SHOWS_AS:
             continue
         first_cause = _cause_of(cause, findings, rules)
         return place if first_cause is None else first_cause

@@ -10,7 +10,7 @@ from msgspec import Struct
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.device_time.result import DeviceTime
-from traceview.analysis.registry import Results
+from traceview.analysis.registry import RULES, Results
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
 from traceview.document.vocabulary import PATH_PARTS, look_of
@@ -142,9 +142,15 @@ def largest_loss(known: Sequence[Loss]) -> Loss | None:
 
 
 def _cause(finding: Finding, share: Mapping[str, float]) -> str | None:
-    """The largest part of the path that a finding is about."""
+    """The largest part of the path that a finding is about; what its rule is about before what it shows as besides."""
+    rule = RULES.get(finding.code)
+    usual = (rule.path_causes or rule.idle_causes) if rule else ()
     causes = [cause for cause in finding.path_causes if cause in share]
-    return max(causes, key=lambda cause: share[cause], default=None)
+    return max(
+        [cause for cause in causes if cause in usual] or causes,
+        key=lambda cause: share[cause],
+        default=None,
+    )
 
 
 def _of_finding(finding: Finding) -> str:

@@ -422,6 +422,7 @@ def finding_of(
     explanation: str | None = None,
     advice: str | None = None,
     confidence: tuple[Confidence, str] | None = None,
+    path_causes: Sequence[str] | None = None,
 ) -> Finding:
     """A finding with the share of the step and the longest gap.
 
@@ -458,6 +459,7 @@ def finding_of(
         devices=(waiting.key, *devices),
         steps=affected.steps if affected else (),
         cost=cost,
+        path_causes=path_causes,
     )
 
 

@@ -13,10 +13,10 @@ _LIMITING_WORK_RATIO: Final = 0.70
 INPUT_BOUND: Final = IdleRule(
     code="input-bound",
     starts_at=(
-        "{warning_ratio} of the median step spent waiting for input; critical from {critical_ratio} on; where prefetch "
-        "buffers were recorded, only if the slowest stage works at least {work_ratio} of the window and they are empty "
-        "in at least {empty_step_ratio} of the steps, or if a Python generator that works at least "
-        "{limiting_work_ratio} of the window keeps the thread of the step waiting for Python's lock as long"
+        "{warning_ratio} of the median step spent waiting for input; critical from {critical_ratio}; where prefetch "
+        "buffers were recorded, only if the slowest stage works {work_ratio} of the window and the buffers are empty in "
+        "{empty_step_ratio} of the steps, or if a Python generator works {limiting_work_ratio} of the window and the step "
+        "waits {lock_wait_ratio} of its time for Python's lock"
     ),
     severities=("warning", "critical", "info"),
     # The first two are the limits of XProf.
@@ -26,24 +26,25 @@ INPUT_BOUND: Final = IdleRule(
         "work_ratio": 0.25,
         "empty_step_ratio": 0.25,
         "limiting_work_ratio": _LIMITING_WORK_RATIO,
+        # Without a generator it was below 0.001.
+        "lock_wait_ratio": 0.02,
     },
     meaning=(
         "The thread that runs the step asks for the next batch and gets it late, with nothing left on the device to "
         "run meanwhile."
     ),
     evidence=(
-        "idle time with cause input on the device of each host that is idle least; where no device was recorded, the "
-        "calls of IteratorGetNext that hold up the step: input_ratio in results.input. work_ratio and empty_step_ratio "
-        "of the host in results.input: a full buffer contradicts it. If a Python generator, or on a host of replicas any "
-        f"stage, works {numbers.share(_LIMITING_WORK_RATIO)} of the window or more, idle time in which the thread of "
-        "the step recorded nothing, or for a generator did not return from TensorFlow, counts too: it waits for a core or "
-        "for Python's lock"
+        "idle time with cause input on the device of each host that is idle least; without devices input_ratio in "
+        "results.input. Full buffers contradict it: work_ratio and empty_step_ratio of the host in results.input. A stage "
+        f"that works {numbers.share(_LIMITING_WORK_RATIO)} of the window also holds up the step where no wait is recorded: "
+        "it takes Python's lock, or on a host of replicas the cores"
     ),
     advice=(
         "Let the pipeline run ahead of the step: dataset = dataset.map(f, "
         "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE). traceview input names the slow stage."
     ),
-    example="GPU:0 waits 12.0 ms of each 61.3 ms step for input (19.6%)",
+    example="GPU:0 waits 12.0 ms per step for input (19.6%)",
+    explains=("host-bound", "python-stall"),
     idle_causes=("input",),
     title="{device} waits {span} for input ({share})",
     is_typical=True,

@@ -8,7 +8,7 @@ whose cores are the devices for a core. There it records nothing, or is in a cal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,9 @@ from traceview.trace.pipeline import GENERATOR
 _SILENT: Final = ("unattributed", "python")
 """Causes of idle time in which the thread of the step records nothing."""
 
+_LOCKED: Final = (*_SILENT, "host_compute", "launch")
+"""Causes of idle time that get longer while another thread holds Python's lock."""
+
 
 def diagnose(context: Context, result: Input | None) -> list[Finding]:
     """What the devices of each host wait for input; `result`: None where no iterator was recorded."""
@@ -49,11 +52,12 @@ def _of_host(
     if not waiting:
         return
     lock_ps = _lock_wait_ps(context, host, waiting, row)
-    hidden_ps, waited_ps = median_ps(lock_ps) or 0, 0
+    is_locked = _is_contended(waiting, lock_ps)
     is_short = row is None or keeps_waiting(row)
-    if is_short:
-        hidden_ps = median_ps(lock_ps + _silent_ps(waiting, row)) or 0
-        waited_ps = waiting.idle_of(INPUT_BOUND)
+    hidden_ps, waited_ps = 0, waiting.idle_of(INPUT_BOUND) if is_short else 0
+    hidden_as = _LOCKED if is_locked else _SILENT
+    if is_short or is_locked:
+        hidden_ps = median_ps(_hidden_ps(waiting, row, hidden_as)) or 0
     idle_ps = waited_ps + hidden_ps
     ratio = waiting.cost(INPUT_BOUND, idle_ps).ratio or 0.0
     severity = INPUT_BOUND.severity_of(ratio)
@@ -72,6 +76,7 @@ def _of_host(
         title=_title(waiting),
         explanation=_explanation(waiting, row, hidden_ps, is_short=is_short),
         advice=advice,
+        path_causes=("input", *hidden_as) if hidden_ps else None,
     )
 
 
@@ -95,18 +100,21 @@ def _lock_wait_ps(
     return idle_in_lock_waits(context.trace, context.idle, waiting.device, *bounds)
 
 
-def _silent_ps(waiting: Waiting, row: InputHost | None) -> Int64Array:
-    """Idle time in each step in which the thread of the step recorded nothing, for a pipeline at its limit.
+def _is_contended(waiting: Waiting, lock_ps: Int64Array) -> bool:
+    """Whether the thread of the step waits for Python's lock."""
+    cost = waiting.cost(INPUT_BOUND, median_ps(lock_ps) or 0)
+    return (cost.ratio or 0.0) >= INPUT_BOUND.limits["lock_wait_ratio"]
 
-    It counts in the share of the window that the slowest stage works.
-    """
-    silent = np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
+
+def _hidden_ps(waiting: Waiting, row: InputHost | None, causes: Collection[str]) -> Int64Array:
+    """Idle time in each step that a pipeline at its limit makes longer, by the share of the window that it works."""
+    hidden = np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
     if row is None or not _is_at_its_limit(row) or not (waiting.is_replica or _is_python(row)):
-        return silent
+        return hidden
     for cause in Cause:
-        if cause.key in _SILENT:
-            silent += waiting.idle_ps[cause]
-    return (min(row.work_ratio or 0.0, 1.0) * silent).astype(np.int64)
+        if cause.key in causes:
+            hidden += waiting.idle_ps[cause]
+    return (min(row.work_ratio or 0.0, 1.0) * hidden).astype(np.int64)
 
 
 def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]:
