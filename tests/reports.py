@@ -285,7 +285,7 @@ def idle_of(name: str) -> IdleRow:
         gap_count=17,
         longest_gap_ps=9 * MS,
         causes=causes,
-        causes_per_step={cause: length // 4 for cause, length in causes.items()},
+        causes_per_step=anatomy_of(name, "GPU:1" if name == "GPU:0" else None).idle,
         gaps=(longest,),
         left_out_gap_count=16,
         steps=(StepCauses(1, 9 * MS, {"input": 8 * MS, "launch": MS}),),

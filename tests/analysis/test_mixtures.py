@@ -17,7 +17,8 @@ from traceview.report.consistency import first_disagreement
 from traceview.report.model import Report
 from traceview.report.recoverable import recoverable
 
-SEEDS = range(80)
+SEEDS = (*range(80), 95, 127, 184, 705, 774)
+"""The last ones were wrong once: slow devices below the limits of a finding, and hosts that are late in the last step."""
 TOLERANCE = 0.08
 """Relative; what is smaller than `SMALL` of the step may be wrong by that."""
 SMALL = 0.005

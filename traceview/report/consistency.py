@@ -11,24 +11,16 @@ from itertools import accumulate
 from math import isclose
 from typing import Final, TypeAlias
 
-from msgspec import Struct
-
 from traceview.analysis.collectives.result import CollectiveTimes
 from traceview.analysis.path.result import CriticalPath
 from traceview.document.chart import Lane, Lanes
+from traceview.report import claims
+from traceview.report.disagreement import Disagreement
 from traceview.report.model import Report
 from traceview.report.recoverable import typical_step_ps
 from traceview.robust import median_ps
 from traceview.trace.cause import PATH_KEYS, Cause
 from traceview.xplane.planes import ActivityClass
-
-
-class Disagreement(Struct, frozen=True):
-    """A place in a report, such as `$.results.steps`, and what does not fit there."""
-
-    place: str
-    problem: str
-
 
 _Check: TypeAlias = Callable[[Report], Iterator[Disagreement]]
 
@@ -384,4 +376,9 @@ CHECKS: Final[tuple[_Check, ...]] = (
     _costs,
     _balance,
     _lanes,
+    claims.step_times,
+    claims.titles,
+    claims.evidence,
+    claims.tables,
+    claims.verdict,
 )

@@ -1,0 +1,153 @@
+"""Checks that the sentences of a report say what its numbers say: verdict, titles, evidence and tables.
+
+A check passes over what a report does not hold: findings that were not asked for, devices that were left out, and what
+earlier versions did not write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import isclose
+from typing import Final
+
+from traceview.analysis.base import Evidence, Finding
+from traceview.document import numbers
+from traceview.report.disagreement import Disagreement
+from traceview.report.model import Report
+from traceview.robust import median_ps
+from traceview.trace.cause import Cause
+
+_TIME_PER_STEP: Final = re.compile(r"\d[\d.,]* (?:ps|ns|µs|ms|s)(?= per step\b)")
+_SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))")
+"""How a title states its cost; it may hold names, which may look like that as well."""
+
+_IDLE_RATIO: Final = re.compile(r"idle_(\w+)_ratio")
+
+
+def step_times(report: Report) -> Iterator[Disagreement]:
+    """Count and median are those of the used steps."""
+    steps = report.results.steps
+    if steps is None:
+        return
+    used = [step.duration_ps for step in steps.steps if step.used]
+    if steps.used_count != len(used):
+        yield Disagreement("$.results.steps.used_count", "is not the number of used steps")
+    if steps.median_ps != median_ps(used):
+        yield Disagreement("$.results.steps.median_ps", "is not the median of the used steps")
+
+
+def verdict(report: Report) -> Iterator[Disagreement]:
+    """The headline is of the finding that the verdict names, and costs what that costs."""
+    said, findings = report.verdict, report.findings
+    if said.devices is None:
+        return  # written by an earlier version
+    is_left_out = said.finding in report.left_out_findings
+    named = [] if is_left_out else [row for row in findings if row.code == said.finding]
+    if named and not any(
+        (finding.cost_ps_per_step, finding.cost_ratio) == (said.cost_ps_per_step, said.cost_ratio)
+        or (not finding.cost_ratio and said.cost_ratio is None)
+        for finding in named
+    ):
+        yield Disagreement("$.verdict.cost_ratio", f"is not that of {said.finding}")
+    if named and not any(_is_headline(said.headline, finding.title) for finding in named):
+        yield Disagreement("$.verdict.headline", f"is not about {said.finding}")
+    path = report.results.path
+    if said.finding is None and said.cause is not None and path is not None:
+        about = [row.cost_ratio for row in findings if said.cause in row.path_causes]
+        lost = [path.share_by_cause.get(said.cause, 0.0), *about]
+        is_known = any(_is_ratio(ratio, said.cost_ratio) for ratio in lost)
+        if not is_known and not report.left_out_findings:
+            yield Disagreement("$.verdict.cost_ratio", f"is not what {said.cause} costs")
+    if said.headline.startswith("No problem found") and any(
+        finding.severity != "info" for finding in findings
+    ):
+        yield Disagreement("$.verdict.headline", "finds no problem, and a finding is one")
+    median = next((row.value for row in said.numbers if row.key == "median_step_ps"), None)
+    if median != (report.results.steps.median_ps if report.results.steps else None):
+        yield Disagreement("$.verdict.numbers", "have another median step than results.steps")
+
+
+def titles(report: Report) -> Iterator[Disagreement]:
+    """A title states the cost of its finding."""
+    for place, finding in enumerate(report.findings):
+        if finding.cost_statistic is None:
+            continue
+        for pattern, shown in (
+            (_TIME_PER_STEP, numbers.time(finding.cost_ps_per_step)),
+            (_SHARE, numbers.share(finding.cost_ratio)),
+        ):
+            stated = pattern.findall(finding.title)
+            if stated and shown not in stated:
+                yield Disagreement(
+                    f"$.findings[{place}].title", f"states another cost than {shown}"
+                )
+
+
+def evidence(report: Report) -> Iterator[Disagreement]:
+    """The evidence for idle time is its cost, and both are what the tables say."""
+    path, idle = report.results.path, report.results.idle
+    rows = {row.device: row for row in idle.devices} if idle else {}
+    steps = report.results.steps
+    used = [step.duration_ps for step in steps.steps if step.used] if steps else []
+    for place, finding in enumerate(report.findings):
+        if finding.cost_statistic is None:
+            continue  # without steps, or written by an earlier version
+        where = f"$.findings[{place}]"
+        for number, row in enumerate(finding.evidence):
+            if not _is_ratio(row.value, _stated(row, finding, report)):
+                yield Disagreement(f"{where}.evidence[{number}].value", "is not the cost")
+        if finding.cost_statistic != "mean" or finding.cost_ps_per_step is None or not used:
+            continue
+        if finding.code == "unexplained-idle" and path is not None:
+            unexplained_ps = path.mean_by_cause.get(Cause.UNATTRIBUTED.key, 0)
+            if finding.cost_ps_per_step != unexplained_ps:
+                yield Disagreement(f"{where}.cost_ps_per_step", "is not that of results.path")
+        for row in finding.evidence:
+            cause = _IDLE_RATIO.fullmatch(row.metric)
+            of = rows.get(row.where)
+            if cause is None or of is None or of.causes_per_step is None:
+                continue
+            table_ps = min(of.causes_per_step.get(cause[1], 0), sum(used) // len(used))
+            if finding.cost_ps_per_step != table_ps:
+                yield Disagreement(
+                    f"{where}.cost_ps_per_step", f"is not {cause[1]} of {row.where} in results.idle"
+                )
+
+
+def tables(report: Report) -> Iterator[Disagreement]:
+    """What several tables say of a device is the same."""
+    results = report.results
+    idle = {row.device: row for row in results.idle.devices} if results.idle else {}
+    times = {row.device: row for row in results.device_time.devices} if results.device_time else {}
+    for device in idle.keys() & times.keys():
+        if idle[device].idle_ps != times[device].idle_ps:
+            yield Disagreement(
+                "$.results.idle.devices", f"have another idle_ps of {device} than device_time"
+            )
+    for place, row in enumerate(results.anatomy.devices if results.anatomy else ()):
+        of = idle.get(row.device)
+        if of is None or of.causes_per_step is None or not row.step_count:
+            continue
+        for cause in row.idle.keys() | of.causes_per_step.keys():
+            if abs(row.idle.get(cause, 0) - of.causes_per_step.get(cause, 0)) > 1:
+                yield Disagreement(
+                    f"$.results.anatomy.devices[{place}].idle",
+                    f"has other {cause} than results.idle",
+                )
+
+
+def _is_headline(headline: str, title: str) -> bool:
+    sentence = numbers.sentence(title)
+    return headline == sentence or headline.startswith(f"{sentence.rstrip('.')} (")
+
+
+def _stated(row: Evidence, finding: Finding, report: Report) -> float | None:
+    """The share that a value has to be; of the steps that the window cuts the path has another one than the cost."""
+    if row.metric == "unexplained_ratio":
+        return report.results.path.unexplained_ratio if report.results.path else None
+    return finding.cost_ratio if _IDLE_RATIO.fullmatch(row.metric) else None
+
+
+def _is_ratio(value: int | float | str | None, ratio: float | None) -> bool:
+    return ratio is None or (isinstance(value, (int, float)) and isclose(value, ratio))
