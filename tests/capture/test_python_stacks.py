@@ -82,8 +82,8 @@ def seconds(length: float) -> Callable[[], bool]:
     return lambda: time.perf_counter() > end
 
 
-def test_python_that_computes_is_sampled_every_millisecond() -> None:
-    """It holds the GIL, which the sampling thread alone gets only every 5 ms."""
+def test_python_that_computes_is_sampled() -> None:
+    """It holds the GIL, which the sampling thread gets every 5 ms."""
     begun_ns = time.time_ns()
     sidecar = window_around(lambda: compute_until(seconds(0.3)))
     rows = samples_of(sidecar)
@@ -93,20 +93,19 @@ def test_python_that_computes_is_sampled_every_millisecond() -> None:
     first = compute_until.__code__.co_firstlineno
     inside = [f"{HERE}:{line} in compute_until*" for line in range(first, first + 5)]
     assert sum(line.endswith((*inside, "<lambda>*")) for line in main) > 0.9 * len(main)
-    assert not any("_run_out" in line for line in main)
     group = sidecar.groups["python"]
-    # Of 300, because the machine may be busy; without the alarm it would be 60 at most.
-    assert len(main) > 80
-    assert group["alarm_count"] > 2 * group["round_count"]
-    assert group["round_count"] + group["alarm_count"] + group["missed_count"] >= 300
+    # Of 60, because the machine may be busy.
+    assert len(main) > 15
+    assert group["round_count"] + group["missed_count"] >= 300
 
 
-def test_a_main_thread_that_waits_gets_few_signals() -> None:
-    """None at all where a core is free for the sampling thread."""
-    sidecar = window_around(lambda: time.sleep(0.2))
-    group = sidecar.groups["python"]
-    assert group["round_count"] > 20
-    assert group["alarm_count"] < group["round_count"]
+def test_a_signal_never_interrupts_the_script() -> None:
+    """Code that TensorFlow generates for the CPU does not stand signals."""
+    before = signal.getsignal(signal.SIGALRM)
+    timers: list[tuple[float, float]] = []
+    window_around(lambda: timers.append(signal.getitimer(signal.ITIMER_REAL)))
+    assert timers == [(0.0, 0.0)]
+    assert signal.getsignal(signal.SIGALRM) is before
 
 
 def test_the_cost_is_said_and_small() -> None:
@@ -169,20 +168,6 @@ def test_a_profile_that_fails_ends_the_sampling() -> None:
     listener.finished()
 
 
-def test_the_timer_of_a_script_is_left_alone() -> None:
-    calls: list[int] = []
-    signal.signal(signal.SIGALRM, lambda *_: calls.append(1))
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
-    try:
-        group = window_around(lambda: compute_until(seconds(0.15))).groups["python"]
-        assert group["alarm_count"] == 0
-        assert group["round_count"] > 0
-        assert calls == [1]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-
-
 def test_a_timer_that_the_script_sets_in_the_window_is_left_alone() -> None:
     calls: list[int] = []
 
@@ -237,7 +222,10 @@ def test_half_of_the_rounds_go() -> None:
     for row in ((1, 7, 0), (1, 8, 1), (2, 7, 2), (3, 7, 3), (3, 8, 4), (4, 7, 5)):
         samples.add(*row)
     samples.halve()
-    assert list(samples.rows()) == [(1, 7, 0), (1, 8, 1), (3, 7, 3), (3, 8, 4)]
+    assert list(zip(samples.t_ns, samples.thread, samples.stack, strict=True)) == [
+        *((1, 0, 0), (1, 1, 1)),
+        *((3, 0, 3), (3, 1, 4)),
+    ]
 
 
 def test_new_stacks_beyond_the_most_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ A sample is taken with the GIL held, so that no stack changes meanwhile; it cost
 GIL comes before the reading of the clock: a sample says what ran at its time. Of a stack only the frames from the
 innermost to the first one in code of the user are read, and equal stacks are kept once.
 
-A thread that runs Python keeps the GIL for 5 ms where others want it, so this thread alone would hardly ever sample
-Python that computes. Meanwhile the main thread is sampled by a timer (`python_alarm`). Other threads that compute in
-Python are sampled where they let go of the GIL.
+A thread that runs Python keeps the GIL for 5 ms where others want it. So Python that computes is sampled every 5 ms,
+and where it lets go of the GIL. A signal could interrupt it sooner, but code that TensorFlow generates for the CPU does
+not stand signals: with a timer of 1 ms, five of six runs without a graph died of a broken heap (TensorFlow 2.21).
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ import sys
 import threading
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 from threading import Thread, get_ident
 from time import sleep, thread_time_ns, time_ns
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from traceview.capture.python_alarm import HANDLER, MainThreadAlarm
 from traceview.capture.python_code import CodePlaces
 
 INTERVAL_NS: Final = 1_000_000
@@ -49,8 +47,6 @@ class Stacks:
         self.codes: dict[int, CodeType] = {}
         """By id; what is kept here cannot give its id to another."""
         self._places = places
-        # Atomic, unlike the length of `keys`: the sampling thread and the alarm both count.
-        self._numbers = count()
         self._is_user: dict[int, bool] = {}
         self._is_standard: dict[int, bool] = {}
 
@@ -75,7 +71,7 @@ class Stacks:
         if number is None:
             if len(self.keys) >= MOST_STACKS:
                 return NOT_KEPT
-            number = self.keys[tuple(key)] = next(self._numbers)
+            number = self.keys[tuple(key)] = len(self.keys)
         return number
 
     def _learn(self, place: int, code: CodeType) -> None:
@@ -92,7 +88,7 @@ class Stacks:
         functions: dict[str, int] = {}
         frames: dict[tuple[int, int, int, int], int] = {}
         lines = {place: _LineTable(code) for place, code in self.codes.items()}
-        stacks: list[list[int]] = [[] for _ in range(next(self._numbers))]
+        stacks: list[list[int]] = [[] for _ in self.keys]
         for key, number in list(self.keys.items()):
             stack = stacks[number]
             for place, instruction in zip(key[::2], key[1::2], strict=True):
@@ -144,21 +140,6 @@ class StackSamples:
         self.thread.append(self.threads.setdefault(ident, len(self.threads)))
         self.stack.append(stack)
 
-    def merged(self, others: StackSamples) -> StackSamples:
-        """These samples and the others, by time."""
-        rows = [*self.rows(), *others.rows()]
-        result = StackSamples()
-        for row in sorted(rows):
-            result.add(*row)
-        return result
-
-    def rows(self) -> Iterator[tuple[int, int, int]]:
-        """Time, identifier of the thread and stack of each sample."""
-        idents = list(self.threads)
-        # A thread that did not stop in time may be adding a row.
-        for t_ns, thread, stack in zip(self.t_ns, self.thread, self.stack):  # noqa: B905
-            yield t_ns, idents[thread], stack
-
     def halve(self) -> None:
         """Drop every second round; samples of one round have the same time."""
         kept, is_dropped, before = [], True, None
@@ -175,14 +156,13 @@ class StackSamples:
 class StackSampler:
     """Samples from `start` to `stop`, as long as `is_open()`.
 
-    `cost_ns`: processor time of its thread, and time that the alarm took from the main thread.
+    `cost_ns`: processor time of its thread.
     """
 
     def __init__(self, places: CodePlaces, is_open: Callable[[], bool]) -> None:
         self.stacks = Stacks(places)
         self.interval_ns = INTERVAL_NS
         self.round_count = 0
-        self.alarm_count = 0
         self.cost_ns = 0
         self.problem: str | None = None
         self.names: dict[int, tuple[str, int | None]] = {}
@@ -191,29 +171,21 @@ class StackSampler:
         self._is_stopping = False
         self._spent_ns = 0
         self._samples = StackSamples()
-        # Of its own, because the handler may run between two instructions of this thread.
-        self._samples_of_alarm = StackSamples()
-        self._alarm = MainThreadAlarm(self._sample_main, INTERVAL_NS)
-        self._main_thread = threading.main_thread().ident or 0
-        self._alarm_ns = 0
-        self._is_in_alarm = False
         self._thread = Thread(target=self._run, name=f"{OWN_THREADS}python", daemon=True)
 
     def start(self) -> None:
         """Take the first sample now."""
-        self._alarm.install()
         self._thread.start()
 
     def stop(self) -> None:
         """Take no more samples."""
         self._is_stopping = True
-        self._alarm.remove()
         if self._thread.ident is not None:
             self._thread.join(_STOP_TIMEOUT_SECONDS)
 
     def samples(self) -> StackSamples:
-        """All samples in time order, after `stop`."""
-        return self._samples.merged(self._samples_of_alarm)
+        """All samples, after `stop`."""
+        return self._samples
 
     def _run(self) -> None:
         if hasattr(signal, "pthread_sigmask"):
@@ -224,7 +196,6 @@ class StackSampler:
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
         finally:
-            self._alarm.stop()
             self.cost_ns += thread_time_ns()
 
     def _round(self) -> None:
@@ -238,7 +209,6 @@ class StackSampler:
         cost_ns, self._spent_ns = spent_ns - self._spent_ns, spent_ns
         least_ns = round(cost_ns / LARGEST_COST_RATIO) - cost_ns
         rest_ns = max(self.interval_ns - cost_ns, least_ns, 0)
-        self._alarm.set_for(rest_ns)
         sleep(rest_ns / 1e9)
 
     def _sample(self) -> None:
@@ -247,28 +217,10 @@ class StackSampler:
         t_ns = time_ns()
         own = get_ident()
         for ident, frame in frames.items():
-            if ident != own and not (ident == self._main_thread and self._is_done(frame, t_ns)):
+            if ident != own:
                 stack = self.stacks.number_of(frame)
                 if stack != NOT_KEPT and self._is_of_script(ident):
                     self._samples.add(t_ns, ident, stack)
-
-    def _is_done(self, frame: FrameType, t_ns: int) -> bool:
-        """Whether the main thread is inside the handler of the alarm, which samples it, or was just before."""
-        is_inside = self._is_in_alarm or frame.f_code is HANDLER
-        return is_inside or t_ns - self._alarm_ns < INTERVAL_NS // 2
-
-    def _sample_main(self, frame: FrameType | None) -> None:
-        self._is_in_alarm = True
-        try:
-            t_ns = time_ns()
-            stack = self.stacks.number_of(frame)
-            if stack != NOT_KEPT and len(self._samples_of_alarm.t_ns) < MOST_SAMPLES:
-                self._samples_of_alarm.add(t_ns, self._main_thread, stack)
-            self._alarm_ns = t_ns
-            self.alarm_count += 1
-            self.cost_ns += time_ns() - t_ns
-        finally:
-            self._is_in_alarm = False
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""

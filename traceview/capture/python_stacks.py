@@ -23,8 +23,8 @@ NOT_ASKED: Final = "switched off (--no-python, or python=False)"
 class PythonListener(WindowListener):
     """Samples Python stacks from the start of the profile to its stop.
 
-    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `alarm_count`
-    (samples of the main thread between rounds) and `missed_count` (samples that were due and not taken), `window_ns`,
+    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `missed_count`
+    (rounds that were due and not done), `window_ns`,
     `cost_ns` (processor time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of
     files, functions, frames and stacks, and `samples`, three columns.
     """
@@ -73,7 +73,7 @@ def cost_of_sampling(sidecar: Sidecar) -> str | None:
     group = sidecar.groups.get("python", {})
     if group.get("reason") or not group.get("window_ns"):
         return None
-    count, missed_count = group["round_count"] + group["alarm_count"], group["missed_count"]
+    count, missed_count = group["round_count"], group["missed_count"]
     missed = f", {missed_count} more were due" if missed_count else ""
     ratio = group["cost_ns"] / group["window_ns"]
     return f"Python: {count} samples of its stacks{missed}; they took {ratio:.1%} of one core"
@@ -81,15 +81,13 @@ def cost_of_sampling(sidecar: Sidecar) -> str | None:
 
 def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
     samples = sampler.samples()
-    taken_count = sampler.round_count + sampler.alarm_count
     due_count = window_ns // INTERVAL_NS
     return {
         "reason": None if samples.t_ns else sampler.problem or "no thread ran code of the script",
         **({"problem": sampler.problem} if sampler.problem else {}),
         "interval_ns": sampler.interval_ns,
         "round_count": sampler.round_count,
-        "alarm_count": sampler.alarm_count,
-        "missed_count": max(due_count - taken_count, 0),
+        "missed_count": max(due_count - sampler.round_count, 0),
         "window_ns": window_ns,
         "cost_ns": sampler.cost_ns,
         "threads": [
