@@ -67,7 +67,7 @@ def main():
     for batch in strategy.experimental_distribute_dataset(dataset):
         train_step(batch)
         with tf.profiler.experimental.Trace("counting"):
-            count_words(40_000)
+            count_words(150_000)
 
 main()
 """

@@ -9,6 +9,9 @@ from msgspec.structs import replace
 
 from traceview.analysis.base import Evidence, Finding, Rule
 
+EXPLAINS: Final = "explains"
+"""The metric of evidence whose value is the title of an explained finding."""
+
 _SHARE_A_DEVICE: Final = frozenset(
     (
         ("replica-starved", "straggler-gpu"),
@@ -39,7 +42,7 @@ def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]
         if cause is None:
             kept.append(place)
         else:
-            evidence = Evidence("explains", finding.title, None, finding.code)
+            evidence = Evidence(EXPLAINS, finding.title, None, finding.code)
             explained.setdefault(cause, []).append(evidence)
     return [
         replace(findings[place], evidence=(*findings[place].evidence, *explained.get(place, ())))

@@ -15,6 +15,7 @@ from traceview.analysis.base import Evidence
 from traceview.analysis.base import Finding as FindingRecord
 from traceview.analysis.context import View
 from traceview.analysis.environment.section import job_facts
+from traceview.analysis.explained_findings import EXPLAINS
 from traceview.analysis.idle.section import NumberedGap, numbered_gaps
 from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.registry import RULES, TOPICS
@@ -280,14 +281,12 @@ def _recoverable(report: Report) -> doc.Tile:
         anchor = "balance" if most.source in BOUNDS else "path"
     source = doc.Link(bound.words if bound else most.source, anchor)
     unexplained = numbers.share(most.unexplained_ratio)
-    rest = (
-        f" and all of the {unexplained} without a recorded cause" if most.unexplained_ratio else ""
-    )
+    rest = f", with the {unexplained} that have no recorded cause" if most.unexplained_ratio else ""
     if most.ps_per_step is None:
-        return doc.Tile("Recoverable", share, f"at most, by one change{rest}", source)
-    of = f", {share}" if share else ""
+        return doc.Tile("Recoverable", share, f"at most by one change{rest}", source)
+    of = f" ({share})" if share else ""
     time = numbers.time(most.ps_per_step)
-    return doc.Tile("Recoverable", time, f"per step at most{of}, by one change{rest}", source)
+    return doc.Tile("Recoverable", time, f"per step at most{of} by one change{rest}", source)
 
 
 # Findings
@@ -369,6 +368,9 @@ def evidence_words(evidence: tuple[Evidence, ...]) -> str:
     sentences = []
     for (metric, value, limit), wheres in places.items():
         where = [place for place in dict.fromkeys(wheres) if place]
+        if metric == EXPLAINS:
+            sentences.append(f"explains {numbers.listed(where)}: {value}")
+            continue
         before = f"{numbers.listed(where)}: " if where else ""
         threshold = f" (threshold {limit})" if limit else ""
         sentences.append(f"{before}{metric} = {value}{threshold}")

@@ -26,7 +26,7 @@ EXPOSED: Final = Rule(
     evidence="exposed_transfer_per_step_ps of results.collectives over the median step",
     advice=(
         "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
-        "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per GPU."
+        "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per replica."
     ),
     example="exposed communication takes 24.0% of the step on GPU:0",
     path_causes=("collective",),
@@ -136,7 +136,7 @@ class _Costs:
             title=f"exposed communication takes {{share}} of the {self._whole} on {{devices}}",
             explanation=f"{meaning}{self._calls()}{self._speed()}",
             advice=(
-                f"{self._packing()}Exchange gradients less often: a larger batch per GPU, so that one exchange "
+                f"{self._packing()}Exchange gradients less often: a larger batch per replica, so that one exchange "
                 "serves more examples. Mixed precision does not help: the "
                 "gradients of float32 variables stay float32."
             ),

@@ -59,7 +59,7 @@ _LISTED_CALLS: Final = 4
 _EAGER_TITLE: Final = (
     "{count} ops per step run one by one outside of any tf.function: {span} ({share})"
 )
-_EAGER_ADVICE: Final = "Put the step into a graph: @tf.function on the function that calls strategy.run; in Keras run_eagerly=False."
+_EAGER_ADVICE: Final = "Put the step into a graph: run_eagerly=False in Keras, or @tf.function on the function that runs the step."
 
 _NOT_BETWEEN_OPS: Final = frozenset(
     (
@@ -423,18 +423,22 @@ def finding_of(
     advice: str | None = None,
     confidence: tuple[Confidence, str] | None = None,
     path_causes: Sequence[str] | None = None,
+    names_all: bool = False,
 ) -> Finding:
     """A finding with the share of the step and the longest gap.
 
-    `of_steps`: the cost by step, of what need not occur in all. `words`: for `title`, besides those of every title.
+    `names_all`: the title names all devices that wait. `of_steps`: the cost by step, of what need not occur in all. `words`: for `title`, besides those of every title.
     """
     affected = None if of_steps is None else waiting.affected(of_steps)
     cost = waiting.cost(rule, idle_ps)
     confidence = confidence or _confidence(waiting)
     devices = waiting.waiting_as_long(rule.cause)
-    if devices:
+    if devices and not names_all:
         verb = "waits" if len(devices) == 1 else "wait"
-        explanation = f"{explanation or rule.meaning} {numbers.joined_devices(devices)} {verb} as long or longer."
+        explanation = (
+            f"{explanation or rule.meaning} {numbers.joined_devices(devices)} {verb} as well, at least "
+            f"{numbers.share(AS_LONG_RATIO)} as long."
+        )
     python = waiting.python.get(rule.cause.key)
     if python is not None:
         explanation = f"{explanation or rule.meaning} {python.sentence}"
@@ -487,7 +491,7 @@ def _of_affected(waiting: Waiting, affected: _Affected | None) -> Iterator[Evide
     if affected is not None:
         count = numbers.plural(len(waiting.step_numbers), "used step")
         yield Evidence("affected_step_count", len(affected.steps), None, f"of {count}")
-        yield Evidence("cost_ps_per_affected_step", affected.ps, None, waiting.key)
+        yield Evidence("affected_step_cost_ps", affected.ps, None, waiting.key)
 
 
 def _longest_gap(waiting: Waiting, cause: Cause) -> Iterator[Evidence]:

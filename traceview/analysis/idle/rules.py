@@ -41,8 +41,8 @@ D2H_SYNC: Final = IdleRule(
     ),
     evidence="a synchronize call, or a thread that asked for a copy to the host and paused until it ended",
     advice=(
-        "Read results less often, and not in the step: if step % 100 == 0: print(float(loss)); keep metrics on the "
-        "device (tf.keras.metrics) and read them at the end of an epoch."
+        "Read results less often, and not in the step: if step % 100 == 0: print(float(loss)). Keep metrics on the device "
+        "(tf.keras.metrics) and read them at the end of an epoch. In JAX leave block_until_ready out of the loop."
     ),
     example="GPU:0 is idle 7.10 ms per step on average while the host waits for a value (11.6%)",
     idle_causes=("sync",),
@@ -147,8 +147,9 @@ CHECKPOINT_STALL: Final = IdleRule(
         "the same two step markers"
     ),
     advice=(
-        "Save less often: save_freq of ModelCheckpoint. tf.train.CheckpointOptions(enable_async=True) saves variables of "
-        "TensorFlow in the background; with models of Keras 3 it fails in TensorFlow 2.21."
+        "Save less often: if step % 1000 == 0: checkpoint.save(path), or save_freq of Keras' ModelCheckpoint. In custom "
+        "loops over tf.Variable, tf.train.CheckpointOptions(enable_async=True) saves in the background; with models of "
+        "Keras 3 it fails in TensorFlow 2.21."
     ),
     example="GPU:0 waits 11.9 ms per step on average for checkpoints (19.4%); 59.5 ms each in 2 of 10 steps",
     idle_causes=("checkpoint",),

@@ -77,6 +77,7 @@ def _of_host(
         explanation=_explanation(waiting, row, hidden_ps, is_short=is_short),
         advice=advice,
         path_causes=("input", *hidden_as) if hidden_ps else None,
+        names_all=True,
     )
 
 
