@@ -78,7 +78,7 @@ GENERATOR = (
     + """
 def parse(number):
     words = {}
-    for place in range(60_000):
+    for place in range(150_000):
         words[place % 97] = words.get(place % 97, 0) + place * number
     return np.full((64, 64), float(words[3] % 5), "float32")  # slow
 
