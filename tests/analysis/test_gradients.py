@@ -243,4 +243,4 @@ def test_one_cpu_is_no_replica_of_anything(fixtures: Path) -> None:
     assert "1 replica " not in text
     assert "1 × CPU" in in_markdown(report)
     two = in_terminal(traceview.analyze(fixtures / "custom-loop-2"))
-    assert "2 replicas, " in two
+    assert "2 × replica" in two

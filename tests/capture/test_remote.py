@@ -440,7 +440,7 @@ def test_the_last_line_is_the_run(command: Command, tmp_path: Path, trace: bytes
         part = command("capture", "--remote", f"{good},{NOWHERE}", *options)
     (line,) = whole.err.splitlines()
     assert whole.code == 0
-    assert "largest loss" in whole.out
+    assert "while the host dispatches ops" in whole.out
     assert Path(line).is_dir()
     said, hint, line = part.err.splitlines()
     assert (part.code, part.out) == (5, "")

@@ -107,7 +107,7 @@ def test_what_is_recoverable_names_its_source() -> None:
     ):
         *_, tile = document_of(changed).summary.tiles
         assert tile.source == source
-        assert tile.note.startswith("per step at most, ")
+        assert tile.note.startswith("per step at most (")
 
 
 def test_recoverable_is_the_largest_cost_or_bound() -> None:
