@@ -23,7 +23,7 @@ _INPUT: Final = (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT)
 class BetweenMarkers(Struct, frozen=True, eq=False):
     """By used step: whether the caller saves or restores between markers, and for how long it evaluates there.
 
-    It evaluates between two markers if it asks for input there and calls a graph.
+    It evaluates between two markers if it calls a graph there, and asks for input there or in that graph.
     """
 
     is_saving: BoolArray
@@ -46,7 +46,9 @@ def between_markers(
     graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
     saves = _holds(start, end, columns.start_ps[rows[kind == HostNameKind.CHECKPOINT]])
     evaluates = _holds(start, end, columns.start_ps[graphs])
-    evaluates &= _holds(start, end, columns.start_ps[rows[np.isin(kind, _INPUT)]])
+    of_model = states.rows_of_model
+    asks = of_model[np.isin(states.kind_of(of_model), _INPUT)]
+    evaluates &= _holds(start, end, columns.start_ps[asks])
     if evaluates.mean() > MOST_EVALUATIONS_RATIO:
         evaluates[:] = False
     for place in np.flatnonzero(saves | evaluates).tolist():
