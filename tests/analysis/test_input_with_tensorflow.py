@@ -141,7 +141,10 @@ def test_a_python_generator_that_computes_makes_the_run_input_bound(slow: Run, m
     assert slow.report.verdict.finding == "input-bound"
     (bound,) = [finding for finding in slow.report.findings if finding.code == "input-bound"]
     assert bound.advice == advice_for("Generator", None)
-    assert bound.cost_ratio == pytest.approx(1 - mended.step_ns / slow.step_ns, rel=0.25)
+    assert bound.cost_ratio is not None
+    # Replicas on the CPU also compute more slowly beside the generator, which the cost leaves out.
+    true_ratio = 1 - mended.step_ns / slow.step_ns
+    assert 0.5 * true_ratio < bound.cost_ratio < 1.1 * true_ratio
 
 
 def test_the_same_work_in_ops_of_tensorflow_is_no_finding(mended: Run) -> None:
