@@ -118,7 +118,7 @@ def test_without_common_clocks_no_moment_is_compared(command: Command, tmp_path:
     SCENARIOS["clocks_without_collectives"]().write(tmp_path)
     words = words_of(command, "balance", str(tmp_path))
     assert "clocks of the hosts" in words
-    for heading in ("starts later by", "ends earlier by", "first kernels"):
+    for heading in ("start delay", "finishes early by", "first kernels"):
         assert heading not in words
     rows = json.loads(command("balance", str(tmp_path), "--format", "json").out)["rows"]
     assert [row["start_lag_ps"] for row in rows] == [None, None]

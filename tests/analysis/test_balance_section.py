@@ -87,17 +87,17 @@ def test_each_device_has_a_row() -> None:
         ("device", ("GPU:0", "GPU:1")),
         ("compute per step", (14 * MS, 16 * MS)),
         ("vs. median", (-0.125, 1 / 7)),
-        ("slowest in", ("0 of 3", "3 of 3")),
-        ("starts later by", (0, MS // 2)),
-        ("ends earlier by", (MS, 0)),
-        ("last in", ("1 of 4", "3 of 4")),
+        ("steps slowest", ("0 of 3", "3 of 3")),
+        ("start delay", (0, MS // 2)),
+        ("finishes early by", (MS, 0)),
+        ("last to arrive", ("1 of 4", "3 of 4")),
     ]
 
 
 def test_without_a_common_clock_no_moments_are_compared(tmp_path: Path) -> None:
     made = section(balance_of(tmp_path, "clocks_without_collectives"))
     headings = headings_of(tables_of(made)[0])
-    assert not {"starts later by", "ends earlier by"} & set(headings)
+    assert not {"start delay", "finishes early by"} & set(headings)
     reason = "the clocks of the hosts cannot be compared"
     sentences = sentences_of(made)
     assert f"Compute overlap and start times are not compared: {reason}." in sentences

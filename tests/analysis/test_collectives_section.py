@@ -48,7 +48,7 @@ def test_a_step_with_collectives_that_nothing_hides() -> None:
         ("exposed/step", (3 * MS, 3 * MS)),
         ("exposed transfer/step", (2 * MS, 2 * MS)),
         ("waited/step", (MS, 0)),
-        ("came last", (0, 8)),
+        ("last to arrive", (0, 8)),
     ]
     assert sentences_of(made) == [SUM_REMARK]
 

@@ -162,7 +162,7 @@ def test_a_gap_has_its_place_its_cause_and_the_evidence() -> None:
         "step": "1",
         "mostly": "input",
         "evidence on the host": "python: IteratorGetNextOp::DoCompute",
-        "after": "model/dense/MatMul:MatMul",
+        "previous op": "model/dense/MatMul:MatMul",
     }
     assert (table.row_count, table.rest) == (17, "traceview gaps logs -o gaps.csv")
     assert table.anchors == ("gap 1",)

@@ -189,7 +189,7 @@ def test_shards_of_a_distributed_dataset() -> None:
     assert (shards.shown_count, shards.hidden_count) == (BRIEF_ROWS, 2)
     assert shards.rest == "traceview analyze logs --format json"
     assert values_of(shards, "device")[:2] == ("GPU:0", "GPU:1")
-    assert values_of(shards, "in the iterator")[:2] == (20 * MS, 20 * MS)
+    assert values_of(shards, "time in iterator")[:2] == (20 * MS, 20 * MS)
     assert values_of(shards, "late per step")[:2] == (0, MS)
     assert values_of(shards, "late steps")[:2] == (0, 1)
     shards, _ = tables_of(section(view_of(), result))

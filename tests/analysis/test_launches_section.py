@@ -71,7 +71,7 @@ def test_a_row_for_each_gpu() -> None:
     assert values_of(table, "median call") == (6 * US, 6 * US)
     assert values_of(table, "median delay") == (45 * US, 45 * US)
     assert values_of(table, "p95 delay") == (2 * MS, 2 * MS)
-    assert values_of(table, "shorter than launch") == (0.25, 0.25)
+    assert values_of(table, "kernels shorter than launch") == (0.25, 0.25)
     assert values_of(table, "thread mode") == ("gpu_private", None)
     assert sentences_of(shown(launches_of())) == []
     (table,) = tables_of(shown(launches_of(thread_mode=None)))

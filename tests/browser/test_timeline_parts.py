@@ -96,7 +96,9 @@ def test_slices_are_decoded_on_the_clock_of_all_hosts(call: Call) -> None:
         (145, 175, 1),
     ]
     assert [piece["parts"] for piece in slices] == [[[0, 10]], [[1, 16]], [[0, 23], [1, 7]]]
-    assert call("model.devices[0].gaps") == [{"startPs": 100, "endPs": 110, "number": 1}]
+    assert call("model.devices[0].gaps") == [
+        {"startPs": 100, "endPs": 110, "number": 1, "python": None}
+    ]
 
 
 def test_a_slice_is_found_by_time(call: Call) -> None:

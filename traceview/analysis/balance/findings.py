@@ -44,7 +44,7 @@ _CAUSES: Final = {
         ),
         (
             "Compare its clocks and other jobs on it while training runs: nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE; "
-            "traceview capture samples them. Replace it, or give each replica a share of the batch that fits it."
+            "traceview capture samples them. If it stays slow, leave it out with CUDA_VISIBLE_DEVICES."
         ),
     ),
     "more_work": (
@@ -84,15 +84,15 @@ _THROTTLED: Final = (
         "those of the others: gpu-throttled gives the reason."
     ),
     (
-        "Follow the advice of gpu-throttled. If it is slower at full clocks, too, replace it, or give each replica a "
-        "share of the batch that fits it."
+        "Follow the advice of gpu-throttled. If it is slower at full clocks, too, leave it out with "
+        "CUDA_VISIBLE_DEVICES."
     ),
 )
 _OTHER_KIND: Final = (
     (
         "It runs the same kernels as the others and takes longer for them, and the devices differ: mixed-gpus says how."
     ),
-    "Train on one kind of device at a time, or give each replica a share of the batch that fits it.",
+    "Train on one kind of device at a time: choose with CUDA_VISIBLE_DEVICES.",
 )
 
 

@@ -132,17 +132,17 @@ def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Col
         meaning="compute beyond the median of the other devices, median over the steps",
     )
     yield doc.counts(
-        "slowest in",
+        "steps slowest",
         [_of(row.longest_count, row.step_count) for row in rows],
         priority=3,
         meaning="steps in which it computed longer than every other device",
     )
     if result.clock_reason is None:
-        yield doc.times("starts later by", [row.start_lag_ps for row in rows], priority=4)
-        yield doc.times("ends earlier by", [row.end_lead_ps for row in rows], priority=5)
+        yield doc.times("start delay", [row.start_lag_ps for row in rows], priority=4)
+        yield doc.times("finishes early by", [row.end_lead_ps for row in rows], priority=5)
     if any(row.collective_count for row in rows):
         yield doc.counts(
-            "last in",
+            "last to arrive",
             [_of(row.last_count, row.collective_count) for row in rows],
             priority=1,
             meaning="collectives that it started after all other devices",

@@ -139,7 +139,7 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
                 meaning="in collectives for other devices, whether or not compute hides it",
             ),
             doc.counts(
-                "came last",
+                "last to arrive",
                 map(result.last_count.get, shown),
                 priority=1,
                 meaning="collectives that it started after all other devices",

@@ -172,8 +172,8 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
                     if any(gap.python for gap in gaps)
                     else []
                 ),
-                doc.names("after", [gap.before for gap in gaps], priority=2),
-                doc.names("before", [gap.after for gap in gaps], priority=4),
+                doc.names("previous op", [gap.before for gap in gaps], priority=2),
+                doc.names("next op", [gap.after for gap in gaps], priority=4),
             ),
             row_count=sum(row.gap_count for row in used),
             rest=f"{view.command('gaps')} -o gaps.csv",

@@ -117,8 +117,8 @@ def _columns(rows: Table, windows: Mapping[str, int]) -> Iterator[doc.Column]:
     yield doc.names("evidence on the host", [evidence_text(*row) for row in evidence], priority=1)
     if any(rows["python"]):
         yield doc.names("line of Python", rows["python"], priority=1)
-    yield doc.names("after", rows["before"], priority=3)
-    yield doc.names("before", rows["after"], priority=5)
+    yield doc.names("previous op", rows["before"], priority=3)
+    yield doc.names("next op", rows["after"], priority=5)
     parts = {cause: rows[f"{cause}_ps"] for cause in CAUSES if cause != "unused"}
     totals = {cause: sum(lengths) for cause, lengths in parts.items()}
     ranked = sorted((cause for cause in parts if totals[cause]), key=lambda cause: -totals[cause])

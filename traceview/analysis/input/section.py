@@ -141,7 +141,7 @@ def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tu
             doc.devices("device", [row.device for row in rows]),
             doc.names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
             doc.times(
-                "in the iterator",
+                "time in iterator",
                 [row.wait_per_step_ps for row in rows],
                 meaning="time per step in the calls for the next batch, median of the steps",
             ),

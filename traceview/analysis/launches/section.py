@@ -45,7 +45,7 @@ def _launches(rows: Sequence[DeviceLaunches], row_count: int, rest: str) -> tupl
             doc.times("median delay", [row.delay_p50_ps for row in rows]),
             doc.times("p95 delay", [row.delay_p95_ps for row in rows], priority=5),
             doc.shares(
-                "shorter than launch",
+                "kernels shorter than launch",
                 [row.short_kernel_ratio for row in rows],
                 priority=6,
                 meaning="launch calls whose kernels together ran shorter than the call itself",

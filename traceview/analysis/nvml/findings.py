@@ -116,7 +116,7 @@ def _shared(rows: Sequence[NvmlRow]) -> Finding:
             "Other processes run kernels there too: the GPU switches between the jobs, and this trace "
             "shows that only as kernels that are slow or late."
             if do_compute
-            else "Memory that other processes hold is missing for a larger batch, and this job waits whenever they "
+            else "A larger batch cannot use the memory that other processes hold, and this job waits whenever they "
             "run kernels. In this recording they computed little."
         ),
         devices=devices,

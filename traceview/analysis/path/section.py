@@ -142,8 +142,8 @@ def _longest(view: View, result: CriticalPath) -> tuple[Table, ...]:
             times("length", [row.duration_ps for row in rows]),
             looks("what", [look_of(PATH_PARTS, row.cause) for row in rows]),
             names("op or host event", [row.op or row.host_event for row in rows], priority=1),
-            names("after", [row.before for row in rows], priority=5),
-            names("before", [row.after for row in rows], priority=4),
+            names("previous op", [row.before for row in rows], priority=5),
+            names("next op", [row.after for row in rows], priority=4),
         ),
         row_count=len(rows),
     )

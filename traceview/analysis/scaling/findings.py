@@ -19,7 +19,7 @@ POOR_SCALING: Final = Rule(
     ),
     limits={"efficiency_ratio": 0.5},
     severities=("info",),
-    meaning="The devices in use mostly wait, so fewer of them would train as fast.",
+    meaning="The devices in use mostly wait, so fewer of them might train as fast.",
     evidence="in_use_efficiency_ratio and effective_gpus in results.balance",
     advice="Compare with a run on one GPU: traceview analyze LOGDIR --baseline LOGDIR_OF_ONE.",
     example="8 GPUs compute 26.3% of the time on average",
