@@ -143,7 +143,8 @@ def capture(
     ] = None,
     illness: Annotated[list[Slowdown] | None, typer.Option(hidden=True)] = None,
     analyze: Annotated[
-        bool, typer.Option("--analyze", help="Print the report of the recorded run.")
+        bool,
+        typer.Option("--analyze", help="Print what `traceview analyze` says of the recorded run."),
     ] = False,
 ) -> None:
     """Run a training script and record some of its steps.
