@@ -48,7 +48,7 @@ def test_a_range_that_is_no_window_is_refused(steps: range) -> None:
 
 def test_what_is_no_range_is_refused_and_the_range_named() -> None:
     with pytest.raises(UsageError, match="is not a range") as raised:
-        StepRange.of((10, 15))  # type: ignore[arg-type]
+        StepRange.of((10, 15))  # type: ignore[arg-type]  # what a person writes first
     assert raised.value.hint == "range(10, 15) records steps 10 to 14"
 
 

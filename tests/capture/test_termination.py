@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -30,12 +30,17 @@ def hang():
 LOOP = SCRIPT_START + HANG + "for number in range(30):\n    BODY\n    train_step(number)\n"
 
 
+CAPTURE = ("-m", "traceview", "capture")
+
+
 @contextmanager
-def started(script: str, folder: Path, fake: Path) -> Iterator[subprocess.Popen[str]]:
+def started(
+    script: str, folder: Path, fake: Path, by: Sequence[str] = CAPTURE
+) -> Iterator[subprocess.Popen[str]]:
     """A capture of this script that has printed its first line."""
     (folder / "train.py").write_text(script, encoding="utf-8")
     with subprocess.Popen(
-        [sys.executable, "-m", "traceview", "capture", "train.py"],
+        [sys.executable, *by, "train.py"],
         cwd=folder,
         env=environment_with(fake),
         stdout=subprocess.PIPE,
@@ -78,21 +83,9 @@ def test_a_signal_ends_a_process_that_captures_itself_and_hangs(tmp_path: Path, 
         f"from traceview.capture.launched_capture import begin\nbegin('--out {tmp_path}/logs')\n"
     )
     script = LOOP.replace("BODY", "number == 12 and hang()")
-    (tmp_path / "train.py").write_text(begin + script, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, "train.py"],
-        cwd=tmp_path,
-        env=environment_with(fake),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            line_of(process.stdout)
-            process.send_signal(signal.SIGTERM)
-            done = ended(process, tmp_path)
-        finally:
-            process.kill()
+    with started(begin + script, tmp_path, fake, by=()) as process:
+        process.send_signal(signal.SIGTERM)
+        done = ended(process, tmp_path)
     assert done.code == -signal.SIGTERM
     (run,) = (tmp_path / "logs" / "plugins" / "profile").iterdir()
     assert f"the trace is in {run}" in done.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ class Nothing:
 class Scene:
     def __init__(self) -> None:
         self.said: list[str] = []
-        recording: object = Nothing()
-        self.window = StepWindow(StepRange(10, 15), recording)  # type: ignore[arg-type]
+        recording: Any = Nothing()
+        self.window = StepWindow(StepRange(10, 15), recording)
         self.observer = Observer(self.window, (), StepObjects())
         self.clock = TrainingClock(self.window, self.observer, self.said.append, NO_STEP)
 

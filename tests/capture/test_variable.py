@@ -23,9 +23,9 @@ NOT_BELOW_A_LAUNCHER = {
 
 
 def test_the_variable_takes_the_options_of_the_command() -> None:
-    from typer.main import get_command
+    from typer.main import get_group
 
-    command = get_command(app).commands["capture"]  # type: ignore[attr-defined]
+    command = get_group(app).commands["capture"]
     names = {
         name for option in command.params for name in (*option.opts, *option.secondary_opts)
     } - NOT_BELOW_A_LAUNCHER

@@ -188,7 +188,7 @@ class Hooks:
     def _concrete_call(self, original: Wrapper) -> Wrapper:
         observer = self._observer
 
-        def __call__(function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             if observer.current is None and observer.is_outermost:
                 callee = observer.concrete_function(function)
                 return observer.call(callee, 1, original, function, *args, **kwargs)
@@ -198,7 +198,7 @@ class Hooks:
             observer.concrete_inside(function)
             return original(function, *args, **kwargs)
 
-        return __call__
+        return call
 
     def _strategy_run(self, original: Wrapper) -> Wrapper:
         observer = self._observer
@@ -227,11 +227,11 @@ class Hooks:
     def _tape(self, original: Wrapper) -> Wrapper:
         observer = self._observer
 
-        def __enter__(tape: Any) -> Any:  # noqa: N807
+        def enter(tape: Any) -> Any:
             observer.tape_begins()
             return original(tape)
 
-        return __enter__
+        return enter
 
     def _training_begins(self, original: Wrapper) -> Wrapper:
         observer = self._observer

@@ -107,10 +107,10 @@ class LaunchedCapture(WindowListener):
         self._is_prepared = True
         self._note("running")
         self._capture.start_clock()
-        if self._is_child and "multiprocessing.util" in sys.modules:
+        util = sys.modules.get("multiprocessing.util")
+        if self._is_child and util is not None:
             # It ends without `atexit`.
-            Finalize = sys.modules["multiprocessing.util"].Finalize  # noqa: N806
-            Finalize(None, self._finish, exitpriority=_FIRST)
+            util.Finalize(None, self._finish, exitpriority=_FIRST)
 
     def _give_up(self, error: TraceviewError) -> None:
         self._is_over = True
