@@ -24,6 +24,7 @@ _TIME_PER_STEP: Final = re.compile(
 _SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))")
 """How a title states its cost; it may hold names, which may look like that as well."""
 
+_CAUSES: Final = frozenset(cause.key for cause in Cause)
 _IDLE_RATIO: Final = re.compile(r"idle_(\w+)_ratio")
 
 
@@ -111,6 +112,8 @@ def evidence(report: Report) -> Iterator[Disagreement]:
             of = rows.get(row.where)
             if cause is None or of is None or of.causes_per_step is None:
                 continue
+            if cause[1] not in _CAUSES:
+                continue  # written by an earlier version
             least_ps, most_ps = _table_ps(of.causes_per_step, cause[1])
             mean_ps = sum(used) // len(used)
             if not min(least_ps, mean_ps) <= finding.cost_ps_per_step <= min(most_ps, mean_ps):
