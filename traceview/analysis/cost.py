@@ -17,6 +17,11 @@ def mean_ps(of_steps: Int64Array) -> int:
     return int(of_steps.sum()) // of_steps.size
 
 
+def mean_of_steps(of_steps: Int64Array) -> int | None:
+    """The same; None without steps."""
+    return mean_ps(of_steps) if of_steps.size else None
+
+
 class Cost(Struct, frozen=True):
     """What something costs.
 

@@ -351,15 +351,16 @@ def _outside_of_graphs(
 def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -> Iterator[Finding]:
     """A step in a graph whose replicas wait for the host between ops: information, for short steps always do."""
     rule, idle_ps = HOST_BOUND, waiting.idle_of(HOST_BOUND)
-    cost, recording = waiting.cost(idle_ps), ""
+    cost, recording, metric = waiting.cost(idle_ps), "", "idle_host_compute_ratio"
     spent = profiler_time(trace, attribution, waiting.selection, waiting.device)
     if spent is not None and cost.ps_per_step is not None:
         idle_ps = max(idle_ps - spent.idle_ps, 0)
         step_ps = (waiting.selection.mean_step_ps or 0) - spent.step_ps
         cost = Cost.per_step("mean", idle_ps, step_ps)
+        metric = "unprofiled_dispatch_ratio"
         recording = (
-            f" The profiler recorded {numbers.plural(spent.event_count, 'event')} per step, which took "
-            f"{numbers.time(spent.step_ps)} of it. The cost leaves that out, and is a share of the step without it."
+            f" With the profiler a step took {numbers.time(spent.step_ps)} longer, for "
+            f"{numbers.plural(spent.event_count, 'event')}. The cost leaves that out, and is a share of the step without it."
         )
     ratio, least_ratio = cost.ratio or 0.0, rule.limits["replica_ratio"]
     if ratio >= least_ratio:
@@ -367,7 +368,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
             rule,
             waiting,
             idle_ps,
-            [Evidence("idle_host_compute_ratio", ratio, least_ratio, waiting.key)],
+            [Evidence(metric, ratio, least_ratio, waiting.key)],
             severity="info",
             title="{device} waits {span} while the host dispatches ops ({share})",
             explanation=(

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.base import Skipped, Verdict
+from traceview.analysis.cost import mean_of_steps
 from traceview.analysis.input.advice import advice_for
 from traceview.analysis.input.rules import INPUT_BOUND, REPLICA_STARVED
 from traceview.analysis.input.supply import Supply, supply_of
@@ -85,6 +86,8 @@ class InputHost(Record, frozen=True):
         empty_wait_ratio: Share of the wait of the used steps that lies in steps in which a request met an empty buffer, of
             the buffer for which it is least; null without a recorded buffer or a wait.
         work_of_wait_ratio: Own time of that stage over wait_ps; null without a wait.
+        mean_wait_per_step_ps: Mean over the used steps, rounded down, picoseconds; null without steps, and in reports of
+            earlier versions.
     """
 
     host: Hostname
@@ -99,6 +102,7 @@ class InputHost(Record, frozen=True):
     empty_step_ratio: Ratio | None = None
     empty_wait_ratio: Ratio | None = None
     work_of_wait_ratio: Ratio | None = None
+    mean_wait_per_step_ps: Picoseconds | None = None
 
 
 class InputStep(Record, frozen=True):
@@ -132,6 +136,8 @@ class InputReplica(Record, frozen=True):
             longer, median over the used steps, picoseconds.
         late_step_count: Used steps in which the shard is late by 5 % of the step or more.
         step_count: Used steps.
+        mean_late_per_step_ps: As late_per_step_ps, but mean over the used steps, rounded down, picoseconds; null in
+            reports of earlier versions.
     """
 
     host: Hostname
@@ -142,6 +148,7 @@ class InputReplica(Record, frozen=True):
     late_per_step_ps: Picoseconds
     late_step_count: Count
     step_count: Count
+    mean_late_per_step_ps: Picoseconds | None = None
 
 
 class Bottleneck(Record, frozen=True):
@@ -373,6 +380,9 @@ def _host(
         work_ratio=supply.work_ratio if supply else None,
         empty_step_ratio=supply.empty_step_ratio if supply else None,
         empty_wait_ratio=supply.empty_wait_ratio if supply else None,
+        mean_wait_per_step_ps=mean_of_steps(
+            np.array([step.wait_ps for step in used], dtype=np.int64)
+        ),
     )
     per_step = median_ps([step.wait_ps for step in used])
     ratio = median([step.input_ratio for step in used]) if used else None
@@ -458,6 +468,7 @@ def _replicas(trace: Trace, selection: Selection, host_input: _HostInput) -> lis
             late_per_step_ps=median_ps(late[shard]) or 0,
             late_step_count=int((late[shard] >= limit_ps).sum()),
             step_count=len(steps),
+            mean_late_per_step_ps=mean_of_steps(late[shard]),
         )
         for shard in range(len(of_shard))
     ]
