@@ -6,8 +6,6 @@ of that is spent on events, and takes as long as the ops themselves.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from msgspec import Struct
 
@@ -15,8 +13,6 @@ from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.intervals import union
 from traceview.trace.model import Trace
-
-_PS_PER_NS: Final = 1000
 
 
 class ProfilerTime(Struct, frozen=True):
@@ -40,7 +36,9 @@ def profiler_time(
         or not (overhead.ratio or 0.0) > (overhead.spread_ratio or 0.0)
     ):
         return None
-    added_ps = ((overhead.profiled_ns or 0) - (overhead.unprofiled_ns or 0)) * _PS_PER_NS
+    # Both are medians, of other steps than the used ones: only their ratio is a share of these.
+    ratio = overhead.ratio or 0.0
+    added_ps = int((selection.mean_step_ps or 0) * ratio / (1 + ratio))
     columns = trace.host_columns
     ends = np.sort(columns.end_ps[columns.host == host])
     start, end = step_bounds(steps)
