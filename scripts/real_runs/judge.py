@@ -94,9 +94,8 @@ def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
     if (folder / SLOW).exists():
         truth = true_cost(read_blocks(folder / STEP_TIMES), program.statistic)
         yield judge_slow(program, traceview.analyze(folder / SLOW), truth)
-    if program.is_healthy_without:
-        for path in sorted(folder.glob(f"{HEALTHY}-*")):
-            yield judge_healthy(f"{program.name}/{path.name}", traceview.analyze(path))
+    for path in sorted(folder.glob(f"{HEALTHY}-*")):
+        yield judge_healthy(f"{program.name}/{path.name}", traceview.analyze(path))
 
 
 def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
