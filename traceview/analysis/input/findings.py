@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity
 from traceview.analysis.cost import Cost
 from traceview.analysis.idle_python import PythonShare
+from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
     InputHost,
-    InputReplica,
     keeps_waiting,
 )
 from traceview.analysis.input.rules import (
