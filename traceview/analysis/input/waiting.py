@@ -18,7 +18,8 @@ from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.context import Context
 from traceview.analysis.cost import mean_ps
 from traceview.analysis.idle import ANALYSIS as IDLE
-from traceview.analysis.idle.findings import Waiting, finding_of, waiting_device
+from traceview.analysis.idle.device_finding import finding_of
+from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.input.busy_cores import busy_cores
 from traceview.analysis.input.lock_waits import idle_in_lock_waits
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting
