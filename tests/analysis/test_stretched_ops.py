@@ -85,7 +85,7 @@ def test_what_takes_longer_than_usual_is_part_of_the_cost(tmp_path: Path) -> Non
     assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
     assert measured(finding, "slowed_dispatch_ps") == 2 * ms(4) // 6
     assert finding.title.startswith("replica:0 loses 16.7 ms of the mean 100 ms step to the input")
-    assert "Its ops keep 2 of 2 cores busy." in finding.explanation
+    assert "It keeps 2 of 2 cores busy." in finding.explanation
     assert set(finding.path_causes) == {"input", "host_compute", "python", "unattributed"}
 
 

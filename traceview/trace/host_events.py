@@ -195,10 +195,11 @@ class HostEvents:
         return self._kind[self._columns.name[rows]]
 
     @cached_property
-    def pipeline_ops(self) -> Int64Array:
-        """Ops of the input pipeline, on whichever thread they run."""
+    def pipeline_work(self) -> Int64Array:
+        """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event."""
         rows = self._rows_of_host
-        result: Int64Array = rows[(self.kind_of(rows) == HostNameKind.OP) & self._is_pipeline(rows)]
+        is_work = np.isin(self.kind_of(rows), (HostNameKind.OP, HostNameKind.EXECUTOR))
+        result: Int64Array = rows[is_work & self._is_pipeline(rows)]
         return result
 
     def is_in_step(self, rows: Int64Array) -> BoolArray:

@@ -30,7 +30,7 @@ class Stretched(Struct, frozen=True, eq=False):
 
 
 class OpenThreads(Struct, frozen=True, eq=False):
-    """From each of `time_ps` to the next, int64 `[n]`: how many threads of the model and of the pipeline have an op open."""
+    """From each of `time_ps` to the next, int64 `[n]`: how many threads of the model and of the pipeline are at work."""
 
     time_ps: Int64Array
     model: Int64Array
@@ -64,12 +64,12 @@ def stretched_by_pipeline(
 
 
 def open_threads(context: Context, host: int) -> OpenThreads:
-    """The threads of a host that have an op open, over the whole recording."""
+    """The threads of a host that have an op open, of the pipeline also an executor loop, over the whole recording."""
     trace, states = context.trace, context.idle.states[host]
     launched = trace.device_columns.launch[trace.device_rows(host)]
     changes = [
         _changes(context, host, rows)
-        for rows in (unique_ids(launched[launched != NONE]), states.pipeline_ops)
+        for rows in (unique_ids(launched[launched != NONE]), states.pipeline_work)
     ]
     time = np.concatenate([moments for moments, _ in changes])
     order = np.argsort(time, kind="stable")
