@@ -114,9 +114,31 @@ def test_another_slowdown_is_wrong_as_the_first(slow_input: traceview.Report) ->
 )
 def test_how_close_a_cost_has_to_be(factor: float, is_right: bool) -> None:
     judgement = judge.Judgement(
-        "any/slow", "", "x", "input", 0.4 * factor, TrueCost(1, 0.4, 0.0), (), True, True
+        "any/slow", "", "x", "input", 0.4 * factor, None, TrueCost(1, 0.4, 0.0), (), True, True
     )
     assert judgement.is_cost_right is is_right
+
+
+@pytest.mark.parametrize(
+    ("bound", "factor", "is_right"),
+    [
+        ("lower", 1.0, True),
+        ("lower", 1.01, False),
+        ("lower", 0.5, True),
+        ("lower", 0.49, False),
+        # An upper bound has to be as close as any other cost.
+        ("upper", 1.26, False),
+        ("upper", 0.74, False),
+    ],
+)
+def test_a_lower_bound_has_to_hold_and_to_say_something(
+    bound: str, factor: float, is_right: bool
+) -> None:
+    judgement = judge.Judgement(
+        "any/slow", "", "x", "input", 0.4 * factor, bound, TrueCost(1, 0.4, 0.0), (), True, True
+    )
+    assert judgement.is_cost_right is is_right
+    assert ("≥" in judge.line(judgement)) is (bound == "lower")
 
 
 def test_a_warning_on_a_healthy_run_is_wrong(slow_input: traceview.Report) -> None:

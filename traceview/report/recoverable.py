@@ -72,7 +72,12 @@ def savings(report: Report) -> Iterator[Recoverable]:
     results = report.results
     step_ps = mean_step_ps(results.steps)
     for finding in report.findings:
-        if finding.code != "unexplained-idle" and (finding.cost_ps_per_step or finding.cost_ratio):
+        if finding.cost_bound == "lower":
+            # What is known to cost at least so much may cost any part of the step.
+            yield Recoverable(step_ps, 1.0, finding.code)
+        elif finding.code != "unexplained-idle" and (
+            finding.cost_ps_per_step or finding.cost_ratio
+        ):
             yield Recoverable(finding.cost_ps_per_step, finding.cost_ratio, finding.code)
     for bound in results.balance.what_if if results.balance else ():
         # Reports of earlier versions have medians only.

@@ -119,7 +119,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
     if late is None:
         return None
     step_ps = selection.median_step_ps or 0
-    priced = selection.cost("mean", late.mean_cost_ps_per_step or 0)
+    priced = selection.cost("mean", late.mean_cost_ps_per_step or 0).as_bound("upper")
     severity = "warning" if priced.ratio is None else STRAGGLER.severity_of(priced.ratio)
     if severity is None:
         return None
@@ -312,7 +312,7 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
             "compute of the busiest."
         ),
         devices=keys,
-        cost=None if saved is None else selection.cost("mean", saved),
+        cost=None if saved is None else selection.cost("mean", saved).as_bound("upper"),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Rule
 from traceview.analysis.collectives.result import CollectiveResult, HostCollectives
-from traceview.analysis.cost import Cost
+from traceview.analysis.cost import Bound, Cost
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
 from traceview.analysis.steps.result import Steps
@@ -165,6 +165,7 @@ class _Costs:
                 f"{WAIT.meaning} {self._last(last)} The cost is an upper bound: what the device that waits longest would save."
             ),
             evidence=(Evidence("last_count", result.last_count.get(last, 0), None, last),),
+            bound="upper",
         )
 
     def _last(self, device: str) -> str:
@@ -232,6 +233,7 @@ class _Costs:
         explanation: str,
         advice: str | None = None,
         evidence: tuple[Evidence, ...] = (),
+        bound: Bound | None = None,
     ) -> Finding | None:
         """A finding about the devices past the limit; `title` has places for `devices` and `share`."""
         limit = rule.limits["warning_ratio"]
@@ -251,7 +253,7 @@ class _Costs:
             explanation=explanation,
             advice=advice,
             devices=devices,
-            cost=costs[devices[0]],
+            cost=costs[devices[0]].as_bound(bound) if bound else costs[devices[0]],
         )
 
     def _confidence(self, *, on_cpu: bool) -> tuple[Confidence, str]:
@@ -303,7 +305,7 @@ def _off_gpu(
             f"{way}{reason} The cost is an upper bound: the exposed copies of gradients on the GPU where they take longest."
         ),
         devices=gpus,
-        cost=None if copied_ps is None else selection.cost("mean", copied_ps),
+        cost=None if copied_ps is None else selection.cost("mean", copied_ps).as_bound("upper"),
     )
 
 

@@ -170,9 +170,11 @@ def _unused(
             "were shared evenly with the unused GPUs."
         ),
         devices=devices,
-        cost=Cost.of_window(saved_ratio)
-        if step_ps is None
-        else selection.cost("mean", int(step_ps * saved_ratio)),
+        cost=(
+            Cost.of_window(saved_ratio)
+            if step_ps is None
+            else selection.cost("mean", int(step_ps * saved_ratio))
+        ).as_bound("upper"),
     )
 
 

@@ -35,6 +35,7 @@ from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
+from traceview.intervals import union
 from traceview.trace.model import Trace
 
 _LISTED_CALLS: Final = 4
@@ -154,7 +155,9 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
     """A step in a graph whose replicas wait for the host between ops: information, for short steps always do."""
     rule, idle_ps = HOST_BOUND, waiting.idle_of(HOST_BOUND)
     cost, recording, metric = waiting.cost(idle_ps), "", "idle_host_compute_ratio"
-    spent = profiler_time(trace, attribution, waiting.selection, waiting.device)
+    host = trace.device_list[waiting.device].host
+    gaps = union(*attribution.gaps[waiting.device].spans)
+    spent = profiler_time(trace, waiting.selection, host, gaps)
     if spent is not None and cost.ps_per_step is not None:
         idle_ps = max(idle_ps - spent.idle_ps, 0)
         step_ps = (waiting.selection.mean_step_ps or 0) - spent.step_ps

@@ -8,20 +8,24 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.base import Evidence, Finding
-from traceview.analysis.cost import mean_ps
+from traceview.analysis.cost import Cost, mean_ps
 from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.eager_ops import EagerOps, eager_ops
+from traceview.analysis.idle.profiler_time import profiler_time
 from traceview.analysis.idle.rules import HOST_BOUND
 from traceview.analysis.idle.waiting_device import Waiting
-from traceview.analysis.selection import Selection
+from traceview.analysis.selection import Selection, step_bounds
 from traceview.document import numbers
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
+from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
+from traceview.trace.state_timeline import complement
 
 _EAGER_TITLE: Final = (
     "{count} ops per step run one by one outside of any tf.function, which takes {span} ({share})"
 )
+_AT_LEAST_TITLE: Final = _EAGER_TITLE.replace("takes {span}", "takes at least {span}")
 _EAGER_ADVICE: Final = "Put the step into a graph: run_eagerly=False in Keras, or @tf.function on the function that runs the step."
 
 _NOT_BETWEEN_OPS: Final = frozenset(
@@ -39,28 +43,29 @@ _NOT_BETWEEN_OPS: Final = frozenset(
 
 
 def diagnose_without_devices(trace: Trace, selection: Selection) -> Iterator[Finding]:
-    """Steps without a graph on one CPU, where no event shows a device: what the host does beside its ops."""
+    """Steps without a graph on one CPU, where no event shows a device: what the host does between its ops."""
     for host in selection.windows:
         ops, steps = eager_ops(trace, selection, host), selection.used_of(host)
         if ops is None or ops.count_per_step < HOST_BOUND.limits["ops_per_step_count"]:
             continue
-        lengths = np.array([step.duration_ps for step in steps], dtype=np.int64)
-        cost = selection.cost("mean", mean_ps(lengths - ops.ps_of_steps))
+        between = _between_ops_ps(trace, host, ops, *step_bounds(steps))
+        cost, recording = _unprofiled(trace, selection, host, ops, mean_ps(between))
         severity = HOST_BOUND.severity_of(cost.ratio or 0.0)
         if severity is None or cost.ps_per_step is None:
             continue
         span = cost.words
         name = trace.hosts[host].name
         yield HOST_BOUND.finding(
-            _EAGER_TITLE.format(
+            _AT_LEAST_TITLE.format(
                 count=numbers.count(ops.count_per_step), span=span, share=numbers.share(cost.ratio)
             ),
             _eager_evidence(ops, cost.ratio, name),
             severity="info" if selection.few_steps else severity,
             confidence=selection.few_steps or ("high", f"measured over {len(steps)} steps"),
             explanation=(
-                f"Python calls each of them by itself, most often {numbers.listed(ops.types)}. The cost is an upper "
-                "bound: all time of the step in which no op runs."
+                f"Python calls each of them by itself, most often {numbers.listed(ops.types)}. The cost is a lower bound: "
+                "the time of the step between the ops. A graph also merges ops, reuses memory and runs independent ops at "
+                f"once; how much faster they are then does not show here.{recording}"
             ),
             advice=_EAGER_ADVICE,
             cost=cost,
@@ -88,8 +93,8 @@ def outside_of_graphs(
         words={"count": numbers.count(ops.count_per_step)},
         explanation=(
             f"Python calls each of them by itself, most often {numbers.listed(ops.types)}. On CPU devices the trace "
-            "does not say for which replica, so their time is no compute here. The cost is an upper bound: the time "
-            "between the ops, and of the ops themselves what replicas could run at the same time."
+            "does not say for which replica, so their time is no compute here. The cost is the time between the ops, and "
+            "of the ops themselves what replicas could run at the same time."
         ),
         advice=_EAGER_ADVICE,
     )
@@ -111,3 +116,29 @@ def _beyond_a_graph(waiting: Waiting, ops: EagerOps) -> Int64Array:
     replica_count = 1 + len(waiting.others)
     result: Int64Array = np.maximum(between_ps - ops.ps_of_steps // replica_count, 0)
     return result
+
+
+def _between_ops_ps(
+    trace: Trace, host: int, ops: EagerOps, start_ps: Int64Array, end_ps: Int64Array
+) -> Int64Array:
+    """By step, the time in which no op runs, without what the thread of the step does for another reason."""
+    states = HostStates(trace, host)
+    of_causes = states.timeline(states.caller).within(start_ps, end_ps)
+    of_graph_ps = of_causes[[cause not in _NOT_BETWEEN_OPS for cause in Cause]].sum(axis=0)
+    result: Int64Array = np.maximum(of_graph_ps - ops.ps_of_steps, 0)
+    return result
+
+
+def _unprofiled(
+    trace: Trace, selection: Selection, host: int, ops: EagerOps, between_ps: int
+) -> tuple[Cost, str]:
+    """The cost without what the profiler took for its events, and a sentence that says so."""
+    spent = profiler_time(trace, selection, host, complement(ops.spans))
+    if spent is None:
+        return selection.cost("mean", between_ps).as_bound("lower"), ""
+    step_ps = (selection.mean_step_ps or 0) - spent.step_ps
+    cost = Cost.per_step("mean", max(between_ps - spent.idle_ps, 0), step_ps)
+    return cost.as_bound("lower"), (
+        f" With the profiler a step took {numbers.time(spent.step_ps)} longer, for "
+        f"{numbers.plural(spent.event_count, 'event')}. The cost leaves that out, and is a share of the step without it."
+    )

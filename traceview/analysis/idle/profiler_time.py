@@ -1,4 +1,4 @@
-"""Estimates what recording its events cost a host, in each step and while a device was idle.
+"""Estimates what recording its events cost a host, in each step and in idle time.
 
 The sidecar says how much longer a step took with the profiler. Where ops of a few microseconds follow each other, most
 of that is spent on events, and takes as long as the ops themselves.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection, step_bounds
-from traceview.intervals import union
+from traceview.intervals import IntervalSet
 from traceview.trace.model import Trace
 
 
 class ProfilerTime(Struct, frozen=True):
-    """What recording took, mean per used step. `idle_ps`: the part of it in which the device was idle."""
+    """What recording took, mean per used step. `idle_ps`: the part of it in some span of idle time."""
 
     step_ps: int
     idle_ps: int
@@ -24,10 +23,9 @@ class ProfilerTime(Struct, frozen=True):
 
 
 def profiler_time(
-    trace: Trace, attribution: IdleAttribution, selection: Selection, device: int
+    trace: Trace, selection: Selection, host: int, idle: IntervalSet
 ) -> ProfilerTime | None:
     """The time for the events of a host; None where the sidecar has measured no overhead, or there are no steps."""
-    host = trace.device_list[device].host
     steps, sidecar = selection.used_of(host), trace.hosts[host].sidecar
     overhead = sidecar.environment.overhead if sidecar else None
     if (
@@ -46,9 +44,8 @@ def profiler_time(
     inside = np.concatenate([ends[low:high] for low, high in zip(first, last, strict=True)])
     if not inside.size:
         return None
-    gaps = union(*attribution.gaps[device].spans)
     # An event is written when it has ended.
-    idle_count = int(gaps.within(inside, inside + 1).sum())
+    idle_count = int(idle.within(inside, inside + 1).sum())
     return ProfilerTime(
         step_ps=added_ps,
         idle_ps=added_ps * idle_count // inside.size,

@@ -158,7 +158,9 @@ def _finding(
         confidence=selection.few_steps or ("high", "the copies are recorded with their times"),
         explanation=f"{rule.meaning}{_issued(worst)}{more}",
         devices=[row.device for row in rows],
-        cost=_cost(worst, selection, cost_share),
+        cost=_cost(worst, selection, cost_share).as_bound("upper")
+        if "upper bound" in rule.meaning
+        else _cost(worst, selection, cost_share),
     )
 
 
