@@ -87,6 +87,24 @@ def titles(report: Report) -> Iterator[Disagreement]:
                 )
 
 
+def bounds(report: Report) -> Iterator[Disagreement]:
+    """A finding whose cost is a bound says which one, and no other does."""
+    for place, finding in enumerate(report.findings):
+        if finding.cost_ratio is None or finding.cost_statistic is None:
+            continue  # without a cost or steps, or written by an earlier version
+        for bound in ("upper", "lower"):
+            says_so = (
+                f"The cost is {'an' if bound == 'upper' else 'a'} {bound} bound"
+                in finding.explanation
+            )
+            if says_so and finding.cost_bound is None:
+                continue  # written by an earlier version
+            if says_so is not (finding.cost_bound == bound):
+                yield Disagreement(
+                    f"$.findings[{place}].cost_bound", "is not what the explanation says"
+                )
+
+
 def evidence(report: Report) -> Iterator[Disagreement]:
     """The evidence for idle time is its cost, and both are what the tables say."""
     path, idle = report.results.path, report.results.idle

@@ -383,6 +383,7 @@ CHECKS: Final[tuple[_Check, ...]] = (
     _lanes,
     claims.step_times,
     claims.titles,
+    claims.bounds,
     claims.evidence,
     claims.tables,
     claims.verdict,
