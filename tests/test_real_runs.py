@@ -164,7 +164,7 @@ def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) 
     assert list(judge.totals(rows)) == [
         "right finding first: 2 of 2 (100%)",
         "right cause on the path: 2 of 2 (100%)",
-        "cost within 25%: 1 of 2 (50%)",
+        "cost within 25%, or a stated lower bound that holds: 1 of 2 (50%)",
         "the same where the true cost is sure: 1 of 1 (100%)",
         "healthy without a warning: 2 of 3 (67%)",
         "healthy programs without a warning in any recording: 1 of 2 (50%)",
