@@ -326,6 +326,6 @@ def test_devices_that_wait_alike_share_a_title(tmp_path: Path) -> None:
     SCENARIOS["late_by_turns"]().write(tmp_path)
     one = findings(traceview.analyze(tmp_path))["collective-wait"]
     assert one.title == (
-        "each of the 4 devices waits for other devices in collectives for 12.0% of the step"
+        "each of the 4 devices waits for other devices in collectives for 9.0% of the step"
     )
     assert "No device came last to more than 1 of 4 collectives." in (one.explanation)

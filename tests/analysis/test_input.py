@@ -138,7 +138,8 @@ def test_a_shard_is_late_from_its_thresholds_on(
     findings = two_shards(tmp_path, late_ms, late_steps)
     assert ("replica-starved" in findings) is starved
     if starved:
-        assert findings["replica-starved"].cost_ps_per_step == ms(late_ms)
+        starving = findings["replica-starved"]
+        assert (starving.cost_ps_per_step, starving.cost_statistic) == (ms(3), "mean")
         assert findings["replica-starved"].severity == "warning"
         assert findings["replica-starved"].title == (
             "replica 1 gets its shard of the batch 5.00 ms late in 3 of 5 steps"
@@ -245,10 +246,10 @@ def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
 @pytest.mark.parametrize(
     ("name", "work_ms", "silent_ms", "on_gpu", "cost_ms"),
     [
-        # A generator holds Python's lock; on CPUs any stage takes cores.
+        # A generator holds Python's lock.
         ("Generator", 80, 20, True, 20),
         ("Generator", 80, 20, False, 20),
-        ("Map", 80, 20, False, 20),
+        ("Map", 80, 20, False, 4),
         ("Map", 80, 20, True, 4),
         ("Generator", 69.9, 20, False, 4),
         ("Generator", 80, 1, False, 4.8),
@@ -271,8 +272,7 @@ def test_a_pipeline_at_its_limit_hides_a_part_of_the_wait(
         return
     bound = findings["input-bound"]
     assert bound.cost_ps_per_step == ms(cost_ms)
-    taken = "Python's lock" if name == "Generator" else "the cores"
-    assert f"It holds {taken} meanwhile: 16.0 ms of the cost" in bound.explanation
+    assert "It holds Python's lock meanwhile: 16.0 ms of the cost" in bound.explanation
 
 
 @pytest.mark.parametrize(

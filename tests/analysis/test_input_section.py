@@ -18,11 +18,11 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
+from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
     InputHost,
-    InputReplica,
     InputStep,
     compute,
 )

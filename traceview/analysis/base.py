@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from traceview.analysis.cost import Cost, Statistic
+from traceview.analysis.cost import Bound, Cost, Statistic
 from traceview.document import numbers
 from traceview.record import (
     Count,
@@ -84,6 +84,8 @@ class Finding(Record, frozen=True):
         cost_ratio: The same as a share of the step that cost_statistic names; without steps a share of the window.
         cost_statistic: mean: the cost is a mean over the used steps and cost_ratio its share of the mean step; median:
             the same with medians; null without steps, without a cost, and in reports of earlier versions.
+        cost_bound: upper: what it costs is at most this; lower: at least this; null where the cost is what was measured,
+            and in reports of earlier versions.
         path_causes: What it is about on the critical path: classes of activity and causes of idle time; empty where it
             is about none, and in reports of earlier versions.
     """
@@ -102,6 +104,7 @@ class Finding(Record, frozen=True):
     cost_ratio: Ratio | None = None
     cost_statistic: Statistic | None = None
     path_causes: tuple[Annotated[str, one_of(*PATH_KEYS)], ...] = ()
+    cost_bound: Bound | None = None
 
 
 class Rule(Struct, frozen=True):
@@ -175,6 +178,7 @@ class Rule(Struct, frozen=True):
             cost_ps_per_step=cost.ps_per_step if cost else None,
             cost_ratio=cost.ratio if cost else None,
             cost_statistic=cost.statistic if cost else None,
+            cost_bound=cost.bound if cost else None,
             path_causes=tuple(
                 (self.path_causes or self.idle_causes) if path_causes is None else path_causes
             ),

@@ -24,6 +24,7 @@ _TIME_PER_STEP: Final = re.compile(
 _SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))")
 """How a title states its cost; it may hold names, which may look like that as well."""
 
+_CAUSES: Final = frozenset(cause.key for cause in Cause)
 _IDLE_RATIO: Final = re.compile(r"idle_(\w+)_ratio")
 
 
@@ -86,6 +87,24 @@ def titles(report: Report) -> Iterator[Disagreement]:
                 )
 
 
+def bounds(report: Report) -> Iterator[Disagreement]:
+    """A finding whose cost is a bound says which one, and no other does."""
+    for place, finding in enumerate(report.findings):
+        if finding.cost_ratio is None or finding.cost_statistic is None:
+            continue  # without a cost or steps, or written by an earlier version
+        for bound in ("upper", "lower"):
+            says_so = (
+                f"The cost is {'an' if bound == 'upper' else 'a'} {bound} bound"
+                in finding.explanation
+            )
+            if says_so and finding.cost_bound is None:
+                continue  # written by an earlier version
+            if says_so is not (finding.cost_bound == bound):
+                yield Disagreement(
+                    f"$.findings[{place}].cost_bound", "is not what the explanation says"
+                )
+
+
 def evidence(report: Report) -> Iterator[Disagreement]:
     """The evidence for idle time is its cost, and both are what the tables say."""
     path, idle = report.results.path, report.results.idle
@@ -111,6 +130,8 @@ def evidence(report: Report) -> Iterator[Disagreement]:
             of = rows.get(row.where)
             if cause is None or of is None or of.causes_per_step is None:
                 continue
+            if cause[1] not in _CAUSES:
+                continue  # written by an earlier version
             least_ps, most_ps = _table_ps(of.causes_per_step, cause[1])
             mean_ps = sum(used) // len(used)
             if not min(least_ps, mean_ps) <= finding.cost_ps_per_step <= min(most_ps, mean_ps):

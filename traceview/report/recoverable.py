@@ -70,18 +70,24 @@ def recoverable(report: Report) -> Recoverable | None:
 def savings(report: Report) -> Iterator[Recoverable]:
     """What findings cost, bounds save and the path and waiting devices lose, but for idle time without a recorded cause."""
     results = report.results
-    median = results.steps.median_ps if results.steps else None
+    step_ps = mean_step_ps(results.steps)
     for finding in report.findings:
-        if finding.code != "unexplained-idle" and (finding.cost_ps_per_step or finding.cost_ratio):
+        if finding.cost_bound == "lower":
+            # What is known to cost at least so much may cost any part of the step.
+            yield Recoverable(step_ps, 1.0, finding.code)
+        elif finding.code != "unexplained-idle" and (
+            finding.cost_ps_per_step or finding.cost_ratio
+        ):
             yield Recoverable(finding.cost_ps_per_step, finding.cost_ratio, finding.code)
     for bound in results.balance.what_if if results.balance else ():
-        if bound.saved_ps > 0:
-            ratio = bound.saved_ps / median if median else None
-            yield Recoverable(bound.saved_ps, ratio, bound.name)
+        # Reports of earlier versions have medians only.
+        saved_ps = bound.saved_ps if bound.mean_saved_ps is None else bound.mean_saved_ps
+        if saved_ps > 0:
+            yield Recoverable(saved_ps, saved_ps / step_ps if step_ps else None, bound.name)
     for cause, share in results.path.share_by_cause.items() if results.path else ():
         if cause not in ("compute", _UNEXPLAINED) and results.path is not None:
             yield Recoverable(
-                results.path.mean_by_cause.get(cause, 0) if median else None, share, cause
+                results.path.mean_by_cause.get(cause, 0) if step_ps else None, share, cause
             )
     yield from _waits(report)
 

@@ -38,9 +38,10 @@ INPUT_BOUND: Final = IdleRule(
     ),
     evidence=(
         "idle time with cause input on the device of each host that is idle least; without devices input_ratio in "
-        "results.input. Full buffers contradict it: work_ratio, empty_step_ratio and empty_wait_ratio of the host in results.input. A stage "
-        f"that works {numbers.share(_LIMITING_WORK_RATIO)} of the window also holds up the step where no wait is recorded: "
-        "it takes Python's lock, or on a host of replicas the cores"
+        "results.input. Full buffers contradict it: work_ratio, empty_step_ratio and empty_wait_ratio of the host in results.input. A "
+        f"Python generator that works {numbers.share(_LIMITING_WORK_RATIO)} of the window also holds up the step where no wait "
+        "is recorded: it takes Python's lock. On CPU devices the cost includes what ops take longer because the pipeline takes "
+        "cores"
     ),
     advice=(
         "Let the pipeline run ahead of the step: dataset = dataset.map(f, "

@@ -7,11 +7,11 @@ from typing import Final
 
 from traceview.analysis.context import View
 from traceview.analysis.input.chain import chain
+from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
     InputHost,
-    InputReplica,
     keeps_waiting,
 )
 from traceview.analysis.input.rules import INPUT_BOUND

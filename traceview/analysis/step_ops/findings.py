@@ -145,7 +145,7 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
 
 def _optimizer(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
     limits, compute_ratio = OPTIMIZER_BOUND.limits, ops.kind.compute_ratio
-    cost = selection.cost("mean", ops.ps_per_step)
+    cost = selection.cost("mean", ops.ps_per_step).as_bound("upper")
     if compute_ratio < limits["compute_ratio"] or (cost.ratio or 0.0) < limits["step_ratio"]:
         return
     device = ops.most.device

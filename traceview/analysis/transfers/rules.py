@@ -17,7 +17,7 @@ _HELD_UP_RATIO: Final = 0.02
 H2D_EXPOSED: Final = Rule(
     "h2d-exposed",
     starts_at=(
-        "exposed copies from the host take at least {warning_ratio} of the median step; critical from {critical_ratio} on"
+        "exposed copies from the host take at least {warning_ratio} of the mean step; critical from {critical_ratio} on"
     ),
     severities=("warning", "critical"),
     # XProf judges the share of input by the same limits.
@@ -26,7 +26,7 @@ H2D_EXPOSED: Final = Rule(
         "The GPU does nothing but receive data from the host for part of each step. Copies under compute or "
         "communication do not count."
     ),
-    evidence="exposed_ratio of directions.h2d in results.transfers.",
+    evidence="mean_exposed_ps_per_step of directions.h2d in results.transfers, over the mean step.",
     advice=(
         "Copy the next batch while this one is computed: end the pipeline with dataset.prefetch(tf.data.AUTOTUNE) "
         "and distribute it with strategy.experimental_distribute_dataset(dataset), which copies ahead; without a strategy, "
