@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from threading import Event, Thread, get_ident
+from threading import Event, get_ident
 from types import FrameType
 from typing import Final
 
+from traceview.capture.own_threads import own_thread
 from traceview.capture.sidecar import Sidecar, WindowListener
 
 _INTERVAL_SECONDS: Final = 0.1
@@ -28,8 +29,7 @@ class FitWatch(WindowListener):
         """Begin to look."""
         fit = _frame_of_fit()
         if fit is not None:
-            looked_at = get_ident(), fit
-            Thread(target=self._look, args=looked_at, name="traceview-fit", daemon=True).start()
+            own_thread("fit", self._look, get_ident(), fit).start()
 
     def finished(self) -> None:
         """Look no longer. The thread is not waited for: it may be about to call `ended`, which waits for this."""

@@ -6,13 +6,13 @@ way, and with the process. A question that a GPU does not answer is not asked ag
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
-from threading import Event, Thread
+from threading import Event
 from time import perf_counter, time_ns
 from typing import Any, Final, TypeAlias
 
 from traceview.capture.other_processes import OtherProcesses
+from traceview.capture.own_threads import block_signals, own_thread
 
 INTERVAL_SECONDS: Final = 0.1
 MOST_SAMPLES: Final = 600
@@ -138,7 +138,7 @@ class Sampler:
         self._gpus = gpus
         self._is_open = is_open
         self._stopping = Event()
-        self._thread = Thread(target=self._run, name="traceview-nvml", daemon=True)
+        self._thread = own_thread("nvml", self._run)
 
     def start(self) -> None:
         """Take the first sample now."""
@@ -152,8 +152,7 @@ class Sampler:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        block_signals()
         try:
             self._sample()
         except Exception as error:

@@ -15,17 +15,17 @@ without a graph died of a broken heap (TensorFlow 2.21).
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from threading import Thread, get_ident, main_thread
+from threading import get_ident, main_thread
 from time import sleep, thread_time_ns, time_ns
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from traceview.capture.own_threads import OWN_THREADS, block_signals, own_thread
 from traceview.capture.python_code import CodePlaces
 
 INTERVAL_NS: Final = 1_000_000
@@ -41,7 +41,6 @@ SOON_SECONDS: Final = 1e-4
 """The switch interval of Python while only the main thread runs Python."""
 GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
-OWN_THREADS: Final = "traceview-"
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 _LONGEST_REASON: Final = 200
 NOT_KEPT: Final = -1
@@ -211,7 +210,7 @@ class StackSampler:
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
         self._places: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
-        self._thread = Thread(target=self._run, name=f"{OWN_THREADS}python", daemon=True)
+        self._thread = own_thread("python", self._run)
 
     def start(self) -> None:
         """Take the first sample now."""
@@ -229,8 +228,7 @@ class StackSampler:
 
     def _run(self) -> None:
         self._hold_garbage()
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        block_signals()
         try:
             while not self._is_stopping and self._is_open():
                 self._round()

@@ -21,8 +21,8 @@ from traceview.capture.hang import threads
 from traceview.capture.hang.facts import SCHEMA_VERSION
 from traceview.capture.hang.fallback import PREFIX
 from traceview.capture.hang.peers import unseen
+from traceview.capture.own_threads import OWN_THREADS
 from traceview.capture.python_code import CodePlaces
-from traceview.capture.python_sampling import OWN_THREADS
 from traceview.errors import UsageError
 from traceview.version import VERSION
 

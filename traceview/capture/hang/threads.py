@@ -18,8 +18,8 @@ from time import monotonic_ns
 from types import FrameType
 from typing import Any, Final
 
+from traceview.capture.own_threads import OWN_THREADS
 from traceview.capture.python_code import CodePlaces
-from traceview.capture.python_sampling import OWN_THREADS
 from traceview.capture.script import Script
 
 MOST_FRAMES: Final = 60

@@ -7,13 +7,12 @@ touched, and goes on if it can; then the report is completed. Each hang has one 
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any, Final
 
 from traceview.capture.hang.facts import facts_now, facts_of_lock, other_calls
@@ -21,8 +20,8 @@ from traceview.capture.hang.fallback import Fallback
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import recorded_collectives, with_recorded
 from traceview.capture.hang.threads import python_threads
+from traceview.capture.own_threads import block_signals, own_thread
 from traceview.capture.python_code import CodePlaces, folders_of_script
-from traceview.capture.python_sampling import OWN_THREADS
 from traceview.capture.step_watch import StepWatch
 
 SUFFIX: Final = ".hang"
@@ -69,7 +68,7 @@ class HangWatch:
         self._peers = Peers(out, asked.steps, interval_s, say)
         self._fallback = Fallback(out, settings.after_s)
         self._stop = Event()
-        self._thread = Thread(target=self._run, name=f"{OWN_THREADS}hang", daemon=True)
+        self._thread = own_thread("hang", self._run)
         self._count = 0
         self._last_step_ns = time.time_ns()
         # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
@@ -104,8 +103,7 @@ class HangWatch:
     # In the thread
 
     def _run(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        block_signals()
         try:
             while not self._stop.wait(_TICK_S):
                 self._notice_lock()
