@@ -12,6 +12,7 @@ from traceview.capture.own_threads import own_thread
 from traceview.capture.sidecar import Sidecar, WindowListener
 
 _INTERVAL_SECONDS: Final = 0.1
+"""Few looks in a window of seconds, and what is recorded after `fit` stays short."""
 
 
 class FitWatch(WindowListener):
@@ -41,7 +42,6 @@ class FitWatch(WindowListener):
             while frame is not None and frame is not fit:
                 frame = frame.f_back
             if frame is None:
-                del fit
                 self._ended()
                 return
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from traceview.capture.other_processes import OtherProcesses
 from traceview.capture.own_threads import block_signals, own_thread
+from traceview.capture.reason import reason_of
 
 INTERVAL_SECONDS: Final = 0.1
 MOST_SAMPLES: Final = 600
@@ -20,7 +21,6 @@ MOST_SAMPLES: Final = 600
 _PROCESS_INTERVAL_SECONDS: Final = 1.0
 """Other processes come and go slowly."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
-_LONGEST_REASON: Final = 200
 _HZ: Final = 1_000_000
 _KB: Final = 1000
 
@@ -104,7 +104,7 @@ class GpuSamples:
             return question()
         except Exception as error:
             if all(value is None for value in self._columns[fields[0]]):
-                reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+                reason = reason_of(error)
                 self.missing.update(dict.fromkeys(fields, reason))
             return (None,) * len(fields)
 
@@ -156,7 +156,7 @@ class Sampler:
         try:
             self._sample()
         except Exception as error:
-            self.problem = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+            self.problem = reason_of(error)
 
     def _sample(self) -> None:
         rounds, listed_s = 0, float("-inf")

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from traceview.capture.own_threads import OWN_THREADS, block_signals, own_thread
 from traceview.capture.python_code import CodePlaces
+from traceview.capture.reason import reason_of
 
 INTERVAL_NS: Final = 1_000_000
 MOST_SAMPLES: Final = 1 << 19
@@ -42,7 +43,6 @@ SOON_SECONDS: Final = 1e-4
 GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
-_LONGEST_REASON: Final = 200
 NOT_KEPT: Final = -1
 
 
@@ -233,7 +233,7 @@ class StackSampler:
             while not self._is_stopping and self._is_open():
                 self._round()
         except Exception as error:
-            self.problem = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+            self.problem = reason_of(error)
         finally:
             self._switch_interval.restore()
             if self._is_collecting:

@@ -16,9 +16,10 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final, Literal
 
+from traceview.capture.reason import reason_of
+
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".traceview.json"
-_LONGEST_REASON: Final = 200
 
 State = Literal["waiting", "recording", "saved", "failed"]
 
@@ -111,9 +112,7 @@ class Facts:
             self.missing[field] = str(reason)
             return None
         except Exception as error:
-            from traceview.capture.secrets import masked
-
-            self.missing[field] = masked(f"{type(error).__name__}: {error}")[:_LONGEST_REASON]
+            self.missing[field] = reason_of(error)
             return None
         if answer is None:
             self.missing[field] = "not known to this TensorFlow"

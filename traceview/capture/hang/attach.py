@@ -23,12 +23,18 @@ from traceview.capture.hang.fallback import PREFIX
 from traceview.capture.hang.peers import unseen
 from traceview.capture.own_threads import OWN_THREADS
 from traceview.capture.python_code import CodePlaces
+from traceview.capture.reason import reason_of
 from traceview.errors import UsageError
 from traceview.version import VERSION
 
 LOOK_S: Final = 1.0
+"""The kernel counts processor time in hundredths of a second, so this shows a hundredth of a core."""
 _PY_SPY_TIMEOUT_S: Final = 30.0
+"""Reading the symbols of TensorFlow takes it seconds, on a slow file system more."""
+_LONGEST_COMPLAINT: Final = 300
+"""Characters of what it says when it fails; the reason is at the start."""
 _CONNECT_TIMEOUT_S: Final = 1.0
+"""Within a data center a connection takes milliseconds; longer, and nobody accepts it."""
 _MAIN: Final = "MainThread"
 _LIBRARY: Final = re.compile(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<frozen ")
 _OWN: Final = "/traceview/capture/"
@@ -127,7 +133,7 @@ def _python_threads(
         )
         if done.returncode:
             text = done.stderr.decode("utf-8", "replace").strip().replace("\n", "; ")
-            missing["threads"] = f"py-spy failed: {text[:300]}"
+            missing["threads"] = f"py-spy failed: {text[:_LONGEST_COMPLAINT]}"
             return []
         dumped = json.loads(done.stdout)
         cwd = str((folder / "cwd").readlink())
@@ -137,8 +143,9 @@ def _python_threads(
             for row in dumped[: threads.MOST_THREADS]
             if not str(row.get("thread_name")).startswith(OWN_THREADS)
         ]
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
-        missing["threads"] = f"py-spy: {type(error).__name__}: {error}"[:300]
+    except Exception as error:
+        # What another program writes may have any form.
+        missing["threads"] = f"py-spy: {reason_of(error)}"
         return []
     return sorted(rows, key=lambda row: not row["is_main"])
 

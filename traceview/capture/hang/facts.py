@@ -18,6 +18,7 @@ from traceview.capture.hang import threads
 from traceview.capture.hang.collectives import collectives_of
 from traceview.capture.hang.peers import Peers
 from traceview.capture.python_code import CodePlaces
+from traceview.capture.reason import reason_of
 from traceview.capture.script import Script
 from traceview.capture.sidecar import Absent
 from traceview.capture.step_objects import traces
@@ -28,7 +29,6 @@ SCHEMA_VERSION: Final = 1
 _RUNNER: Final = Script._execute.__code__.co_filename
 _DRIVER: Final = Path("/proc/driver/nvidia")
 _TRACING: Final = "framework/func_graph.py"
-_LONGEST_REASON: Final = 200
 
 
 def facts_now(
@@ -122,7 +122,7 @@ def _collectives(steps: StepWatch, facts: Mapping[str, Any]) -> list[dict[str, A
         graphs = [traced[-1].graph for traced in functions if traced]
         return [entry for graph in graphs for entry in collectives_of(graph)]
     except Exception as error:
-        missing["collectives"] = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        missing["collectives"] = reason_of(error)
         return []
 
 
@@ -172,5 +172,5 @@ def _gpus(missing: dict[str, str]) -> list[dict[str, Any]]:
         if _DRIVER.exists():
             missing["gpus"] = str(reason)
     except Exception as error:
-        missing["gpus"] = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        missing["gpus"] = reason_of(error)
     return gpus

@@ -22,6 +22,7 @@ from traceview.capture.hang.recorded import recorded_collectives, with_recorded
 from traceview.capture.hang.threads import python_threads
 from traceview.capture.own_threads import block_signals, own_thread
 from traceview.capture.python_code import CodePlaces, folders_of_script
+from traceview.capture.reason import reason_of
 from traceview.capture.step_watch import StepWatch
 
 SUFFIX: Final = ".hang"
@@ -33,7 +34,6 @@ _BEATS: Final = 12
 """Of a worker within the time without a step."""
 _LONGEST_BEAT_S: Final = 5.0
 _STOP_TIMEOUT_S: Final = 2.0
-_LONGEST_REASON: Final = 200
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,7 @@ class HangWatch:
             self._notice_lock()
         except Exception as error:
             # The training must not suffer from what is only looking at it.
-            text = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
-            self._say(f"note: --on-hang stopped: {text}")
+            self._say(f"note: --on-hang stopped: {reason_of(error)}")
 
     def _tick(self) -> None:
         self._fallback.arm()
@@ -205,7 +204,7 @@ class HangWatch:
         try:
             recorded = recorded_collectives(kept.trace)
         except Exception as error:
-            facts["missing"]["profile"] = str(error)[:_LONGEST_REASON]
+            facts["missing"]["profile"] = reason_of(error)
             return
         facts["collectives"] = with_recorded(facts.get("collectives", ()), recorded)
         self._write(is_said=True)
