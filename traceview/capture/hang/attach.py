@@ -35,6 +35,8 @@ _LONGEST_COMPLAINT: Final = 300
 """Characters of what it says when it fails; the reason is at the start."""
 _CONNECT_TIMEOUT_S: Final = 1.0
 """Within a data center a connection takes milliseconds; longer, and nobody accepts it."""
+_MOST_CONNECTING_S: Final = 10.0
+"""For all workers together: a person waits, and many workers may be gone."""
 _MAIN: Final = "MainThread"
 _LIBRARY: Final = re.compile(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<frozen ")
 _OWN: Final = "/traceview/capture/"
@@ -200,11 +202,14 @@ def _environment(folder: Path, missing: dict[str, str]) -> dict[str, str]:
 def _workers(place: Place) -> list[dict[str, Any]]:
     """The other workers of the cluster: whether their addresses accept a connection."""
     cluster = json.loads(place.cluster)
-    return [
-        unseen(task, is_answering=_accepts(_address(cluster.get(task.role), task.index)))
-        for task in place.partners
-        if task != place.task
-    ]
+    asked_until_s = time.monotonic() + _MOST_CONNECTING_S
+    workers = []
+    for task in place.partners:
+        if task != place.task:
+            is_asked = time.monotonic() < asked_until_s
+            address = _address(cluster.get(task.role), task.index)
+            workers.append(unseen(task, is_answering=_accepts(address) if is_asked else None))
+    return workers
 
 
 def _address(addresses: Any, index: int) -> str:

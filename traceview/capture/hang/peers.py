@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +23,12 @@ from traceview.capture.step_range import StepRange
 
 _PREFIX: Final = "beat-"
 _SILENT_BEATS: Final = 3
+"""A worker that misses one or two is slow, or its file system is."""
 _LARGEST_BYTES: Final = 1 << 16
+"""Of a worker's file, which has a few hundred."""
 _ANSWER_TIMEOUT_MS: Final = 2000
+_MOST_ASKING_S: Final = 10.0
+"""For all workers together: the report must not wait for each of many that are gone."""
 
 
 def unseen(task: Task, *, is_answering: bool | None) -> dict[str, Any]:
@@ -84,14 +89,19 @@ class Peers:
         now_s = 0.0
         with suppress(OSError):
             now_s = self._file(own).stat().st_mtime
-        return [self._worker(task, now_s) for task in self.place.partners if task != own]
+        asked_until_s = time.monotonic() + _MOST_ASKING_S
+        return [
+            self._worker(task, now_s, is_asked=time.monotonic() < asked_until_s)
+            for task in self.place.partners
+            if task != own
+        ]
 
     def _file(self, task: Task) -> Path:
         assert self._folder is not None
         return self._folder / f"{_PREFIX}{task.label}.json"
 
-    def _worker(self, task: Task, now_s: float) -> dict[str, Any]:
-        worker = unseen(task, is_answering=_is_answering(task))
+    def _worker(self, task: Task, now_s: float, *, is_asked: bool) -> dict[str, Any]:
+        worker = unseen(task, is_answering=_is_answering(task) if is_asked else None)
         path = self._file(task)
         try:
             silent_s = max(now_s - path.stat().st_mtime, 0.0)

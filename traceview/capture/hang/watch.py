@@ -130,6 +130,7 @@ class HangWatch:
         ):
             # Writing took time of its own; where nothing was written, the lock may have been gone.
             self._ran_s = time.monotonic()
+            self._fallback.clear()
         if now_s >= self._next_beat_s and self._peers.find(os.environ):
             self._next_beat_s = now_s + self._peers.interval_s
             self._beat(is_ended=False)
