@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from traceview.capture.cluster import Place, Task, place_of
 from traceview.capture.rendezvous import Rendezvous
+from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.step_range import StepRange
 
 _PREFIX: Final = "beat-"
@@ -49,12 +50,16 @@ class Peers:
     """The other workers, as soon as TF_CONFIG names some. `interval_s`: how often each worker writes."""
 
     def __init__(
-        self, out: Path, steps: StepRange, interval_s: float, say: Callable[[str], None]
+        self,
+        out: Path,
+        asked: StepRange | SecondsRange,
+        interval_s: float,
+        say: Callable[[str], None],
     ) -> None:
         self.interval_s = interval_s
         self.place: Place | None = None
         self._out = out
-        self._steps = steps
+        self._asked = asked
         self._say = say
         self._folder: Path | None = None
 
@@ -65,7 +70,7 @@ class Peers:
             if place is None or not place.partners:
                 return False
             self.place = place
-            self._folder = Rendezvous(self._out, place, self._steps, self._say).folder
+            self._folder = Rendezvous(self._out, place, self._asked, self._say).folder
             with suppress(OSError):
                 self._folder.mkdir(exist_ok=True)
         return True

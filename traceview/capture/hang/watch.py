@@ -62,10 +62,10 @@ class HangWatch:
         self._steps = steps
         self._say = say
         self._pid = os.getpid()
-        asked = steps.capture.settings
-        out = Path.cwd() / asked.out
+        wanted = steps.capture.settings
+        out = Path.cwd() / wanted.out
         interval_s = min(max(settings.after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
-        self._peers = Peers(out, asked.steps, interval_s, say)
+        self._peers = Peers(out, wanted.asked, interval_s, say)
         self._fallback = Fallback(out, settings.after_s)
         self._stop = Event()
         self._thread = own_thread("hang", self._run)
