@@ -8,7 +8,6 @@ shows how far the run came: `waiting` for the window, `recording` it, then `save
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from time import perf_counter_ns
 from typing import Any, Final, Literal
 
 from traceview.capture.reason import reason_of
+from traceview.capture.whole_file import write_whole
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".traceview.json"
@@ -51,14 +51,8 @@ class Sidecar:
         """Replace the file by the current fields; raises `OSError`."""
         if self.path is None:
             return
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
         text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, default=str)
-        try:
-            with partial.open("w", encoding="utf-8", errors="replace") as file:
-                file.write(f"{text}\n")
-            partial.replace(self.path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_whole(self.path, f"{text}\n".encode("utf-8", "replace"))
 
 
 class WindowListener:

@@ -8,7 +8,6 @@ nothing, so the age of its file says so; all ages come from the clock of the fil
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import time
@@ -21,6 +20,7 @@ from traceview.capture.cluster import Place, Task, place_of
 from traceview.capture.rendezvous import Rendezvous
 from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.step_range import StepRange
+from traceview.capture.whole_file import write_whole
 
 _PREFIX: Final = "beat-"
 _SILENT_BEATS: Final = 3
@@ -79,12 +79,9 @@ class Peers:
         """Say what this worker does. A folder that cannot be written is noticed by the others, as silence."""
         if self._folder is None or self.place is None:
             return
-        path = self._file(self.place.task)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
         text = json.dumps({"host": socket.gethostname(), "interval_s": self.interval_s, **fields})
         with suppress(OSError):
-            partial.write_text(text, encoding="utf-8", errors="replace")
-            partial.replace(path)
+            write_whole(self._file(self.place.task), text.encode())
 
     def read(self) -> list[dict[str, Any]]:
         """What the other workers do, as the fields of the report; call `write` just before."""

@@ -24,6 +24,7 @@ from traceview.capture.own_threads import block_signals, own_thread
 from traceview.capture.python_code import CodePlaces, folders_of_script
 from traceview.capture.reason import reason_of
 from traceview.capture.step_watch import StepWatch
+from traceview.capture.whole_file import write_whole
 
 SUFFIX: Final = ".hang"
 _TICK_S: Final = 0.25
@@ -232,7 +233,7 @@ class HangWatch:
         stem = f"{host}{SUFFIX}{self._hang_count if self._hang_count > 1 else ''}"
         written = self.settings.write_up(self._facts)
         for ending, content in written.files.items():
-            _replace(folder / f"{stem}{ending}", content)
+            write_whole(folder / f"{stem}{ending}", content)
         new = [line for line in written.lines if line not in self._said] if is_said else []
         self._said += new
         for line in new:
@@ -255,13 +256,3 @@ class HangWatch:
 
 def _places() -> CodePlaces:
     return CodePlaces(folders_of_script())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file as a whole."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
