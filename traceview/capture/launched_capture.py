@@ -141,7 +141,7 @@ class LaunchedCapture(WindowListener):
         """The process ends, after its last line and before other functions of `atexit`."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         with self._ending:
-            self._end(ScriptEnd(_code_of(error), error is not None))
+            self._end(ScriptEnd.by_error(error))
 
     def _end_by_signal(self, number: int) -> None:
         """A signal ends the process, whatever its main thread is doing; called in another thread."""
@@ -184,9 +184,3 @@ class LaunchedCapture(WindowListener):
             shown = None if run is None else str(run)
             message, hint = (problem.message, problem.hint) if problem else (None, None)
             self._journal.write(Entry(state, shown, message, hint))
-
-
-def _code_of(error: BaseException | None) -> int:
-    if isinstance(error, KeyboardInterrupt):
-        return 130
-    return 0 if error is None else 1
