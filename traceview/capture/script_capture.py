@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final
 
 from traceview.capture.capture import Settings
 from traceview.capture.child_processes import ChildProcesses, say_on_stderr
@@ -18,11 +17,9 @@ from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import FILE as SCRIPT_FILE
 from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.sidecar import WindowListener
-from traceview.capture.termination import Termination
+from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError
-
-_LONGEST_WAIT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ def capture_script(
 
     def save(number: int) -> None:
         # The main thread may be saving too, or wait for the devices in vain.
-        saving.acquire(timeout=_LONGEST_WAIT_SECONDS)
+        saving.acquire(timeout=LONGEST_WAIT_SECONDS)
         end = ScriptEnd.by_signal(number)
         if capture.run is None and problem is None:
             finish(end, is_waiting=False)

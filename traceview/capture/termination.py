@@ -28,8 +28,13 @@ ENDINGS: Final = tuple(
 """Sent by a batch system, and by a connection that is lost (absent on Windows)."""
 SIGNALLED: Final = 128
 """A shell reports a process that died of a signal with this plus the number of the signal."""
+LONGEST_WAIT_SECONDS: Final = 5.0
+"""For the main thread to end what it is saving. Then it is taken to wait for devices in vain: a container is killed 10 s
+after SIGTERM, a job of Slurm after 30 s."""
 _LONGEST_SAVING_SECONDS: Final = 60.0
+"""A trace that is not saved by then waits for a device or a file system that is gone."""
 _LONGEST_STANDSTILL_SECONDS: Final = 3.0
+"""Enough to save most traces. Then the script goes on, for it may hold a lock that saving needs."""
 _HANDLED: Final = 0x80
 """Set in what the handler writes; C code writes the number of the signal alone."""
 
