@@ -53,6 +53,9 @@ def measured(added_ms: int, spread_ratio: float = 0.0) -> dict[str, Any]:
         # Of 10 ms, 10,000 events explain 6.
         (measured(10), 6),
         (measured(4, spread_ratio=0.05), 0),
+        # The numbers contradict each other, or one is missing.
+        (measured(4) | {"unprofiled_ns": 200 * 10**6}, 0),
+        (measured(4) | {"unprofiled_ns": None}, 0),
     ],
 )
 def test_the_dispatch_is_less_by_what_events_took(

@@ -15,12 +15,12 @@ from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.intervals import union
 from traceview.trace.model import Trace
+from traceview.trace.sidecar import Sidecar
+from traceview.units import PS_PER_NS
 
 MOST_PER_EVENT_PS: Final = 600_000
 """Without samples of Python, a loop of 16,400 events per step took 9.7 ms longer (TensorFlow 2.21, measured on two cores).
 What is above that comes from something else, and may lie elsewhere in the step."""
-
-_PS_PER_NS: Final = 1000
 
 
 class ProfilerTime(Struct, frozen=True):
@@ -36,17 +36,13 @@ def profiler_time(
 ) -> ProfilerTime | None:
     """The time for the events of a host; None where the sidecar has measured no overhead, or there are no steps."""
     host = trace.device_list[device].host
-    steps, sidecar = selection.used_of(host), trace.hosts[host].sidecar
-    overhead = sidecar.environment.overhead if sidecar else None
-    if (
-        not steps
-        or overhead is None
-        or not (overhead.ratio or 0.0) > (overhead.spread_ratio or 0.0)
-    ):
+    steps = selection.used_of(host)
+    # No more than a whole step, whatever a sidecar claims.
+    added_ps = min(_added_ps(trace.hosts[host].sidecar), selection.mean_step_ps or 0)
+    if not steps or added_ps <= 0:
         return None
-    added_ps = ((overhead.profiled_ns or 0) - (overhead.unprofiled_ns or 0)) * _PS_PER_NS
     columns = trace.host_columns
-    ends = np.sort(columns.end_ps[columns.host == host])
+    ends = np.sort(columns.end_ps[columns.rows_of_host(host)])
     start, end = step_bounds(steps)
     first, last = np.searchsorted(ends, start), np.searchsorted(ends, end)
     inside = np.concatenate([ends[low:high] for low, high in zip(first, last, strict=True)])
@@ -61,3 +57,12 @@ def profiler_time(
         idle_ps=per_event_ps * idle_count // len(steps),
         event_count=inside.size // len(steps),
     )
+
+
+def _added_ps(sidecar: Sidecar | None) -> int:
+    """What the median step took longer with the profiler; 0 where that is not known, or may be chance."""
+    overhead = sidecar.environment.overhead if sidecar else None
+    if overhead is None or not overhead.profiled_ns or not overhead.unprofiled_ns:
+        return 0
+    is_clear = (overhead.ratio or 0.0) > (overhead.spread_ratio or 0.0)
+    return (overhead.profiled_ns - overhead.unprofiled_ns) * PS_PER_NS if is_clear else 0
