@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any, Final, Literal, TypeAlias
 
@@ -32,7 +33,9 @@ _FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in (?
 _OWN: Final = "/traceview/capture/"
 _RUNNER: Final = "/traceview/capture/script.py"
 _LONGEST_PID: Final = 12
+"""Digits; Linux has numbers of processes up to 4194304 (proc(5), pid_max)."""
 _LARGEST_BYTES: Final = 1 << 26
+"""A report has 200 threads of 60 lines at most, which is some megabytes."""
 
 HangState: TypeAlias = Literal["open", "went-on", "ended", "attached"]
 Wait: TypeAlias = Literal[
@@ -237,9 +240,11 @@ def read_hang(path: Path) -> Hang:
 
 def stack_files(folder: Path) -> Iterator[Path]:
     """The files with stacks that `faulthandler` wrote and no report has taken over."""
-    yield from sorted(
-        path for path in folder.glob(f"{STACKS}*.txt") if path.is_file() and path.stat().st_size
-    )
+    for path in sorted(folder.glob(f"{STACKS}*.txt")):
+        # A process that ends meanwhile removes its file.
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_size:
+                yield path
 
 
 def hang_of_stacks(path: Path) -> Hang:
