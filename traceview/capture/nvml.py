@@ -14,13 +14,12 @@ from time import time_ns
 from typing import Any, Final
 
 from traceview.capture.gpu_libraries import bus_ids, opened_nvml, started_driver
-from traceview.capture.nvml_sampling import GpuSamples, Sampler
+from traceview.capture.nvml_sampling import HZ_PER_MHZ, GpuSamples, Sampler
 from traceview.capture.other_processes import OtherProcesses, OwnProcesses
 from traceview.capture.sidecar import Absent, Facts, Sidecar, WindowListener
 
 NOT_ASKED: Final = "switched off (--no-nvml, or nvml=False)"
 _IS_DIVIDED: Final = "the GPU is divided by MIG, and NVML reports all its parts together"
-_HZ: Final = 1_000_000
 
 
 class NvmlListener(WindowListener):
@@ -126,7 +125,7 @@ def _device(
         {
             "name": lambda: str(nvml.nvmlDeviceGetName(handle)),
             "sm_clock_max_hz": lambda: (
-                nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * _HZ
+                nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * HZ_PER_MHZ
             ),
             "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
             "memory_total_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),

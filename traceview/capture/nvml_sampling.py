@@ -16,13 +16,15 @@ from traceview.capture.own_threads import block_signals, own_thread
 from traceview.capture.reason import reason_of
 
 INTERVAL_SECONDS: Final = 0.1
+"""NVML updates utilization at most six times a second (nvml.h)."""
 MOST_SAMPLES: Final = 600
 """Of one GPU; beyond that every second sample is dropped, and the interval doubles."""
 _PROCESS_INTERVAL_SECONDS: Final = 1.0
 """Other processes come and go slowly."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
-_HZ: Final = 1_000_000
-_KB: Final = 1000
+"""A driver that hangs must not hold up the script; others answer within milliseconds."""
+HZ_PER_MHZ: Final = 1_000_000
+_BYTES_PER_KB: Final = 1000
 
 _FIELDS: Final = (
     "gpu_utilization_ratio",
@@ -113,7 +115,7 @@ class GpuSamples:
         return rates.gpu / 100, rates.memory / 100
 
     def _clock_hz(self, clock: int) -> int:
-        return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, clock)) * _HZ
+        return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, clock)) * HZ_PER_MHZ
 
     def _throttle_reasons(self) -> int:
         try:
@@ -123,7 +125,7 @@ class GpuSamples:
             return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
 
     def _throughput(self, counter: int) -> int:
-        return int(self._nvml.nvmlDeviceGetPcieThroughput(self._handle, counter)) * _KB
+        return int(self._nvml.nvmlDeviceGetPcieThroughput(self._handle, counter)) * _BYTES_PER_KB
 
 
 class Sampler:

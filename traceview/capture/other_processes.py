@@ -19,6 +19,7 @@ _PROC: Final = Path("/proc")
 _HOST_NAMESPACE: Final = "pid:[4026531836]"
 """The host's namespace of process ids; Linux, include/linux/proc_ns.h, PROC_PID_INIT_INO."""
 _MOST_PROCESSES: Final = 64
+"""On one GPU; a list for people, not for accounting."""
 _MOST_PERCENT: Final = 100
 """Some drivers report more, which means nothing."""
 

@@ -20,6 +20,7 @@ from traceview.capture.step_objects import StepObjects, traces
 from traceview.capture.strategy import describe_batch, describe_strategy, takes_distributed_input
 
 _MOST_NAMES: Final = 20
+"""Enough to recognize the layers; a model may have thousands of variables."""
 _FEWEST_DEVICES: Final = 2
 
 

@@ -52,10 +52,10 @@ def capture_script(
     The modules `hooks` and `observer` say how steps are recognized; `step_functions` names those to count. `say`
     gets lines for the user as things happen. `serve`: the port on which the script offers TensorFlow's profiler
     server. `say_in_children`: a function of a module that gets the lines of processes that the script forks or spawns.
-    `on_hang`: also report where no step ends for long. Where SIGTERM or SIGHUP ends the
-    process, this does not return: `before_death` is called with what was captured, in another thread. Raises `UsageError` if
-    there is no such script, `CaptureError` if nothing could be written to `settings.out` or the port is taken; what the
-    script raises is shown as Python shows it.
+    `on_hang`: also report where no step ends for long. Where SIGTERM or SIGHUP ends the process, this does not return:
+    `before_death` is called with what was captured, in another thread. Raises `UsageError` if there is no such script,
+    `CaptureError` if nothing could be written to `settings.out` or the port is taken; what the script raises is shown
+    as Python shows it.
     """
     script.check()
     release = _Release(say)

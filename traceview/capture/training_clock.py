@@ -25,6 +25,7 @@ _LONGEST_COMPILATION: Final = 5
 _POLL_S: Final = 0.2
 """How exactly the beginning of training is known."""
 _LATE_S: Final = 1.0
+"""For what is under way to end: the step that the window ends with, or the call of the profiler."""
 
 
 class TrainingClock:

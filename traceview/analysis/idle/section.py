@@ -18,6 +18,7 @@ MOST_GAPS: Final = 100
 """Gaps of all devices together that have a row, the longest ones."""
 
 BRIEF_GAPS: Final = 5
+"""Gaps in a brief document, the longest ones."""
 TITLE: Final = "Why the devices waited"
 _LEAST_SHOWN_RATIO: Final = 0.001
 """Of the window: what a cause takes on some device, to have a column."""

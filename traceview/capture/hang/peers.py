@@ -28,6 +28,7 @@ _SILENT_BEATS: Final = 3
 _LARGEST_BYTES: Final = 1 << 16
 """Of a worker's file, which has a few hundred."""
 _ANSWER_TIMEOUT_MS: Final = 2000
+"""Within a data center an answer takes milliseconds, of a busy process tens of them."""
 _MOST_ASKING_S: Final = 10.0
 """For all workers together: the report must not wait for each of many that are gone."""
 

@@ -25,6 +25,7 @@ from traceview.capture.script import Script
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""
 MOST_THREADS: Final = 200
+"""With a Python stack; a loader with that many has mostly equal ones."""
 
 _CALLS: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
     "x86_64": {

@@ -28,13 +28,17 @@ from traceview.capture.whole_file import write_whole
 
 SUFFIX: Final = ".hang"
 _TICK_S: Final = 0.25
+"""How exactly the time without a step is known."""
 _LOOK_S: Final = 1.0
+"""Long enough to show a hundredth of a core."""
 _LEAST_LOOK_S: Final = 0.5
 """The kernel counts processor time in hundredths of a second."""
 _BEATS: Final = 12
 """Of a worker within the time without a step."""
 _LONGEST_BEAT_S: Final = 5.0
+"""So a worker that stops is silent within 15 s, however long a step may take."""
 _STOP_TIMEOUT_S: Final = 2.0
+"""A look ends at once; a report that is written to a file system that hangs is not waited for."""
 
 
 @dataclass(frozen=True)
