@@ -75,8 +75,8 @@ class WindowListener:
         """Nothing more will be recorded. May be called more than once."""
 
 
-class Absent(Exception):  # noqa: N818  # nothing has failed: this is an answer
-    """A field has no value; the message is the reason."""
+class NoAnswerError(Exception):
+    """A field has no value; the message is the reason. Often nothing has failed: there is no such thing here."""
 
 
 class Facts:
@@ -102,7 +102,7 @@ class Facts:
         """The answer, without setting the field; None, with the reason in `missing`, without an answer."""
         try:
             answer = question()
-        except Absent as reason:
+        except NoAnswerError as reason:
             self.missing[field] = str(reason)
             return None
         except Exception as error:

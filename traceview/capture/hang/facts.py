@@ -20,7 +20,7 @@ from traceview.capture.hang.peers import Peers
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.reason import reason_of
 from traceview.capture.script import Script
-from traceview.capture.sidecar import Absent
+from traceview.capture.sidecar import NoAnswerError
 from traceview.capture.step_objects import traces
 from traceview.capture.step_watch import StepWatch
 from traceview.version import VERSION
@@ -168,7 +168,7 @@ def _gpus(missing: dict[str, str]) -> list[dict[str, Any]]:
                 with suppress(Exception):
                     power = float(nvml.nvmlDeviceGetPowerUsage(handle)) / 1000
                 gpus.append({"ordinal": ordinal, "busy_ratio": busy, "power_watts": power})
-    except Absent as reason:
+    except NoAnswerError as reason:
         if _DRIVER.exists():
             missing["gpus"] = str(reason)
     except Exception as error:
