@@ -17,7 +17,7 @@ from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.capture import Settings
 from traceview.capture.hang import peers as peers_module
-from traceview.capture.hang.fallback import PREFIX, Fallback
+from traceview.capture.hang.fallback import Fallback
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import recorded_collectives, with_recorded
 from traceview.capture.hang.threads import described, look, native_groups, python_threads
@@ -25,6 +25,7 @@ from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_watch import StepWatch
+from traceview.stack_dump import FILE_PREFIX
 
 LOOP = """
 import time
@@ -99,7 +100,7 @@ def test_a_report_that_takes_long_does_not_look_as_if_no_python_could_run(tmp_pa
         while not any(tmp_path.rglob("*.hang.json")) and time.monotonic() < end_s:
             time.sleep(0.05)
         time.sleep(0.2)
-        stacks = [path.read_text() for path in tmp_path.glob(f"{PREFIX}*")]
+        stacks = [path.read_text() for path in tmp_path.glob(f"{FILE_PREFIX}*")]
     finally:
         watch.stop()
     assert any(tmp_path.rglob("*.hang.json"))
@@ -186,15 +187,16 @@ def test_empty_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
 
     host = socket.gethostname()
     names = [f"{host}-999999999-a", f"{host}-{os.getpid()}-a", "elsewhere-999999999-a"]
+    names.append(f"{host}-²-a")
     for name in names:
-        (tmp_path / f"{PREFIX}{name}.txt").touch()
-    kept = tmp_path / f"{PREFIX}{host}-999999998-a.txt"
+        (tmp_path / f"{FILE_PREFIX}{name}.txt").touch()
+    kept = tmp_path / f"{FILE_PREFIX}{host}-999999998-a.txt"
     kept.write_text("stacks")
     fallback = Fallback(tmp_path, 9)
     fallback.open()
     fallback.close()
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == sorted([kept.name, *(f"{PREFIX}{name}.txt" for name in names[1:])])
+    assert left == sorted([kept.name, *(f"{FILE_PREFIX}{name}.txt" for name in names[1:])])
 
 
 # Workers

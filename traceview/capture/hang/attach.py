@@ -19,12 +19,12 @@ from typing import Any, Final
 from traceview.capture.cluster import Place, place_of
 from traceview.capture.hang import threads
 from traceview.capture.hang.facts import SCHEMA_VERSION
-from traceview.capture.hang.fallback import PREFIX
 from traceview.capture.hang.peers import unseen
 from traceview.capture.own_threads import OWN_THREADS
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.reason import reason_of
 from traceview.errors import UsageError
+from traceview.stack_dump import FILE_PREFIX, OWN_CODE, RUNNER
 from traceview.version import VERSION
 
 LOOK_S: Final = 1.0
@@ -39,8 +39,6 @@ _MOST_CONNECTING_S: Final = 10.0
 """For all workers together: a person waits, and many workers may be gone."""
 _MAIN: Final = "MainThread"
 _LIBRARY: Final = re.compile(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<frozen ")
-_OWN: Final = "/traceview/capture/"
-_RUNNER: Final = "/traceview/capture/script.py"
 _NO_PY_SPY: Final = "Python stacks need py-spy on the PATH (pip install py-spy); it may need root, or permission for ptrace"
 
 
@@ -108,7 +106,7 @@ def folder_of_reports(pid: int, process: Path | None = None) -> Path | None:
         for link in folder.iterdir():
             with suppress(OSError):
                 path = link.readlink()
-                if path.name.startswith(PREFIX):
+                if path.name.startswith(FILE_PREFIX):
                     return path.parent
     return None
 
@@ -166,10 +164,10 @@ def _python_thread(
         file = str(frame["filename"])
         # py-spy puts the class in front of a method.
         function = str(frame["name"]).rpartition(".")[2]
-        if file.endswith(_RUNNER):
+        if file.endswith(RUNNER):
             # Further out than the script is only the command that captures it.
             break
-        if _OWN in file:
+        if OWN_CODE in file:
             continue
         line = f"{places.shown(file)}:{int(frame['line'])} in {function}"
         if user_line is None and (file.startswith(f"{cwd}/") or not _LIBRARY.search(file)):
@@ -220,7 +218,7 @@ def _address(addresses: Any, index: int) -> str:
 
 def _accepts(address: str) -> bool | None:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not (port.isascii() and port.isdecimal()):
         return None
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S):
