@@ -148,6 +148,12 @@ def test_it_ends_as_without_traceview_and_keeps_the_trace(
     assert "note: only steps 10:12 of the requested 10:15 were recorded" in done.said
 
 
+def test_an_interruption_before_the_window_is_called_one(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "train.py", TRAIN.replace("pass  # ENDS", "raise KeyboardInterrupt"))
+    done = start(sys.executable, "train.py", value="--steps 20:25")
+    assert "the script was interrupted after 12 steps, before the window 20:25" in done.said[-1]
+
+
 def test_signals_are_handled_in_the_window_only(start: Start, tmp_path: Path) -> None:
     script = TRAIN.replace(
         "    train_step(batch)\nprint", "    train_step(batch); see(number)\nprint"

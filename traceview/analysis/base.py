@@ -25,6 +25,8 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+LEAST_SHOWN_RATIO: Final = 0.001
+"""Of the window: what something takes on some device, to have a column of its own; less is printed as `<0.1%`."""
 FEWEST_STEPS: Final = 2
 """Findings about speed from fewer used steps are information only."""
 

@@ -227,6 +227,15 @@ def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
     return list(groups.values())
 
 
+def _shares(ratios: Sequence[float | None]) -> doc.Column:
+    return doc.shares(
+        "share",
+        ratios,
+        priority=1,
+        meaning="of the time in which the device computes; ops that overlap count more than once",
+    )
+
+
 def _types_table(device: str, types: Sequence[OpTypeRow]) -> tuple[doc.Table, ...]:
     """A row per type; none where no type has more than one op, for then the ops say it all."""
     rows = [row for row in types if row.device == device]
@@ -237,12 +246,7 @@ def _types_table(device: str, types: Sequence[OpTypeRow]) -> tuple[doc.Table, ..
         (
             doc.names("type of op", [row.op_type for row in rows]),
             doc.times("total", [row.total_ps for row in rows]),
-            doc.shares(
-                "share",
-                [row.share_ratio for row in rows],
-                priority=1,
-                meaning="of the time in which the device computes; ops that overlap count more than once",
-            ),
+            _shares([row.share_ratio for row in rows]),
             doc.counts("ops", [row.op_count for row in rows], priority=2),
             doc.counts("count", [row.count for row in rows], priority=3),
             doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
@@ -264,12 +268,7 @@ def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[doc.T
         (
             doc.names("op or kernel", [row.op or row.kernel for row in rows]),
             doc.times("total", [row.total_ps for row in rows]),
-            doc.shares(
-                "share",
-                [row.share_ratio for row in rows],
-                priority=1,
-                meaning="of the time in which the device computes; ops that overlap count more than once",
-            ),
+            _shares([row.share_ratio for row in rows]),
             doc.counts("count", [row.count for row in rows], priority=3),
             doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
             *(() if is_brief else details),

@@ -21,15 +21,13 @@ from traceview.capture.destination import Destination
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
 from traceview.capture.sidecar import Sidecar
+from traceview.capture.termination import ENDINGS
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, UsageError
 
 STARTUP: Final = Path(__file__).parent / "startup"
-_PASSED_ON: Final = tuple(
-    number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
-)
-"""Sent to the launcher alone. A terminal sends Ctrl-C to the command as well."""
 _MOST_SHOWN: Final = 8
+"""Processes, or reasons: where there are more, they mostly say the same."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,8 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
     previous: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, *_PASSED_ON):
+        for number in (signal.SIGINT, *ENDINGS):
+            # A terminal sends Ctrl-C to the command as well, others send their signal to this process alone.
             handler = leave if number == signal.SIGINT else pass_on
             # What `nohup` ignores stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:

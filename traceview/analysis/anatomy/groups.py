@@ -16,6 +16,7 @@ ALIKE_RATIO: Final = 0.02
 """Devices are alike if no part of their steps differs by more than this share of the longer step; a choice of ours."""
 
 MOST_ROWS: Final = 8
+"""With their legend they fill half of a terminal; devices that are alike share a row."""
 
 CLEAR_RATIO: Final = 0.5
 """The device waited for is named from this share of the waiting on."""

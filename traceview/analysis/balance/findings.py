@@ -29,6 +29,7 @@ _NAMED_DEVICES: Final = 4
 """A title names up to so many waiting devices, and counts more of them."""
 
 _LONGEST_NAME: Final = 60
+"""Characters of a kernel: its template arguments, which follow, tell a reader little."""
 
 _TITLES: Final = {
     "slower_device": "{device} computes {cost} longer per step ({longer} vs. the others)",

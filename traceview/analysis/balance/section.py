@@ -23,6 +23,7 @@ from traceview.robust import median
 
 TITLE: Final = "Balance"
 SHOWN_UNEVEN: Final = 3
+"""Steps that are named; the others are counted."""
 WORTH_RATIO: Final = 0.01
 """A brief document leaves out costs and savings below this share of the step."""
 
@@ -38,7 +39,8 @@ _BOUND_OF_CAUSE: Final = {
 }
 _BOUND_OF_CODE: Final = {"straggler-gpu": "balanced_devices", "serial-gpus": "concurrent_devices"}
 _LEAST_OF_COST: Final = 0.8
-"""A row that saves less than this share of the cost of its finding needs an explanation."""
+"""A row that saves less than this share of the cost of its finding needs an explanation: beyond rounding and the median of the
+one beside the mean of the other. A choice of ours."""
 
 _CODES: Final = {rule.code for rule in (STRAGGLER, MIXED, SERIAL, SINGLE)} | {"poor-scaling"}
 _CAUSES: Final = {

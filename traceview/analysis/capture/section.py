@@ -14,10 +14,14 @@ from traceview.document import numbers
 from traceview.document.vocabulary import QUALITIES, look_of
 
 BRIEF_HOSTS: Final = 8
+"""Hosts with a row in a brief document; those with a problem come first."""
 BRIEF_PROBLEMS: Final = 10
+"""The worst come first; a damaged run may have hundreds."""
 
 _SHOWN_STEPS: Final = 4
+"""Numbers of steps that are listed; more of them are counted."""
 _SHOWN_TASKS: Final = 8
+"""Tasks that are named, a usual cluster whole; more of them are counted."""
 _IN_JSON: Final = "the JSON report"
 LEAST_SPREAD_RATIO: Final = 0.02
 """Where steps vary by less than this, an overhead within their spread is small."""

@@ -21,8 +21,11 @@ LONGEST_FACT: Final = 60
 """Characters of a fact; the middle of a longer one is left out."""
 
 SHOWN_VARIABLES: Final = 4
+"""Environment variables that are shown: one line; the JSON report has all."""
 _SHOWN_VALUES: Final = 3
+"""Different values of one fact that are shown with their hosts."""
 _SHOWN_HOSTS: Final = 3
+"""Hosts that are named; more of them are counted."""
 _SEVERAL: Final = 2
 
 PUBLIC_NAMES: Final = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy"}

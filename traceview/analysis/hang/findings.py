@@ -12,6 +12,7 @@ from traceview.document import numbers
 from traceview.trace.hang import Hang, HangThread, HangWorker, Wait
 
 _SHOWN: Final = 4
+"""Workers or devices that a title names; the tables have all."""
 _LEAST_CORES: Final = 0.05
 """What rounds to a tenth of a core; less is not worth a word."""
 

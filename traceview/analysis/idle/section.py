@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from traceview.analysis import device_time
+from traceview.analysis.base import LEAST_SHOWN_RATIO
 from traceview.analysis.context import View
 from traceview.analysis.idle.result import Gap, Idle, IdleRow
 from traceview.document import model as doc
@@ -18,9 +19,8 @@ MOST_GAPS: Final = 100
 """Gaps of all devices together that have a row, the longest ones."""
 
 BRIEF_GAPS: Final = 5
+"""Gaps in a brief document, the longest ones."""
 TITLE: Final = "Why the devices waited"
-_LEAST_SHOWN_RATIO: Final = 0.001
-"""Of the window: what a cause takes on some device, to have a column."""
 
 
 class NumberedGap(Struct, frozen=True):
@@ -60,7 +60,7 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
             *doc.remarks(
                 other_devices if others else None,
                 no_kernel,
-                f"Below {numbers.share(_LEAST_SHOWN_RATIO)} on each device: {small_words}."
+                f"Below {numbers.share(LEAST_SHOWN_RATIO)} on each device: {small_words}."
                 if small
                 else None,
                 "Shares are of the window; the causes of a device add up to its idle time.",
@@ -107,7 +107,7 @@ def _columns(
 def _is_shown(cause: str, rows: Sequence[IdleRow], windows: dict[str, int | None]) -> bool:
     """Whether some device waited for it for a share of the window that shows."""
     return any(
-        row.causes.get(cause, 0) >= _LEAST_SHOWN_RATIO * (windows.get(row.device) or 0)
+        row.causes.get(cause, 0) >= LEAST_SHOWN_RATIO * (windows.get(row.device) or 0)
         for row in rows
     )
 

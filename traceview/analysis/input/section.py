@@ -22,6 +22,7 @@ from traceview.trace.pipeline import SLOW_CALL_PS, InputStage
 
 TITLE: Final = "Input pipeline"
 BRIEF_STAGES: Final = 5
+"""Stages in a brief document, those that work most."""
 BRIEF_ROWS: Final = 8
 """Hosts, and shards, that have a row in a brief document."""
 

@@ -38,7 +38,9 @@ UNEXPLAINED_IDLE: Final = Rule(
 )
 
 _MOST_NAMED: Final = 3
+"""Parts without a recorded cause that are evidence; results.path has more."""
 _LONGEST_NAME: Final = 60
+"""Characters of a name: what tells functions apart is at its start."""
 
 
 def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[Finding]:

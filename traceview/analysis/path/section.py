@@ -29,7 +29,9 @@ from traceview.document.model import (
 from traceview.document.vocabulary import PATH_PARTS, Look, look_of
 
 BRIEF_CAUSES: Final = 4
+"""Causes in a brief document, those that cost most."""
 BRIEF_PARTS: Final = 3
+"""Parts in a brief document."""
 _NAMED: Final = 3
 """Causes that the first sentence names."""
 

@@ -13,14 +13,19 @@ from traceview.document import numbers
 from traceview.document.sanitize import shortened
 
 MOST_GROUPS: Final = 6
+"""Groups of hosts with equal strategies; a healthy run has one."""
 MOST_FUNCTIONS: Final = 6
+"""Step functions of a host; a script has one or two."""
 BRIEF: Final = 3
 """Groups of hosts, functions of a host and reasons of a brief document."""
 
 BRIEF_DEVICES: Final = 16
+"""Devices with a row in a brief document: those of two usual hosts."""
 
 _SHOWN_HOSTS: Final = 4
+"""Hosts that are named; more of them are counted."""
 _WIDEST_NAME: Final = 40
+"""Characters; the middle of a longer name is left out, so that a line still has room for what is said of it."""
 _IN_JSON: Final = "see the JSON report"
 
 

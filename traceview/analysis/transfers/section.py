@@ -14,6 +14,7 @@ from traceview.document import numbers
 from traceview.document.vocabulary import CLASSES, VERDICTS, look_of
 
 BRIEF_ROUND_TRIPS: Final = 3
+"""Round trips in a brief document."""
 
 _Row = tuple[DeviceTransfers, str, Direction]
 
