@@ -50,12 +50,7 @@ def capture_command(
     destination = Destination(request.settings.out)
     destination.prepare()
     try:
-        # Others can see from it whether this process runs.
-        sidecar = Sidecar(destination.sidecar)
-        sidecar.add("process", {"pid": os.getpid(), "host": socket.gethostname()})
-        sidecar.write()
-        journal = Journal(destination.private)
-        journal.offer_libraries()
+        journal = _journal(destination)
         asked = replace(request, journal=destination.private)
         code = _run(command, _environment(os.environ, asked.as_variable()))
         entries, is_reached = journal.entries(), journal.is_reached
@@ -67,6 +62,19 @@ def capture_command(
     for line in _shortcomings(entries):
         say(line)
     return Launched(code, runs, None)
+
+
+def _journal(destination: Destination) -> Journal:
+    """The journal in the private folder, and beside it what others see from whether this process runs."""
+    sidecar = Sidecar(destination.sidecar)
+    sidecar.add("process", {"pid": os.getpid(), "host": socket.gethostname()})
+    journal = Journal(destination.private)
+    try:
+        sidecar.write()
+        journal.offer_libraries()
+    except OSError as error:
+        raise destination.error(error) from error
+    return journal
 
 
 def _environment(environment: Mapping[str, str], value: str) -> dict[str, str]:
