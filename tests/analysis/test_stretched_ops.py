@@ -29,6 +29,7 @@ def crowded(
     other_threads: int = 0,
     is_on_gpu: bool = False,
     empty: bool = True,
+    work: str = "decode:DecodePng",
 ) -> Finding | None:
     """Six steps beside a pipeline that works on some threads all the time; `other_threads` of the model run an op too."""
     trace = new_trace(length_ms=1000)
@@ -46,7 +47,7 @@ def crowded(
         for number, worker in enumerate(workers):
             run = {"id": 900 + number}
             step.host("InstantiatedCapturedFunction::Run", 0, 100, run, thread=worker)
-            step.host("decode:DecodePng", 0, 100, thread=worker)
+            step.host(work, 0, 100, thread=worker)
         step.host("FunctionRun", WAIT_MS, 100)
         for other in others:
             step.host("replica_0/side:Add", WAIT_MS, 100, thread=other)
@@ -76,8 +77,9 @@ def measured(finding: Finding, metric: str) -> float | str | int | None:
     return next((row.value for row in finding.evidence if row.metric == metric), None)
 
 
-def test_what_takes_longer_than_usual_is_part_of_the_cost(tmp_path: Path) -> None:
-    finding = crowded(tmp_path)
+@pytest.mark.parametrize("work", ["decode:DecodePng", "ExecutorState::Process"])
+def test_what_takes_longer_than_usual_is_part_of_the_cost(work: str, tmp_path: Path) -> None:
+    finding = crowded(tmp_path, work=work)
     assert finding is not None
     # In two of six steps two ops take 8 ms longer, and the dispatch 4 ms: Relu ends where it always does.
     assert finding.cost_ps_per_step == ms(WAIT_MS) + (2 * ms(16) + 2 * ms(4)) // 6

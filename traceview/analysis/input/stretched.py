@@ -104,7 +104,7 @@ def _ops(
     """What the ops take longer than usual, each at its end; at most as long as it was crowded."""
     columns, rows = context.trace.device_columns, context.trace.device_columns.rows_of(device)
     begun, ended = columns.start_ps[rows], columns.end_ps[rows]
-    longer = beyond_median(columns.op[rows], ended - begun)
+    longer = beyond_median(columns.op[rows].astype(np.int64), ended - begun)
     longer = np.minimum(longer, crowded.within(begun, ended))
     return union(ended - longer, ended).within(start_ps, end_ps)
 

@@ -122,7 +122,8 @@ def _lost(
     whole = np.array([window.start_ps]), np.array([window.end_ps])
     bounds = step_bounds(steps) if steps else whole
     nothing = np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
-    locked_ps, causes = nothing, _SILENT
+    locked_ps = nothing
+    causes: tuple[str, ...] = _SILENT
     if row is not None and _is_python(row) and _is_at_its_limit(row):
         lock_ps = idle_in_lock_waits(context.trace, context.idle, waiting.device, *bounds)
         if (waiting.cost(mean_ps(lock_ps)).ratio or 0.0) >= INPUT_BOUND.limits["lock_wait_ratio"]:
@@ -156,7 +157,8 @@ def _is_at_its_limit(row: InputHost) -> bool:
 def _locked_ps(waiting: Waiting, work_ratio: float, causes: Collection[str]) -> Int64Array:
     """Idle time in each step that a generator makes longer, by the share of the window that it works."""
     idle_ps = waiting.idle_ps[[cause.key in causes for cause in Cause]].sum(axis=0)
-    return (min(work_ratio, 1.0) * idle_ps).astype(np.int64)
+    result: Int64Array = (min(work_ratio, 1.0) * idle_ps).astype(np.int64)
+    return result
 
 
 def _of_cost(waiting: Waiting, lost: _Lost, ratio: float) -> Iterator[Evidence]:
