@@ -98,6 +98,10 @@ METRICS: Final = {
 """What was measured, by metric."""
 
 
+AT_MOST: Final = frozenset({"spread_ps"})
+"""Values that stay below their threshold where a finding is made."""
+
+
 def metric_words(metric: str) -> str:
     """The name of a measured value; of one that a later version may have added, its key without unit."""
     words = METRICS.get(metric)

@@ -250,12 +250,13 @@ def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
 
 
 class Tile(Struct, frozen=True):
-    """A number to remember. `note`: what it is of. `source`: what it comes from."""
+    """A number to remember. `note`: what it is of. `source`: what it comes from; `rest`: goes on after that."""
 
     label: str
     value: str
     note: str
     source: Link | None = None
+    rest: str = ""
 
 
 class AnatomyPart(Struct, frozen=True):

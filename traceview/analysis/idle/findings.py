@@ -41,6 +41,7 @@ from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.idle_python import PythonShare
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
+from traceview.document.vocabulary import thread_words
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
@@ -310,7 +311,7 @@ def _heavy_ops(
                 idle_ps,
                 (
                     Evidence("cpu_op_idle_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
-                    Evidence("op", op.name, None, f"thread {op.thread}"),
+                    Evidence("op", op.name, None, thread_words(op.thread)),
                 ),
                 words={"op": op.type},
                 explanation=(
@@ -513,7 +514,7 @@ def _longest_gap(waiting: Waiting, cause: Cause) -> Iterator[Evidence]:
     where = "outside of steps" if gap.step is None else f"step {gap.step}"
     yield Evidence("longest_gap_ps", gap.duration_ps, None, where)
     if gap.host_event is not None:
-        yield Evidence("host_event", gap.host_event, None, f"thread {gap.thread}")
+        yield Evidence("host_event", gap.host_event, None, thread_words(gap.thread))
 
 
 def _confidence(waiting: Waiting) -> tuple[Confidence, str]:

@@ -12,7 +12,7 @@ from traceview.analysis.context import View
 from traceview.analysis.idle.result import Gap, Idle, IdleRow
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import CAUSES, look_of
+from traceview.document.vocabulary import CAUSES, look_of, thread_name
 
 MOST_GAPS: Final = 100
 """Gaps of all devices together that have a row, the longest ones."""
@@ -208,7 +208,7 @@ def evidence_text(thread: str | None, event: str | None, next_event: str | None)
     """What a thread was in; where no event shows it, what it began next."""
     if event is None and next_event is not None:
         event = f"nothing until {next_event}"
-    return ": ".join(part for part in (thread, event) if part and event) or None
+    return ": ".join(part for part in (thread_name(thread), event) if part and event) or None
 
 
 def _findings(view: View, numbered: NumberedGap) -> tuple[doc.Link, ...]:

@@ -79,14 +79,13 @@ def _bound(result: Input, worst: InputHost, ratio: float, selection: Selection) 
         explanation += (
             f" Most of the pipeline's own time is spent in stage {result.bottleneck.name}."
         )
-    step = "step" if selection.used_steps else "window"
     cost = (
         Cost.of_window(ratio)
         if worst.wait_per_step_ps is None
         else selection.cost("median", worst.wait_per_step_ps)
     )
     return INPUT_BOUND.finding(
-        f"{numbers.share(cost.ratio)} of the {step} is spent waiting for input",
+        f"waiting for input takes {cost.stated}",
         (Evidence("input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], _where(worst)),),
         severity=_severity(selection, severity),
         confidence=confidence,
