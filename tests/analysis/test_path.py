@@ -378,8 +378,8 @@ def test_the_finding_says_where_and_what_was_recorded_around_it(tmp_path: Path) 
     evidence = {row.metric: (row.value, row.where) for row in finding.evidence}
     assert evidence["unexplained_ratio"] == (0.4, "of all steps together")
     assert evidence["unexplained_ps"] == (ms(20), "GPU:0, step 2")
-    assert evidence["previous_event"] == ("cuLaunchKernel", "thread python3")
-    assert evidence["next_event"] == ("cuLaunchKernel", "thread python3")
+    assert evidence["previous_event"] == ("cuLaunchKernel", "Python thread")
+    assert evidence["next_event"] == ("cuLaunchKernel", "Python thread")
     assert (finding.cost_ps_per_step, finding.cost_ratio) == (ms(20), 0.4)
 
 

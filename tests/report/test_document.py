@@ -105,14 +105,14 @@ def test_findings_that_were_left_out_are_named() -> None:
 
 def test_what_is_recoverable_names_its_source() -> None:
     report = with_bounds(full_report(), WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
-    for changed, source, step in (
+    for changed, source, whole in (
         (replace(report, findings=()), Link("no waiting for input", "balance"), "the median step"),
         (with_bounds(report), Link("unused-gpu", "finding 1"), "the step"),
     ):
         *_, tile = document_of(changed).summary.tiles
         assert tile.source == source
         assert tile.label == "Recoverable by one change at most"
-        assert tile.note.endswith(f"% of {step}")
+        assert tile.note.endswith(f"% of {whole}")
 
 
 def test_recoverable_is_the_largest_cost_or_bound() -> None:
