@@ -97,23 +97,23 @@ KEEPS_UP: dict[str, Any] = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
 @pytest.mark.parametrize(
     ("changes", "lead"),
     [
-        ({}, "GPU:0 is idle and waits for input 61.6% of the step (high)."),
+        ({}, "GPU:0 is idle and waits for input for 61.6% of the step (high)."),
         (
             {"input_ratio": 0.051, "verdict": "moderate"},
-            "GPU:0 is idle and waits for input 5.1% of the step (moderate).",
+            "GPU:0 is idle and waits for input for 5.1% of the step (moderate).",
         ),
         (
             {"input_ratio": 0.0, "verdict": "none"},
-            "GPU:0 is idle and waits for input 0% of the step (low).",
+            "GPU:0 is idle and waits for input for 0% of the step (low).",
         ),
-        ({"steps": ()}, "GPU:0 is idle and waits for input 61.6% of the window (high)."),
+        ({"steps": ()}, "GPU:0 is idle and waits for input for 61.6% of the window (high)."),
         (
             {"hosts": (host(**CALLS),)},
-            "The thread that runs the steps is in calls for the next batch 61.6% of the step (high).",
+            "The thread that runs the steps spends 61.6% of the step in calls for the next batch (high).",
         ),
         (
             {"hosts": (host(**CALLS, **KEEPS_UP),)},
-            "The thread that runs the steps is in calls for the next batch 61.6% of the step; a batch is ready by then: the pipeline keeps up.",
+            "The thread that runs the steps spends 61.6% of the step in calls for the next batch. A batch is ready by then: the pipeline keeps up.",
         ),
         (
             {"input_ratio": None, "verdict": None, "reason": "no used step"},
@@ -243,12 +243,13 @@ def test_it_prints(tmp_path: Path) -> None:
     assert isinstance(result, Input)
     lines = lines_of(section(view_of(is_brief=True), result))
     assert (
-        lines[0] == "Input pipeline  The thread that runs the steps is in calls for the next batch"
+        lines[0]
+        == "Input pipeline  The thread that runs the steps spends 60.0% of the step in calls"
     )
     (row,) = [line for line in lines if line.startswith("Root::Prefetch::Map ")]
     assert row.split()[:4] == ["Root::Prefetch::Map", "112", "ms", "0"]
     text = markdown_of(section(view_of(), result))
-    assert "is in calls for the next batch 60.0% of the step (high)." in text
+    assert "spends 60.0% of the step in calls for the next batch (high)." in text
     assert "| `Root::Prefetch::Map` | 112 ms | 0 |" in text
 
 

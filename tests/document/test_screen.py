@@ -69,6 +69,7 @@ def screen(**changes: Any) -> Screen:
             row("GPU:0", compute=20, collective=2, peer=18, input=10),
             row("GPU:1", 40 * MS, compute=20, input=20),
         ),
+        "anatomy_remark": "",
         "anatomy_reason": "",
         "findings": (FINDING,),
         "hidden_count": 3,

@@ -147,6 +147,8 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
                 unnamed[letter] = part.look
     for line in _legend(page, unnamed, page.width - _GAP):
         page.line(" " * _GAP, line)
+    if screen.anatomy_remark:
+        page.prose(page.styled(screen.anatomy_remark, "dim"), indent=_GAP, most_lines=2)
 
 
 def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:

@@ -20,6 +20,7 @@ from traceview.analysis.explained_findings import EXPLAINS
 from traceview.analysis.idle.section import NumberedGap, numbered_gaps
 from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.path.findings import UNEXPLAINED_IDLE
+from traceview.analysis.python_lock import lock_wait_sentence
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.shown_steps import median_step, worst_step
 from traceview.analysis.steps.chart import step_times
@@ -185,9 +186,18 @@ def _summary(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> d
         if others
         else (),
         anatomy=anatomy_rows(report.results.anatomy) if report.results.anatomy else (),
+        anatomy_remark=anatomy_remark(report),
         step_times=step_times(view, report.results.steps) if report.results.steps else None,
         capture_lead=_capture_lead(quality, findings),
     )
+
+
+def anatomy_remark(report: Report) -> str:
+    """What is in the parts of the mean step under another name."""
+    parts: Counter[str] = Counter()
+    for row in report.results.anatomy.devices if report.results.anatomy else ():
+        parts.update(row.idle)
+    return lock_wait_sentence(report.findings, parts) or ""
 
 
 def _capture_lead(quality: str, findings: tuple[doc.Finding, ...]) -> str:

@@ -153,7 +153,9 @@ def _reduction(host: HostEnvironment) -> str | None:
     if not strategy.is_used or (strategy.replicas or 0) < _SEVERAL:
         return None
     packs = "" if strategy.packs is None else f" in {numbers.plural(strategy.packs, 'pack')}"
-    return None if strategy.cross_device_ops is None else f"{strategy.cross_device_ops}{packs}"
+    if strategy.cross_device_ops is None:
+        return None
+    return f"gradients summed by {strategy.cross_device_ops}{packs}"
 
 
 def _xla(host: HostEnvironment) -> str | None:

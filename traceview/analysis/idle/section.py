@@ -10,6 +10,7 @@ from msgspec import Struct
 from traceview.analysis import device_time
 from traceview.analysis.context import View
 from traceview.analysis.idle.result import Gap, Idle, IdleRow
+from traceview.analysis.python_lock import lock_wait_sentence
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, look_of, thread_name
@@ -63,6 +64,7 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
                 f"Below {numbers.share(_LEAST_SHOWN_RATIO)} on each device: {small_words}."
                 if small
                 else None,
+                lock_wait_sentence(view.findings, _totals(rows)),
                 "Shares are of the window; the causes of a device add up to its idle time.",
             ),
         ),
@@ -83,8 +85,12 @@ def _windows(view: View) -> dict[str, int | None]:
 
 def _ranked(rows: Sequence[IdleRow]) -> list[str]:
     """The causes that occur, the largest first."""
-    totals = {cause: sum(row.causes.get(cause, 0) for row in rows) for cause in CAUSES}
+    totals = _totals(rows)
     return sorted((cause for cause in totals if totals[cause]), key=lambda cause: -totals[cause])
+
+
+def _totals(rows: Sequence[IdleRow]) -> dict[str, int]:
+    return {cause: sum(row.causes.get(cause, 0) for row in rows) for cause in CAUSES}
 
 
 def _columns(

@@ -31,6 +31,7 @@ MISSING: Final = {
     "parallel_interleave": "a parallel interleave",
     "cache": "a cache",
 }
+_HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch, do not count."
 _MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
 
 
@@ -62,15 +63,15 @@ def _lead(result: Input, *, is_finding: bool) -> str:
     whole = "step" if any(step.used for step in result.steps) else "window"
     share = numbers.share(result.input_ratio)
     if worst.measured_by == "idle":
-        lead = f"{worst.device or 'A device'} is idle and waits for input {share} of the {whole}"
-    else:
         lead = (
-            f"The thread that runs the steps is in calls for the next batch {share} of the {whole}"
+            f"{worst.device or 'A device'} is idle and waits for input for {share} of the {whole}"
         )
+    else:
+        lead = f"The thread that runs the steps spends {share} of the {whole} in calls for the next batch"
     if not keeps_waiting(worst) and is_finding:
-        return f"{lead}; a batch is ready by then, but the pipeline takes Python's lock or the cores from the step."
+        return f"{lead}. A batch is ready by then, but the pipeline takes Python's lock or the cores from the step."
     if not keeps_waiting(worst):
-        return f"{lead}; a batch is ready by then: the pipeline keeps up."
+        return f"{lead}. A batch is ready by then: the pipeline keeps up."
     verdict = look_of(VERDICTS, result.verdict or "none").words
     return f"{lead} ({verdict})."
 
@@ -85,19 +86,26 @@ def _notes(result: Input, *, is_brief: bool) -> tuple[str | None, ...]:
         None
         if stage is None
         else f"Slowest stage: {_path(stage.name)}, {_work(stage, row)}."
+        + (_HAND_ON if _is_below_another(result, stage) else "")
         + (f" {stage.advice}" if is_slow and not is_brief else ""),
         f"Missing: {missing}." if missing and is_slow else None,
-        _fill(result, row),
+        _fill(result, row, is_slow=is_slow),
     )
 
 
-def _fill(result: Input, row: InputHost | None) -> str | None:
-    """How often the buffers that shield the model were empty."""
+def _is_below_another(result: Input, stage: Bottleneck) -> bool:
+    """Whether the table of the stages has one that works longer."""
+    return any(row.own_ps > stage.own_ps for row in result.stages if row.name != stage.name)
+
+
+def _fill(result: Input, row: InputHost | None, *, is_slow: bool) -> str | None:
+    """How often the buffers that shield the model were empty; `is_slow`: the model waits for input."""
     if row is not None and row.empty_step_ratio is not None:
         steps = numbers.share(row.empty_step_ratio)
         return f"The prefetch buffers between it and the model were empty in {steps} of the steps."
     if result.empty_ratio is not None:
-        return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests."
+        hardly = "" if is_slow or not result.empty_ratio else ", and hardly waited for it"
+        return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests{hardly}."
     return None
 
 

@@ -194,7 +194,11 @@ def _lower_estimate(context: Context, host: int) -> str:
     """Why replicas that share cores with a pipeline lose more than they wait."""
     sidecar, busy = context.trace.hosts[host].sidecar, busy_cores(context, host)
     cores = sidecar.environment.cores.usable_count if sidecar else None
-    taken = f"Its ops keep {numbers.number(busy)} of {cores} cores busy. " if cores and busy else ""
+    taken = (
+        f"The pipeline keeps {numbers.number(busy)} of {cores} cores busy on average. "
+        if cores and busy
+        else ""
+    )
     return (
         f"{taken}Replicas on the CPU compute more slowly beside it. One recording does not show by how much, so the cost is "
         "a lower estimate."

@@ -132,7 +132,7 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
         "as compute",
         (
             Evidence("path_ratio", cost.ratio, HOST_OP.limits["warning_ratio"], where),
-            Evidence("op_count", kind.count, None, "used steps"),
+            Evidence("op_count", kind.count, None, "in all used steps"),
             *(Evidence("op_type", type_, None, ops.most.device) for type_ in kind.op_types),
         ),
         severity="info" if selection.few_steps else None,
