@@ -165,6 +165,13 @@ def test_equal_evidence_stands_together() -> None:
     assert evidence_words(evidence) == (
         "status: no event (GPU:2 and GPU:3); memory held: 537 MB (GPU:2), limit 256 MB"
     )
+    longest = (
+        Evidence("spread_ratio", 0.2, None, "steps"),
+        Evidence("longest_step_ps", MS, None, "step 3"),
+    )
+    assert evidence_words(longest) == "spread: 20.0%; longest step: 1.00 ms (step 3)"
+    delay = Evidence("spread_ps", 2 * MS, 3 * MS, "GPU:1")
+    assert evidence_words((delay,)).endswith("2.00 ms, at most 3.00 ms")
     many = tuple(Evidence(f"value{n}", n, None, "") for n in range(8))
     assert evidence_words(many).endswith("value5: 5; and 2 more")
 

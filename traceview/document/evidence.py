@@ -33,7 +33,7 @@ METRICS: Final = {
     "difference_ratio": "difference between NVML and the trace, of the time",
     "dropped_event_count": "dropped events",
     "eager_ops_per_step": "ops outside of any tf.function per step",
-    "eager_ops_ratio": "time lost to ops outside of any tf.function, share of the median step",
+    "eager_ops_ratio": "time lost to ops outside of any tf.function, share of the mean step",
     "empty_step_ratio": "steps that found the prefetch buffer empty",
     "empty_wait_ratio": "waiting for input while the prefetch buffer was empty, share of the wait",
     "error": "message of the profiler",

@@ -276,7 +276,7 @@ def _tiles(report: Report) -> Iterator[doc.Tile]:
         yield doc.Tile("Step time", _value(step), why or _of_steps(report, step))
     least, mean = by_key.get("least_busy_ratio"), by_key.get("mean_busy_ratio")
     waits = f", {WITH_WAITS}" if waits_in_collectives(report.results.anatomy) else ""
-    if least is not None:
+    if least is not None and least.value is not None:
         yield doc.Tile("Busy", _value(least), f"{least.label.partition(', ')[2]}{waits}")
     if mean is not None and mean.label.partition(", ")[2] != "mean":
         yield doc.Tile("Busy", _value(mean), f"{mean.label.partition(', ')[2]}{waits}")
@@ -350,7 +350,7 @@ def _with_unexplained(most: Recoverable) -> str:
 def _findings_section(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> doc.Section:
     left_out = list(dict.fromkeys(report.left_out_findings))
     counts = [
-        f"{count} {severity}"
+        numbers.plural(count, severity) if severity == "warning" else f"{count} {severity}"
         for severity in SEVERITIES
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
@@ -439,26 +439,28 @@ def evidence_words(evidence: tuple[Evidence, ...]) -> str:
     A place that all values share is named once.
     """
     places: dict[tuple[str, str], dict[str, list[str]]] = {}
-    shared = {item.where for item in evidence if _has_place(item)}
+    stated = [item for item in evidence if item.metric != EXPLAINS]
+    shared = {item.where for item in stated if _has_place(item)}
+    is_shared = len(shared) == 1 and all(map(_has_place, stated))
     for item in evidence:
         value = value_words(item.metric, numbers.measured(item.metric, item.value))
         limit = "" if item.threshold is None else numbers.measured(item.metric, item.threshold)
         metric = f"explains {item.where}" if item.metric == EXPLAINS else metric_words(item.metric)
-        where = item.where if _has_place(item) and len(shared) > 1 else ""
+        where = item.where if _has_place(item) and not is_shared else ""
         places.setdefault((metric, limit), {}).setdefault(value, []).append(where)
     sentences = []
     bounded = {metric_words(key) for key in AT_MOST}
     for (metric, limit), values in places.items():
-        stated = [
+        shown = [
             f"{value} ({_places(wheres)})" if any(wheres) else value
             for value, wheres in values.items()
         ]
         bound = "at most" if metric in bounded else "limit"
         threshold = f", {bound} {limit}" if limit else ""
-        sentences.append(f"{metric}: {numbers.listed(stated)}{threshold}")
+        sentences.append(f"{metric}: {numbers.listed(shown)}{threshold}")
     hidden_count = len(sentences) - _SHOWN_EVIDENCE
     more = f"; and {hidden_count} more" if hidden_count > 0 else ""
-    before = f"{shared.pop()}: " if len(shared) == 1 else ""
+    before = f"{shared.pop()}: " if is_shared else ""
     return before + "; ".join(sentences[:_SHOWN_EVIDENCE]) + more
 
 

@@ -181,8 +181,9 @@ def _problems(findings: Sequence[Finding], *, is_healthy: bool) -> str:
     count = sum(finding.severity != "info" for finding in findings)
     if not count:
         return "No clear problem"
-    are = "problem is" if count == 1 else "problems are"
-    return f"{count} {are} listed, none of them the largest loss"
+    if count == 1:
+        return "1 problem is listed, but it is not the largest loss"
+    return f"{count} problems are listed, none of them the largest loss"
 
 
 def _of_devices(results: Results, largest: Loss | None) -> str:
@@ -268,7 +269,7 @@ def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumbe
         VerdictNumber("least_busy_ratio", "busy, on the least busy device in use", least),
         VerdictNumber(
             "mean_busy_ratio",
-            f"busy, mean of all {visible_count} visible devices"
+            f"busy, mean of the {visible_count} visible devices"
             if visible_count > 1
             else "busy, mean",
             _mean_busy_ratio(device_time),

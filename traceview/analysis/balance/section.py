@@ -28,7 +28,7 @@ SHOWN_UNEVEN: Final = 3
 WORTH_RATIO: Final = 0.01
 """A brief document leaves out costs and savings below this share of the step."""
 
-VARY_RATIO: Final = 0.05
+VARY_RATIO: Final = 0.01
 """A median over the steps this far from the ratio of the median times is explained."""
 
 _BOUND_OF_CAUSE: Final = {

@@ -89,7 +89,9 @@ def _batch(host: HostEnvironment) -> str | None:
     batch = host.batch
     if batch.global_ is None:
         return None
-    each = "" if batch.per_replica is None else f" ({numbers.count(batch.per_replica)} per replica)"
+    each = ""
+    if batch.per_replica not in (None, batch.global_):
+        each = f" ({numbers.count(batch.per_replica)} per replica)"
     return f"batch {numbers.count(batch.global_)}{each}"
 
 

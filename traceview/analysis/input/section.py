@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from traceview.analysis.base import Finding
 from traceview.analysis.context import View
+from traceview.analysis.cost import cost_words
 from traceview.analysis.input.chain import chain
 from traceview.analysis.input.result import (
     Bottleneck,
@@ -51,16 +53,18 @@ def section(view: View, result: Input) -> doc.Section:
             *_replicas(result.replicas, most_rows, everything),
             *_stages(stages, result.stage_count, view.command("input")),
         ),
-        lead=_lead(result, is_finding=any(row.code == INPUT_BOUND.code for row in view.findings)),
+        lead=_lead(
+            result, next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
+        ),
     )
 
 
-def _lead(result: Input, *, is_finding: bool) -> str:
-    """`is_finding`: a finding says that the input pipeline keeps the devices waiting."""
+def _lead(result: Input, finding: Finding | None) -> str:
+    """`finding`: says that the input pipeline keeps the devices waiting, for some steps longer than the median one."""
     if result.input_ratio is None:
         return f"Input wait: unknown; {result.reason}."
     worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
-    whole = "step" if any(step.used for step in result.steps) else "window"
+    whole = "median step" if any(step.used for step in result.steps) else "window"
     share = numbers.share(result.input_ratio)
     if worst.measured_by == "idle":
         lead = (
@@ -68,11 +72,18 @@ def _lead(result: Input, *, is_finding: bool) -> str:
         )
     else:
         lead = f"The thread that runs the steps spends {share} of the {whole} in calls for the next batch"
-    if not keeps_waiting(worst) and is_finding:
+    if not keeps_waiting(worst) and finding:
         return f"{lead}. A batch is ready by then, but the pipeline takes Python's lock or the cores from the step."
     if not keeps_waiting(worst):
-        return f"{lead}. A batch is ready by then: the pipeline keeps up."
+        return f"{lead}. A batch is ready by then, so this is the time of the calls: the pipeline keeps up."
     verdict = look_of(VERDICTS, result.verdict or "none").words
+    cost = finding and cost_words(
+        finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic
+    )
+    if finding and cost and result.verdict == "none":
+        # Few steps wait, and those for long.
+        share = numbers.share(finding.cost_ratio)
+        return f"{lead} ({verdict}), but some steps wait long: {cost} ({share})."
     return f"{lead} ({verdict})."
 
 

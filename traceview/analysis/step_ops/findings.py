@@ -23,9 +23,9 @@ HOST_OP: Final = Rule(
     limits={"warning_ratio": 0.05},
     meaning=(
         "Ops inside the step that are no part of the model: tf.py_function and tf.numpy_function, tf.print, tf.summary, "
-        "and ops on strings. "
-        "On CPU devices they count as compute, so the device looks busy with the model. Ops of the input pipeline do "
-        "not count."
+        "and ops on strings. On CPU devices they count as compute, so the device looks busy with the model. The cost is "
+        "the time in which nothing else runs; where other ops run beside them, they take longer than that. Ops of the "
+        "input pipeline do not count."
     ),
     evidence="path_ps_per_step in results.step_ops, of all devices of a host",
     advice=(
