@@ -323,11 +323,15 @@ TERMS: Final = (
         "step",
         "from the marker of one training step to the marker of the next; this period is the step time",
     ),
-    ("busy", "something ran on the device: the union over its streams, never a sum"),
+    (
+        "busy",
+        "something ran on the device: the union over its streams, never a sum. A collective runs while it waits for "
+        "another device, too",
+    ),
     ("compute", "a kernel that is not a collective ran"),
     (
         "exposed",
-        "communication, a copy or a fill while no activity that stands before it in the table ran",
+        "communication while nothing computes, a copy while neither runs, a fill while nothing else runs",
     ),
     ("idle", "nothing ran; compute, exposed time and idle time add up to the window exactly"),
     ("gap", "a span in which a device did nothing"),
