@@ -31,7 +31,10 @@ from traceview.trace.ops import OpTable, op_table
 TITLE: Final = "Top ops"
 
 _LEAD: Final = "By total time in the window; shares are of the time in which the device computes."
-SHARE_ABOVE_ALL: Final = "Ops that run at the same time all count in full, so shares may exceed 100% of the time in which the device computes."
+SHARE_ABOVE_ALL: Final = (
+    "Ops that run at the same time all count in full, so their shares may add up to more than 100% of the time in which "
+    "the device computes."
+)
 
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
@@ -202,7 +205,10 @@ def section(view: View, result: Ops) -> doc.Section | None:
             if not view.is_brief:
                 blocks += _types_table(devices[0], result.types)
             blocks += _table(devices[0], kept, is_brief=view.is_brief)
-    if any((row.share_ratio or 0) > 1 for row in shown):
+    shares: dict[str, float] = {}
+    for row in shown:
+        shares[row.device] = shares.get(row.device, 0.0) + (row.share_ratio or 0.0)
+    if any(share > 1 for share in shares.values()):
         blocks += doc.remarks(SHARE_ABOVE_ALL)
     if hidden_count := result.row_count - len(shown):
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"

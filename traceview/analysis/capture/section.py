@@ -200,10 +200,14 @@ def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
     measured = measured_overhead(view, hosts)
     if measured is not None:
         return f"Profiler overhead: {numbers.share(measured)} of a step."
-    variation = max(_variation(ratio, spreads.get(host, 0.0)) for host, ratio in ratios.items())
+    variation, host = max(
+        (_variation(ratio, spreads.get(host, 0.0)), host) for host, ratio in ratios.items()
+    )
     if variation < LEAST_SPREAD_RATIO:
         return "Profiler overhead: too small to measure."
-    return f"Profiler overhead: not measurable, steps vary too much (±{numbers.share(variation)})."
+    if variation > spreads.get(host, 0.0):
+        return f"Profiler overhead: not measurable; steps with the profiler were {numbers.share(variation)} shorter."
+    return f"Profiler overhead: less than the ±{numbers.share(variation)} by which steps vary."
 
 
 def _variation(overhead: float, spread: float) -> float:
@@ -279,4 +283,4 @@ def _overhead(host: HostCapture, spread: float) -> float | str | None:
     if ratio is None or ratio > spread:
         return ratio
     is_small = _variation(ratio, spread) < LEAST_SPREAD_RATIO
-    return "too small to measure" if is_small else "steps vary too much"
+    return "too small to measure" if is_small else "less than steps vary"

@@ -201,8 +201,8 @@ def _peaks(rows: Sequence[DeviceTimeRow]) -> str | None:
     if not any(row.memory_peak_bytes for row in rows):
         return None
     if all(row.memory_peak_bytes == row.memory_window_peak_bytes for row in rows):
-        return "Peak memory is that of the window, and of the whole process so far."
-    return "Peak memory is that of the window; the peak since start is that of the whole process."
+        return "Peak memory is the most in use in the window; it was never more since the process started."
+    return "Peak memory is the most in use in the window, the peak since start the most since the process started."
 
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
@@ -221,7 +221,10 @@ def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
     ]
     if not counted:
         return None
-    return f"Outside the window: {numbers.listed(counted)}; use --window devices to include them."
+    of_status = ""
+    if any(row.status == "copy_only" and not row.busy_ps for row in rows):
+        of_status = ", which only the status counts"
+    return f"Outside the window: {numbers.listed(counted)}{of_status}; use --window devices to include them."
 
 
 def _shared(result: DeviceTime) -> Iterator[str]:

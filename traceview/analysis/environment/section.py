@@ -92,7 +92,9 @@ def _batch(host: HostEnvironment) -> str | None:
     batch = host.batch
     if batch.global_ is None:
         return None
-    each = "" if batch.per_replica is None else f" ({numbers.count(batch.per_replica)} per replica)"
+    each = ""
+    if batch.per_replica not in (None, batch.global_):
+        each = f" ({numbers.count(batch.per_replica)} per replica)"
     return f"batch {numbers.count(batch.global_)}{each}"
 
 
@@ -156,7 +158,9 @@ def _reduction(host: HostEnvironment) -> str | None:
     if not strategy.is_used or (strategy.replicas or 0) < _SEVERAL:
         return None
     packs = "" if strategy.packs is None else f" in {numbers.plural(strategy.packs, 'pack')}"
-    return None if strategy.cross_device_ops is None else f"{strategy.cross_device_ops}{packs}"
+    if strategy.cross_device_ops is None:
+        return None
+    return f"gradients summed by {strategy.cross_device_ops}{packs}"
 
 
 def _xla(host: HostEnvironment) -> str | None:

@@ -11,9 +11,10 @@ from traceview.analysis import device_time
 from traceview.analysis.base import LEAST_SHOWN_RATIO
 from traceview.analysis.context import View
 from traceview.analysis.idle.result import Gap, Idle, IdleRow
+from traceview.analysis.python_lock import lock_wait_sentence
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import CAUSES, look_of
+from traceview.document.vocabulary import CAUSES, look_of, thread_name
 
 MOST_GAPS: Final = 100
 """Gaps of all devices together that have a row, the longest ones."""
@@ -63,6 +64,7 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
                 f"Below {numbers.share(LEAST_SHOWN_RATIO)} on each device: {small_words}."
                 if small
                 else None,
+                lock_wait_sentence(view.findings, _totals(rows)),
                 "Shares are of the window; the causes of a device add up to its idle time.",
             ),
         ),
@@ -83,8 +85,12 @@ def _windows(view: View) -> dict[str, int | None]:
 
 def _ranked(rows: Sequence[IdleRow]) -> list[str]:
     """The causes that occur, the largest first."""
-    totals = {cause: sum(row.causes.get(cause, 0) for row in rows) for cause in CAUSES}
+    totals = _totals(rows)
     return sorted((cause for cause in totals if totals[cause]), key=lambda cause: -totals[cause])
+
+
+def _totals(rows: Sequence[IdleRow]) -> dict[str, int]:
+    return {cause: sum(row.causes.get(cause, 0) for row in rows) for cause in CAUSES}
 
 
 def _columns(
@@ -208,7 +214,7 @@ def evidence_text(thread: str | None, event: str | None, next_event: str | None)
     """What a thread was in; where no event shows it, what it began next."""
     if event is None and next_event is not None:
         event = f"nothing until {next_event}"
-    return ": ".join(part for part in (thread, event) if part and event) or None
+    return ": ".join(part for part in (thread_name(thread), event) if part and event) or None
 
 
 def _findings(view: View, numbered: NumberedGap) -> tuple[doc.Link, ...]:

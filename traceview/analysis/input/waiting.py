@@ -260,7 +260,7 @@ def _slowed(context: Context, host: int, waiting: Waiting, lost: _Lost) -> str:
         if of_steps.any()
     ]
     return (
-        f"It keeps {numbers.number(busy)} of {cores} cores busy. While more threads have work than there are cores, "
+        f"The pipeline keeps {numbers.number(busy)} of {cores} cores busy on average. While more threads have work than there are cores, "
         f"{' and '.join(parts)} longer per step than is usual, by the median of the same op; that is part of the cost. "
         "What is slowed every time does not show, so the estimate is rather low."
     )

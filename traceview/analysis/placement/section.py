@@ -113,7 +113,9 @@ def _description(function: PlacedFunction) -> Iterator[str]:
     if graph.op_count is not None:
         yield numbers.plural(graph.op_count, "op")
     if graph.ops_without_device:
-        yield f"{numbers.count(graph.ops_without_device)} of them for no device"
+        whole = graph.ops_without_device == graph.op_count
+        count = numbers.count(graph.ops_without_device)
+        yield f"{'none' if whole else count} of them {'' if whole else 'not '}assigned to a device"
     if graph.traces is not None and graph.traces > 1:
         yield f"the newest of {numbers.plural(graph.traces, 'trace')}"
     if graph.training_loop is not None:
