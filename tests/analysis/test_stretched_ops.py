@@ -87,7 +87,7 @@ def test_what_takes_longer_than_usual_is_part_of_the_cost(work: str, tmp_path: P
     assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
     assert measured(finding, "slowed_dispatch_ps") == 2 * ms(4) // 6
     assert finding.title.startswith("replica:0 loses 16.7 ms of the mean 100 ms step to the input")
-    assert "It keeps 2 of 2 cores busy." in finding.explanation
+    assert "The pipeline keeps 2 of 2 cores busy on average." in finding.explanation
     assert set(finding.path_causes) == {"input", "host_compute", "python", "unattributed"}
 
 

@@ -66,9 +66,9 @@ CHANGES: dict[str, tuple[str, Change]] = {
         "slower_gpu",
         lambda report: replaced(report["findings"][0], "title", "12.0% of the", "21.0% of the"),
     ),
-    "$.findings[0].title: states another step than median 50.0 ms": (
+    "$.findings[0].title: states another step than mean 50.0 ms": (
         "slower_gpu",
-        lambda report: replaced(report["findings"][0], "title", "median 50.0", "median 60.0"),
+        lambda report: replaced(report["findings"][0], "title", "mean 50.0", "mean 60.0"),
     ),
     "$.findings[0].evidence[0].value: is not the cost": (
         "saves_checkpoints",
