@@ -175,7 +175,7 @@ def callback_cost(tf: Any, calls: int) -> tuple[float, float]:
     model.fit(data, shuffle=False, verbose=0)
     real = (perf_counter_ns() - begun) / 200
     of_round = calls // ROUNDS
-    with TemporaryDirectory() as folder, simplefilter_ignored():
+    with TemporaryDirectory() as folder, capture_warnings_ignored():
         ours = keras_callback(folder, range(FAR, FAR + 1))
         rounds: dict[Any, list[float]] = {ours: [], tf.keras.callbacks.Callback(): []}
         for callback in rounds:
@@ -195,7 +195,7 @@ def callback_cost(tf: Any, calls: int) -> tuple[float, float]:
 
 
 @contextmanager
-def simplefilter_ignored() -> Iterator[None]:
+def capture_warnings_ignored() -> Iterator[None]:
     """Nothing is captured here, which a capture warns of."""
     with catch_warnings():
         simplefilter("ignore", CaptureWarning)

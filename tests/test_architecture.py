@@ -21,7 +21,7 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "ids", "robust", "units", "version"),
+    ("errors", "ids", "robust", "stack_dump", "units", "version"),
     ("intervals", "record"),
     ("xplane",),
     ("trace",),
@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Stands beside the analysis, which does without it; only the facade may import it.
 CAPTURE = "capture"
-CAPTURE_MAY_IMPORT = {"errors", "units", "version", "xplane"}
+CAPTURE_MAY_IMPORT = {"errors", "stack_dump", "units", "version", "xplane"}
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 

@@ -8,14 +8,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 
 from tests.capture.conftest import ROOT, Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.capture.capture import Settings
 from traceview.capture.environment_variable import VARIABLE
-from traceview.capture.launch import STARTUP
+from traceview.capture.journal import Journal
+from traceview.capture.launch import STARTUP, capture_command
+from traceview.capture.step_range import StepRange
+from traceview.capture.variable import Request
+from traceview.errors import CaptureError
 
 TRAIN = (
     SCRIPT_START
@@ -146,6 +152,12 @@ def test_it_ends_as_without_traceview_and_keeps_the_trace(
     assert done.err.startswith(alone.err)
     assert done.captured().numbers() == [9, 10, 11]
     assert "note: only steps 10:12 of the requested 10:15 were recorded" in done.said
+
+
+def test_an_interruption_before_the_window_is_called_one(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "train.py", TRAIN.replace("pass  # ENDS", "raise KeyboardInterrupt"))
+    done = start(sys.executable, "train.py", value="--steps 20:25")
+    assert "the script was interrupted after 12 steps, before the window 20:25" in done.said[-1]
 
 
 def test_signals_are_handled_in_the_window_only(start: Start, tmp_path: Path) -> None:
@@ -403,6 +415,19 @@ def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start)
         done = launch(*arguments, "--", sys.executable, "train.py")
         assert (done.code, done.out) == (code, "")
         assert said in done.err
+
+
+def test_a_disk_that_is_full_is_an_error_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_journal: Journal) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Journal, "offer_libraries", full)
+    request = Request(Settings(tmp_path / "logs", StepRange(10, 15)))
+    with pytest.raises(CaptureError, match="No space left on device"):
+        capture_command(["touch", str(tmp_path / "ran")], request, say=print)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_report_is_printed(launch: Start) -> None:

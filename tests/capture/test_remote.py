@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -460,13 +460,12 @@ def test_no_server_at_all_is_one_line(command: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
-class Terminal(StringIO):
+class Terminal(TextIOWrapper):
+    def __init__(self) -> None:
+        super().__init__(BytesIO(), encoding="utf-8", newline="")
+
     def isatty(self) -> bool:
         return True
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]  # of a StringIO it is None
-        return "utf-8"
 
 
 def test_a_terminal_shows_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -476,4 +475,5 @@ def test_a_terminal_shows_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     with progress.waiting() as show:
         show("waiting for a:1")
         show("waiting")
-    assert shown.getvalue() == "\rwaiting for a:1\rwaiting        \r       \r"
+    shown.seek(0)
+    assert shown.read() == "\rwaiting for a:1\rwaiting        \r       \r"

@@ -53,6 +53,12 @@ class Cost(Struct, frozen=True):
         """What it costs, so that a reader can divide: `15.8 ms of the mean 22.6 ms step`."""
         return cost_words(self.ps_per_step, self.ratio, self.statistic)
 
+    @property
+    def stated(self) -> str:
+        """The same with the share: `15.8 ms of the mean 22.6 ms step (70.1%)`, `12.5% of the window`."""
+        share = numbers.share(self.ratio)
+        return f"{self.words} ({share})" if self.statistic is not None else f"{share} of the window"
+
     @classmethod
     def of_window(cls, ratio: float) -> Cost:
         """A share of the window, in a run without steps."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -144,49 +144,59 @@ def keras_callback(
         import tensorflow as tf
 
         keras = tf.keras
-    base: Any = keras.callbacks.Callback
     say = _Warnings()
 
-    class StepCapture(base):  # type: ignore[misc]  # known at run time only
-        """Reports the beginning and the end of each step of `fit`."""
+    def watched(listeners: Sequence[WindowListener]) -> AbstractContextManager[StepWatch]:
+        settings = _settings(logdir, steps, synchronise, max_events, run, nvml, python)
+        return _watched(settings, KERAS_EPOCHS, say, listeners)
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.session: Session | None = None
-            self._stack = ExitStack()
-            self._lock = Lock()
-            self._watch: StepWatch | None = None
-            self._count = 1
+    return type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})(watched)
 
-        def on_train_begin(self, logs: Any = None) -> None:
-            # After a `fit` that ended by an exception, Keras has called nothing.
-            self._close()
-            atexit.register(self._close)
-            settings = _settings(logdir, steps, synchronise, max_events, run, nvml, python)
-            watched = _watched(settings, KERAS_EPOCHS, say, [FitWatch(self._close)])
-            self._watch = self._stack.enter_context(watched)
-            self.session = Session(self._watch)
-            self._watch.step_objects.add("fit", self.model)
 
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if self._watch is not None:
-                # Keras 3 itself counts a short call as a whole one.
-                self._count = self._watch.hooks.call_sizes.take(self.model)
-                self._watch.window.begin(self._count)
+class _StepCapture:
+    """Reports the beginning and the end of each step of `fit`; a class derived from it and a Keras callback is one.
 
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if self._watch is not None:
-                self._watch.window.end("fit", self._count)
+    `watched` makes the watch of one `fit`, which gets the listeners of the window.
+    """
 
-        def on_train_end(self, logs: Any = None) -> None:
-            self._close()
-            atexit.unregister(self._close)
+    model: Any
 
-        def _close(self) -> None:
-            with self._lock:
-                self._stack.close()
+    def __init__(
+        self, watched: Callable[[Sequence[WindowListener]], AbstractContextManager[StepWatch]]
+    ) -> None:
+        super().__init__()
+        self.session: Session | None = None
+        self._watched = watched
+        self._stack = ExitStack()
+        self._lock = Lock()
+        self._watch: StepWatch | None = None
+        self._count = 1
 
-    return StepCapture()
+    def on_train_begin(self, logs: Any = None) -> None:
+        # After a `fit` that ended by an exception, Keras has called nothing.
+        self._close()
+        atexit.register(self._close)
+        self._watch = self._stack.enter_context(self._watched([FitWatch(self._close)]))
+        self.session = Session(self._watch)
+        self._watch.step_objects.add("fit", self.model)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self._watch is not None:
+            # Keras 3 itself counts a short call as a whole one.
+            self._count = self._watch.hooks.call_sizes.take(self.model)
+            self._watch.window.begin(self._count)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self._watch is not None:
+            self._watch.window.end("fit", self._count)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._close()
+        atexit.unregister(self._close)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._stack.close()
 
 
 def _settings(

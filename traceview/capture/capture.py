@@ -144,7 +144,7 @@ class Capture:
         A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
         """
         if self.kept is None:
-            folder = self._choice.begin(self.settings.steps, self.sidecar)
+            folder = self._choice.begin(self.settings.asked, self.sidecar)
             return folder, f"{socket.gethostname()}{self._choice.suffix}"
         return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
 

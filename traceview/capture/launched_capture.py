@@ -11,21 +11,17 @@ import os
 import sys
 from importlib.util import find_spec
 from threading import Lock
-from typing import Final
 
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
+from traceview.capture.multiprocessing_end import finish_before_end
 from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import ScriptEnd
 from traceview.capture.sidecar import Sidecar, WindowListener
 from traceview.capture.stderr_lines import say
-from traceview.capture.termination import Termination
+from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, TraceviewError, UsageError
-
-_FIRST: Final = 1000
-"""Before the finalizers of multiprocessing, which end the processes and queues of a child."""
-_LONGEST_WAIT_SECONDS: Final = 5.0
 
 
 def begin(text: str) -> None:
@@ -107,10 +103,8 @@ class LaunchedCapture(WindowListener):
         self._is_prepared = True
         self._note("running")
         self._capture.start_clock()
-        util = sys.modules.get("multiprocessing.util")
-        if self._is_child and util is not None:
-            # It ends without `atexit`.
-            util.Finalize(None, self._finish, exitpriority=_FIRST)
+        if self._is_child:
+            finish_before_end(self._finish)
 
     def _give_up(self, error: TraceviewError) -> None:
         self._is_over = True
@@ -141,12 +135,12 @@ class LaunchedCapture(WindowListener):
         """The process ends, after its last line and before other functions of `atexit`."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         with self._ending:
-            self._end(ScriptEnd(_code_of(error), error is not None))
+            self._end(ScriptEnd.by_error(error))
 
     def _end_by_signal(self, number: int) -> None:
         """A signal ends the process, whatever its main thread is doing; called in another thread."""
         # The main thread may be saving too, or wait for the devices in vain.
-        self._ending.acquire(timeout=_LONGEST_WAIT_SECONDS)
+        self._ending.acquire(timeout=LONGEST_WAIT_SECONDS)
         self._end(ScriptEnd.by_signal(number))
 
     def _end(self, end: ScriptEnd) -> None:
@@ -184,9 +178,3 @@ class LaunchedCapture(WindowListener):
             shown = None if run is None else str(run)
             message, hint = (problem.message, problem.hint) if problem else (None, None)
             self._journal.write(Entry(state, shown, message, hint))
-
-
-def _code_of(error: BaseException | None) -> int:
-    if isinstance(error, KeyboardInterrupt):
-        return 130
-    return 0 if error is None else 1

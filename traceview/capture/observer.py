@@ -63,7 +63,7 @@ class Callee:
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether it runs replicas and trains nothing."""
+        """Whether it runs replicas and trains nothing, as its first call has shown when a second one begins."""
         return self.has_replicas and not self.is_train and self.calls > 1
 
 

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from traceview.capture.graphs import count_ops, training_loop
 from traceview.capture.live_objects import LiveObjects, find_live_objects, find_strategies
-from traceview.capture.sidecar import Absent, Facts, Sidecar, WindowListener
+from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar, WindowListener
 from traceview.capture.step_objects import StepObjects, traces
 from traceview.capture.strategy import describe_batch, describe_strategy, takes_distributed_input
 
 _MOST_NAMES: Final = 20
+"""Enough to recognize the layers; a model may have thousands of variables."""
 _FEWEST_DEVICES: Final = 2
 
 
@@ -90,7 +91,7 @@ def describe_steps(
 def _step_functions(name: str, steps: StepObjects) -> list[Any]:
     functions = steps.functions(name)
     if not functions:
-        raise Absent(
+        raise NoAnswerError(
             "no graph of it was recorded: it runs eagerly, the script no longer holds it, or the steps were marked by number"
         )
     return functions
@@ -143,7 +144,7 @@ class VariableUse:
         """Number of its elements."""
         number = self.variable.shape.num_elements()
         if number is None:
-            raise Absent(f"{self.variable.name} has no fixed shape")
+            raise NoAnswerError(f"{self.variable.name} has no fixed shape")
         return int(number)
 
     @property

@@ -24,8 +24,8 @@ from traceview.errors import CaptureError, TraceFormatError, UsageError
 
 MAX_DURATION_MS: Final = 3_600_000
 """An hour; the tracer's buffers overflow long before."""
-_SECOND_MS: Final = 1000
-_UNITS_MS: Final = {"ms": 1, "s": _SECOND_MS, "m": 60 * _SECOND_MS}
+_MS_PER_S: Final = 1000
+_UNITS_MS: Final = {"ms": 1, "s": _MS_PER_S, "m": 60 * _MS_PER_S}
 _DURATION: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m)\s*", re.ASCII)
 _SHARED_SECONDS: Final = 3.0
 """How long a file written by a server may take to appear here; NFS caches listings for 3 s by default (nfs(5),
@@ -202,7 +202,7 @@ class _Request:
             count = "no trace: "
         hint = None
         if not all(answer.is_reached for answer in missing):
-            hint = f"if the job is still starting, --timeout waits longer than {self.timeout_ms / _SECOND_MS:g} s"
+            hint = f"if the job is still starting, --timeout waits longer than {self.timeout_ms / _MS_PER_S:g} s"
         if any(answer.failure == _UNSHARED for answer in missing):
             hint = (
                 "a server of TensorFlow 2.20 or older writes its trace on its own disk, to "

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final
 
 from traceview.capture.capture import Settings
 from traceview.capture.child_processes import ChildProcesses, say_on_stderr
@@ -18,11 +17,9 @@ from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import FILE as SCRIPT_FILE
 from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.sidecar import WindowListener
-from traceview.capture.termination import Termination
+from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError
-
-_LONGEST_WAIT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -55,10 +52,10 @@ def capture_script(
     The modules `hooks` and `observer` say how steps are recognized; `step_functions` names those to count. `say`
     gets lines for the user as things happen. `serve`: the port on which the script offers TensorFlow's profiler
     server. `say_in_children`: a function of a module that gets the lines of processes that the script forks or spawns.
-    `on_hang`: also report where no step ends for long. Where SIGTERM or SIGHUP ends the
-    process, this does not return: `before_death` is called with what was captured, in another thread. Raises `UsageError` if
-    there is no such script, `CaptureError` if nothing could be written to `settings.out` or the port is taken; what the
-    script raises is shown as Python shows it.
+    `on_hang`: also report where no step ends for long. Where SIGTERM or SIGHUP ends the process, this does not return:
+    `before_death` is called with what was captured, in another thread. Raises `UsageError` if there is no such script,
+    `CaptureError` if nothing could be written to `settings.out` or the port is taken; what the script raises is shown
+    as Python shows it.
     """
     script.check()
     release = _Release(say)
@@ -90,7 +87,7 @@ def capture_script(
 
     def save(number: int) -> None:
         # The main thread may be saving too, or wait for the devices in vain.
-        saving.acquire(timeout=_LONGEST_WAIT_SECONDS)
+        saving.acquire(timeout=LONGEST_WAIT_SECONDS)
         end = ScriptEnd.by_signal(number)
         if capture.run is None and problem is None:
             finish(end, is_waiting=False)

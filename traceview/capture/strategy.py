@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from traceview.capture.live_objects import LiveObjects, is_default_strategy
-from traceview.capture.sidecar import Absent, Facts
+from traceview.capture.sidecar import Facts, NoAnswerError
 from traceview.capture.step_objects import traces
 
 _ITERATOR_SPECS: Final = ("DistributedIteratorSpec", "DistributedDatasetSpec", "IteratorSpec")
@@ -73,19 +73,19 @@ def _cross_device_ops(extended: Any) -> Any:
         operations = getattr(extended, name, None)
         if operations is not None:
             return operations
-    raise Absent("this strategy has no cross-device ops so far")
+    raise NoAnswerError("this strategy has no cross-device ops so far")
 
 
 def _packs(operations: Any) -> int:
     for name in ("_num_packs", "num_packs"):
         if hasattr(operations, name):
             return int(getattr(operations, name))
-    raise Absent(f"{type(operations).__name__} packs by bytes")
+    raise NoAnswerError(f"{type(operations).__name__} packs by bytes")
 
 
 def _of_options(options: Any, name: str) -> Any:
     if options is None or not hasattr(options, name):
-        raise Absent("the cross-device ops have no such option")
+        raise NoAnswerError("the cross-device ops have no such option")
     return getattr(options, name)
 
 
@@ -126,16 +126,20 @@ Sizes = tuple[str, int, int | None]
 def _sizes(functions: Sequence[Any], live: LiveObjects, replicas: int) -> Sizes:
     inputs = [list(_leaves(trace)) for function in functions for trace in traces(function)]
     if not any(inputs):
-        raise Absent("no argument of the step functions is a tensor or an iterator of tensors")
+        raise NoAnswerError(
+            "no argument of the step functions is a tensor or an iterator of tensors"
+        )
     if any(_leading(leaf) is None for leaves in inputs for leaf in leaves):
         return _of_datasets(inputs, live, replicas)
     firsts = {tuple(_leading(leaf) or ()) for leaves in inputs for leaf in leaves if _leading(leaf)}
     if len(firsts) != 1:
         dimensions = sorted(sum(sizes) for sizes in firsts)
-        raise Absent(f"the arguments differ in their first dimension: {dimensions}")
+        raise NoAnswerError(f"the arguments differ in their first dimension: {dimensions}")
     (sizes,) = firsts
     if len(sizes) != replicas:
-        raise Absent(f"each call gets {sizes[0]} examples; how replicas share them is unknown")
+        raise NoAnswerError(
+            f"each call gets {sizes[0]} examples; how replicas share them is unknown"
+        )
     return "arguments", sum(sizes), sizes[0] if len(set(sizes)) == 1 else None
 
 
@@ -157,12 +161,12 @@ def _of_datasets(inputs: list[list[Any]], live: LiveObjects, replicas: int) -> S
                 size = _batch_size(iterator._dataset)
                 batches.add((size, size))
     if not batches:
-        raise Absent(
+        raise NoAnswerError(
             "the step is traced for batches of any size, and the script no longer holds its dataset"
         )
     if len(batches) > 1:
         sizes = sorted(total for total, _ in batches)
-        raise Absent(f"several datasets have the same shapes; their batch sizes are {sizes}")
+        raise NoAnswerError(f"several datasets have the same shapes; their batch sizes are {sizes}")
     ((total, per_replica),) = batches
     return "dataset", total, per_replica
 
@@ -172,7 +176,7 @@ def _batch_size(dataset: Any) -> int:
     module = import_module("tensorflow.python.data.experimental.ops.distribute")
     size = int(module.compute_batch_size(dataset))
     if size <= 0:
-        raise Absent("the dataset of the step has no fixed batch size")
+        raise NoAnswerError("the dataset of the step has no fixed batch size")
     return size
 
 

@@ -14,11 +14,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread, current_thread, main_thread
+from threading import Event, current_thread, main_thread
 from time import sleep
 from types import FrameType
 from typing import Any, Final
 from weakref import ref
+
+from traceview.capture.own_threads import block_signals, own_thread
 
 ENDINGS: Final = tuple(
     number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
@@ -26,8 +28,13 @@ ENDINGS: Final = tuple(
 """Sent by a batch system, and by a connection that is lost (absent on Windows)."""
 SIGNALLED: Final = 128
 """A shell reports a process that died of a signal with this plus the number of the signal."""
+LONGEST_WAIT_SECONDS: Final = 5.0
+"""For the main thread to end what it is saving. Then it is taken to wait for devices in vain: a container is killed 10 s
+after SIGTERM, a job of Slurm after 30 s."""
 _LONGEST_SAVING_SECONDS: Final = 60.0
+"""A trace that is not saved by then waits for a device or a file system that is gone."""
 _LONGEST_STANDSTILL_SECONDS: Final = 3.0
+"""Enough to save most traces. Then the script goes on, for it may hold a lock that saving needs."""
 _HANDLED: Final = 0x80
 """Set in what the handler writes; C code writes the number of the signal alone."""
 
@@ -58,7 +65,7 @@ class Termination:
         for number in self._handled:
             signal.signal(number, self._handler)
         self._set_descriptor()
-        Thread(target=self._watch, name="traceview-termination", daemon=True).start()
+        own_thread("termination", self._watch).start()
         if hasattr(os, "register_at_fork"):
             # What is registered stays until the process ends.
             own = ref(self)
@@ -130,7 +137,7 @@ class Termination:
         sleep(_LONGEST_STANDSTILL_SECONDS)
 
     def _watch(self) -> None:
-        _block_signals()
+        block_signals()
         while received := self._reading.recv(64):
             for byte in received:
                 number = byte & ~_HANDLED
@@ -146,7 +153,7 @@ class Termination:
                 if not is_saved.wait(_LONGEST_SAVING_SECONDS):
                     die_of(number)
 
-            Thread(target=limit, name="traceview-deadline", daemon=True).start()
+            own_thread("deadline", limit).start()
             try:
                 self._save(number)
             finally:
@@ -199,9 +206,3 @@ def _tell(termination: ref[Termination], moment: str) -> None:
     known = termination()
     if known is not None:
         getattr(known, moment)()
-
-
-def _block_signals() -> None:
-    """Leave the signals of this process to the threads of the script."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Final
 
 PATIENCE_SECONDS: Final = 1.0
+"""What takes less needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
 
 
 @contextmanager

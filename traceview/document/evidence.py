@@ -49,7 +49,7 @@ METRICS: Final = {
     "input_ratio": "waiting for input, share of the step",
     "input_wait_ps": "waiting for input, mean step",
     "kernel_count": "kernels",
-    "last_count": "collectives to which it came last",
+    "last_count": "collectives in which a device came last",
     "late_per_step_ps": "its part of the batch is late by, median step",
     "late_step_ratio": "steps in which its part of the batch is late",
     "launches_ratio": "kernels, relative to the others",
@@ -68,7 +68,7 @@ METRICS: Final = {
     "next_event": "next event on the host",
     "nvml_busy_ratio": "busy by NVML",
     "op": "op",
-    "op_count": "such ops",
+    "op_count": "ops of this kind",
     "op_type": "type of the op",
     "opaque_count": "kernels without an op",
     "pageable_ratio": "bytes that come from pageable memory",
@@ -102,6 +102,10 @@ METRICS: Final = {
     "work_ratio": "work of the stage, share of the window",
 }
 """What was measured, by metric."""
+
+
+AT_MOST: Final = frozenset({"spread_ps"})
+"""Values that stay below their threshold where a finding is made."""
 
 
 def metric_words(metric: str) -> str:

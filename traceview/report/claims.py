@@ -21,7 +21,8 @@ from traceview.trace.cause import Cause
 _TIME_PER_STEP: Final = re.compile(
     r"\d[\d.,]* (?:ps|ns|µs|ms|s)(?= per step\b| of the (?:mean|median) )"
 )
-_SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))")
+_SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))|\d[\d.]*%(?= of the (?:mean|median) )")
+_STEP: Final = re.compile(r"(?<= of the )(?:mean|median) \d[\d.,]* (?:ps|ns|µs|ms|s)(?= step)")
 """How a title states its cost; it may hold names, which may look like that as well."""
 
 _CAUSES: Final = frozenset(cause.key for cause in Cause)
@@ -76,14 +77,17 @@ def titles(report: Report) -> Iterator[Disagreement]:
     for place, finding in enumerate(report.findings):
         if finding.cost_statistic is None:
             continue
-        for pattern, shown in (
-            (_TIME_PER_STEP, numbers.time(finding.cost_ps_per_step)),
-            (_SHARE, numbers.share(finding.cost_ratio)),
+        ps, ratio = finding.cost_ps_per_step, finding.cost_ratio
+        step = f"{finding.cost_statistic} {numbers.time(ps / ratio)}" if ps and ratio else ""
+        for pattern, shown, what in (
+            (_TIME_PER_STEP, numbers.time(ps), "cost"),
+            (_SHARE, numbers.share(ratio), "cost"),
+            (_STEP, step, "step"),
         ):
             stated = pattern.findall(finding.title)
             if stated and shown not in stated:
                 yield Disagreement(
-                    f"$.findings[{place}].title", f"states another cost than {shown}"
+                    f"$.findings[{place}].title", f"states another {what} than {shown}"
                 )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.analysis.anatomy.groups import WITH_WAITS, waits_in_collectives
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.cost import cost_words
@@ -86,9 +87,7 @@ def verdict_of(
             and all(row.status == "active" for row in device_time.devices)
             and (largest is None or largest.ratio < LEAST_LOSS_RATIO)
         )
-        headline = (
-            f"{_problems(findings, is_healthy=is_healthy)}: {_of_devices(device_time, largest)}"
-        )
+        headline = f"{_problems(findings, is_healthy=is_healthy)}: {_of_devices(results, largest)}"
     finding = largest.finding if largest and _is_named(largest) else None
     return Verdict(
         headline,
@@ -182,19 +181,22 @@ def _problems(findings: Sequence[Finding], *, is_healthy: bool) -> str:
     count = sum(finding.severity != "info" for finding in findings)
     if not count:
         return "No clear problem"
-    are = "problem is" if count == 1 else "problems are"
-    return f"{count} {are} listed, none of them the largest loss"
+    if count == 1:
+        return "1 problem is listed, but it is not the largest loss"
+    return f"{count} problems are listed, none of them the largest loss"
 
 
-def _of_devices(device_time: DeviceTime, largest: Loss | None) -> str:
+def _of_devices(results: Results, largest: Loss | None) -> str:
     """How many devices are how busy, and the largest loss that no finding is about."""
+    device_time = results.device_time or DeviceTime((), ())
     rows = device_time.devices
     kinds = {row.kind for row in rows}
     noun, _ = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
     # A replica alone is no replica of anything.
     is_cpu = len(rows) == 1 and rows[0].kind == "replica"
     devices = "1 CPU" if is_cpu else numbers.plural(len(rows), noun)
-    sentence = f"{devices}, {numbers.share(_mean_busy_ratio(device_time))} busy"
+    waits = f", {WITH_WAITS}" if waits_in_collectives(results.anatomy) else ""
+    sentence = f"{devices}, {numbers.share(_mean_busy_ratio(device_time))} busy{waits}"
     if largest is None:
         return f"{sentence}."
     words = look_of(PATH_PARTS, largest.cause).words if largest.cause else ""
@@ -267,7 +269,7 @@ def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumbe
         VerdictNumber("least_busy_ratio", "busy, on the least busy device in use", least),
         VerdictNumber(
             "mean_busy_ratio",
-            f"busy, mean of all {visible_count} visible devices"
+            f"busy, mean of the {visible_count} visible devices"
             if visible_count > 1
             else "busy, mean",
             _mean_busy_ratio(device_time),

@@ -17,6 +17,7 @@ from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
 from traceview.trace.correlation import ProducerConsumerLinks
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
+from traceview.trace.side_work import SideWork, side_work_of
 from traceview.xplane.host_names import (
     HostNameKind,
     host_name_kind,
@@ -201,6 +202,13 @@ class HostEvents:
         is_work = np.isin(self.kind_of(rows), (HostNameKind.OP, HostNameKind.EXECUTOR))
         result: Int64Array = rows[is_work & self._is_pipeline(rows)]
         return result
+
+    @cached_property
+    def pipeline_python(self) -> IntervalSet:
+        """When Python functions of the input pipeline run, or wait for Python's lock: a generator, `tf.py_function`."""
+        is_python = self._names_that(lambda name: side_work_of(name) is SideWork.PYTHON)
+        rows = self.pipeline_work
+        return self._spans(rows[is_python[self._columns.name[rows]]])
 
     def is_in_step(self, rows: Int64Array) -> BoolArray:
         """Which host rows begin inside a step marker."""

@@ -27,7 +27,7 @@ EXPOSED: Final = Rule(
         "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
         "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per replica."
     ),
-    example="exposed communication takes 24.0% of the step on GPU:0",
+    example="exposed communication on GPU:0 takes 12.0 ms of the median 50.0 ms step (24.0%)",
     path_causes=("collective",),
     jax_advice=(
         "Exchange less often: a larger batch per device. Check the shardings: an array that two ops want in "
@@ -51,7 +51,7 @@ WAIT: Final = Rule(
         "is ready for all of them (dataset.prefetch(tf.data.AUTOTUNE)), GPUs of one model. traceview collectives "
         "LOGDIR lists the last device of each collective."
     ),
-    example="GPU:2 waits for other devices in collectives for 12.0% of the step",
+    example="GPU:2 waits for other devices in collectives for 6.00 ms of the median 50.0 ms step (12.0%)",
     idle_causes=("peer",),
     jax_advice=(
         "Give all devices equal work: equal shards of the batch, batches copied ahead with jax.device_put, "
@@ -114,7 +114,6 @@ class _Costs:
         self._kinds = kinds
         self._selection = selection
         self._few_steps = selection.few_steps
-        self._whole = "step" if selection.used_steps else "window"
 
     @property
     def _is_alone(self) -> bool:
@@ -142,7 +141,7 @@ class _Costs:
             EXPOSED,
             costs,
             "exposed_transfer_ratio",
-            title=f"exposed communication takes {{share}} of the {self._whole} on {{devices}}",
+            title="exposed communication on {devices} takes {cost}",
             explanation=f"{meaning}{self._calls()}{self._speed()}",
             advice=(
                 f"{self._packing()}Exchange gradients less often: a larger batch per replica, so that one exchange "
@@ -160,7 +159,7 @@ class _Costs:
             WAIT,
             self._by_device(result.mean_exposed_wait_per_step_ps, waits),
             "exposed_wait_ratio",
-            title=f"{{devices}} waits for other devices in collectives for {{share}} of the {self._whole}",
+            title="{devices} waits for other devices in collectives for {cost}",
             explanation=(
                 f"{WAIT.meaning} {self._last(last)} The cost is an upper bound: what the device that waits longest would save."
             ),
@@ -235,7 +234,7 @@ class _Costs:
         evidence: tuple[Evidence, ...] = (),
         bound: Bound | None = None,
     ) -> Finding | None:
-        """A finding about the devices past the limit; `title` has places for `devices` and `share`."""
+        """A finding about the devices past the limit; `title` has places for `devices` and `cost`."""
         limit = rule.limits["warning_ratio"]
         ratios = {key: cost.ratio for key, cost in costs.items() if cost.ratio is not None}
         devices = [key for key, ratio in ratios.items() if ratio >= limit]
@@ -246,7 +245,7 @@ class _Costs:
         are_alike = len(devices) == len(ratios) > 1 and ratios[devices[-1]] >= _ALIKE_RATIO * ratio
         whose = f"each of the {len(devices)} devices" if are_alike else devices[0]
         return rule.finding(
-            title.format(devices=whose, share=numbers.share(ratio)),
+            title.format(devices=whose, cost=costs[devices[0]].stated),
             (*(Evidence(metric, ratios[key], limit, key) for key in devices), *evidence),
             severity="info" if on_cpu or self._few_steps else rule.severity_of(ratio),
             confidence=self._confidence(on_cpu=on_cpu),

@@ -9,6 +9,7 @@ from traceview.analysis.cost import Cost
 from traceview.analysis.idle.rules import IdleRule
 from traceview.analysis.idle.waiting_device import AS_LONG_RATIO, Affected, Waiting
 from traceview.document import numbers
+from traceview.document.vocabulary import thread_words
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
 
@@ -106,7 +107,7 @@ def _longest_gap(waiting: Waiting, cause: Cause) -> Iterator[Evidence]:
     where = "outside of steps" if gap.step is None else f"step {gap.step}"
     yield Evidence("longest_gap_ps", gap.duration_ps, None, where)
     if gap.host_event is not None:
-        yield Evidence("host_event", gap.host_event, None, f"thread {gap.thread}")
+        yield Evidence("host_event", gap.host_event, None, thread_words(gap.thread))
 
 
 def _confidence(waiting: Waiting) -> tuple[Confidence, str]:

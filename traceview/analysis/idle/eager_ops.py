@@ -19,6 +19,7 @@ from traceview.robust import median_ps
 from traceview.trace.model import Trace
 
 SHOWN_TYPES: Final = 3
+"""Types of ops, the most frequent ones: enough to find the code that calls them."""
 _CALL: Final = b"EagerLocalExecute: "
 
 

@@ -35,6 +35,7 @@ from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
+from traceview.document.vocabulary import thread_words
 from traceview.intervals import union
 from traceview.trace.model import Trace
 
@@ -141,7 +142,7 @@ def _heavy_ops(
                 idle_ps,
                 (
                     Evidence("cpu_op_idle_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
-                    Evidence("op", op.name, None, f"thread {op.thread}"),
+                    Evidence("op", op.name, None, thread_words(op.thread)),
                 ),
                 words={"op": op.type},
                 explanation=(

@@ -38,7 +38,7 @@ def profiler_time(
     ratio = overhead.ratio or 0.0
     added_ps = int((selection.mean_step_ps or 0) * ratio / (1 + ratio))
     columns = trace.host_columns
-    ends = np.sort(columns.end_ps[columns.host == host])
+    ends = np.sort(columns.end_ps[columns.rows_of_host(host)])
     start, end = step_bounds(steps)
     first, last = np.searchsorted(ends, start), np.searchsorted(ends, end)
     inside = np.concatenate([ends[low:high] for low, high in zip(first, last, strict=True)])

@@ -100,10 +100,14 @@ CPU_HEAVY_OP: Final = IdleRule(
 
 HOST_BOUND: Final = IdleRule(
     code="host-bound",
-    starts_at=(
-        "{warning_ratio} of the mean step idle while the host runs CPU ops, none of them a cpu-heavy-op; without GPUs only from "
-        "{ops_per_step_count} ops per step on that run one by one, outside of any tf.function, and as information from "
-        "{replica_ratio} of a step in a graph"
+    starts_at="{warning_ratio} of the mean step idle while the host runs CPU ops, none of them a cpu-heavy-op",
+    conditions_of="without GPUs, only with one of these",
+    conditions=(
+        "{ops_per_step_count} ops per step or more run one by one, outside of any tf.function",
+        (
+            "the step is a graph, and the replicas are idle for {replica_ratio} of it while the host works for its ops; "
+            "information only"
+        ),
     ),
     severities=("warning", "info"),
     # On CPU devices each step has some of it: from where a loss is worth a name, see report/verdict.py.

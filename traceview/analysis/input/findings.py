@@ -91,9 +91,8 @@ def _bound(result: Input, worst: InputHost, cost: Cost, selection: Selection) ->
         explanation += (
             f" Most of the pipeline's own time is spent in stage {result.bottleneck.name}."
         )
-    step = "step" if selection.used_steps else "window"
     return INPUT_BOUND.finding(
-        f"{numbers.share(cost.ratio)} of the {step} is spent waiting for input",
+        f"waiting for input takes {cost.stated}",
         (Evidence("input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], _where(worst)),),
         severity=_severity(selection, severity),
         confidence=confidence,

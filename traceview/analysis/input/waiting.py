@@ -21,7 +21,7 @@ from traceview.analysis.idle import ANALYSIS as IDLE
 from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.input.busy_cores import busy_cores
-from traceview.analysis.input.lock_waits import idle_in_lock_waits
+from traceview.analysis.input.lock_waits import idle_beside_python, idle_in_lock_waits
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.analysis.input.stretched import DISPATCH, Stretched, stretched_by_pipeline
@@ -124,12 +124,17 @@ def _lost(
     nothing = np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
     locked_ps = nothing
     causes: tuple[str, ...] = _SILENT
+    least_lock_ratio = INPUT_BOUND.limits["lock_wait_ratio"]
     if row is not None and _is_python(row) and _is_at_its_limit(row):
         lock_ps = idle_in_lock_waits(context.trace, context.idle, waiting.device, *bounds)
-        if (waiting.cost(mean_ps(lock_ps)).ratio or 0.0) >= INPUT_BOUND.limits["lock_wait_ratio"]:
+        if (waiting.cost(mean_ps(lock_ps)).ratio or 0.0) >= least_lock_ratio:
             causes = _LOCKED
         if is_short or causes == _LOCKED:
             locked_ps = _locked_ps(waiting, row.work_ratio or 0.0, causes)
+    else:
+        beside_ps = idle_beside_python(context.trace, context.idle, waiting.device, *bounds)
+        if (waiting.cost(mean_ps(beside_ps)).ratio or 0.0) >= least_lock_ratio:
+            locked_ps, causes = beside_ps, _LOCKED
     if not is_short and not locked_ps.any():
         return None
     slowed = (
@@ -180,7 +185,8 @@ def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]
         return
     limits, where = INPUT_BOUND.limits, f"{row.host}, {row.slowest_stage}"
     if not is_short or row.empty_step_ratio is None:
-        limit = None if is_short or row.empty_step_ratio is None else limits["limiting_work_ratio"]
+        at_limit = not is_short and row.empty_step_ratio is not None and _is_at_its_limit(row)
+        limit = limits["limiting_work_ratio"] if at_limit else None
         yield Evidence("work_ratio", row.work_ratio, limit, where)
         return
     least = limits["work_ratio"]
@@ -230,8 +236,9 @@ def _explanation(
         sentences.append(f"The pipeline is slower than the model: {work}" if is_short else work)
     if lost.locked_ps.any():
         sentences.append(
-            f"It holds Python's lock meanwhile: {numbers.time(mean_ps(lost.locked_ps))} of the cost is idle time in which "
-            "the thread of the step waits for that. Tables of idle time show it under other causes than waiting for input."
+            f"Python of the input pipeline holds Python's lock: {numbers.time(mean_ps(lost.locked_ps))} of the cost is idle "
+            "time in which the thread of the step waits for that. Tables of idle time show it under other causes than "
+            "waiting for input."
         )
     if lost.ops_ps.any() or lost.dispatch_ps.any():
         sentences.append(_slowed(context, host, waiting, lost))
@@ -253,7 +260,7 @@ def _slowed(context: Context, host: int, waiting: Waiting, lost: _Lost) -> str:
         if of_steps.any()
     ]
     return (
-        f"It keeps {numbers.number(busy)} of {cores} cores busy. While more threads have work than there are cores, "
+        f"The pipeline keeps {numbers.number(busy)} of {cores} cores busy on average. While more threads have work than there are cores, "
         f"{' and '.join(parts)} longer per step than is usual, by the median of the same op; that is part of the cost. "
         "What is slowed every time does not show, so the estimate is rather low."
     )

@@ -32,9 +32,13 @@ FEW_STEPS: Final = Rule(
 UNSTEADY_STEPS: Final = Rule(
     code="unsteady-steps",
     starts_at=(
-        "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; "
-        "not where another finding explains it; a warning if the mean step exceeds the median by {warning_ratio} of itself, "
-        "but not for replicas, which share the cores of their machine"
+        "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; not "
+        "where another finding explains it"
+    ),
+    conditions_of="a warning only with both of these",
+    conditions=(
+        "the median step is shorter than the mean step by {warning_ratio} of the mean",
+        "the devices are no replicas on a CPU, which share its cores with everything else",
     ),
     severities=("info", "warning"),
     limits={"spread_ratio": 0.10, "times_the_median": 2.0, "warning_ratio": 0.05},

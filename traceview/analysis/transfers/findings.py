@@ -18,6 +18,7 @@ from traceview.analysis.transfers.rules import (
     SMALL_SIZE,
 )
 from traceview.document import numbers
+from traceview.document.vocabulary import thread_words
 
 _Measure = Callable[[DeviceTransfers], float]
 
@@ -33,12 +34,11 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
     affected = [row for row in rows if H2D_EXPOSED.severity_of(_exposed(row, selection))]
     if affected:
         worst = affected[0]
-        step = "step" if selection.used_steps else "window"
         yield _finding(
             H2D_EXPOSED,
             affected,
             selection,
-            title=f"copies to {worst.device} are exposed for {numbers.share(_cost(worst, selection).ratio)} of the {step}",
+            title=f"copies to {worst.device} are exposed for {_cost(worst, selection).stated}",
             severity=H2D_EXPOSED.severity_of(_exposed(worst, selection)),
             more=_round_trip(worst),
         )
@@ -169,7 +169,7 @@ def _issued(row: DeviceTransfers) -> str:
     source = next((source for source in row.top_sources if source.direction == "h2d"), None)
     if source is None:
         return ""
-    issuer = " on ".join(filter(None, (source.op, source.thread and f"thread {source.thread}")))
+    issuer = " on ".join(filter(None, (source.op, source.thread and thread_words(source.thread))))
     return (
         f" On {row.device}, {issuer} issues the copies that are exposed longest." if issuer else ""
     )
