@@ -120,6 +120,7 @@ def test_what_the_profiler_took_for_its_events_is_left_out(tmp_path: Path) -> No
     (finding,) = [row for row in report.findings if row.code == "host-bound"]
     assert finding.cost_ps_per_step is not None
     assert ms(17 - 5) < finding.cost_ps_per_step < ms(17)
+    assert "ms step without the profiler (" in finding.title
     assert "With the profiler a step took" in finding.explanation
 
 

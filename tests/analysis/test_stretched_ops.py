@@ -131,7 +131,7 @@ def test_a_pipeline_that_is_ahead_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_the_median_is_of_things_with_the_same_key() -> None:
-    key = np.array([7, 3, 7, 3, 7, -1, 5], dtype=np.int64)
-    length = np.array([10, 1, 14, 4, 11, 99, 6], dtype=np.int64)
-    assert beyond_median(key, length).tolist() == [0, 0, 3, 2, 0, 0, 0]
+    key = np.array([7, 3, 7, 3, 7, -1, 5, -1], dtype=np.int64)
+    length = np.array([10, 1, 14, 4, 11, 99, 6, 10], dtype=np.int64)
+    assert beyond_median(key, length).tolist() == [0, 0, 3, 2, 0, 0, 0, 0]
     assert beyond_median(key[:0], length[:0]).tolist() == []

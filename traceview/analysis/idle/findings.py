@@ -169,6 +169,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
             f"{numbers.plural(spent.event_count, 'event')}. The cost leaves that out, and is a share of the step without it."
         )
     ratio, least_ratio = cost.ratio or 0.0, rule.limits["replica_ratio"]
+    unprofiled = " without the profiler" if recording else ""
     if ratio >= least_ratio:
         yield finding_of(
             rule,
@@ -176,7 +177,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
             idle_ps,
             [Evidence(metric, ratio, least_ratio, waiting.key)],
             severity="info",
-            title="{device} waits {span} while the host dispatches ops ({share})",
+            title=f"{{device}} waits {{span}}{unprofiled} while the host dispatches ops ({{share}})",
             explanation=(
                 "The host dispatches ops one by one, or converts values for them, while the replica runs none. Steps "
                 f"of a few milliseconds and ops that work row by row show this.{recording}"

@@ -53,7 +53,7 @@ def diagnose_without_devices(trace: Trace, selection: Selection) -> Iterator[Fin
         severity = HOST_BOUND.severity_of(cost.ratio or 0.0)
         if severity is None or cost.ps_per_step is None:
             continue
-        span = cost.words
+        span = f"{cost.words} without the profiler" if recording else cost.words
         name = trace.hosts[host].name
         yield HOST_BOUND.finding(
             _AT_LEAST_TITLE.format(
