@@ -87,7 +87,14 @@ def verdict_of(
             and all(row.status == "active" for row in device_time.devices)
             and (largest is None or largest.ratio < LEAST_LOSS_RATIO)
         )
-        headline = f"{_problems(findings, is_healthy=is_healthy)}: {_of_devices(results, largest)}"
+        headline = _of_devices(results, largest)
+        problems = sum(finding.severity != "info" for finding in findings)
+        if problems:
+            headline += (
+                f" {numbers.plural(problems, 'listed problem')} cost{'s' * (problems == 1)} less."
+            )
+        else:
+            headline = f"{'No problem found' if is_healthy else 'No clear problem'}: {headline}"
     finding = largest.finding if largest and _is_named(largest) else None
     return Verdict(
         headline,
@@ -172,18 +179,6 @@ def title_with_cost(finding: Finding) -> str:
     of_step = cost_words(finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic)
     costs = [] if has_time else [of_step]
     return f"{finding.title} ({', '.join([*costs, *([] if has_share else [share])])})"
-
-
-def _problems(findings: Sequence[Finding], *, is_healthy: bool) -> str:
-    """Whether there is a problem, where none of the findings is the largest loss."""
-    if is_healthy:
-        return "No problem found"
-    count = sum(finding.severity != "info" for finding in findings)
-    if not count:
-        return "No clear problem"
-    if count == 1:
-        return "1 problem is listed, but it is not the largest loss"
-    return f"{count} problems are listed, none of them the largest loss"
 
 
 def _of_devices(results: Results, largest: Loss | None) -> str:
