@@ -325,8 +325,10 @@ TERMS: Final = (
     ),
     (
         "busy",
-        "something ran on the device: the union over its streams, never a sum. A collective runs while it waits for "
-        "another device, too",
+        (
+            "something ran on the device: the union over its streams, never a sum. A collective runs while it waits for "
+            "another device, too"
+        ),
     ),
     ("compute", "a kernel that is not a collective ran"),
     (
