@@ -183,7 +183,7 @@ def test_the_list_below_a_bar_has_its_letters() -> None:
         for key, ps in lengths.items()
     )
     row = AnatomyRow("GPU:0", ("GPU:0",), 4, 1000, parts)
-    root = parsed(str(anatomy((row,))))
+    root = parsed(f"<!DOCTYPE html>\n<main>{anatomy((row,))}</main>")
     letters = [part.text for part in root.one("span", class_="anatomy-bar").all("i")][1:]
     assert letters == ["W", "I", "L"]
     listed = [part.text for part in root.one("span", class_="anatomy-parts").all("i")]

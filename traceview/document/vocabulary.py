@@ -303,6 +303,11 @@ def thread_words(name: str | None) -> str:
     return "Python thread" if _is_of_python(name) else f"thread {name}"
 
 
+def a_thread(name: str | None) -> str:
+    """The same inside of a sentence: `a Python thread`."""
+    return f"a {thread_words(name)}" if _is_of_python(name) else thread_words(name)
+
+
 def thread_name(name: str | None) -> str | None:
     """The name of a thread in a cell of a table."""
     return thread_words(name) if _is_of_python(name) else name

@@ -89,10 +89,10 @@ def verdict_of(
         )
         headline = _of_devices(results, largest)
         problems = sum(finding.severity != "info" for finding in findings)
-        if problems:
-            headline += (
-                f" {numbers.plural(problems, 'listed problem')} cost{'s' * (problems == 1)} less."
-            )
+        if problems == 1:
+            headline += " The listed problem is another one."
+        elif problems:
+            headline += " The listed problems are others."
         else:
             headline = f"{'No problem found' if is_healthy else 'No clear problem'}: {headline}"
     finding = largest.finding if largest and _is_named(largest) else None

@@ -10,7 +10,7 @@ from traceview.analysis.idle_python import PYTHON_LINE
 from traceview.analysis.path.result import CriticalPath, UnexplainedPart
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
-from traceview.document.vocabulary import thread_words
+from traceview.document.vocabulary import a_thread, thread_words
 from traceview.trace.cause import Cause
 
 UNEXPLAINED_IDLE: Final = Rule(
@@ -113,16 +113,11 @@ def _where(part: UnexplainedPart) -> str:
     if part.thread is None:
         return f"{place}; the host recorded no thread."
     if part.python is not None:
-        return f"{place}; {_thread(part)} was in {part.python} there."
+        return f"{place}; {a_thread(part.thread)} was in {part.python} there."
     recorded = (
         "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
     )
-    return f"{place}; {_thread(part)} {recorded} there."
-
-
-def _thread(part: UnexplainedPart) -> str:
-    words = thread_words(part.thread)
-    return words if words.startswith("thread ") else f"a {words}"
+    return f"{place}; {a_thread(part.thread)} {recorded} there."
 
 
 def _short(name: str | None) -> str:

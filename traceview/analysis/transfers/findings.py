@@ -18,7 +18,7 @@ from traceview.analysis.transfers.rules import (
     SMALL_SIZE,
 )
 from traceview.document import numbers
-from traceview.document.vocabulary import thread_words
+from traceview.document.vocabulary import a_thread
 
 _Measure = Callable[[DeviceTransfers], float]
 
@@ -169,7 +169,7 @@ def _issued(row: DeviceTransfers) -> str:
     source = next((source for source in row.top_sources if source.direction == "h2d"), None)
     if source is None:
         return ""
-    issuer = " on ".join(filter(None, (source.op, source.thread and thread_words(source.thread))))
+    issuer = " on ".join(filter(None, (source.op, source.thread and a_thread(source.thread))))
     return (
         f" On {row.device}, {issuer} issues the copies that are exposed longest." if issuer else ""
     )
