@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary, ref
 from traceview.capture.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.graphs import computes_gradients
 from traceview.capture.hidden_frames import hidden
+from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects, traces
 from traceview.capture.step_window import StepWindow
 
@@ -70,12 +71,20 @@ class Callee:
 class Observer:
     """Follows the calls of one thread and reports the steps among them to `window`.
 
-    `names`: the step functions to count, by default all. `steps` learns which objects the steps call.
+    `names`: the step functions to count, by default all. `steps` learns which objects the steps call, `inputs` what the
+    recorded ones are given.
     """
 
-    def __init__(self, window: StepWindow, names: Iterable[str], steps: StepObjects) -> None:
+    def __init__(
+        self,
+        window: StepWindow,
+        names: Iterable[str],
+        steps: StepObjects,
+        inputs: StepInputs,
+    ) -> None:
         self.window = window
         self.steps = steps
+        self.inputs = inputs
         self.names = frozenset(names)
         self.thread = get_ident()
         self.current: Callee | None = None
@@ -189,6 +198,8 @@ class Observer:
         was_step = callee.is_step
         if was_step:
             window.begin(count)
+            if window.state == "recording":
+                self.inputs.given(args, kwargs)
         elif callee.is_evaluation:
             window.abandon()
         self.current = callee
@@ -340,6 +351,8 @@ class Observer:
         """The watched thread asks for input outside any call."""
         self.eager.input_begins(iterator)
         self.window.input_begins()
+        if self.window.state == "recording":
+            self.inputs.asked(iterator)
 
     def _scouted_here(self) -> Callee | None:
         """What this thread scouts; a replica works for the only thread that does, while no step runs."""
@@ -349,16 +362,19 @@ class Observer:
                 (scouted,) = self._scouted.values()
         return scouted
 
-    def called_inside(self, function: Any) -> None:
+    def called_inside(self, function: Any, *arguments: object) -> None:
         """A `tf.function` is called eagerly in the current call, or in a thread that is not watched.
 
-        `Strategy.run` calls copies of those that it is given, and these have the graphs.
+        `Strategy.run` calls copies of those that it is given, and these have the graphs. `train_on_batch` of Keras
+        hands over its batch in a generator, and so shows it only here.
         """
         current = self.current
         if not _is_watched(self.thread):
             self._called_elsewhere(function)
         elif current is not None and current.kind == "replicas":
             self.steps.add(current.name, function)
+        elif current is not None and current.kind == "keras" and self.window.state == "recording":
+            self.inputs.given(arguments)
 
     def concrete_inside(self, function: Any) -> None:
         """A concrete function is called in another call, or in a thread that is not watched."""
