@@ -9,11 +9,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
 from typing import Final
 
 from traceview.capture.environment_variable import VARIABLE
+from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
 from traceview.capture.journal import Entry, Journal
 from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import ScriptEnd
@@ -23,6 +25,7 @@ from traceview.capture.termination import Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, TraceviewError, UsageError
 
+_REPORTS: Final = "traceview.analysis.hang.write_up"
 _FIRST: Final = 1000
 """Before the finalizers of multiprocessing, which end the processes and queues of a child."""
 _LONGEST_WAIT_SECONDS: Final = 5.0
@@ -46,15 +49,32 @@ def begin(text: str) -> None:
         if journal is not None:
             journal.write(Entry("ended", problem=problem, hint=hint))
         return
-    LaunchedCapture(request, journal).begin()
+    LaunchedCapture(request, journal, _hang_settings(request.on_hang_s)).begin()
+
+
+def _hang_settings(after_s: float | None) -> HangSettings | None:
+    """What makes reports of hangs, imported now, because a script that hangs in an import must not stop the report."""
+    if after_s is None:
+        return None
+    try:
+        # By name: a capture does without the analysis, and here is nobody else to bring it.
+        write_up = import_module(_REPORTS).write_up
+    except ImportError as error:
+        say(f"note: --on-hang is off in this process: {error}")
+        return None
+    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
 
 
 class LaunchedCapture(WindowListener):
     """The capture of this process, or of the child that it becomes by a fork."""
 
-    def __init__(self, request: Request, journal: Journal | None) -> None:
+    def __init__(
+        self, request: Request, journal: Journal | None, hangs: HangSettings | None
+    ) -> None:
         self._request = request
         self._journal = journal
+        self._hangs = hangs
+        self._hang_watch: HangWatch | None = None
         self._process = os.getpid()
         self._is_prepared = False
         self._is_over = False
@@ -92,7 +112,7 @@ class LaunchedCapture(WindowListener):
     # Inside
 
     def _new_capture(self) -> ProcessCapture:
-        capture = ProcessCapture(self._request, say, [self])
+        capture = ProcessCapture(self._request, say, [self], counts_on=self._hangs is not None)
         capture.watch.observer.on_begin.append(self._prepare)
         return capture
 
@@ -107,6 +127,9 @@ class LaunchedCapture(WindowListener):
         self._is_prepared = True
         self._note("running")
         self._capture.start_clock()
+        if self._hangs is not None:
+            self._hang_watch = HangWatch(self._hangs, self._capture.watch, say)
+            self._hang_watch.start()
         util = sys.modules.get("multiprocessing.util")
         if self._is_child and util is not None:
             # It ends without `atexit`.
@@ -128,6 +151,7 @@ class LaunchedCapture(WindowListener):
         self._is_child = True
         self._ending = Lock()
         self._termination = None
+        self._hang_watch = None
         self._parents.append(self._capture)
         self._capture.leave()
         # A copy of a profile that runs is of no use, and cannot be stopped.
@@ -168,6 +192,8 @@ class LaunchedCapture(WindowListener):
             if self._journal is None:
                 say(unused.message)
             return
+        if self._hang_watch is not None:
+            self._hang_watch.stop()
         problem = capture.finish(end)
         capture.remove()
         self._note("ended", problem)
