@@ -113,7 +113,7 @@ def test_an_iterator_shows_the_batch_of_its_dataset(
 ) -> None:
     given, asked = StepInputs(), StepInputs()
     given.given(iterator)
-    asked.asked(iterator)
+    asked.asked(iterator, is_recorded=True)
     assert given.sizes(replicas, 2) == asked.sizes(replicas, 2) == sizes
     assert given.strategies() == (["strategy"] if replicas > 1 else [])
     given.forget()
@@ -172,5 +172,5 @@ def test_replicas_that_share_a_tensor_are_not_guessed_either() -> None:
     inputs.given(Tensor(8))
     with pytest.raises(Absent, match="how replicas share them is unknown"):
         inputs.sizes(2, 2)
-    inputs.asked(DistributedIterator(SPLIT))
+    inputs.asked(DistributedIterator(SPLIT), is_recorded=True)
     assert inputs.sizes(2, 2) == ("dataset", 16, 8)

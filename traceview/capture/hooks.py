@@ -288,7 +288,9 @@ class Hooks:
             if observer.is_outermost:
                 sizes.call_follows(epoch)
                 if observer.window.state == "recording":
-                    observer.inputs.asked(getattr(epoch, "_distributed_dataset", None))
+                    observer.inputs.asked(
+                        getattr(epoch, "_distributed_dataset", None), is_recorded=True
+                    )
             return call
 
         return next_call

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock, current_thread, get_ident
-from time import monotonic
+from time import monotonic, perf_counter_ns
 from typing import Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary, ref
 
@@ -196,10 +196,14 @@ class Observer:
             self.begin_training()
         callee.calls += 1
         was_step = callee.is_step
+        begun_ns = 0
         if was_step:
             window.begin(count)
             if window.state == "recording":
                 self.inputs.given(args, kwargs)
+            self.inputs.step_begins()
+        elif window.state == "recording" and self.inputs.is_other(args, kwargs):
+            begun_ns = perf_counter_ns()
         elif callee.is_evaluation:
             window.abandon()
         self.current = callee
@@ -217,6 +221,8 @@ class Observer:
             self.eager.stop()
             callee.step_count += count
             window.end(callee.name, count)
+        elif begun_ns:
+            window.evaluated(callee.name, begun_ns)
         return result
 
     @hidden
@@ -351,8 +357,7 @@ class Observer:
         """The watched thread asks for input outside any call."""
         self.eager.input_begins(iterator)
         self.window.input_begins()
-        if self.window.state == "recording":
-            self.inputs.asked(iterator)
+        self.inputs.asked(iterator, is_recorded=self.window.state == "recording")
 
     def _scouted_here(self) -> Callee | None:
         """What this thread scouts; a replica works for the only thread that does, while no step runs."""
@@ -416,6 +421,7 @@ class Observer:
             callee.is_train = True
         callee.calls += 1
         callee.step_count += callee.is_step
+        self.inputs.step_begins()
         return callee.is_step
 
     def _remember(self, function: Any, callee: Callee) -> None:
@@ -445,7 +451,23 @@ def _role(callee: Callee) -> str:
     return ", evaluates" if callee.has_replicas else ""
 
 
+_OF_KERAS: Final = {
+    "multi_step_on_iterator": "evaluate",
+    "one_step_on_data_distributed": "predict",
+    "multi_step_on_data": "predict",
+    "test_function": "evaluate",
+    "predict_function": "predict",
+}
+"""What the functions inside Keras do for the user; those of training are known by their model."""
+
+
 def _name_of(function: Any) -> str:
+    python_function = getattr(function, "_python_function", None)
+    module = getattr(python_function, "__module__", None)
+    if isinstance(module, str) and module.partition(".")[0] in ("keras", "tf_keras"):
+        name = getattr(python_function, "__name__", "")
+        if name in _OF_KERAS:
+            return _OF_KERAS[name]
     for attribute in ("__name__", "_name"):
         name = getattr(function, attribute, None)
         if isinstance(name, str):

@@ -84,7 +84,10 @@ def describe_steps(
     return {
         "strategy": strategy_group,
         "batch": describe_batch(inputs, strategy),
-        "training": _describe_training(list(uses.values()), has_functions=bool(functions)),
+        "training": {
+            **_describe_training(list(uses.values()), has_functions=bool(functions)),
+            **_accumulation(steps),
+        },
         "placement": facts.as_group(),
     }
 
@@ -207,6 +210,15 @@ def _describe_variables(uses: list[VariableUse]) -> dict[str, Any]:
             "names": sorted(str(use.variable.name) for use in alone)[:_MOST_NAMES],
         },
     }
+
+
+def _accumulation(steps: StepObjects) -> dict[str, int]:
+    """The steps over which the optimizer of a Keras model accumulates gradients, where it does."""
+    for model in steps.models():
+        count = getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None)
+        if isinstance(count, int) and count > 1:
+            return {"accumulation_steps": count}
+    return {}
 
 
 def _describe_training(uses: list[VariableUse], *, has_functions: bool) -> dict[str, Any]:

@@ -93,6 +93,8 @@ class StepInputs:
     def __init__(self) -> None:
         self._of_replicas: Counter[tuple[int, ...]] = Counter()
         self._of_tensors: Counter[frozenset[int]] = Counter()
+        self._last_asked = self._input_of_steps = 0
+        """The iterators that were asked last, and before the last step, by their `id`."""
         self._given: dict[int, _Source] = {}
         self._asked: dict[int, _Source] = {}
         self._generated: WeakKeyDictionary[Any, GeneratedSizes] = WeakKeyDictionary()
@@ -104,10 +106,26 @@ class StepInputs:
         with suppress(Exception):
             self._note(arguments)
 
-    def asked(self, iterator: object) -> None:
-        """The loop of the recorded steps asks this iterator for a batch."""
+    def asked(self, iterator: object, *, is_recorded: bool) -> None:
+        """The loop asks this iterator for a batch, of a recorded step or not."""
+        self._last_asked = id(iterator)
+        if is_recorded:
+            with suppress(Exception):
+                self._add(self._asked, iterator)
+
+    def step_begins(self) -> None:
+        """A step is called: what was asked for last was its input."""
+        self._input_of_steps = self._last_asked
+
+    def is_other(self, *arguments: object) -> bool:
+        """Whether a call that is no step has other input than the steps: it gets a batch, or the iterator itself."""
+        if self._last_asked != self._input_of_steps:
+            return True
+        sources: dict[int, _Source] = {}
         with suppress(Exception):
-            self._add(self._asked, iterator)
+            for _ in _leading(arguments, _DEEPEST, lambda value: self._add(sources, value)):
+                pass
+        return bool(sources)
 
     def watched(self, generator: Any) -> tuple[Any, Callable[[Any], None]]:
         """A generator that notes its batches, and what to call with the dataset that is made from it."""

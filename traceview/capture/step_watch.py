@@ -90,6 +90,10 @@ class StepWatch(WindowListener):
         ]
         sidecar.add("steps", {"functions": functions, "is_chosen": bool(self.observer.names)})
         sidecar.add("hooks", {"missing": self.hooks.missing})
+        runs = {callee.name: callee.runs_per_call for callee in callees}
+        for function in sidecar.groups.get("placement", {}).get("functions", ()):
+            if runs.get(function["step"], 0) > 1:
+                function["replica_runs"] = runs[function["step"]]
         notes = [
             f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in its "
             "graph"

@@ -89,6 +89,16 @@ class RecordedCall:
     error: str | None = None
 
 
+@dataclass
+class Evaluation:
+    """What was evaluated in the profile after step `after`: calls by function, and when, by the monotonic clock."""
+
+    after: int
+    functions: dict[str, int]
+    begun_ns: int
+    ended_ns: int
+
+
 class _Start(NamedTuple):
     """Where a call began that ran `step_count` steps. `is_disturbed`: it took longer for a reason that is no step's."""
 
@@ -107,6 +117,7 @@ class StepWindow:
         self.steps = steps
         self.state: State = "waiting"
         self.calls: list[RecordedCall] = []
+        self.evaluations: list[Evaluation] = []
         self.failures: list[str] = []
         self.next_number = 0
         self.failed_steps = 0
@@ -202,6 +213,17 @@ class StepWindow:
         if self.state == "recording" and self.calls and self.next_number >= self.steps.last:
             # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
             self._wait_for_edge()
+
+    def evaluated(self, function: str, begun_ns: int) -> None:
+        """A call that evaluates has returned."""
+        if self.state != "recording" or not self.calls:
+            return
+        after = self.next_number - 1
+        if not self.evaluations or self.evaluations[-1].after != after:
+            self.evaluations.append(Evaluation(after, {}, begun_ns, begun_ns))
+        last = self.evaluations[-1]
+        last.functions[function] = last.functions.get(function, 0) + 1
+        last.ended_ns = self._clock_ns()
 
     def traced(self) -> None:
         """A `tf.function` is being traced in the call that has begun."""
@@ -310,6 +332,7 @@ class StepWindow:
             "cut_steps": [call.number for call in calls if call.is_cut],
             "steps_per_call": sorted({call.count for call in calls}),
             "calls": [asdict(call) for call in calls],
+            "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
         }
 
     # Inside
