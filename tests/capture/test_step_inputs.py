@@ -63,7 +63,7 @@ class DistributedIterator:
 def _tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = SimpleNamespace(compute_batch_size=lambda dataset: dataset.size)
     name = "tensorflow.python.data.experimental.ops.distribute"
-    monkeypatch.setitem(sys.modules, name, fake)  # type: ignore[arg-type]  # only this of it is asked
+    monkeypatch.setitem(sys.modules, name, fake)
 
 
 @pytest.mark.parametrize(

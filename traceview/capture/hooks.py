@@ -140,7 +140,7 @@ class Hooks:
                     self.missing.append(str(place))
                 continue
             function = original.__func__ if place.is_static else original
-            replacement = functools.wraps(function)(hidden(wrap(function)))
+            replacement: Any = functools.wraps(function)(hidden(wrap(function)))
             if place.is_static:
                 replacement = staticmethod(replacement)
             setattr(owner, place.method, replacement)

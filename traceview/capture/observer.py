@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock, current_thread, get_ident
-from time import monotonic, perf_counter_ns
+from time import monotonic
 from typing import Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+from traceview.capture.calls_between import CallsBetween
 from traceview.capture.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.graphs import computes_gradients
 from traceview.capture.hidden_frames import hidden
@@ -49,6 +50,7 @@ class Callee:
     is_left_out: bool = False
     calls: int = 0
     step_count: int = 0
+    is_of_keras: bool = False
     runs_in_graph: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
     """Calls of `Strategy.run` while each graph was made."""
 
@@ -56,6 +58,11 @@ class Callee:
     def runs_per_call(self) -> int:
         """How often the graph of one call has `Strategy.run`, one after the other; 0 if Python calls it."""
         return max(self.runs_in_graph.values(), default=0)
+
+    @property
+    def between_name(self) -> str:
+        """What a call between steps does for the user."""
+        return _OF_KERAS.get(self.name, self.name) if self.is_of_keras else self.name
 
     @property
     def is_step(self) -> bool:
@@ -85,6 +92,7 @@ class Observer:
         self.window = window
         self.steps = steps
         self.inputs = inputs
+        self.between = CallsBetween(inputs)
         self.names = frozenset(names)
         self.thread = get_ident()
         self.current: Callee | None = None
@@ -149,6 +157,8 @@ class Observer:
         callee = self._new(_name_of(function), "function")
         self._remember(function, callee)
         self.steps.add(callee.name, function)
+        module = getattr(getattr(function, "_python_function", None), "__module__", None)
+        callee.is_of_keras = str(module).partition(".")[0] in _KERAS
         # What was traced before is not traced again, and reaches nothing.
         callee.is_train = any(computes_gradients(concrete) for concrete in traces(function))
         return callee
@@ -196,14 +206,15 @@ class Observer:
             self.begin_training()
         callee.calls += 1
         was_step = callee.is_step
-        begun_ns = 0
+        is_between = False
         if was_step:
             window.begin(count)
             if window.state == "recording":
+                self.between.end(window)
                 self.inputs.given(args, kwargs)
             self.inputs.step_begins()
-        elif window.state == "recording" and self.inputs.is_other(args, kwargs):
-            begun_ns = perf_counter_ns()
+        elif window.state == "recording":
+            is_between = self.between.begin(args, kwargs)
         elif callee.is_evaluation:
             window.abandon()
         self.current = callee
@@ -221,8 +232,8 @@ class Observer:
             self.eager.stop()
             callee.step_count += count
             window.end(callee.name, count)
-        elif begun_ns:
-            window.evaluated(callee.name, begun_ns)
+        elif is_between:
+            self.between.returned(callee.between_name)
         return result
 
     @hidden
@@ -421,6 +432,8 @@ class Observer:
             callee.is_train = True
         callee.calls += 1
         callee.step_count += callee.is_step
+        if self.window.state == "recording":
+            self.between.end(self.window)
         self.inputs.step_begins()
         return callee.is_step
 
@@ -458,16 +471,11 @@ _OF_KERAS: Final = {
     "test_function": "evaluate",
     "predict_function": "predict",
 }
-"""What the functions inside Keras do for the user; those of training are known by their model."""
+"""What the functions inside Keras do for the user where they do not train."""
+_KERAS: Final = ("keras", "tf_keras")
 
 
 def _name_of(function: Any) -> str:
-    python_function = getattr(function, "_python_function", None)
-    module = getattr(python_function, "__module__", None)
-    if isinstance(module, str) and module.partition(".")[0] in ("keras", "tf_keras"):
-        name = getattr(python_function, "__name__", "")
-        if name in _OF_KERAS:
-            return _OF_KERAS[name]
     for attribute in ("__name__", "_name"):
         name = getattr(function, attribute, None)
         if isinstance(name, str):

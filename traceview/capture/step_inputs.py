@@ -22,7 +22,7 @@ _DEEPEST: Final = 8
 """Levels of lists and dicts in which tensors are looked for."""
 _MOST_SIZES: Final = 64
 _PER_REPLICA: Final = "PerReplica"
-_SOURCES: Final = {
+_SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {
     "OwnedIterator": lambda iterator: [iterator._dataset],
     "DistributedIterator": lambda iterator: [part._dataset for part in iterator._iterators],
     "DistributedDataset": lambda dataset: [dataset._original_dataset],
@@ -93,7 +93,7 @@ class StepInputs:
     def __init__(self) -> None:
         self._of_replicas: Counter[tuple[int, ...]] = Counter()
         self._of_tensors: Counter[frozenset[int]] = Counter()
-        self._last_asked = self._input_of_steps = 0
+        self.last_asked = self._input_of_steps = 0
         """The iterators that were asked last, and before the last step, by their `id`."""
         self._given: dict[int, _Source] = {}
         self._asked: dict[int, _Source] = {}
@@ -108,24 +108,26 @@ class StepInputs:
 
     def asked(self, iterator: object, *, is_recorded: bool) -> None:
         """The loop asks this iterator for a batch, of a recorded step or not."""
-        self._last_asked = id(iterator)
+        self.last_asked = id(iterator)
         if is_recorded:
             with suppress(Exception):
                 self._add(self._asked, iterator)
 
     def step_begins(self) -> None:
         """A step is called: what was asked for last was its input."""
-        self._input_of_steps = self._last_asked
+        self._input_of_steps = self.last_asked
 
-    def is_other(self, *arguments: object) -> bool:
-        """Whether a call that is no step has other input than the steps: it gets a batch, or the iterator itself."""
-        if self._last_asked != self._input_of_steps:
-            return True
-        sources: dict[int, _Source] = {}
+    @property
+    def has_other_input(self) -> bool:
+        """Whether another iterator than that of the steps was asked last."""
+        return self.last_asked != self._input_of_steps
+
+    def holds_source(self, *arguments: object) -> bool:
+        """Whether an iterator or a distributed dataset is among these."""
+        others: list[object] = []
         with suppress(Exception):
-            for _ in _leading(arguments, _DEEPEST, lambda value: self._add(sources, value)):
-                pass
-        return bool(sources)
+            list(_leading(arguments, _DEEPEST, others.append))
+        return any(type(value).__name__ in _SOURCES for value in others)
 
     def watched(self, generator: Any) -> tuple[Any, Callable[[Any], None]]:
         """A generator that notes its batches, and what to call with the dataset that is made from it."""
@@ -155,7 +157,7 @@ class StepInputs:
 
     def sizes(self, replicas: int, local_replicas: int) -> Sizes:
         """Examples of one step of `replicas`, of which this process runs `local_replicas`; raises `Absent`."""
-        ways = (
+        ways: tuple[Callable[[], Sizes | None], ...] = (
             lambda: self._of_sources(self._given, replicas),
             lambda: self._of_arguments(replicas, local_replicas),
             lambda: self._of_sources(self._asked, replicas),
@@ -243,7 +245,7 @@ class StepInputs:
             if size > 0:
                 return "dataset", size, is_split
             kind = type(dataset).__name__
-            inputs = dataset._inputs() if kind in _KEEP_BATCHES else ()
+            inputs: Any = dataset._inputs() if kind in _KEEP_BATCHES else ()
             if len(inputs) != 1:
                 raise Absent("the dataset of the step has no fixed batch size")
             is_split |= kind in _SPLIT

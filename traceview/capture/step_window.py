@@ -167,8 +167,8 @@ class StepWindow:
             # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
             self._wait_for_edge()
 
-    def evaluated(self, function: str, begun_ns: int) -> None:
-        """A call that evaluates has returned."""
+    def evaluated(self, function: str, begun_ns: int, ended_ns: int) -> None:
+        """Before the step that has begun, a call evaluated."""
         if self.state != "recording" or not self.calls:
             return
         after = self.next_number - 1
@@ -176,7 +176,7 @@ class StepWindow:
             self.evaluations.append(Evaluation(after, {}, begun_ns, begun_ns))
         last = self.evaluations[-1]
         last.functions[function] = last.functions.get(function, 0) + 1
-        last.ended_ns = self._clock_ns()
+        last.ended_ns = ended_ns
 
     def traced(self) -> None:
         """A `tf.function` is being traced in the call that has begun."""

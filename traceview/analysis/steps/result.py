@@ -218,7 +218,7 @@ def _evaluations(trace: Trace, selection: Selection) -> Iterator[StepEvaluation]
             continue
         shown = {step.recorded_number for step in steps}
         for recorded in sidecar.evaluations:
-            if recorded.after in shown and recorded.functions:
+            if recorded.after is not None and recorded.after in shown and recorded.functions:
                 begun_ns, ended_ns = recorded.begun_ns or 0, recorded.ended_ns or 0
                 yield StepEvaluation(
                     host=trace.hosts[host].name,
