@@ -59,6 +59,11 @@ class DistributedIterator:
         self._iterators = [OwnedIterator(dataset) for dataset in datasets]
 
 
+class DistributedDataset:
+    def __init__(self, dataset: Dataset) -> None:
+        self._strategy, self._cloned_datasets = "strategy", [dataset]
+
+
 @pytest.fixture(autouse=True)
 def _tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = SimpleNamespace(compute_batch_size=lambda dataset: dataset.size)
@@ -103,6 +108,7 @@ SPLIT = _PrefetchDataset(-1, _RebatchDataset(-1, _PrefetchDataset(16, Dataset(-1
     ("iterator", "replicas", "sizes"),
     [
         (DistributedIterator(SPLIT), 2, ("dataset", 16, 8)),
+        (DistributedDataset(SPLIT), 2, ("dataset", 16, 8)),
         (DistributedIterator(SPLIT), 3, ("dataset", 16, None)),
         (DistributedIterator(_PrefetchDataset(8)), 4, ("dataset", 32, 8)),
         (OwnedIterator(Dataset(8)), 1, ("dataset", 8, 8)),

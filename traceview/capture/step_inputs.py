@@ -25,7 +25,7 @@ _PER_REPLICA: Final = "PerReplica"
 _SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {
     "OwnedIterator": lambda iterator: [iterator._dataset],
     "DistributedIterator": lambda iterator: [part._dataset for part in iterator._iterators],
-    "DistributedDataset": lambda dataset: [dataset._original_dataset],
+    "DistributedDataset": lambda dataset: list(dataset._cloned_datasets),
     "DistributedDatasetsFromFunction": lambda dataset: list(dataset._datasets),
 }
 """The datasets of what a loop reads, by its class; one for each worker whose input this process prepares."""
