@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from traceview.capture.api import CaptureWarning, keras_callback
 from traceview.capture.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.observer import Observer
+from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_window import StepWindow
@@ -136,7 +137,7 @@ def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[
     Rounds with and without hooks take turns, so that both see the same load of the machine.
     """
     window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
-    observer = Observer(window, (), StepObjects())
+    observer = Observer(window, (), StepObjects(), StepInputs())
 
     @contextmanager
     def hooked() -> Iterator[None]:

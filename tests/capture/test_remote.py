@@ -28,8 +28,9 @@ from tests.capture.profiler_server import (
 )
 from tests.command import Command
 from traceview.capture import remote
+from traceview.capture.duration import parse_duration
 from traceview.capture.profiler_service import Address, parse_addresses, request, trace_of
-from traceview.capture.remote import RemoteCapture, capture_remote, parse_duration
+from traceview.capture.remote import RemoteCapture, capture_remote
 from traceview.cli import progress
 from traceview.errors import CaptureError, UsageError
 

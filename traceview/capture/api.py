@@ -64,7 +64,7 @@ class Session:
 
     def wrap(self, train_step: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Make each call of `train_step` the next step. The wait for its batch belongs to the step."""
-        window = self._window
+        window, inputs = self._window, self._watch.step_inputs
         name = str(getattr(train_step, "__name__", "train_step"))
         self._watch.step_objects.add(name, train_step)
 
@@ -72,6 +72,8 @@ class Session:
         @hidden
         def step(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
             window.begin()
+            if window.state == "recording":
+                inputs.given(args, kwargs)
             try:
                 result = train_step(*args, **kwargs)
             except BaseException as error:

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from traceview.capture.capture import Settings
 from traceview.capture.imports import ImportWatch
+from traceview.capture.launched import disarm
 from traceview.capture.multiprocessing_end import UTIL, finish_before_end
 from traceview.capture.outcome import shortcomings
 from traceview.capture.python_stacks import cost_of_sampling
@@ -238,6 +239,8 @@ def say_on_stderr(line: str) -> None:
 def join(content: bytes) -> None:
     """Capture this process, which was just spawned; whatever goes wrong must not keep it from its work."""
     following: Following = pickle.loads(content)
+    # The command follows this process, whatever TRACEVIEW_CAPTURE says; both would record it.
+    disarm()
     try:
         children = ChildProcesses(following, is_child=True)
         children.follow()

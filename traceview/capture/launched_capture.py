@@ -9,10 +9,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
+from typing import Final
 
 from traceview.capture.environment_variable import VARIABLE
+from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
 from traceview.capture.journal import Entry, Journal
 from traceview.capture.multiprocessing_end import finish_before_end
 from traceview.capture.process_capture import ProcessCapture
@@ -22,6 +25,8 @@ from traceview.capture.stderr_lines import say
 from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, TraceviewError, UsageError
+
+_REPORTS: Final = "traceview.analysis.hang.write_up"
 
 
 def begin(text: str) -> None:
@@ -42,15 +47,32 @@ def begin(text: str) -> None:
         if journal is not None:
             journal.write(Entry("ended", problem=problem, hint=hint))
         return
-    LaunchedCapture(request, journal).begin()
+    LaunchedCapture(request, journal, _hang_settings(request.on_hang_s)).begin()
+
+
+def _hang_settings(after_s: float | None) -> HangSettings | None:
+    """What makes reports of hangs, imported now, because a script that hangs in an import must not stop the report."""
+    if after_s is None:
+        return None
+    try:
+        # By name: a capture does without the analysis, and here is nobody else to bring it.
+        write_up = import_module(_REPORTS).write_up
+    except ImportError as error:
+        say(f"note: --on-hang is off in this process: {error}")
+        return None
+    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
 
 
 class LaunchedCapture(WindowListener):
     """The capture of this process, or of the child that it becomes by a fork."""
 
-    def __init__(self, request: Request, journal: Journal | None) -> None:
+    def __init__(
+        self, request: Request, journal: Journal | None, hangs: HangSettings | None
+    ) -> None:
         self._request = request
         self._journal = journal
+        self._hangs = hangs
+        self._hang_watch: HangWatch | None = None
         self._process = os.getpid()
         self._is_prepared = False
         self._is_over = False
@@ -88,7 +110,7 @@ class LaunchedCapture(WindowListener):
     # Inside
 
     def _new_capture(self) -> ProcessCapture:
-        capture = ProcessCapture(self._request, say, [self])
+        capture = ProcessCapture(self._request, say, [self], counts_on=self._hangs is not None)
         capture.watch.observer.on_begin.append(self._prepare)
         return capture
 
@@ -103,6 +125,9 @@ class LaunchedCapture(WindowListener):
         self._is_prepared = True
         self._note("running")
         self._capture.start_clock()
+        if self._hangs is not None:
+            self._hang_watch = HangWatch(self._hangs, self._capture.watch, say)
+            self._hang_watch.start()
         if self._is_child:
             finish_before_end(self._finish)
 
@@ -122,6 +147,7 @@ class LaunchedCapture(WindowListener):
         self._is_child = True
         self._ending = Lock()
         self._termination = None
+        self._hang_watch = None
         self._parents.append(self._capture)
         self._capture.leave()
         # A copy of a profile that runs is of no use, and cannot be stopped.
@@ -162,6 +188,8 @@ class LaunchedCapture(WindowListener):
             if self._journal is None:
                 say(unused.message)
             return
+        if self._hang_watch is not None:
+            self._hang_watch.stop()
         problem = capture.finish(end)
         capture.remove()
         self._note("ended", problem)

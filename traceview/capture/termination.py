@@ -3,7 +3,8 @@
 Python calls a signal handler in the main thread, and not while that thread is in a native call: a script that waits in
 a collective would outlive the signal. So the signal wakes a thread of ours, through the descriptor that C code writes
 to as soon as a signal arrives (`signal.set_wakeup_fd`). It saves what there is, and lets the signal end the process as
-without traceview: nothing is raised in the script.
+without traceview: nothing is raised in the script. Where a native call holds Python's lock, no thread of ours runs
+either; then another process ends this one (`lock_watcher`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from types import FrameType
 from typing import Any, Final
 from weakref import ref
 
+from traceview.capture.lock_watcher import LockWatcher
 from traceview.capture.own_threads import block_signals, own_thread
 
 ENDINGS: Final = tuple(
@@ -35,6 +37,8 @@ _LONGEST_SAVING_SECONDS: Final = 60.0
 """A trace that is not saved by then waits for a device or a file system that is gone."""
 _LONGEST_STANDSTILL_SECONDS: Final = 3.0
 """Enough to save most traces. Then the script goes on, for it may hold a lock that saving needs."""
+_LOOK_SECONDS: Final = 1.0
+"""How often to look whether the script handles the signals by itself."""
 _HANDLED: Final = 0x80
 """Set in what the handler writes; C code writes the number of the signal alone."""
 
@@ -56,6 +60,9 @@ class Termination:
         self._is_needed = True
         self._reading, self._writing = socket.socketpair()
         self._writing.setblocking(False)
+        # With a time limit, Python takes its lock before it reads: what it cannot act on stays unread.
+        self._reading.settimeout(_LOOK_SECONDS)
+        self._lock_watcher: LockWatcher | None = None
 
     def install(self) -> None:
         """Handle the signals that nobody handles yet; nothing happens outside the main thread."""
@@ -65,6 +72,7 @@ class Termination:
         for number in self._handled:
             signal.signal(number, self._handler)
         self._set_descriptor()
+        self._lock_watcher = LockWatcher(self._reading, self._handled)
         own_thread("termination", self._watch).start()
         if hasattr(os, "register_at_fork"):
             # What is registered stays until the process ends.
@@ -78,6 +86,8 @@ class Termination:
     def release(self) -> None:
         """The trace is saved: from here on the signals do what they do without traceview."""
         self._is_needed = False
+        if self._lock_watcher is not None:
+            self._lock_watcher.end()
         # In another thread the handler stays, and lets the signal end the process at once.
         if current_thread() is main_thread():
             self._restore()
@@ -138,12 +148,25 @@ class Termination:
 
     def _watch(self) -> None:
         block_signals()
-        while received := self._reading.recv(64):
+        while True:
+            try:
+                received = self._reading.recv(64)
+            except TimeoutError:
+                self._leave_to_script()
+                continue
+            if not received:
+                return
             for byte in received:
                 number = byte & ~_HANDLED
                 is_ours = signal.getsignal(number) == self._handler
                 if number in ENDINGS and (byte & _HANDLED or is_ours):
                     self._end(number)
+
+    def _leave_to_script(self) -> None:
+        """Signals for which the script has installed a handler end nothing."""
+        if self._lock_watcher is not None:
+            others = [n for n in ENDINGS if signal.getsignal(n) != self._handler]
+            self._lock_watcher.leave_to_script(others)
 
     def _end(self, number: int) -> None:
         if self._is_needed:

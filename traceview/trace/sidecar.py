@@ -19,8 +19,17 @@ SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"
 
 
+class RecordedEvaluation(Struct, frozen=True):
+    """What was evaluated after the step of number `after`: calls by function, and when, by the monotonic clock."""
+
+    after: RecordedCount | None
+    functions: dict[str, RecordedCount]
+    begun_ns: RecordedCount | None
+    ended_ns: RecordedCount | None
+
+
 class Sidecar(Struct, frozen=True):
-    """The part of the sidecar that the analysis uses.
+    """The part of the sidecar that the analysis uses. `evaluations`: what ran between steps.
 
     `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
     that were recorded but not requested. `cut_steps`: steps that ended by an exception. `steps_per_call`: the numbers of training steps that a call with one marker
@@ -32,6 +41,7 @@ class Sidecar(Struct, frozen=True):
     edge_steps: frozenset[int]
     cut_steps: frozenset[int]
     steps_per_call: tuple[int, ...]
+    evaluations: tuple[RecordedEvaluation, ...]
     environment: RecordedEnvironment
     placement: RecordedPlacement
     outside_view: NvmlRecord
@@ -60,6 +70,7 @@ class _Window(Struct, frozen=True):
     edge_steps: tuple[RecordedCount, ...]
     cut_steps: tuple[RecordedCount, ...]
     steps_per_call: tuple[RecordedCount, ...]
+    evaluations: tuple[RecordedEvaluation, ...]
 
 
 class _File(RecordedEnvironment, frozen=True):
@@ -98,6 +109,7 @@ def read_sidecar(trace: Path) -> Sidecar | None:
         edge_steps=frozenset(file.window.edge_steps),
         cut_steps=frozenset(file.window.cut_steps),
         steps_per_call=file.window.steps_per_call,
+        evaluations=file.window.evaluations,
         environment=RecordedEnvironment(
             **{name: getattr(file, name) for name in RecordedEnvironment.__struct_fields__}
         ),
