@@ -17,7 +17,7 @@ from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import FILE as SCRIPT_FILE
 from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.sidecar import WindowListener
-from traceview.capture.termination import Termination
+from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError
 
