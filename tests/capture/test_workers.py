@@ -205,6 +205,12 @@ def check_clocks(run: Path, copy: Path) -> None:
             if name in (b"profile_start_time", b"profile_stop_time"):
                 stat.uint64_value += 500_000_000
     path.write_bytes(space.SerializeToString())
+    # TensorFlow 2.15 records no times, so that the sidecar's count.
+    _, path = sorted(copy.glob("*.traceview.json"))
+    sidecar = json.loads(path.read_text("utf-8"))
+    for reading in sidecar["clock"].values():
+        reading["wall_ns"] += 500_000_000
+    path.write_text(json.dumps(sidecar), encoding="utf-8")
     right, wrong = traceview.load(run), traceview.load(copy)
     clock = right.hosts[1].clock
     assert clock is not None
