@@ -6,7 +6,7 @@ of samples are no shares of time. Of a span the function of the user with most t
 sampled, and in it the line with most time.
 
 The line of a thread's events carries an id that TensorFlow makes from the thread (tsl/platform/default/env.cc): up to
-2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`, in 2.15
+2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`, in 2.17
 cut to 32 bits; in old releases the address itself, cut to 32 bits; in newer source the number of the thread in the kernel.
 """
 
