@@ -118,15 +118,15 @@ def test_without_profile_starts_collectives_alone_set_the_clocks(tmp_path: Path)
 
 def test_sidecars_tell_the_profile_starts_that_traces_lack(tmp_path: Path) -> None:
     """Traces of TensorFlow 2.15 lack them. One that a trace has counts."""
-    traces = [
+    workers = [
         worker("a", start_ns=None),
         worker("b", ahead_ms=9, start_ns=None, instance=500),
         worker("c", instance=900),
     ]
-    for number, trace in enumerate(traces):
+    for number, written in enumerate(workers):
         started_ns = PROFILE_START_NS + number * 500_000_000
         clock = {"starting": {"wall_ns": started_ns}, "stopped": {"wall_ns": started_ns + 10**9}}
-        write_sidecar(trace.write(tmp_path), {"clock": clock})
+        write_sidecar(written.write(tmp_path), {"clock": clock})
     trace = load(tmp_path)
     assert trace.problems == ()
     starts_ns = [PROFILE_START_NS, PROFILE_START_NS + 500_000_000, PROFILE_START_NS]
