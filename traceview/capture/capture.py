@@ -159,9 +159,11 @@ class Capture:
         self._profiler.warm_up()
         warmed_ns = time.perf_counter_ns()
         self._synchronise("before")
+        starting = _clocks()
         self._profiler.start(self._destination.private / "profile")
         self.sidecar.state = "recording"
-        self.sidecar.add("clock", {"started": _clocks()})
+        # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
+        self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
         self.sidecar.add("profiler", {"warm_up_ns": warmed_ns - begun_ns})
         self.sidecar.add("versions", _versions())
         try:

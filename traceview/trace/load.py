@@ -220,6 +220,9 @@ class _Loader:
             )
         event_count = sum(line.columns.metadata_id.size for lines in lines_of for line in lines)
         origin = start if start is not None else _smallest_absolute_stamp(space)
+        sidecar = self.sidecar(space.path, name)
+        if start is None and origin == 0 and sidecar is not None:
+            start, stop = sidecar.started_ns, sidecar.stopped_ns
         threads = [line.name for lines in lines_of for line in lines]
         self.hosts.append(
             Host(
@@ -234,7 +237,7 @@ class _Loader:
                 dropped_event_count=_dropped(space.warnings),
                 gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
                 event_count=event_count,
-                sidecar=self.sidecar(space.path, name),
+                sidecar=sidecar,
                 tracer_levels=tracer_levels(environment),
             )
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from stat import S_ISREG
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from traceview.record import RecordedCount
 from traceview.trace.environment import PhysicalDevice, RecordedEnvironment
-from traceview.trace.fields import read_as
+from traceview.trace.fields import LARGEST, read_as
 from traceview.trace.nvml import NvmlRecord
 from traceview.trace.placement import RecordedPlacement
 from traceview.trace.python_samples import PythonRecord, PythonSamples, python_samples
@@ -33,7 +33,7 @@ class Sidecar(Struct, frozen=True):
 
     `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
     that were recorded but not requested. `cut_steps`: steps that ended by an exception. `steps_per_call`: the numbers of training steps that a call with one marker
-    made; empty if not recorded. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
+    made; empty if not recorded. `started_ns`, `stopped_ns`: Unix nanoseconds just before the profile started and stopped. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
     type, which were left out.
     """
 
@@ -42,6 +42,8 @@ class Sidecar(Struct, frozen=True):
     cut_steps: frozenset[int]
     steps_per_call: tuple[int, ...]
     evaluations: tuple[RecordedEvaluation, ...]
+    started_ns: int | None
+    stopped_ns: int | None
     environment: RecordedEnvironment
     placement: RecordedPlacement
     outside_view: NvmlRecord
@@ -73,8 +75,18 @@ class _Window(Struct, frozen=True):
     evaluations: tuple[RecordedEvaluation, ...]
 
 
+class _Reading(Struct, frozen=True):
+    wall_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None
+
+
+class _Clock(Struct, frozen=True):
+    starting: _Reading
+    stopped: _Reading
+
+
 class _File(RecordedEnvironment, frozen=True):
     window: _Window
+    clock: _Clock
     placement: RecordedPlacement
     outside_view: NvmlRecord
     python: PythonRecord
@@ -110,6 +122,8 @@ def read_sidecar(trace: Path) -> Sidecar | None:
         cut_steps=frozenset(file.window.cut_steps),
         steps_per_call=file.window.steps_per_call,
         evaluations=file.window.evaluations,
+        started_ns=file.clock.starting.wall_ns,
+        stopped_ns=file.clock.stopped.wall_ns,
         environment=RecordedEnvironment(
             **{name: getattr(file, name) for name in RecordedEnvironment.__struct_fields__}
         ),
