@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.ids import is_dense, order_by, unique_ids, unique_inverse
+from traceview.ids import (
+    groups_of,
+    is_dense,
+    is_in,
+    labels,
+    order_by,
+    unique_counts,
+    unique_ids,
+    unique_inverse,
+)
 
 _SPARSE = 1 << 22
 
@@ -35,6 +45,28 @@ def test_occurring_and_distinct_are_the_sorted_set(ids: npt.NDArray[Any]) -> Non
     assert again.tolist() == values
     assert again.dtype == index.dtype == np.int64
     assert [values[i] for i in index.tolist()] == ids.tolist()
+
+
+@given(*[st.sampled_from(["i1", "u1", "i2", "i4", "i8"]).flatmap(_ids_of)] * 2)
+def test_membership_and_counts_are_those_of_sets(
+    ids: npt.NDArray[Any], known: npt.NDArray[Any]
+) -> None:
+    wanted = set(known.tolist())
+    assert is_in(ids, known).tolist() == [value in wanted for value in ids.tolist()]
+    assert is_in(ids, known.tolist()).tolist() == is_in(ids, known).tolist()
+    values, count = unique_counts(ids)
+    assert dict(zip(values.tolist(), count.tolist(), strict=True)) == Counter(ids.tolist())
+    assert values.tolist() == sorted(set(ids.tolist()))
+
+
+@given(st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([-(2**62), 0, 2**62])), max_size=12))
+def test_labels_and_groups_follow_the_order_of_the_keys(rows: list[tuple[int, int]]) -> None:
+    keys = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    distinct = sorted(set(rows))
+    label = labels(keys[:, 0], keys[:, 1])
+    assert [distinct[place] for place in label.tolist()] == rows
+    groups = [group.tolist() for group in groups_of(keys[:, 0], keys[:, 1])]
+    assert groups == [[i for i, row in enumerate(rows) if row == key] for key in distinct]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.ids import is_in
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
@@ -27,7 +28,7 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
 _SHOWS: Final = np.ones((len(Cause), max(HostNameKind) + 1), dtype=np.bool_)
 """Which kinds of names show a cause, by cause and kind; any kind if `_SHOWN_BY` lists none."""
 for _cause, _kinds in _SHOWN_BY.items():
-    _SHOWS[_cause] = np.isin(np.arange(_SHOWS.shape[1]), _kinds)
+    _SHOWS[_cause] = is_in(np.arange(_SHOWS.shape[1]), _kinds)
 _NEARLY: Final = 0.8
 """An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 

@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import sorted_unique, unique_ids
+from traceview.ids import is_in, sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import LONG_AGO_PS, HostStates
@@ -304,7 +304,7 @@ class _Finder:
         if queued.size == 0:
             return
         start, end, cause = start[queued], at.end[queued], queued_cause[at.gap[queued]]
-        by_peers = np.isin(cause, YIELDS_TO_PEERS)
+        by_peers = is_in(cause, YIELDS_TO_PEERS)
         peer = np.where(
             by_peers, self._trace.collective_peers.of(self._device).within(start, end), 0
         )

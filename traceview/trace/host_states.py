@@ -54,7 +54,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, difference, union
 from traceview.trace.cause import Cause
 from traceview.trace.correlation import ProducerConsumerLinks
@@ -162,9 +162,8 @@ class HostStates:
 
     def _busiest(self, rows: Int64Array) -> int:
         """The thread with most of the rows, of several the one with the earliest row."""
-        candidates, of_row, count = np.unique(
-            self.thread[self._columns.line[rows]], return_inverse=True, return_counts=True
-        )
+        candidates, of_row = unique_inverse(self.thread[self._columns.line[rows]])
+        count = np.bincount(of_row)
         first = np.full(candidates.size, -LONG_AGO_PS, dtype=np.int64)
         np.minimum.at(first, of_row, self._columns.start_ps[rows])
         return int(candidates[np.lexsort((first, -count))[0]])
@@ -443,7 +442,7 @@ class HostStates:
         )
         strong[Cause.SYNC] = _joined((strong[Cause.SYNC], self._reads(rows)))
         functions = _among(self._stat("tf_function_call").row, rows)
-        is_scheduling = np.isin(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))
+        is_scheduling = is_in(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))
         scheduling = rows[is_scheduling & ~in_pipeline]
         pipeline = rows[(is_scheduling | (kind == HostNameKind.OP)) & in_pipeline]
         return _Evidence(
@@ -465,7 +464,7 @@ class HostStates:
         """Launches with the ops that only launch, and the ops that compute on the host."""
         columns = self._columns
         if not self._has_queue:
-            return np.empty(0, dtype=np.int64), ops[np.isin(ops, self._trace.shared_rows)]
+            return np.empty(0, dtype=np.int64), ops[is_in(ops, self._trace.shared_rows)]
         start = np.sort(columns.start_ps[launches])
         first = np.searchsorted(start, columns.start_ps[ops])
         last = np.searchsorted(start, columns.end_ps[ops])
@@ -523,7 +522,7 @@ class HostStates:
         rows, first = self._rows_of_host, self._span.start
         is_root = self._names_that(is_pipeline_call)[columns.name[rows]]
         captured = id_.value[is_root[id_.row - first]]
-        is_root[id_.row[np.isin(id_.value, captured)] - first] = True
+        is_root[id_.row[is_in(id_.value, captured)] - first] = True
         result = np.zeros(rows.size, dtype=np.bool_)
         roots, thread = rows[is_root], self.thread[columns.line[rows]]
         for number in unique_ids(thread[is_root]).tolist():
@@ -581,10 +580,10 @@ class HostStates:
         """Iterator ops on tf.data threads that block a graph call of the model: they share its id."""
         rows = self._rows_of_kind(HostNameKind.ASYNC_INPUT)
         id_ = self._stat("id")
-        called = id_.value[np.isin(id_.row, self._call_rows)]
+        called = id_.value[is_in(id_.row, self._call_rows)]
         waited = _among(id_.row, rows, values=id_.value)
         rows = _among(rows, id_.row)
-        return self._spans(rows[np.isin(waited, called)])
+        return self._spans(rows[is_in(waited, called)])
 
     def _traced(self, rows: Int64Array) -> IntervalSet:
         """Calls that traced a `tf.function`, up to where they run the traced graph."""
@@ -639,7 +638,7 @@ class HostStates:
         """
         columns, rows = self._columns, self.rows_of_thread(thread)
         frames = rows[self._is_frame[columns.name[rows]]]
-        called = self._is_called(rows) | np.isin(self.kind_of(rows), _DRIVER_CALLS)
+        called = self._is_called(rows) | is_in(self.kind_of(rows), _DRIVER_CALLS)
         is_spoken = self.is_spoken(rows)
         rows, called = rows[is_spoken], called[is_spoken]
         order = np.lexsort((~called, columns.start_ps[rows]))
@@ -673,7 +672,7 @@ class HostStates:
         """Copies from a device that the calling thread waited for: it began no event between the call and the end."""
         columns = self._columns
         copies, calls = self._reads_of_devices
-        is_own = np.isin(calls, rows)
+        is_own = is_in(calls, rows)
         calls, copied = calls[is_own], self._trace.device_columns.end_ps[copies[is_own]]
         started = np.sort(columns.start_ps[rows]) if calls.size else columns.start_ps[calls]
         after = np.searchsorted(started, columns.end_ps[calls])
@@ -691,7 +690,7 @@ class HostStates:
 
 def _among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:
     """The `rows` that are in `wanted`, or their `values`."""
-    result: Int64Array = (rows if values is None else values)[np.isin(rows, wanted)]
+    result: Int64Array = (rows if values is None else values)[is_in(rows, wanted)]
     return result
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers
@@ -76,7 +76,7 @@ class Names:
     def matching(self, indices: Int32Array, wanted: Iterable[bytes]) -> BoolArray:
         """Which of `indices` are names in `wanted`."""
         ids = [self._index[name] for name in wanted if name in self._index]
-        result: BoolArray = np.isin(indices, ids)
+        result: BoolArray = is_in(indices, ids)
         return result
 
 

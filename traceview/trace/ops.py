@@ -112,7 +112,7 @@ def _groups(*keys: Int64Array) -> Int64Array:
     for key in keys:
         width = int(key.max(initial=NONE)) + 2
         if span * width >= 1 << 62:
-            values, group = np.unique(group, return_inverse=True)
+            values, group = unique_inverse(group)
             span = int(values.size)
         group = group * width + key + 1
         span *= width

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import is_dense, unique_inverse
+from traceview.ids import is_dense, is_in, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.units import PS_PER_NS
 from traceview.xplane.columns import ValueKind, joined
@@ -91,7 +91,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         if key not in self.plane.spellings:
             return np.empty(0, dtype=np.int64)
         entries = self._by_slot[list(self.plane.spellings).index(key)]
-        matching: BoolArray = np.isin(self._kind[entries], kinds)
+        matching: BoolArray = is_in(self._kind[entries], kinds)
         return entries if matching.all() else entries[matching]
 
     def ints(self, key: str) -> Ints:
@@ -130,7 +130,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         numbers = {i: n for i, v in shared.items() if (n := _as_int64(v)) is not None}
         if not numbers:
             return Ints(*_last_per_event(row, value))
-        rows = np.flatnonzero(np.isin(self._metadata, list(numbers)))
+        rows = np.flatnonzero(is_in(self._metadata, list(numbers)))
         values = np.array([numbers[int(i)] for i in self._metadata[rows]], dtype=np.int64)
         return Ints(*_last_per_event(np.concatenate((rows, row)), np.concatenate((values, value))))
 
@@ -147,7 +147,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         texts += contents
         shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
         if shared:
-            of_metadata = np.flatnonzero(np.isin(self._metadata, list(shared)))
+            of_metadata = np.flatnonzero(is_in(self._metadata, list(shared)))
             index_of = {i: len(texts) + n for n, i in enumerate(shared)}
             texts += shared.values()
             rows.insert(0, of_metadata)

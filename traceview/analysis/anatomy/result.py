@@ -12,6 +12,7 @@ from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.context import Context
 from traceview.analysis.selection import step_bounds
+from traceview.ids import is_in
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered
 from traceview.record import Count, DeviceKey, Picoseconds, Record, Share
 from traceview.trace.cause import Cause
@@ -169,7 +170,7 @@ def _longest_awaited(
     collectives = context.collectives
     rows = collectives.is_complete[collectives.collective] & (collectives.device == device)
     if spans.step_count:
-        rows &= np.isin(collectives.step, spans.numbers)
+        rows &= is_in(collectives.step, spans.numbers)
     else:
         rows &= (collectives.start_ps < spans.end[0]) & (collectives.end_ps > spans.start[0])
     wait_ps = np.zeros(collectives.count, dtype=np.int64)

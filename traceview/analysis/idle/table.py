@@ -13,6 +13,7 @@ from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
 from traceview.document import model as doc
 from traceview.document.vocabulary import CAUSES, look_of
+from traceview.ids import is_in
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.table import Table, integers, record_columns, table, texts
@@ -57,7 +58,7 @@ def gap_table(
             continue
         start, end = gaps.spans
         parts = gaps.causes_of(np.arange(gaps.count))
-        is_wanted = np.isin(parts.argmax(axis=0), list(wanted)) if parts.size else start == end
+        is_wanted = is_in(parts.argmax(axis=0), list(wanted)) if parts.size else start == end
         chosen = np.flatnonzero(is_wanted & (end - start >= least_ps))
         longest = chosen[np.lexsort((start[chosen], start[chosen] - end[chosen]))]
         # A device that was not used waited for nothing: its one gap comes last.
