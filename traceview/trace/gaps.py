@@ -40,7 +40,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.ids import is_in, sorted_unique, unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
+from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import LONG_AGO_PS, HostStates
 from traceview.trace.model import NONE, Trace
@@ -316,7 +316,7 @@ def _is_among(values: Int64Array, known: Int64Array) -> BoolArray:
     """Whether each value is in `known`, which is sorted; that makes it much faster than `numpy.isin`."""
     if known.size == 0:
         return np.zeros(values.size, dtype=np.bool_)
-    place = np.minimum(np.searchsorted(known, values), known.size - 1)
+    place = np.minimum(places(known, values), known.size - 1)
     result: BoolArray = known[place] == values
     return result
 
@@ -325,8 +325,9 @@ def _first_at(
     moment: Int64Array, events: Int64Array, order: Int64Array, time: Int64Array
 ) -> Int64Array:
     """The first event, in `order`, whose moment is each `time`; `NONE` without one. `order` sorts by moment."""
-    place = np.searchsorted(moment[order], time, side="left")
-    matches = np.append(moment[order], LONG_AGO_PS)[place] == time
+    sorted_moment = moment[order]
+    place = places(sorted_moment, time)
+    matches = np.append(sorted_moment, LONG_AGO_PS)[place] == time
     return np.where(matches, np.append(events[order], NONE)[place], NONE)
 
 
@@ -360,8 +361,8 @@ def _pieces(
     if gap_start.size == 0:
         return _Pieces(gap_start, gap_end, gap_start, gap_start)
     bounds = sorted_unique(np.concatenate((step_start, step_end)))
-    first = np.searchsorted(bounds, gap_start, side="right")
-    cuts = np.searchsorted(bounds, gap_end, side="left") - first
+    first = places(bounds, gap_start, right=True)
+    cuts = places(bounds, gap_end) - first
     after_gap = np.cumsum(cuts + 1)
     gap = np.repeat(np.arange(gap_start.size), cuts + 1)
     begin, end = gap_start[gap], gap_end[gap]

@@ -55,7 +55,15 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.ids import is_in, unique_ids, unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, difference, union
+from traceview.intervals import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    IntervalSet,
+    difference,
+    places,
+    union,
+)
 from traceview.trace.cause import Cause
 from traceview.trace.correlation import ProducerConsumerLinks
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
@@ -215,8 +223,8 @@ class HostStates:
         """The events of a thread, ascending; none if it belongs to the input pipeline."""
         if thread not in self._rows_of:
             lines = np.flatnonzero((self.thread == thread) & self._is_model_line)
-            first, last = np.searchsorted(self._columns.line, [lines, lines + 1])
-            parts = [np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+            spans = [self._columns.rows_of(line) for line in lines.tolist()]
+            parts = [np.arange(span.start, span.stop) for span in spans]
             self._rows_of[thread] = np.concatenate([np.empty(0, dtype=np.int64), *parts])
         return self._rows_of[thread]
 
@@ -466,8 +474,8 @@ class HostStates:
         if not self._has_queue:
             return np.empty(0, dtype=np.int64), ops[is_in(ops, self._trace.shared_rows)]
         start = np.sort(columns.start_ps[launches])
-        first = np.searchsorted(start, columns.start_ps[ops])
-        last = np.searchsorted(start, columns.end_ps[ops])
+        first = places(start, columns.start_ps[ops])
+        last = places(start, columns.end_ps[ops])
         computes = (last == first) & (columns.duration_ps[ops] >= SCHEDULING_OP_PS)
         return np.concatenate((launches, ops[~computes])), ops[computes]
 
@@ -696,7 +704,7 @@ def _among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = Non
 
 def _last_begun(spans: IntervalSet, time: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Start and end of the last span that began by each instant, `LONG_AGO_PS` without one."""
-    place = np.searchsorted(spans.start, time, side="right")
+    place = places(spans.start, time, right=True)
     return np.append(LONG_AGO_PS, spans.start)[place], np.append(LONG_AGO_PS, spans.end)[place]
 
 

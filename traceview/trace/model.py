@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError
 from traceview.ids import is_in, unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers
 from traceview.trace.hang import Hang
@@ -285,7 +285,7 @@ class HostStat(Struct, frozen=True, eq=False):
         """Which of `rows` have the stat."""
         if self.row.size == 0:
             return np.zeros(rows.size, dtype=np.bool_)
-        place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
+        place = np.minimum(places(self.row, rows), self.row.size - 1)
         result: BoolArray = self.row[place] == rows
         return result
 
@@ -293,7 +293,7 @@ class HostStat(Struct, frozen=True, eq=False):
         """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
         if self.row.size == 0:
             return np.full(rows.size, default, dtype=np.int64)
-        place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
+        place = np.minimum(places(self.row, rows), self.row.size - 1)
         return np.where(self.row[place] == rows, self.value[place], default)
 
 
@@ -313,8 +313,7 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
 
     def rows_of_host(self, host: int) -> slice:
         """The rows of one host; they are contiguous."""
-        first, last = np.searchsorted(self.host, [host, host + 1])
-        return slice(int(first), int(last))
+        return _rows_equal_to(self.host, host)
 
     def rows_of(self, line: int) -> slice:
         """The rows of one line; they are contiguous."""

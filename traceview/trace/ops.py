@@ -8,6 +8,7 @@ replica have no kernel.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from msgspec import Struct
 from traceview.ids import order_by, unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.op_phase import KEPT_NAMES
 
 _REPLICA_PART = re.compile(r"(?:^|(?<=/))replica_\d+/")
 _UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
@@ -46,6 +48,7 @@ class OpTable(Struct, frozen=True, eq=False):
     bytes: Int64Array
 
 
+@lru_cache(KEPT_NAMES)
 def split_op(text: str) -> tuple[str, str | None]:
     """Name without its replica part, and type, of an op as recorded."""
     name, colon, type_ = text.rpartition(":")
@@ -56,7 +59,9 @@ def split_op(text: str) -> tuple[str, str | None]:
 
 
 def _without_replica(name: str) -> str:
-    return _UPDATE_PART.sub("update", _REPLICA_PART.sub("", name))
+    if "replica_" in name:
+        name = _REPLICA_PART.sub("", name)
+    return _UPDATE_PART.sub("update", name) if "update_" in name else name
 
 
 def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:

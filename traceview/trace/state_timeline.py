@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.ids import sorted_unique, unique_ids
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.intervals import Int64Array, IntervalSet, places, union
 from traceview.trace.cause import Cause
 
 _FOREVER: Final = 1 << 61
@@ -54,7 +54,7 @@ class StateTimeline(Struct, frozen=True, eq=False):
         return self.cause[self._stretch(np.asarray(time, dtype=np.int64))]
 
     def _stretch(self, time: Int64Array) -> Int64Array:
-        return np.searchsorted(self.start, time, side="right") - 1
+        return places(self.start, time, right=True) - 1
 
 
 def stacked(layers: Sequence[Layer]) -> StateTimeline:
@@ -66,7 +66,7 @@ def stacked(layers: Sequence[Layer]) -> StateTimeline:
     cause = np.full(start.size, Cause.UNATTRIBUTED, dtype=np.uint8)
     is_open = np.ones(start.size, dtype=np.bool_)
     for layer_cause, layer in known:
-        opened = np.searchsorted(layer.start, start, side="right") - 1
+        opened = places(layer.start, start, right=True) - 1
         covered = is_open & (opened >= 0) & (layer.end[np.maximum(opened, 0)] > start)
         cause[covered] = layer_cause
         is_open[covered] = False
