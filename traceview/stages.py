@@ -13,6 +13,7 @@ class Stages:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.detail = ""
         self._open: list[str] = []
         self._since = perf_counter()
 
@@ -21,9 +22,10 @@ class Stages:
         """The name of the innermost open stage, "" without any."""
         return self._open[-1] if self._open else ""
 
-    def begin(self, name: str) -> None:
-        """Open a stage, inside of the one that is open."""
+    def begin(self, name: str, detail: str = "") -> None:
+        """Open a stage, inside of the one that is open; `detail` says which of several parts of it."""
         self._count()
+        self.detail = detail
         self.seconds.setdefault(name, 0.0)
         self._open.append(name)
 
@@ -54,11 +56,11 @@ def measured() -> Iterator[Stages]:
 
 
 @contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Tell that the work inside is a stage of this name."""
+def stage(name: str, detail: str = "") -> Iterator[None]:
+    """Tell that the work inside is a stage of this name; `detail` says which of several parts of it."""
     asking = tuple(_asking)
     for stages in asking:
-        stages.begin(name)
+        stages.begin(name, detail)
     try:
         yield
     finally:

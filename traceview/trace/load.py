@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import asdict, replace
 
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
+from traceview.stages import stage
 from traceview.trace.classify import activity_of
 from traceview.trace.clocks import AlignedClocks, align, on_one_clock, without_solved
 from traceview.trace.hang import Hang, hang_files, read_hang
@@ -94,10 +95,12 @@ class _Loader:
 
     def trace(self, other_runs: tuple[str, ...]) -> Trace:
         self.read_files()
-        clocks = align(self.hosts)
-        by_starts = self.recording(clocks)
+        with stage("joining events"):
+            clocks = align(self.hosts)
+            by_starts = self.recording(clocks)
         hangs = tuple(self.hangs())
-        recording, steps_by_host = on_one_clock(by_starts, find_steps(by_starts))
+        with stage("finding steps"):
+            recording, steps_by_host = on_one_clock(by_starts, find_steps(by_starts))
         parts = asdict(recording) | {"hosts": with_detected_strategies(recording)}
         return Trace(
             **parts,
@@ -146,7 +149,7 @@ class _Loader:
         whole_count = 0
         size_of_digest: dict[tuple[int, str], str] = {}
         sizes: list[int] = []
-        for path in self.run.paths:
+        for number, path in enumerate(self.run.paths, 1):
             size = path.stat().st_size if path.exists() else 0
             try:
                 if size in sizes:
@@ -156,7 +159,8 @@ class _Loader:
                         self.add_duplicate(path, size, digest, original)
                         continue
                 sizes.append(size)
-                space = read_file(path, salvage=self.salvage)
+                with stage("reading files", f"{number} of {len(self.run.paths)}"):
+                    space = read_file(path, salvage=self.salvage)
                 whole_count += 1
             except (TraceFormatError, TraceNotFoundError) as failure:
                 first_failure = first_failure or failure
@@ -165,7 +169,8 @@ class _Loader:
                     continue
                 space = salvaged
             size_of_digest[size, space.sha256] = path.name
-            self.add_space(space)
+            with stage("arranging events", f"{number} of {len(self.run.paths)}"):
+                self.add_space(space)
         if first_failure and not whole_count:
             raise first_failure
 
