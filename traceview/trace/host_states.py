@@ -266,9 +266,12 @@ class HostStates:
         """The events of a thread by start, their starts, and the latest end up to each."""
         if thread not in self._by_start:
             rows = self.rows_of_thread(thread)
-            rows = rows[np.argsort(self._columns.start_ps[rows], kind="stable")]
+            start = self._columns.start_ps[rows]
+            if (start[1:] < start[:-1]).any():
+                order = np.argsort(start, kind="stable")
+                rows, start = rows[order], start[order]
             reach = np.maximum.accumulate(self._columns.end_ps[rows])
-            self._by_start[thread] = rows, self._columns.start_ps[rows], reach
+            self._by_start[thread] = rows, start, reach
         return self._by_start[thread]
 
     @cached_property

@@ -8,14 +8,17 @@ replica have no kernel.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from traceview.ids import order_by, unique_ids, unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
+from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places, union
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.op_phase import KEPT_NAMES
 
@@ -65,10 +68,29 @@ def _without_replica(name: str) -> str:
 
 
 def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
-    """Group the device events at `rows` (all by default) by device, class, op and kernel."""
+    """Group the device events at `rows` (all by default), which are in order, by device, class, op and kernel."""
     columns = trace.device_columns
     if rows is None:
         rows = np.arange(columns.count, dtype=np.int64)
+    # Device by device: what is made on the way is as large as the events.
+    bounds = places(rows, [columns.rows_of(i).start for i in range(len(trace.device_list))])
+    return _joined([_of_device(trace, part) for part in np.split(rows, bounds[1:])])
+
+
+def _joined(tables: Sequence[OpTable]) -> OpTable:
+    fields = zip(*(astuple(table) for table in tables), strict=True)
+    return OpTable(
+        *(
+            tuple(chain.from_iterable(parts))
+            if isinstance(parts[0], tuple)
+            else np.concatenate(parts)
+            for parts in fields
+        )
+    )
+
+
+def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
+    columns = trace.device_columns
     ops, op_id = _by_replica_free_name(trace, columns.op[rows])
     is_replica = np.array(
         [device.kind == "replica" for device in trace.device_list], dtype=np.bool_
