@@ -145,6 +145,15 @@ def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array
     return values, index_of[places]
 
 
+def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """The distinct ids, sorted, the place at which each first occurs, and for each of `ids` its index among them."""
+    values, index = unique_inverse(ids)
+    first = np.empty(values.size, dtype=np.int64)
+    # Of equal indices the last assignment remains.
+    first[index[::-1]] = np.arange(ids.size - 1, -1, -1)
+    return values, first, index
+
+
 def _compact(ids: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.integer], int, int] | None:
     """Places of the ids in a table, the id of its first place, and its length; None if it would not be of moderate size."""
     least, most = int(ids.min(initial=0)), int(ids.max(initial=0))

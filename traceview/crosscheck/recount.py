@@ -201,8 +201,8 @@ def _gpu_tables(path: Path) -> Iterator[PlaneTable]:
     space = read_file(path, salvage=True)
     for plane in space.planes:
         if plane.kind is PlaneKind.GPU:
-            lines = tuple(line for line in plane.lines if not is_derived_line(line.id, line.name))
-            yield build_table(plane, space.data, lines, 0)
+            lines = [line for line in plane.lines if not is_derived_line(line.id, line.name)]
+            yield build_table(plane, lines, 0)
 
 
 def _idle(planes: Sequence[tuple[int, PlaneTable]]) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,13 +38,12 @@ from traceview.trace.task_environment import profile_times, tracer_levels
 from traceview.xplane.planes import STEPS_LINE, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
 from traceview.xplane.source import read_bytes
-from traceview.xplane.space import Plane, PlaneSummary, Space, Stat
+from traceview.xplane.space import Line, Plane, PlaneSummary, Space, Stat
 from traceview.xplane.table import (
     ABSOLUTE_STAMP_NS,
     PlaneTable,
     build_table,
     stat_of,
-    unrepeated_lines,
 )
 
 _DROPPED = re.compile(rb"(\d+) events? dropped")
@@ -211,8 +210,8 @@ class _Loader:
                     "damaged-file", f"{space.path.name}: byte {fault.offset}: {fault.reason}", name
                 )
             )
-        lines_of = unrepeated_lines(space.planes, space.data)
-        repeated = sum(len(p.lines) for p in space.planes) - sum(map(len, lines_of))
+        lines_of = space.take_lines()
+        repeated = len(space.repeated)
         if repeated:
             self.problems.append(
                 Problem(
@@ -223,7 +222,7 @@ class _Loader:
                 )
             )
         event_count = sum(line.columns.metadata_id.size for lines in lines_of for line in lines)
-        origin = start if start is not None else _smallest_absolute_stamp(space)
+        origin = start if start is not None else _smallest_absolute_stamp(lines_of)
         threads = [line.name for lines in lines_of for line in lines]
         self.hosts.append(
             Host(
@@ -244,7 +243,7 @@ class _Loader:
         )
         self.files.append(
             SourceFile(
-                space.path, space.path.name, name, len(space.data), space.sha256, event_count, None
+                space.path, space.path.name, name, space.size, space.sha256, event_count, None
             )
         )
         # Devices by number, in whatever order the writer stored their planes.
@@ -253,7 +252,7 @@ class _Loader:
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
         for plane, lines in planes:
-            self.add_plane(index, space, plane, build_table(plane, space.data, lines, origin))
+            self.add_plane(index, space, plane, build_table(plane, lines, origin))
 
     def sidecar(self, path: Path, host: str) -> Sidecar | None:
         try:
@@ -338,10 +337,8 @@ class _Loader:
         return first
 
 
-def _smallest_absolute_stamp(space: Space) -> int:
-    stamps = [
-        line.timestamp_ns for plane in space.planes for line in plane.lines if line.timestamp_ns
-    ]
+def _smallest_absolute_stamp(lines_of: Iterable[list[Line]]) -> int:
+    stamps = [line.timestamp_ns for lines in lines_of for line in lines if line.timestamp_ns]
     return min((stamp for stamp in stamps if stamp >= ABSOLUTE_STAMP_NS), default=0)
 
 

@@ -27,7 +27,7 @@ from traceview.trace.threads import threads
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
 from traceview.xplane.read import read_event_stats
-from traceview.xplane.source import read_bytes
+from traceview.xplane.source import partly_read
 from traceview.xplane.space import Stat
 
 NONE: Final = -1
@@ -488,7 +488,7 @@ class Trace(Recording, frozen=True, eq=False):
         """
         info = self.lines[line]
         source = self.files[info.file]
-        data = read_bytes(source.path)
-        if len(data) != source.bytes:
-            raise TraceFormatError(source.path, "the file has changed since it was loaded")
-        return read_event_stats(data, position, info.stat_names)
+        with partly_read(source.path) as data:
+            if len(data) != source.bytes:
+                raise TraceFormatError(source.path, "the file has changed since it was loaded")
+            return read_event_stats(data, position, info.stat_names)
