@@ -90,12 +90,10 @@ def _joined(tables: Sequence[OpTable]) -> OpTable:
 
 
 def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
+    """The table of rows that are all of one device."""
     columns = trace.device_columns
     ops, op_id = _by_replica_free_name(trace, columns.op[rows])
-    is_replica = np.array(
-        [device.kind == "replica" for device in trace.device_list], dtype=np.bool_
-    )
-    of_replica = is_replica[columns.device[rows]] if rows.size else np.empty(0, dtype=np.bool_)
+    of_replica = rows.size > 0 and trace.device_list[columns.device[rows[0]]].kind == "replica"
     kernel = np.where(of_replica, NONE, columns.name[rows]).astype(np.int64)
     duration = columns.duration_ps[rows]
     group = _groups(
@@ -174,13 +172,11 @@ def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
     """
     columns = trace.device_columns
     self_time = columns.duration_ps[rows].copy()
-    nests = np.array([device.kind != "gpu" for device in trace.device_list], dtype=np.bool_)
-    if rows.size == 0 or not nests.any():
+    if rows.size == 0 or trace.device_list[columns.device[rows[0]]].kind == "gpu":
         return self_time
-    nesting_rows = np.flatnonzero(nests[columns.device[rows]])
     line, start, end = columns.line[rows], columns.start_ps[rows], columns.end_ps[rows]
-    for number in unique_ids(line[nesting_rows]):
-        on_line = nesting_rows[line[nesting_rows] == number]
+    for number in unique_ids(line):
+        on_line = np.flatnonzero(line == number)
         parent = nesting(start[on_line], end[on_line]).parent
         inner = on_line[parent != NONE]
         outer = on_line[parent[parent != NONE]]
