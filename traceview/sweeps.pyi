@@ -12,3 +12,13 @@ def covered_before(
 def merged(
     start: _Int64Array, end: _Int64Array
 ) -> tuple[_Int64Array, _Int64Array, _Int64Array] | None: ...
+def clearest(
+    start: _Int64Array,
+    end: _Int64Array,
+    reach: _Int64Array,
+    shows: npt.NDArray[np.uint16],
+    span_start: _Int64Array,
+    span_end: _Int64Array,
+    wanted: npt.NDArray[np.uint16],
+    nearly: float,
+) -> _Int64Array: ...

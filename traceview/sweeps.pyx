@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Sweeps over sorted times in one pass, without the GIL: the union of intervals, and where times lie in a sorted array.
+"""Sweeps over sorted times without the GIL: unions of intervals, places in a sorted array, and the clearest event of spans.
 
 `intervals` does the same with numpy where this module is not built; the tests compare the two.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint16_t
 
 import numpy as np
 
@@ -113,3 +113,56 @@ def merged(const int64_t[::1] start, const int64_t[::1] end):
         return None
     # What is not filled must not stay reserved: unions live as long as a report is made.
     return starts[:count].copy(), ends[:count].copy(), totals[: count + 1].copy()
+
+
+def clearest(
+    const int64_t[::1] start,
+    const int64_t[::1] end,
+    const int64_t[::1] reach,
+    const uint16_t[::1] shows,
+    const int64_t[::1] span_start,
+    const int64_t[::1] span_end,
+    const uint16_t[::1] wanted,
+    double nearly,
+):
+    """The event that covers most of each span, of those that show what is wanted of it; -1 without one.
+
+    `start`, `end`: of events sorted by start; `reach`: the latest end up to each. An event counts for a span if `shows` and
+    `wanted` share a bit. Of those that cover `nearly` as much as the one that covers most the shortest counts, of equal
+    ones the last begun, of those the first.
+    """
+    cdef int64_t i, place, first, last, low, high, most, overlap, best
+    cdef int64_t count = start.shape[0], queries = span_start.shape[0]
+    result = np.empty(queries, dtype=np.int64)
+    if queries == 0 or count == 0:
+        result[:] = -1
+        return result
+    cdef int64_t[::1] found = result
+    cdef const int64_t* starts = &start[0]
+    cdef const int64_t* reaches = &reach[0]
+    first = last = 0
+    with nogil:
+        for i in range(queries):
+            first = place_of(reaches, count, span_start[i], True, first)
+            last = place_of(starts, count, span_end[i], False, last)
+            most = -1
+            for place in range(first, last):
+                if end[place] > span_start[i] and shows[place] & wanted[i]:
+                    low = start[place] if start[place] > span_start[i] else span_start[i]
+                    high = end[place] if end[place] < span_end[i] else span_end[i]
+                    if high - low > most:
+                        most = high - low
+            best = -1
+            for place in range(first, last):
+                if end[place] > span_start[i] and shows[place] & wanted[i]:
+                    low = start[place] if start[place] > span_start[i] else span_start[i]
+                    high = end[place] if end[place] < span_end[i] else span_end[i]
+                    if <double> (high - low) < nearly * <double> most:
+                        continue
+                    if best >= 0:
+                        overlap = (end[place] - start[place]) - (end[best] - start[best])
+                        if overlap > 0 or (overlap == 0 and start[place] <= start[best]):
+                            continue
+                    best = place
+            found[i] = best
+    return result

@@ -50,3 +50,34 @@ def merged(
     covered = np.zeros(first.size + 1, dtype=np.int64)
     np.cumsum(merged_end - merged_start, out=covered[1:])
     return merged_start, merged_end, covered
+
+
+def clearest(
+    start: _Int64Array,
+    end: _Int64Array,
+    reach: _Int64Array,
+    shows: npt.NDArray[np.uint16],
+    span_start: _Int64Array,
+    span_end: _Int64Array,
+    wanted: npt.NDArray[np.uint16],
+    nearly: float,
+) -> _Int64Array:
+    """The event that covers most of each span, of those that show what is wanted of it; -1 without one.
+
+    `start`, `end`: of events sorted by start; `reach`: the latest end up to each. An event counts for a span if `shows` and
+    `wanted` share a bit. Of those that cover `nearly` as much as the one that covers most the shortest counts, of equal
+    ones the last begun, of those the first.
+    """
+    result = np.full(span_start.size, -1, dtype=np.int64)
+    first = np.searchsorted(reach, span_start, side="right").tolist()
+    last = np.searchsorted(start, span_end, side="left").tolist()
+    spans = zip(first, last, span_start.tolist(), span_end.tolist(), wanted.tolist(), strict=True)
+    for number, (low, high, begin, finish, bits) in enumerate(spans):
+        place = np.arange(low, max(low, high))
+        place = place[(end[place] > begin) & (shows[place] & bits != 0)]
+        if place.size:
+            overlap = np.minimum(end[place], finish) - np.maximum(start[place], begin)
+            place = place[overlap >= nearly * overlap.max()]
+            order = np.lexsort((-start[place], end[place] - start[place]))
+            result[number] = place[order[0]]
+    return result

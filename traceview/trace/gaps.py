@@ -93,8 +93,18 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def spans(self) -> tuple[Int64Array, Int64Array]:
         """Start and end of each whole gap, int64 `[m]`."""
+        if self.gap.size == self.count:
+            return self.start_ps, self.end_ps
         last = np.append(self._first, self.gap.size)[1:] - 1
         return self.start_ps[self._first], self.end_ps[last]
+
+    @cached_property
+    def longest_steps(self) -> Int64Array:
+        """The step of the longest piece of each gap, of several the first, int64 `[m]`; `NONE` outside of steps."""
+        if self.gap.size == self.count:
+            return self.step
+        order = np.lexsort((self.start_ps - self.end_ps, self.gap))
+        return self.step[order[self._first]]
 
     def causes_of(self, chosen: Int64Array) -> Int64Array:
         """The causes of the whole gaps of these numbers, int64 `[causes, chosen]`."""

@@ -217,7 +217,9 @@ def gap_rows(
         evidence = evidence_in_gap(
             trace, gaps, states, index, cause, int(start[index]), int(end[index])
         )
-        around = Surroundings() if evidence else _surroundings(trace, gaps, states, index, cause)
+        around = Surroundings()
+        if not evidence:
+            (around,) = surroundings(trace, gaps, states, chosen[[place]], np.array([cause]))
         pieces = slice(*np.searchsorted(gaps.gap, [index, index + 1]).tolist())
         longest = int((gaps.end_ps[pieces] - gaps.start_ps[pieces]).argmax())
         step = int(gaps.step[pieces][longest])
@@ -241,17 +243,23 @@ def gap_rows(
         )
 
 
-def _surroundings(
-    trace: Trace, gaps: Gaps, states: HostStates, index: int, cause: Cause
-) -> Surroundings:
-    """What was recorded around the longest part of a cause in a gap; nothing if the host was not late in it."""
-    spans = cause_spans(trace, gaps, states, np.array([index]))
-    length = np.where(spans.cause == cause, spans.end_ps - spans.start_ps, 0)
-    if cause is Cause.UNUSED or not length.any():
-        return Surroundings()
-    longest = int(length.argmax())
-    start, end = int(spans.start_ps[longest]), int(spans.end_ps[longest])
-    return around_part(trace, gaps, states, index, start, end)
+def surroundings(
+    trace: Trace, gaps: Gaps, states: HostStates, chosen: Int64Array, causes: Int64Array
+) -> Iterator[Surroundings]:
+    """What was recorded around the longest part of its cause in each gap; nothing if the host was not late in it."""
+    if not chosen.size:
+        return
+    spans = cause_spans(trace, gaps, states, np.sort(chosen))
+    first, last = np.searchsorted(spans.gap, [chosen, chosen + 1]).tolist()
+    for index, cause, low, high in zip(chosen.tolist(), causes.tolist(), first, last, strict=True):
+        start_ps, end_ps = spans.start_ps[low:high], spans.end_ps[low:high]
+        length = np.where(spans.cause[low:high] == cause, end_ps - start_ps, 0)
+        if cause == Cause.UNUSED or not length.any():
+            yield Surroundings()
+        else:
+            longest = int(length.argmax())
+            start, end = int(start_ps[longest]), int(end_ps[longest])
+            yield around_part(trace, gaps, states, index, start, end)
 
 
 def around_part(
