@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from traceview.ids import (
     groups_of,
+    in_order,
     is_dense,
     is_in,
     labels,
@@ -87,6 +88,12 @@ def test_rows_are_ordered_by_one_key_after_the_other(row_count: int, spread: int
     third = random.integers(0, spread, row_count)
     order = order_by(first, second, third)
     assert order.tolist() == np.lexsort((third, second, first)).tolist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=5))
+def test_rows_in_order_are_recognized(rows: list[tuple[int, int]]) -> None:
+    keys = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    assert in_order(keys[:, 0], keys[:, 1]) is (rows == sorted(rows))
 
 
 def test_the_largest_numbers_are_ordered_too() -> None:

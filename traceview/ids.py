@@ -87,6 +87,18 @@ def _begins(ordered: npt.NDArray[np.integer]) -> BoolArray:
     return begins
 
 
+def in_order(*keys: npt.NDArray[np.integer]) -> bool:
+    """Whether rows are sorted by the first key, then by the second, and so on."""
+    tied = np.ones(max(0, keys[0].size - 1), dtype=np.bool_)
+    for key in keys:
+        if (tied & (key[1:] < key[:-1])).any():
+            return False
+        tied &= key[1:] == key[:-1]
+        if not tied.any():
+            return True
+    return True
+
+
 def order_by(*keys: npt.NDArray[np.integer]) -> Int64Array:
     """The order of rows by the first key, then by the second, and so on; equal rows keep theirs.
 

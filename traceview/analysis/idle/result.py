@@ -183,6 +183,9 @@ def _row(
     )
 
 
+_KEYS: Final = tuple(cause.key for cause in Cause)
+
+
 def longest_first(length: Int64Array, top: int | None) -> Int64Array:
     """Numbers of the `top` longest spans, longest first, of equal ones the earlier."""
     candidates = np.arange(length.size)
@@ -193,8 +196,9 @@ def longest_first(length: Int64Array, top: int | None) -> Int64Array:
 
 def _by_cause(picoseconds: Int64Array) -> dict[str, int]:
     """The causes that occur, largest first."""
-    order = np.argsort(-picoseconds, kind="stable").tolist()
-    return {Cause(i).key: int(picoseconds[i]) for i in order if picoseconds[i]}
+    values = picoseconds.tolist()
+    order = sorted((i for i, value in enumerate(values) if value), key=lambda i: -values[i])
+    return {_KEYS[i]: values[i] for i in order}
 
 
 def gap_rows(

@@ -271,8 +271,9 @@ def compute(context: Context) -> CriticalPath | Skipped:
 
 def _by_key(picoseconds: Int64Array) -> dict[str, int]:
     """The keys that occur, largest first."""
-    order = np.argsort(-picoseconds, kind="stable").tolist()
-    return {PATH_KEYS[place]: int(picoseconds[place]) for place in order if picoseconds[place]}
+    values = picoseconds.tolist()
+    order = sorted((i for i, value in enumerate(values) if value), key=lambda i: -values[i])
+    return {PATH_KEYS[i]: values[i] for i in order}
 
 
 def _ops(trace: Trace, parts: Parts, count: int, whole: int) -> tuple[PathOp, ...]:
