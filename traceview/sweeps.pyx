@@ -166,3 +166,21 @@ def clearest(
                     best = place
             found[i] = best
     return result
+
+
+cdef extern from *:
+    """
+    #ifdef __GLIBC__
+    #include <malloc.h>
+    static void give_back(void) { malloc_trim(0); }
+    #else
+    static void give_back(void) {}
+    #endif
+    """
+    void give_back() nogil
+
+
+def release_free_memory():
+    """Give the memory that was freed back to the system, where the C library keeps it for later."""
+    with nogil:
+        give_back()

@@ -81,3 +81,7 @@ def clearest(
             order = np.lexsort((-start[place], end[place] - start[place]))
             result[number] = place[order[0]]
     return result
+
+
+def release_free_memory() -> None:
+    """Give the memory that was freed back to the system; only compiled code can ask for it."""

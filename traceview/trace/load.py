@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import asdict, replace
 
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
+from traceview.intervals import SWEEPS
 from traceview.stages import stage
 from traceview.trace.classify import activity_of
 from traceview.trace.clocks import AlignedClocks, align, on_one_clock, without_solved
@@ -94,6 +95,8 @@ class _Loader:
 
     def trace(self, other_runs: tuple[str, ...]) -> Trace:
         self.read_files()
+        # Decoding has left as much free memory as the columns take, in pieces.
+        SWEEPS.release_free_memory()
         with stage("joining events"):
             clocks = align(self.hosts)
             by_starts = self.recording(clocks)

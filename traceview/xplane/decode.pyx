@@ -302,6 +302,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     cdef Output out
     cdef int status
     cdef int64_t stopped
+    cdef double whole
     _bounds(data, begin, end)
     want.dense_count = dense.shape[0]
     want.dense = &dense[0] if dense.shape[0] else NULL
@@ -312,9 +313,9 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     cursor.at = begin
     cursor.end = end
     out.events = out.stats = out.headers = out.whole_end = 0
-    # Of an event about as many bytes are recorded; where that is too few, the columns grow.
-    out.event_room = (end - begin) // 48 + 16
-    out.stat_room = (end - begin) // 32 + 16
+    # The start of the line shows how many events there are in all of it.
+    out.event_room = (end - begin) // 1024 + 16
+    out.stat_room = (end - begin) // 512 + 16
     out.header_room = 16
     columns = _grown(None, &out)
     _point_into(columns, &out)
@@ -323,12 +324,14 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
             status = read_line(&cursor, &want, &out)
         if status != FULL:
             break
-        if out.events == out.event_room:
-            out.event_room += out.event_room // 2
-        elif out.headers == out.header_room:
+        whole = 1.03 * (end - begin) / max(1, out.whole_end - begin)
+        if out.headers == out.header_room:
             out.header_room *= 2
-        else:
-            out.stat_room += out.stat_room // 2 + (1 << 12)
+        elif out.events < out.event_room:
+            # One event may have any number of stats.
+            out.stat_room += out.stat_room // 2
+        out.event_room = max(out.event_room, 16 + <int64_t> (whole * out.events))
+        out.stat_room = max(out.stat_room, 16 + <int64_t> (whole * out.stats))
         columns = _grown(columns, &out)
         _point_into(columns, &out)
         cursor.at = out.whole_end
