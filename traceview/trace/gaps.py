@@ -60,8 +60,8 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     """The gaps of one device in time order, cut at the bounds of steps into pieces.
 
     Per piece, all `[n]`: int64 `start_ps`, `end_ps`; `gap`, the number of its gap; `step`, the index of its step (of
-    several the one that began last), `NONE` outside of steps. `cause_ps`: int64 `[causes, n]`; the causes sum to the
-    length of the piece. Per gap, all `[m]`: int64 `before`, `after`, the device rows on either side, `NONE` where the
+    several the one that began last), `NONE` outside of steps. `by_cause`: for each cause that occurs the pieces with it and
+    how long they have it, both int64; the causes sum to the length of the piece. Per gap, all `[m]`: int64 `before`, `after`, the device rows on either side, `NONE` where the
     window cuts the gap; int32 `thread`, the thread that was late; int64 `handed_over_ps`, from when on its timeline
     counts, not that of the thread that calls graphs; int64 `late_end_ps`, where the queued part begins; uint8
     `queued_cause`, the cause of the queued part where no other device was in a collective.
@@ -72,7 +72,7 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     end_ps: Int64Array
     gap: Int64Array
     step: Int64Array
-    cause_ps: Int64Array
+    by_cause: dict[int, tuple[Int64Array, Int64Array]]
     before: Int64Array
     after: Int64Array
     thread: Int32Array
@@ -106,23 +106,48 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         order = np.lexsort((self.start_ps - self.end_ps, self.gap))
         return self.step[order[self._first]]
 
+    @property
+    def cause_ps(self) -> Int64Array:
+        """Time by cause and piece, int64 `[causes, n]`; made anew each time, for most of it is zero."""
+        result = np.zeros((len(Cause), self.gap.size), dtype=np.int64)
+        for cause, (pieces, lengths) in self.by_cause.items():
+            result[cause, pieces] = lengths
+        return result
+
+    def of_cause(self, cause: Cause) -> Int64Array:
+        """The time of each piece with a cause, int64 `[n]`."""
+        result = np.zeros(self.gap.size, dtype=np.int64)
+        pieces, lengths = self.by_cause.get(cause, ((), ()))
+        result[np.asarray(pieces, dtype=np.int64)] = lengths
+        return result
+
+    @property
+    def total_ps(self) -> Int64Array:
+        """Time by cause, int64 `[causes]`."""
+        result = np.zeros(len(Cause), dtype=np.int64)
+        for cause, (_, lengths) in self.by_cause.items():
+            result[cause] = lengths.sum()
+        return result
+
     def causes_of(self, chosen: Int64Array) -> Int64Array:
         """The causes of the whole gaps of these numbers, int64 `[causes, chosen]`."""
-        first = np.append(self._first, self.gap.size)
-        result = self.cause_ps[:, first[chosen]]
-        # Most gaps are one piece.
-        for place in np.flatnonzero(first[chosen + 1] - first[chosen] > 1).tolist():
-            pieces = slice(first[chosen[place]], first[chosen[place] + 1])
-            result[:, place] = self.cause_ps[:, pieces].sum(axis=1)
+        result = np.zeros((len(Cause), chosen.size), dtype=np.int64)
+        place_of = np.full(self.count, NONE, dtype=np.int64)
+        place_of[chosen] = np.arange(chosen.size)
+        for cause, (pieces, lengths) in self.by_cause.items():
+            place = place_of[self.gap[pieces]]
+            wanted = place != NONE
+            # The pieces of a gap add up.
+            np.add.at(result[cause], place[wanted], lengths[wanted])
         return result
 
     def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
         """Idle time by cause and step, int64 `[causes, steps]`; the gaps must have been cut at these bounds."""
         result = np.zeros((len(Cause), start.size), dtype=np.int64)
         first, last = np.searchsorted(self.start_ps, [start, end])
-        for cause in np.flatnonzero(self.cause_ps.any(axis=1)).tolist():
-            before = np.append(0, np.cumsum(self.cause_ps[cause]))
-            result[cause] = before[last] - before[first]
+        for cause, (pieces, lengths) in self.by_cause.items():
+            before = np.append(0, np.cumsum(lengths))
+            result[cause] = before[places(pieces, last)] - before[places(pieces, first)]
         return result
 
 
@@ -180,7 +205,7 @@ class _Finder:
             end_ps=at.end,
             gap=at.gap,
             step=at.step,
-            cause_ps=cause_ps,
+            by_cause=_by_cause(cause_ps),
             before=before,
             after=after,
             thread=thread,
@@ -320,6 +345,16 @@ class _Finder:
         )
         cause_ps[Cause.PEER, queued] += peer
         cause_ps[cause, queued] += end - start - peer
+
+
+def _by_cause(cause_ps: Int64Array) -> dict[int, tuple[Int64Array, Int64Array]]:
+    """For each cause that occurs the pieces with it, and how long they have it."""
+    pieces_of = {cause: np.flatnonzero(lengths) for cause, lengths in enumerate(cause_ps)}
+    return {
+        cause: (pieces, cause_ps[cause, pieces])
+        for cause, pieces in pieces_of.items()
+        if pieces.size
+    }
 
 
 def _is_among(values: Int64Array, known: Int64Array) -> BoolArray:

@@ -84,7 +84,7 @@ def compute(context: Context) -> Anatomy | Skipped:
     devices = [
         device
         for device, gaps in context.idle.gaps.items()
-        if context.trace.device_list[device].host in spans and not gaps.cause_ps[Cause.UNUSED].any()
+        if context.trace.device_list[device].host in spans and Cause.UNUSED not in gaps.by_cause
     ]
     if not devices:
         return Skipped("no device ran a kernel in the window")

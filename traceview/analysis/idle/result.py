@@ -167,7 +167,7 @@ def _row(
         idle_ps=int(length.sum()),
         gap_count=gaps.count,
         longest_gap_ps=int(length.max(initial=0)),
-        causes=_by_cause(gaps.cause_ps.sum(axis=1)),
+        causes=_by_cause(gaps.total_ps),
         causes_per_step=_by_cause(of_steps[:, used].sum(axis=1) // int(used.sum()))
         if used.any()
         else None,

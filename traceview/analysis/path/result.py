@@ -193,9 +193,7 @@ def walked_steps(context: Context) -> WalkedSteps | Skipped:
     if not context.idle.gaps:
         return Skipped("no device recorded an event")
     in_use = [
-        device
-        for device, gaps in context.idle.gaps.items()
-        if not gaps.cause_ps[Cause.UNUSED].any()
+        device for device, gaps in context.idle.gaps.items() if Cause.UNUSED not in gaps.by_cause
     ]
     hosts = {context.trace.device_list[device].host for device in in_use}
     bounds = [bound for bound in _bounds(context) if bound[0] in hosts and bound[2] < bound[3]]
