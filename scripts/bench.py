@@ -218,8 +218,9 @@ def decoder_speed(path: Path) -> float:
     begin = time.perf_counter()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for start, end in _fields(DECODER.scan_fields(data, 0, len(data)), schema.SPACE_PLANES):
-            for bounds in _fields(DECODER.scan_fields(data, start, end), schema.PLANE_LINES):
-                pool.submit(DECODER.decode_line, data, *bounds, wanted)
+            of_plane = DECODER.scan_fields(data, start, end)
+            for line_begin, line_end in _fields(of_plane, schema.PLANE_LINES):
+                pool.submit(DECODER.decode_line, data, line_begin, line_end, wanted)
     return time.perf_counter() - begin
 
 

@@ -52,7 +52,8 @@ def _cells(column: Column, rows: slice, is_escaped: bool) -> list[Any]:
         return [cell_of[text] for text in texts]
     values = column.values[rows]
     if _is_whole(column):
-        return values.tolist()
+        numbers: list[int] = values.tolist()
+        return numbers
     missing = column.missing
     if column.kind == "float":
         missing = np.isnan(column.values)

@@ -8,9 +8,10 @@ replica have no kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,15 +79,12 @@ def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
 
 
 def _joined(tables: Sequence[OpTable]) -> OpTable:
-    fields = zip(*(astuple(table) for table in tables), strict=True)
-    return OpTable(
-        *(
-            tuple(chain.from_iterable(parts))
-            if isinstance(parts[0], tuple)
-            else np.concatenate(parts)
-            for parts in fields
-        )
+    fields: Iterator[tuple[Any, ...]] = zip(*(astuple(table) for table in tables), strict=True)
+    columns: Iterator[Any] = (
+        tuple(chain.from_iterable(parts)) if isinstance(parts[0], tuple) else np.concatenate(parts)
+        for parts in fields
     )
+    return OpTable(*columns)
 
 
 def _of_device(trace: Trace, rows: Int64Array) -> OpTable:

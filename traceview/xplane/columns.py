@@ -99,15 +99,19 @@ class LineColumns(Struct, frozen=True, eq=False):
     contents: tuple[bytes, ...] = ()
 
 
+_NONE: Final = np.empty(0, dtype=np.int64)
 NO_EVENTS: Final = LineColumns(
-    *(np.empty(0, dtype=np.int64) for _ in range(4)),
-    np.empty(0, dtype=np.uint8),
-    np.empty(0, dtype=np.int32),
-    np.empty(0, dtype=np.int16),
-    np.empty(0, dtype=np.uint8),
-    np.empty(0, dtype=np.int64),
-    np.empty((0, 2), dtype=np.int64),
-    None,
+    metadata_id=_NONE,
+    time=_NONE,
+    duration_ps=_NONE,
+    position=_NONE,
+    aggregated=np.empty(0, dtype=np.uint8),
+    stat_event=np.empty(0, dtype=np.int32),
+    stat_slot=np.empty(0, dtype=np.int16),
+    stat_kind=np.empty(0, dtype=np.uint8),
+    stat_value=_NONE,
+    header=np.empty((0, 2), dtype=np.int64),
+    fault=None,
 )
 """The columns of a line without events."""
 
