@@ -181,10 +181,10 @@ class _Finder:
         before = self._ending_at(gap_start, events)
         at = _pieces(gap_start, gap_end, step_start, step_end)
         caller = self._states.caller
-        cause_ps = np.zeros((len(Cause), at.start.size), dtype=np.int64)
+        cause_ps = _CauseTimes(at.start.size)
         thread = np.full(gap_start.size, caller, dtype=np.int32)
         if self._is_unused():
-            cause_ps[Cause.UNUSED] = at.end - at.start
+            cause_ps.add(Cause.UNUSED, np.arange(at.start.size), at.end - at.start)
             handed_over = late_end = gap_start
             queued_cause = np.full(gap_start.size, Cause.UNUSED, dtype=np.uint8)
         else:
@@ -195,7 +195,7 @@ class _Finder:
             late_end = self._late_ends(gap_start, gap_end, after, launch)
             handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
             self._add_late(cause_ps, at, thread, late_end, handed_over)
-            is_launching = _largest(cause_ps, at.gap) == Cause.LAUNCH
+            is_launching = cause_ps.largest(at.gap) == Cause.LAUNCH
             is_short = gap_end - late_end < LATENCY_PS
             queued_cause = self._queued_causes(before, after, is_short, is_launching)
             self._add_queued(cause_ps, at, late_end, queued_cause)
@@ -205,7 +205,7 @@ class _Finder:
             end_ps=at.end,
             gap=at.gap,
             step=at.step,
-            by_cause=_by_cause(cause_ps),
+            by_cause=cause_ps.occurring(),
             before=before,
             after=after,
             thread=thread,
@@ -274,7 +274,7 @@ class _Finder:
 
     def _add_late(
         self,
-        cause_ps: Int64Array,
+        cause_ps: _CauseTimes,
         at: _Pieces,
         thread: Int32Array,
         late_end: Int64Array,
@@ -286,7 +286,7 @@ class _Finder:
         start, end = at.start[is_late], end[is_late]
         caller = self._states.caller
         if caller == NONE:
-            cause_ps[Cause.UNATTRIBUTED, is_late] += end - start
+            cause_ps.add(Cause.UNATTRIBUTED, is_late, end - start)
             return
         by_caller = np.clip(handed_over[gap], start, end)
         self._add(cause_ps, is_late, self._states.timeline(caller), start, by_caller)
@@ -297,7 +297,7 @@ class _Finder:
 
     @staticmethod
     def _add(
-        cause_ps: Int64Array,
+        cause_ps: _CauseTimes,
         pieces: Int64Array,
         timeline: StateTimeline,
         start: Int64Array,
@@ -305,7 +305,7 @@ class _Finder:
     ) -> None:
         if pieces.size:
             for cause, lengths in timeline.parts(start, end):
-                cause_ps[cause, pieces] += lengths
+                cause_ps.add(cause, pieces, lengths)
 
     def _queued_causes(
         self,
@@ -329,7 +329,7 @@ class _Finder:
 
     def _add_queued(
         self,
-        cause_ps: Int64Array,
+        cause_ps: _CauseTimes,
         at: _Pieces,
         late_end: Int64Array,
         queued_cause: npt.NDArray[np.uint8],
@@ -343,18 +343,46 @@ class _Finder:
         peer = np.where(
             by_peers, self._trace.collective_peers.of(self._device).within(start, end), 0
         )
-        cause_ps[Cause.PEER, queued] += peer
-        cause_ps[cause, queued] += end - start - peer
+        cause_ps.add(Cause.PEER, queued, peer)
+        own = end - start - peer
+        for number in unique_ids(cause).tolist():
+            of_cause = np.flatnonzero(cause == number)
+            cause_ps.add(number, queued[of_cause], own[of_cause])
 
 
-def _by_cause(cause_ps: Int64Array) -> dict[int, tuple[Int64Array, Int64Array]]:
-    """For each cause that occurs the pieces with it, and how long they have it."""
-    pieces_of = {cause: np.flatnonzero(lengths) for cause, lengths in enumerate(cause_ps)}
-    return {
-        cause: (pieces, cause_ps[cause, pieces])
-        for cause, pieces in pieces_of.items()
-        if pieces.size
-    }
+class _CauseTimes:
+    """The time of each piece by cause, of which only those are kept that are added."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._rows: dict[int, Int64Array] = {}
+
+    def add(self, cause: int, pieces: Int64Array, lengths: Int64Array) -> None:
+        """Add to the time of some pieces, each of which stands there once."""
+        if lengths.any():
+            if cause not in self._rows:
+                self._rows[cause] = np.zeros(self._count, dtype=np.int64)
+            self._rows[cause][pieces] += lengths
+
+    def largest(self, gap: Int64Array) -> Int64Array:
+        """The largest cause of each gap so far, of equal ones the earlier; `NONE` where all are zero."""
+        first = np.flatnonzero(np.diff(gap, prepend=-1))
+        largest = np.full(first.size, NONE, dtype=np.int64)
+        most = np.zeros(first.size, dtype=np.int64)
+        for cause, lengths in sorted(self._rows.items()):
+            whole = lengths if first.size == lengths.size else np.add.reduceat(lengths, first)
+            larger = whole > most
+            largest[larger] = cause
+            np.maximum(most, whole, out=most)
+        return largest
+
+    def occurring(self) -> dict[int, tuple[Int64Array, Int64Array]]:
+        """For each cause that occurs the pieces with it, and how long they have it."""
+        found = {}
+        for cause, lengths in sorted(self._rows.items()):
+            pieces = np.flatnonzero(lengths)
+            found[int(cause)] = pieces, lengths[pieces]
+        return found
 
 
 def _is_among(values: Int64Array, known: Int64Array) -> BoolArray:
@@ -374,22 +402,6 @@ def _first_at(
     place = places(sorted_moment, time)
     matches = np.append(sorted_moment, LONG_AGO_PS)[place] == time
     return np.where(matches, np.append(events[order], NONE)[place], NONE)
-
-
-def _largest(cause_ps: Int64Array, gap: Int64Array) -> Int64Array:
-    """The largest cause of each gap so far, of equal ones the earlier; `NONE` where all are zero."""
-    first = np.flatnonzero(np.diff(gap, prepend=-1))
-    occurs = np.flatnonzero(cause_ps.any(axis=1))
-    if occurs.size == 0:
-        return np.full(first.size, NONE, dtype=np.int64)
-    largest = np.full(first.size, NONE, dtype=np.int64)
-    most = np.zeros(first.size, dtype=np.int64)
-    for cause in occurs.tolist():
-        whole = np.add.reduceat(cause_ps[cause], first)
-        larger = whole > most
-        largest[larger] = cause
-        np.maximum(most, whole, out=most)
-    return largest
 
 
 class _Pieces(Struct, frozen=True, eq=False):

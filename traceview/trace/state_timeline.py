@@ -37,7 +37,7 @@ class StateTimeline(Struct, frozen=True, eq=False):
         return result
 
     def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Iterator[tuple[Cause, Int64Array]]:
-        """The causes that occur, each with its time inside each `[start, end)`."""
+        """The causes of the timeline, each with its time inside each `[start, end)`."""
         before, after = (np.asarray(time, dtype=np.int64) for time in (start, end))
         first, last = self._stretch(before), self._stretch(after)
         first_part, last_part = before - self.start[first], after - self.start[last]
@@ -47,8 +47,7 @@ class StateTimeline(Struct, frozen=True, eq=False):
             lengths = elapsed[last] - elapsed[first]
             lengths += np.where(last_cause == cause, last_part, 0)
             lengths -= np.where(first_cause == cause, first_part, 0)
-            if lengths.any():
-                yield Cause(cause), lengths
+            yield Cause(cause), lengths
 
     def at(self, time: npt.ArrayLike) -> npt.NDArray[np.uint8]:
         """The cause at each instant."""
