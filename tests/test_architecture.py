@@ -21,7 +21,17 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "ids", "robust", "stack_dump", "units", "version"),
+    (
+        "errors",
+        "ids",
+        "robust",
+        "stack_dump",
+        "stages",
+        "sweeps",
+        "sweeps_reference",
+        "units",
+        "version",
+    ),
     ("intervals", "record"),
     ("xplane",),
     ("trace",),
