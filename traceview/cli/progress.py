@@ -5,20 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from shutil import get_terminal_size
 from threading import Timer
 from time import monotonic
 from typing import Final
 
+from traceview.location import Location
+from traceview.store.address import is_remote
+
 PATIENCE_SECONDS: Final = 1.0
 
 
 @contextmanager
-def reading(path: Path, run: str | None) -> Iterator[None]:
+def reading(path: Location, run: str | None) -> Iterator[None]:
     """Shows on standard error what is being read, if that is a terminal and reading takes long."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
+        return
+    if is_remote(path):
+        with _transferring():
+            yield
         return
     shown: list[str] = []
 
@@ -42,6 +48,21 @@ def reading(path: Path, run: str | None) -> Iterator[None]:
         timer.join()
         if shown:
             _write(f"\r{' ' * len(shown[0])}\r")
+
+
+@contextmanager
+def _transferring() -> Iterator[None]:
+    """Shows how much of the files in a store has been read."""
+    from traceview.document import numbers
+    from traceview.store.ranges import transfers_shown
+
+    with waiting() as show:
+
+        def show_bytes(done: int, total: int) -> None:
+            show(f"reading {numbers.size(done)} of {numbers.size(total)}")
+
+        with transfers_shown(show_bytes):
+            yield
 
 
 @contextmanager
@@ -74,7 +95,7 @@ def _write(text: str) -> None:
     sys.stderr.flush()
 
 
-def _size(path: Path, run: str | None) -> str:
+def _size(path: Location, run: str | None) -> str:
     from traceview.document import numbers
     from traceview.errors import TraceviewError
     from traceview.trace.locate import choose_run, find_runs

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from traceview.location import Location
 from traceview.xplane.columns import Fault, LineColumns
 from traceview.xplane.planes import PlaneKind
 
@@ -61,7 +61,7 @@ class Plane(Struct, frozen=True, eq=False):
 class Space(Struct, frozen=True, eq=False):
     """One file. `faults` is empty unless it was read with `salvage`; `data` holds the bytes of the file."""
 
-    path: Path
+    path: Location
     data: bytes
     sha256: str
     planes: tuple[Plane, ...]
