@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("document",),
     ("analysis",),
     ("report",),
-    ("export", "viewers"),
+    ("export", "viewers", "watch"),
     ("crosscheck",),
     ("api",),
     ("cli",),
@@ -49,6 +49,7 @@ CONFINED = {
     "grpc": ("capture/profiler_service.py",),
     "jinja2": ("document/html.py",),
     "markupsafe": ("document/html", "document/timeline.py"),
+    "opentelemetry": ("watch/telemetry.py",),
     "pandas": ("trace/frames.py",),
     "pyarrow": ("export/parquet.py",),
     "rich": ("document/", "cli/"),
@@ -56,7 +57,17 @@ CONFINED = {
     "typer": ("cli/",),
 }
 # Those that take long to import: inside functions only, or in a module that is itself imported so.
-LAZY = ("aiohttp", "fsspec", "grpc", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow")
+LAZY = (
+    "aiohttp",
+    "fsspec",
+    "grpc",
+    "jinja2",
+    "markupsafe",
+    "opentelemetry",
+    "pandas",
+    "pyarrow",
+    "tensorflow",
+)
 LAZY_MODULES = (
     "traceview.capture.demo.slowdowns",
     "traceview.capture.demo.training",

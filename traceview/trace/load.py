@@ -78,6 +78,11 @@ def load(path: str | Location, *, run: str | None = None, salvage: bool = False)
     return loader.trace(tuple(other.name for other in runs if other is not chosen))
 
 
+def load_run(run: RunFiles) -> Trace:
+    """Read the files of one run. Raises `TraceFormatError` and `TraceNotFoundError` if none of them can be read."""
+    return _Loader(run, salvage=False).trace(())
+
+
 class _Loader:
     def __init__(self, run: RunFiles, *, salvage: bool) -> None:
         self.run = run

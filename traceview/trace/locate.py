@@ -228,7 +228,8 @@ def chosen_run(
     passed_over = [
         PassedOver(run.name, run.files[0].damage or _NO_PLANES)
         for run in summaries
-        if _age(run) > _age(summaries[newest]) and not any(file.plane_count for file in run.files)
+        if run_age(run) > run_age(summaries[newest])
+        and not any(file.plane_count for file in run.files)
     ]
     return candidates[newest], tuple(passed_over)
 
@@ -243,7 +244,7 @@ def _candidates(runs: tuple[RunFiles, ...]) -> tuple[list[RunFiles], list[RunSum
         return list(runs), [summarize(run) for run in runs]
     candidates: list[RunFiles] = []
     summaries: list[RunSummary] = []
-    for run in sorted(runs, key=_age, reverse=True):
+    for run in sorted(runs, key=run_age, reverse=True):
         candidates.insert(0, run)
         summaries.insert(0, summarize(run))
         if any(file.damage is None for file in summaries[0].files):
@@ -251,7 +252,7 @@ def _candidates(runs: tuple[RunFiles, ...]) -> tuple[list[RunFiles], list[RunSum
     return candidates, summaries
 
 
-def _age(run: RunSummary | RunFiles) -> tuple[str, str]:
+def run_age(run: RunSummary | RunFiles) -> tuple[str, str]:
     """Sorts runs by their names, which are dates, in whatever folder they lie."""
     return run.name.rpartition("/")[2], run.name
 
@@ -266,7 +267,7 @@ def newest_readable(runs: Sequence[RunSummary]) -> int | None:
         i for i, run in enumerate(runs) if any(file.plane_count for file in run.files)
     ]
     if any(runs[i].profile_start_ns is None for i in candidates):
-        return max(candidates, key=lambda i: _age(runs[i]))
+        return max(candidates, key=lambda i: run_age(runs[i]))
     return max(
         candidates, key=lambda i: (runs[i].profile_start_ns or 0, runs[i].name), default=None
     )
