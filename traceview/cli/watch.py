@@ -147,6 +147,7 @@ class _Outputs(Struct):
                 if isinstance(news, Unreadable):
                     self.unreadable_count += 1
                     _say(f"{news.run} cannot be read: {news.reason}")
+                    self.renew_metrics()
                 else:
                     self.report(news)
                 self.remember(follower)
@@ -177,13 +178,20 @@ class _Outputs(Struct):
         if self.is_all_new or not news.is_history:
             for wrong in run_commands(self.commands, self.logdir, facts, change):
                 _say(wrong)
-        if self.prometheus is not None:
-            from traceview.watch.prometheus import metrics_text
-
-            text = metrics_text(self.logdir, facts, change, self.run_count, self.unreadable_count)
-            write_file(self.prometheus, [text.encode()])
+        self.renew_metrics()
         if self.telemetry is not None and not self.telemetry.send(self.logdir, facts, change):
             _say(f"the metrics of {facts.run} were not sent: the collector did not answer")
+
+    def renew_metrics(self) -> None:
+        """Write the file of metrics, if there is one and a run to write of."""
+        if self.prometheus is None or self.newest is None:
+            return
+        from traceview.watch.prometheus import metrics_text
+
+        newest = self.newest
+        counts = (self.run_count, self.unreadable_count)
+        text = metrics_text(self.logdir, newest.facts, newest.change, *counts)
+        write_file(self.prometheus, [text.encode()])
 
     def remember(self, follower: Follower) -> None:
         """Renew the file of the state, and let go of what was read from a store."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
@@ -19,6 +18,9 @@ from traceview.watch.facts import FindingFacts, RunFacts
 
 PATIENCE_S: Final = 60
 """A command that takes longer is ended, so that the watch goes on."""
+
+
+_STANDARD_ERROR: Final = 2
 
 
 class OnFinding(Struct, frozen=True):
@@ -67,7 +69,7 @@ def _run(command: str, known: Mapping[str, str]) -> str | None:
         command,
         shell=True,
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
+        stdout=_STANDARD_ERROR,
         env={**os.environ, **known},
         # Everything that it starts can be ended with it.
         start_new_session=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from traceview.errors import UsageError
@@ -21,16 +22,18 @@ class Telemetry:
         try:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
             from opentelemetry.sdk.metrics import MeterProvider
-            from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+            from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult
             from opentelemetry.sdk.resources import Resource
         except ImportError:
             raise UsageError("--otel needs the OpenTelemetry SDK", hint=EXTRA) from None
-        # Runs are sent when they come, so the clock of the reader must not send them again.
-        reader = PeriodicExportingMetricReader(
-            OTLPMetricExporter(), export_interval_millis=float("inf")
-        )
+        # What the packages log would go to standard error; who configures logging gets it still.
+        logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+        # Runs are sent when they come, not by a clock.
+        self._reader: Any = InMemoryMetricReader()
+        self._exporter: Any = OTLPMetricExporter()
+        self._success: object = MetricExportResult.SUCCESS
         named = Resource.create({"service.name": "traceview", "service.version": VERSION})
-        self._provider: Any = MeterProvider([reader], named)
+        self._provider: Any = MeterProvider([self._reader], named)
         meter = self._provider.get_meter("traceview", VERSION)
         self._step = meter.create_gauge(
             "traceview.step.time", "s", "Median time of the steps of a run."
@@ -62,11 +65,13 @@ class Telemetry:
             self._cost.set(finding.cost_ratio or 0.0, {**place, **about})
         self._runs.add(1, {"traceview.logdir": logdir})
         try:
-            return bool(self._provider.force_flush(_PATIENCE_MS))
+            data = self._reader.get_metrics_data()
+            return bool(self._exporter.export(data, _PATIENCE_MS) is self._success)
         except Exception:
             # Whatever the collector does, the watch goes on.
             return False
 
     def close(self) -> None:
-        """End its threads."""
+        """End the connection."""
         self._provider.shutdown(_PATIENCE_MS)
+        self._exporter.shutdown()
