@@ -19,9 +19,11 @@ from traceview.capture.fit_watch import FitWatch
 from traceview.capture.hidden_frames import HiddenFrames, hidden, line_of_user
 from traceview.capture.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
 from traceview.capture.outcome import shortcomings
+from traceview.capture.recurring import Recurrence, remove
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_watch import StepWatch
+from traceview.errors import TraceviewError, UsageError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -124,6 +126,8 @@ def keras_callback(
     logdir: str | PathLike[str],
     steps: range,
     *,
+    every: int | None = None,
+    keep: int = 10,
     synchronise: bool = True,
     max_events: int | None = None,
     run: str | None = None,
@@ -135,11 +139,18 @@ def keras_callback(
 
         model.fit(dataset, epochs=3, callbacks=[traceview.keras_callback("logs", range(10, 15))])
 
+    `every=1000` records such a window again after each 1000 steps, each as a run of its own, for as long as `fit` goes
+    on. Of these runs the newest `keep` stay, also if the training was started several times; others are not touched.
+
     With `steps_per_execution=k` a call runs k steps, and whole calls are recorded. Keras may run other
     callbacks in threads when all of them allow it; this one does not, so that they run one after another.
     `keras` is the Keras of the model, by default `tf.keras`. The other arguments and the errors are those of
-    `capture_steps`; the errors come when `fit` begins.
+    `capture_steps`; the errors come when `fit` begins. Raises `UsageError` if `every` leaves no steps between two
+    windows, if `keep` is less than 1, and for `run` together with `every`.
     """
+    recurrence = None if every is None else Recurrence(steps, every, keep)
+    if recurrence is not None and run is not None:
+        raise UsageError(f"run={run!r} names one run; every={every} makes many, named by the time")
     if keras is None:
         import tensorflow as tf
 
@@ -156,14 +167,21 @@ def keras_callback(
             self._stack = ExitStack()
             self._lock = Lock()
             self._watch: StepWatch | None = None
+            self._out = Path()
             self._count = 1
 
         def on_train_begin(self, logs: Any = None) -> None:
             # After a `fit` that ended by an exception, Keras has called nothing.
             self._close()
             atexit.register(self._close)
-            settings = _settings(logdir, steps, synchronise, max_events, run, nvml, python)
-            watched = _watched(settings, KERAS_EPOCHS, say, [FitWatch(self._close)])
+            self._out = Path.cwd() / output_folder(logdir)
+            self._begin(steps)
+
+        def _begin(self, window: range, *, may_be_missed: bool = False) -> None:
+            settings = _settings(self._out, window, synchronise, max_events, run, nvml, python)
+            listeners: list[WindowListener] = [FitWatch(self._close)]
+            listeners += [recurrence] if recurrence is not None else []
+            watched = _watched(settings, KERAS_EPOCHS, say, listeners, may_be_missed=may_be_missed)
             self._watch = self._stack.enter_context(watched)
             self.session = Session(self._watch)
             self._watch.step_objects.add("fit", self.model)
@@ -177,6 +195,20 @@ def keras_callback(
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             if self._watch is not None:
                 self._watch.window.end("fit", self._count)
+                if recurrence is not None and self._watch.window.state == "closed":
+                    self._begin_again(recurrence, self._watch.window.next_number)
+
+        def _begin_again(self, recurrence: Recurrence, number: int) -> None:
+            self._close()
+            try:
+                self._begin(recurrence.next_steps(number, self._count), may_be_missed=True)
+            except TraceviewError as error:
+                # The disk is full, for instance; the training goes on.
+                self._watch = None
+                say(f"no window is recorded any more: {error.message}")
+                return
+            if self._watch is not None:
+                self._watch.window.next_number = number
 
         def on_train_end(self, logs: Any = None) -> None:
             self._close()
@@ -185,6 +217,9 @@ def keras_callback(
         def _close(self) -> None:
             with self._lock:
                 self._stack.close()
+                has_run = self._watch is not None and self._watch.run is not None
+                if recurrence is not None and has_run:
+                    recurrence.remove_older(self._out)
 
     return StepCapture()
 
@@ -209,7 +244,12 @@ def _watched(
     places: Sequence[Place],
     say: Callable[[str], None],
     listeners: Sequence[WindowListener] = (),
+    *,
+    may_be_missed: bool = False,
 ) -> Iterator[StepWatch]:
+    """Capture the steps that the body reports. `may_be_missed`: it is fine if none of them is in the window,
+    and nothing is kept then.
+    """
     watch = StepWatch(settings, say, places=places, listeners=listeners)
     watch.capture.prepare()
     is_whole = False
@@ -223,7 +263,11 @@ def _watched(
         watch.hooks.remove()
         frames.remove()
         watch.finish(is_synchronised=is_whole)
-        for line in _complaints(watch):
+        is_missed = may_be_missed and watch.window.got is None and not watch.window.failures
+        if is_missed and watch.capture.kept is not None:
+            # Only the step before the window was recorded.
+            remove(watch.capture.kept)
+        for line in () if is_missed else _complaints(watch):
             say(line)
 
 
