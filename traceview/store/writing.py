@@ -35,7 +35,14 @@ def write(place: Location, parts: Iterable[bytes]) -> None:
     with tempfile.NamedTemporaryFile(prefix="traceview-") as file:
         file.writelines(parts)
         file.flush()
-        path.put(file.name)
+        _put(path, file.name)
+
+
+def _put(path: RemotePath, file: str) -> None:
+    try:
+        path.put(file)
+    except FileNotFoundError:
+        raise UsageError(f"cannot write {path}: there is no {path.parents[-1]}") from None
 
 
 def write_folder(place: Location, files: Mapping[str, bytes], *, others: Collection[str]) -> None:
@@ -52,7 +59,7 @@ def write_folder(place: Location, files: Mapping[str, bytes], *, others: Collect
             for name, content in files.items():
                 partial.write_bytes(content)
                 path = folder / name
-                path.put(str(partial))
+                _put(path, str(partial))
                 written += [path] if is_new[name] else []
         except BaseException:
             for path in written:
