@@ -87,7 +87,7 @@ def traceview(
     """Show how busy each GPU of a TensorFlow profile is, and what idle GPUs wait for.
 
     LOGDIR is the log directory of the profiler or of the TensorBoard callback, a run in it, or a single .xplane.pb
-    file.
+    file; also in a store, such as gs://bucket/logs.
 
     Example: traceview analyze logs/
     """
