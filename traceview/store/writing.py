@@ -32,10 +32,11 @@ def writable(place: Location) -> RemotePath:
 def write(place: Location, parts: Iterable[bytes]) -> None:
     """Write a file, whole or not at all. Raises `StoreError`."""
     path = writable(place)
-    with tempfile.NamedTemporaryFile(prefix="traceview-") as file:
-        file.writelines(parts)
-        file.flush()
-        _put(path, file.name)
+    with tempfile.TemporaryDirectory(prefix="traceview-") as made_in:
+        partial = Path(made_in) / "whole"
+        with partial.open("xb") as file:
+            file.writelines(parts)
+        _put(path, str(partial))
 
 
 def _put(path: RemotePath, file: str) -> None:
