@@ -434,6 +434,31 @@ def test_links_out_of_a_web_server_are_not_followed(
     assert other.requests.lines == []
 
 
+def test_only_what_lies_in_a_folder_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_filesystem", lambda *_: Endless(2))
+    assert set(service.Service("memory", "").entries("/logs")) == {"0", "1"}
+
+
+def test_only_links_to_what_lies_in_a_folder_are_listed(
+    serve: Callable[..., FileServer],
+) -> None:
+    server = serve()
+    links = (
+        "a%20b.pb ./c.pb d/ a%2fb.pb %2e%2e/ .. ../x http://127.0.0.1:1/e.pb /f.pb ?C=N #top g/h.pb"
+    )
+    page = "".join(f'<a href="{link}">x</a>' for link in links.split())
+    (server.folder / "index.html").write_text(page, encoding="utf-8")
+    (server.folder / "logs").mkdir()
+    (server.folder / "logs" / "index.html").write_text(page, encoding="utf-8")
+    scheme, _, authority = server.address.partition("://")
+    listed = service.Service(scheme, authority).entries("/logs")
+    assert {name: entry.is_folder for name, entry in listed.items()} == {
+        "a b.pb": False,
+        "c.pb": False,
+        "d": True,
+    }
+
+
 # On a terminal
 
 
