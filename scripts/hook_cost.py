@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from traceview.capture.api import CaptureWarning, keras_callback
 from traceview.capture.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.observer import Observer
+from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_window import StepWindow
@@ -136,7 +137,7 @@ def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[
     Rounds with and without hooks take turns, so that both see the same load of the machine.
     """
     window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
-    observer = Observer(window, (), StepObjects())
+    observer = Observer(window, (), StepObjects(), StepInputs())
 
     @contextmanager
     def hooked() -> Iterator[None]:
@@ -175,7 +176,7 @@ def callback_cost(tf: Any, calls: int) -> tuple[float, float]:
     model.fit(data, shuffle=False, verbose=0)
     real = (perf_counter_ns() - begun) / 200
     of_round = calls // ROUNDS
-    with TemporaryDirectory() as folder, simplefilter_ignored():
+    with TemporaryDirectory() as folder, capture_warnings_ignored():
         ours = keras_callback(folder, range(FAR, FAR + 1))
         rounds: dict[Any, list[float]] = {ours: [], tf.keras.callbacks.Callback(): []}
         for callback in rounds:
@@ -195,7 +196,7 @@ def callback_cost(tf: Any, calls: int) -> tuple[float, float]:
 
 
 @contextmanager
-def simplefilter_ignored() -> Iterator[None]:
+def capture_warnings_ignored() -> Iterator[None]:
     """Nothing is captured here, which a capture warns of."""
     with catch_warnings():
         simplefilter("ignore", CaptureWarning)

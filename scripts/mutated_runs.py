@@ -366,6 +366,7 @@ def _kind(error: Exception) -> str:
 
 
 def main(first_seed: int, seconds: float, folders: Sequence[Path]) -> None:
+    """Try one seed after another, and print the first failure of each kind, the seeds of all, and slow ones."""
     with tempfile.TemporaryDirectory(prefix="mutated-") as name:
         folder = Path(name)
         sources = [*sources_in(folder / "sources"), *folders]

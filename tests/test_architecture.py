@@ -22,7 +22,7 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("ids", "location", "robust", "units", "version"),
-    ("errors",),
+    ("errors", "stack_dump"),
     ("intervals", "record", "store"),
     ("xplane",),
     ("trace",),
@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Stands beside the analysis, which does without it; only the facade may import it.
 CAPTURE = "capture"
-CAPTURE_MAY_IMPORT = {"errors", "store", "units", "version", "xplane"}
+CAPTURE_MAY_IMPORT = {"errors", "stack_dump", "units", "version", "xplane"}
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 

@@ -79,7 +79,10 @@ def test_without_trace_and_hang_the_error_is_that_of_the_trace(
 def process() -> Iterator[subprocess.Popen[bytes]]:
     """A process that waits."""
     config = json.dumps(
-        {"cluster": {"worker": ["a:1", "127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}}
+        {
+            "cluster": {"worker": ["a:1", "127.0.0.1:1", "b:²"]},
+            "task": {"type": "worker", "index": 0},
+        }
     )
     started = subprocess.Popen(
         [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"],
@@ -107,6 +110,7 @@ def test_a_process_is_seen_from_outside(
     assert "1 × sleeps" in shown
     assert "pip install py-spy" in shown
     assert "worker 1  it does not answer" in shown
+    assert "worker 2  where it is, is not known" in shown
 
 
 def test_with_py_spy_it_has_stacks(

@@ -14,6 +14,7 @@ _DENSE_IDS: Final = 1 << 22
 """Ids below this are counted in an array; larger ids, which no known writer uses, are sorted."""
 
 _PACKED_BITS: Final = 62
+"""Of the 63 that an int64 has without its sign, less one to spare."""
 _FEW_ROWS: Final = 4096
 """So many are sorted in less time than it takes to pack their keys."""
 

@@ -72,6 +72,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
 """A number of things, a size in bytes, or any other whole number that is never negative."""
 
 LARGEST_RECORDED: Final = 1 << 53
+"""Up to here every program that reads JSON numbers as doubles has the same number."""
 
 RecordedCount: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST_RECORDED)]
 """A count or a size in bytes that a sidecar holds; sums of a thousand of them fit into 64 bits."""

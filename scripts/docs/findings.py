@@ -89,7 +89,7 @@ def _rank(finding: Finding) -> int:
 def _entry(rule: Rule, example: tuple[str, Finding] | None) -> str:
     facts = [
         f"**Severity**: {_severities(rule)}",
-        f"**Reported from**: {words(rule.start)}",
+        f"**Reported from**: {words(rule.start)}{_conditions(rule)}",
         f"**Evidence**: {words(rule.evidence)}",
         f"**Advice**: {words(rule.advice)}",
     ]
@@ -104,6 +104,14 @@ def _entry(rule: Rule, example: tuple[str, Finding] | None) -> str:
     where, finding = example
     quoted = "\n".join(f"> {line}".rstrip() for line in _lines(finding))
     return "\n\n".join([*blocks, f"Example, from {where}:", quoted])
+
+
+def _conditions(rule: Rule) -> str:
+    """A list below the first sentence."""
+    if not rule.conditions:
+        return ""
+    listed = "".join(f"\n  - {words(text)}" for text in rule.start_conditions)
+    return f"; {words(rule.conditions_of)}:{listed}"
 
 
 def _severities(rule: Rule) -> str:

@@ -29,8 +29,7 @@ def main() -> None:
     programs = [PROGRAMS[name] for name in options.names or PROGRAMS]
     if options.command == "record":
         for program in programs:
-            repeats = options.repeat if program.is_healthy_without else 0
-            record(program, options.out / program.name, repeats, keeps=options.keep)
+            record(program, options.out / program.name, options.repeat, keeps=options.keep)
             print(f"{program.name}: recorded", flush=True)
         return
     judgements = []

@@ -17,6 +17,10 @@ WITHIN: Final = 0.25
 """A cost this close to the true one, as a share of it, is right."""
 
 
+LEAST_OF_TRUTH: Final = 0.5
+"""A lower bound is right from this share of the true cost on: one of nearly nothing would always hold."""
+
+
 class Judgement(Struct, frozen=True):
     """What traceview says of one recording, and whether that is right.
 
@@ -26,6 +30,7 @@ class Judgement(Struct, frozen=True):
         finding: Code of the verdict; null where it names none.
         cause: What it is on the critical path.
         share: Cost of the first right finding over the step; null without one.
+        bound: lower where that finding says that it costs at least this much.
         truth: What the slowdown costs; null for a healthy run.
         warnings: Codes of the findings that are no mere information.
         is_first_right: Whether the verdict names the slowdown; of a healthy run, whether there is no warning.
@@ -37,6 +42,7 @@ class Judgement(Struct, frozen=True):
     finding: str | None
     cause: str | None
     share: float | None
+    bound: str | None
     truth: TrueCost | None
     warnings: tuple[str, ...]
     is_first_right: bool
@@ -44,22 +50,25 @@ class Judgement(Struct, frozen=True):
 
     @property
     def is_cost_right(self) -> bool:
-        """Whether the cost is close enough to the true one."""
+        """Whether the cost is close enough to the true one; a stated lower bound has to hold, and to say something."""
         if self.truth is None or self.share is None:
             return False
+        if self.bound == "lower":
+            return LEAST_OF_TRUTH * self.truth.share <= self.share <= self.truth.share
         return abs(self.share - self.truth.share) <= WITHIN * abs(self.truth.share)
 
 
 def judge_slow(program: Program, report: traceview.Report, truth: TrueCost) -> Judgement:
     """Judge the report of a slow run."""
     verdict = report.verdict
-    costs = [finding.cost_ratio for finding in report.findings if finding.code in program.findings]
+    right = [finding for finding in report.findings if finding.code in program.findings]
     return Judgement(
         name=f"{program.name}/{SLOW}",
         headline=verdict.headline,
         finding=verdict.finding,
         cause=verdict.cause,
-        share=costs[0] if costs else None,
+        share=right[0].cost_ratio if right else None,
+        bound=right[0].cost_bound if right else None,
         truth=truth,
         warnings=warnings_of(report),
         is_first_right=verdict.finding in program.findings,
@@ -77,6 +86,7 @@ def judge_healthy(name: str, report: traceview.Report) -> Judgement:
         finding=verdict.finding,
         cause=verdict.cause,
         share=None,
+        bound=None,
         truth=None,
         warnings=warnings,
         is_first_right=is_right,
@@ -94,9 +104,8 @@ def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
     if (folder / SLOW).exists():
         truth = true_cost(read_blocks(folder / STEP_TIMES), program.statistic)
         yield judge_slow(program, traceview.analyze(folder / SLOW), truth)
-    if program.is_healthy_without:
-        for path in sorted(folder.glob(f"{HEALTHY}-*")):
-            yield judge_healthy(f"{program.name}/{path.name}", traceview.analyze(path))
+    for path in sorted(folder.glob(f"{HEALTHY}-*")):
+        yield judge_healthy(f"{program.name}/{path.name}", traceview.analyze(path))
 
 
 def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
@@ -106,7 +115,8 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     healthy = [row for row in judgements if row.truth is None]
     yield f"right finding first: {_count(slow, (row.is_first_right for row in slow))}"
     yield f"right cause on the path: {_count(slow, (row.is_cause_right for row in slow))}"
-    yield f"cost within {WITHIN:.0%}: {_count(slow, (row.is_cost_right for row in slow))}"
+    within = f"cost within {WITHIN:.0%}, or a stated lower bound that holds"
+    yield f"{within}: {_count(slow, (row.is_cost_right for row in slow))}"
     yield f"the same where the true cost is sure: {_count(sure, (row.is_cost_right for row in sure))}"
     yield f"healthy without a warning: {_count(healthy, (row.is_first_right for row in healthy))}"
     programs = {row.name.partition("/")[0] for row in healthy}
@@ -127,7 +137,9 @@ def line(row: Judgement) -> str:
         marks += " cause" if row.is_cause_right else " -    "
         marks += " cost" if row.is_cost_right else " -   "
     true_share = "" if row.truth is None else f"{row.truth.share:6.1%} ± {row.truth.spread / 2:.0%}"
-    share = "" if row.share is None else f"{row.share:6.1%}"
+    share = "" if row.share is None else f"{row.share:.1%}"
+    if row.bound == "lower":
+        share = f"≥{share}"
     said = f"{row.finding or '-'} ({row.cause or '-'})"
     return (
         f"{row.name:32} {marks:17} {said:36} {share:>7} {true_share:>13}  {' '.join(row.warnings)}"

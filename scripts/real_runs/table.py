@@ -18,8 +18,6 @@ class Program(Struct, frozen=True):
         findings: Codes that are right as the first finding of the slow run.
         causes: Classes and causes of the critical path that name the slowdown.
         statistic: Whether the slowdown costs every step (median) or some steps (mean).
-        is_healthy_without: Whether the run without the slowdown has no problem, so that any warning is wrong. Short
-            epochs have one of their own: at their end Keras deletes an iterator, which takes up to 0.2 s.
     """
 
     name: str
@@ -27,7 +25,6 @@ class Program(Struct, frozen=True):
     findings: tuple[str, ...]
     causes: tuple[str, ...]
     statistic: Statistic = "median"
-    is_healthy_without: bool = True
 
 
 _INPUT: Final = ("input-bound", "slow-input-stage", "no-prefetch")
@@ -127,7 +124,6 @@ PROGRAMS: Final = {
             ("validation-stall", "callback-stall"),
             _BETWEEN_STEPS,
             "mean",
-            is_healthy_without=False,
         ),
         Program(
             "fit_eagerly",

@@ -729,18 +729,22 @@ def test_steps_of_two_hosts_are_joined_by_number(tmp_path: Path) -> None:
         (
             "slower_gpu",
             "straggler-gpu",
-            "GPU:2 computes 6.00 ms longer per step (+20.0% vs. the others); GPU:0, 1 and 3 wait",
+            "GPU:2 computes 6.00 ms longer per step (+20.0% vs. the others), 12.0% of the mean 50.0 ms step; GPU:0, 1 and 3 wait for it",
         ),
         (
             "more_work",
             "straggler-gpu",
-            "GPU:1 has 10.0 ms more compute per step (+33.3% vs. the others); GPU:0 waits",
+            "GPU:1 has 10.0 ms more compute per step (+33.3% vs. the others), 20.0% of the mean 50.0 ms step; GPU:0 waits for it",
         ),
-        ("late_start", "straggler-gpu", "GPU:1 starts its kernels 8.00 ms late; GPU:0 and 2 wait"),
+        (
+            "late_start",
+            "straggler-gpu",
+            "GPU:1 starts its kernels 8.00 ms late, 16.0% of the mean 50.0 ms step; GPU:0 and 2 wait for it",
+        ),
         (
             "sixteen_hosts_of_eight",
             "straggler-gpu",
-            "host5/GPU:3 computes 4.00 ms longer per step (+10.0% vs. the others); the other 126 GPUs wait",
+            "host5/GPU:3 computes 4.00 ms longer per step (+10.0% vs. the others), 8.0% of the mean 50.0 ms step; the other 126 GPUs wait for it",
         ),
         ("serial_gpus", "serial-gpus", "2 GPUs run serially: 0% of the possible overlap"),
         (

@@ -216,9 +216,9 @@ def test_bounds_are_a_table_of_fixes() -> None:
     table = tables_of(made)[1]
     assert [(column.heading, column.values) for column in table.columns] == [
         ("fix", ("work shared evenly",)),
-        ("step at least", (23 * MS,)),
+        ("median step at least", (23 * MS,)),
         ("saves at most", (MS,)),
-        ("of the step", (1 / 24,)),
+        ("of the median step", (1 / 24,)),
         ("because", ("what the longest computes more",)),
     ]
 

@@ -241,8 +241,8 @@ def test_a_document_says_what_it_lacks_and_what_each_host_recorded() -> None:
         (
             0.05,
             0.1,
-            "Profiler overhead: not measurable, steps vary too much (±10.0%).",
-            "steps vary too much",
+            "Profiler overhead: less than the ±10.0% by which steps vary.",
+            "less than steps vary",
         ),
         (-0.01, None, "Profiler overhead: too small to measure.", "too small to measure"),
     ],

@@ -81,7 +81,10 @@ def test_waiting_past_its_threshold(tmp_path: Path, late_ms: float, is_finding: 
     found = context.findings(collectives.ANALYSIS)
     assert [finding.code for finding in found] == ([WAIT.code] if is_finding else [])
     for finding in found:
-        assert finding.title == "GPU:0 waits for other devices in collectives for 5.0% of the step"
+        assert (
+            finding.title
+            == "GPU:0 waits for other devices in collectives for 2.50 ms of the mean 50.0 ms step (5.0%)"
+        )
         assert finding.devices == ("GPU:0",)
         assert finding.cost_ps_per_step == ms(2.5)
         assert "GPU:1 came last to 4 of 4 collectives" in finding.explanation
@@ -326,6 +329,6 @@ def test_devices_that_wait_alike_share_a_title(tmp_path: Path) -> None:
     SCENARIOS["late_by_turns"]().write(tmp_path)
     one = findings(traceview.analyze(tmp_path))["collective-wait"]
     assert one.title == (
-        "each of the 4 devices waits for other devices in collectives for 12.0% of the step"
+        "each of the 4 devices waits for other devices in collectives for 4.50 ms of the mean 50.0 ms step (9.0%)"
     )
     assert "No device came last to more than 1 of 4 collectives." in (one.explanation)

@@ -103,8 +103,9 @@ def test_the_peak_since_the_start_is_shown_where_it_is_another_one() -> None:
     peak = device(0).memory_peak_bytes
     same = section(device(0, memory_window_peak_bytes=peak))
     assert "peak since start" not in headings_of(table(same))
-    assert "Peak memory is that of the window, and of the whole process so far." in sentences_of(
-        same
+    assert (
+        "Peak memory is the most in use in the window; it was never more since the process started."
+        in sentences_of(same)
     )
 
 

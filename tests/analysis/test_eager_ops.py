@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.base import Finding
+from traceview.report.recoverable import recoverable
 
 SPACING_MS: Final = 0.4
 
@@ -86,13 +88,44 @@ def test_with_a_gpu_the_launches_show_it(tmp_path: Path) -> None:
     assert found(tmp_path, trace) is None
 
 
-def test_without_a_device_the_steps_show_it(tmp_path: Path) -> None:
-    """Eager ops on one CPU belong to no replica: 100 of 0.28 ms leave 22 ms of 50, in the last step 0.1 less."""
+def on_one_cpu(wait_ms: float = 0) -> CudaTrace:
+    """Steps of 50 ms, in the markers 45 ms: first a wait for input, from 5 ms on 100 ops of 0.28 ms each."""
     trace = new_trace()
-    for step in marked_steps(trace):
+    for step in marked_steps(trace, marker_ms=45):
+        step.host("TFE_Py_Execute", 0, 45)
+        if wait_ms:
+            step.host("IteratorGetNext:IteratorGetNext", 0, wait_ms)
         for place in range(100):
             eager(step, "AddV2", 5 + SPACING_MS * place, 0.3)
-    finding = found(tmp_path, trace)
+    return trace
+
+
+@pytest.mark.parametrize("wait_ms", [0, 4])
+def test_without_a_device_the_steps_show_it(wait_ms: float, tmp_path: Path) -> None:
+    """Eager ops on one CPU belong to no replica. What lies between steps and waits for input is lost in a graph, too."""
+    finding = found(tmp_path, on_one_cpu(wait_ms))
     assert finding is not None
-    assert (finding.severity, finding.cost_ps_per_step) == ("warning", ms(22) - ms(0.1) // 4)
-    assert finding.devices == ()
+    assert (finding.severity, finding.cost_ps_per_step) == ("warning", ms(45 - wait_ms - 28))
+    assert (finding.cost_bound, finding.devices) == ("lower", ())
+    assert "takes at least 17.0 ms of" in finding.title or wait_ms
+
+
+def test_what_the_profiler_took_for_its_events_is_left_out(tmp_path: Path) -> None:
+    """It took a tenth of the step, and as large a share of that between the ops as events end there."""
+    written = on_one_cpu().write(tmp_path)
+    overhead = {"unprofiled_ns": 45, "profiled_ns": 50, "ratio": 1 / 9, "spread_ratio": 0.0}
+    sidecar = written.with_name(written.name.replace(".xplane.pb", ".traceview.json"))
+    sidecar.write_text(json.dumps({"schema_version": 1, "overhead": overhead}))
+    report = traceview.analyze(tmp_path)
+    (finding,) = [row for row in report.findings if row.code == "host-bound"]
+    assert finding.cost_ps_per_step is not None
+    assert ms(17 - 5) < finding.cost_ps_per_step < ms(17)
+    assert "ms step without the profiler (" in finding.title
+    assert "With the profiler a step took" in finding.explanation
+
+
+def test_at_least_so_much_may_be_the_whole_step(tmp_path: Path) -> None:
+    on_one_cpu().write(tmp_path)
+    most = recoverable(traceview.analyze(tmp_path))
+    assert most is not None
+    assert (most.source, most.ratio) == ("host-bound", 1.0)

@@ -39,7 +39,7 @@ def test_one_host() -> None:
         [
             "train.py --name 'a b'",
             "Keras 3.15.1, CUDA 12.5, Python 3.11.7",
-            "NcclAllReduce in 1 pack",
+            "gradients summed by NcclAllReduce in 1 pack",
             "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5",
         ],
     )

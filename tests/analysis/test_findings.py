@@ -113,7 +113,7 @@ def test_unused_gpu(tmp_path: Path, gpus: int, unused: int, severity: Severity |
         # Of the 199.9 ms the others are busy for 160: no more than that can be shared out.
         assert finding.cost_ratio == pytest.approx(unused / gpus * 160 / 199.9)
         assert finding.cost_ratio is not None
-        assert finding.cost_ps_per_step == pytest.approx(ms(50) * finding.cost_ratio, abs=1)
+        assert finding.cost_ps_per_step == pytest.approx(ms(199.9) / 4 * finding.cost_ratio, abs=1)
 
 
 @pytest.mark.parametrize(("length_ms", "marginal"), [(8.0, False), (7.999, True), (0.04, True)])

@@ -368,7 +368,7 @@ def test_replicas_have_no_launches(event: str, tmp_path: Path) -> None:
     """What the host does between their ops is information."""
     (finding,) = found(tmp_path, replicas(busy_with(event, 60))).values()
     assert (finding.code, finding.severity, finding.cost_ratio) == ("host-bound", "info", 0.6)
-    assert found(tmp_path / "less", replicas(busy_with(event, 24.9))) == {}
+    assert found(tmp_path / "less", replicas(busy_with(event, 2.9))) == {}
 
 
 # Steps that differ

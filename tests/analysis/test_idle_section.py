@@ -163,7 +163,7 @@ def test_a_gap_has_its_place_its_cause_and_the_evidence() -> None:
         "length": "9.00 ms",
         "step": "1",
         "mostly": "waiting for input",
-        "evidence on the host": "python: IteratorGetNextOp::DoCompute",
+        "evidence on the host": "Python thread: IteratorGetNextOp::DoCompute",
         "previous op": "model/dense/MatMul:MatMul",
     }
     assert (table.row_count, table.rest) == (17, "traceview gaps logs -o gaps.csv")

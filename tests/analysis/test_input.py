@@ -138,7 +138,8 @@ def test_a_shard_is_late_from_its_thresholds_on(
     findings = two_shards(tmp_path, late_ms, late_steps)
     assert ("replica-starved" in findings) is starved
     if starved:
-        assert findings["replica-starved"].cost_ps_per_step == ms(late_ms)
+        starving = findings["replica-starved"]
+        assert (starving.cost_ps_per_step, starving.cost_statistic) == (ms(3), "mean")
         assert findings["replica-starved"].severity == "warning"
         assert findings["replica-starved"].title == (
             "replica 1 gets its shard of the batch 5.00 ms late in 3 of 5 steps"
@@ -156,11 +157,13 @@ def buffered(
     silent_ms: float = 0,
     at_work: bool = True,
     returns_ms: float = 0,
+    python_ms: tuple[float, float] | None = None,
 ) -> tuple[Input, dict[str, Finding]]:
     """Eight steps of 100 ms on a replica or a GPU that waits, behind a buffer that is empty in some of them.
 
-    The stage works on a thread of its own. After the wait the thread of the step records nothing for some time, and
-    then does not return for some time from a call of TensorFlow. `other_wait_ms`: where the buffer is not empty.
+    The stage works on a thread of its own, and runs a Python function for `python_ms`. After the wait the thread of the
+    step records nothing for some time, and then does not return for some time from a call of TensorFlow.
+    `other_wait_ms`: where the buffer is not empty.
     """
     empty_wait_ms = wait_ms
     trace = new_trace(length_ms=1000)
@@ -174,6 +177,10 @@ def buffered(
         step.host("Iterator::Root::Prefetch", 0, wait_ms, {**limit, **fill})
         made = {"id": 3, "parent_id": 2}
         step.host(f"Iterator::Root::Prefetch::{name}", 0, work_ms, made, thread=worker)
+        if python_ms is not None:
+            call = "InstantiatedCapturedFunction::Run"
+            step.host(call, *python_ms, {"id": 9}, thread=worker)
+            step.host("PyFunc:PyFunc", *python_ms, thread=worker)
         begin = wait_ms + silent_ms
         if returns_ms:
             step.host("TFE_Py_Execute", begin, begin + 1 + returns_ms)
@@ -245,10 +252,10 @@ def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
 @pytest.mark.parametrize(
     ("name", "work_ms", "silent_ms", "on_gpu", "cost_ms"),
     [
-        # A generator holds Python's lock; on CPUs any stage takes cores.
+        # A generator holds Python's lock.
         ("Generator", 80, 20, True, 20),
         ("Generator", 80, 20, False, 20),
-        ("Map", 80, 20, False, 20),
+        ("Map", 80, 20, False, 4),
         ("Map", 80, 20, True, 4),
         ("Generator", 69.9, 20, False, 4),
         ("Generator", 80, 1, False, 4.8),
@@ -271,8 +278,7 @@ def test_a_pipeline_at_its_limit_hides_a_part_of_the_wait(
         return
     bound = findings["input-bound"]
     assert bound.cost_ps_per_step == ms(cost_ms)
-    taken = "Python's lock" if name == "Generator" else "the cores"
-    assert f"It holds {taken} meanwhile: 16.0 ms of the cost" in bound.explanation
+    assert "Python of the input pipeline holds Python's lock: 16.0 ms of" in bound.explanation
 
 
 @pytest.mark.parametrize(
@@ -305,6 +311,40 @@ def test_a_generator_keeps_calls_of_tensorflow_from_returning(
     assert ("input-bound" in findings) is (cost_ms is not None)
     if cost_ms is not None:
         assert findings["input-bound"].cost_ps_per_step == ms(cost_ms)
+
+
+@pytest.mark.parametrize(
+    ("name", "python_ms", "cost_ms"),
+    [
+        # The thread of the step is silent for 20 ms from the 4th on, and then in a call from whose 1st ms on it waits 20 ms.
+        ("Generator", (0, 45), 30),
+        ("Map", (0, 45), 30),
+        ("Generator", (25, 35), 10),
+        ("Generator", (4, 24), 10),
+        # Less than a warning, and Python while nobody waits for its lock.
+        ("Generator", (25, 29.9), None),
+        ("Generator", (46, 90), None),
+        ("Generator", None, None),
+    ],
+)
+def test_python_of_a_pipeline_that_rests_keeps_the_lock_from_the_step(
+    name: str, python_ms: tuple[float, float] | None, cost_ms: float | None, tmp_path: Path
+) -> None:
+    _, findings = buffered(
+        tmp_path,
+        work_ms=46,
+        empty_steps=0,
+        name=name,
+        wait_ms=4,
+        silent_ms=20,
+        returns_ms=20,
+        python_ms=python_ms,
+    )
+    assert ("input-bound" in findings) is (cost_ms is not None)
+    if cost_ms is not None:
+        bound = findings["input-bound"]
+        assert bound.cost_ps_per_step == ms(cost_ms)
+        assert next(row for row in bound.evidence if row.metric == "work_ratio").threshold is None
 
 
 def test_calls_that_still_run_are_no_buffer(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
 from tests.analysis.sections import (
@@ -18,11 +19,12 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
+from tests.reports import finding
+from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
     InputHost,
-    InputReplica,
     InputStep,
     compute,
 )
@@ -97,23 +99,23 @@ KEEPS_UP: dict[str, Any] = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
 @pytest.mark.parametrize(
     ("changes", "lead"),
     [
-        ({}, "GPU:0 is idle and waits for input 61.6% of the step (high)."),
+        ({}, "GPU:0 is idle and waits for input for 61.6% of the median step (high)."),
         (
             {"input_ratio": 0.051, "verdict": "moderate"},
-            "GPU:0 is idle and waits for input 5.1% of the step (moderate).",
+            "GPU:0 is idle and waits for input for 5.1% of the median step (moderate).",
         ),
         (
             {"input_ratio": 0.0, "verdict": "none"},
-            "GPU:0 is idle and waits for input 0% of the step (low).",
+            "GPU:0 is idle and waits for input for 0% of the median step (low).",
         ),
-        ({"steps": ()}, "GPU:0 is idle and waits for input 61.6% of the window (high)."),
+        ({"steps": ()}, "GPU:0 is idle and waits for input for 61.6% of the window (high)."),
         (
             {"hosts": (host(**CALLS),)},
-            "The thread that runs the steps is in calls for the next batch 61.6% of the step (high).",
+            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch (high).",
         ),
         (
             {"hosts": (host(**CALLS, **KEEPS_UP),)},
-            "The thread that runs the steps is in calls for the next batch 61.6% of the step; a batch is ready by then: the pipeline keeps up.",
+            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. A batch is ready by then, so this is the time of the calls: the pipeline keeps up.",
         ),
         (
             {"input_ratio": None, "verdict": None, "reason": "no used step"},
@@ -123,6 +125,18 @@ KEEPS_UP: dict[str, Any] = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
 )
 def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
     assert section(view_of(), input_of(**changes)).lead == lead
+
+
+def test_where_few_steps_wait_the_lead_has_the_cost_of_all() -> None:
+    """The median step then hardly waits, and the finding says that the mean one does."""
+    cost = {"cost_ps_per_step": 9 * MS, "cost_ratio": 0.25, "cost_statistic": "mean"}
+    bound = finding(code="input-bound", **cost)
+    view = replace(view_of(), findings=(bound,))
+    short = input_of(input_ratio=0.004, verdict="none", hosts=(host(**CALLS),))
+    assert section(view, short).lead == (
+        "The thread that runs the steps spends 0.4% of the median step in calls for the next batch (low), but some "
+        "steps wait long: 9.00 ms of the mean 36.0 ms step (25.0%)."
+    )
 
 
 def slow_input(**changes: Any) -> Input:
@@ -243,12 +257,12 @@ def test_it_prints(tmp_path: Path) -> None:
     assert isinstance(result, Input)
     lines = lines_of(section(view_of(is_brief=True), result))
     assert (
-        lines[0] == "Input pipeline  The thread that runs the steps is in calls for the next batch"
+        lines[0] == "Input pipeline  The thread that runs the steps spends 60.0% of the median step"
     )
     (row,) = [line for line in lines if line.startswith("Root::Prefetch::Map ")]
     assert row.split()[:4] == ["Root::Prefetch::Map", "112", "ms", "0"]
     text = markdown_of(section(view_of(), result))
-    assert "is in calls for the next batch 60.0% of the step (high)." in text
+    assert "spends 60.0% of the median step in calls for the next batch (high)." in text
     assert "| `Root::Prefetch::Map` | 112 ms | 0 |" in text
 
 

@@ -21,8 +21,8 @@ from traceview.document.model import Section
 
 MS = 10**9
 OVERLAP = (
-    "Ops that run at the same time all count in full, so shares may exceed 100% of the time in which the device "
-    "computes."
+    "Ops that run at the same time all count in full, so their shares may add up to more than 100% of the time in which "
+    "the device computes."
 )
 
 
@@ -121,6 +121,10 @@ def test_devices_beyond_the_limits_have_no_table() -> None:
 def test_a_share_above_all_is_explained() -> None:
     assert OVERLAP in sentences_of(section_of(op("a", share_ratio=1.2)))
     assert OVERLAP not in sentences_of(section_of(op("a", share_ratio=1.0)))
+    assert OVERLAP in sentences_of(section_of(op("a", share_ratio=0.6), op("b", share_ratio=0.5)))
+    assert OVERLAP not in sentences_of(
+        section_of(op("a", share_ratio=0.6), op("b", share_ratio=0.4))
+    )
 
 
 def test_without_rows() -> None:

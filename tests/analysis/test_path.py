@@ -372,14 +372,14 @@ def test_the_finding_says_where_and_what_was_recorded_around_it(tmp_path: Path) 
         "GPU:0 is idle 20.0 ms of the mean 50.0 ms step without a recorded cause (40.0%)"
     )
     assert finding.explanation.endswith(
-        "The longest part, 20.0 ms on GPU:0, lies between model/first:MatMul and model/second:MatMul; thread python3 "
+        "The longest part, 20.0 ms on GPU:0, lies between model/first:MatMul and model/second:MatMul; a Python thread "
         "recorded nothing there."
     )
     evidence = {row.metric: (row.value, row.where) for row in finding.evidence}
     assert evidence["unexplained_ratio"] == (0.4, "of all steps together")
     assert evidence["unexplained_ps"] == (ms(20), "GPU:0, step 2")
-    assert evidence["previous_event"] == ("cuLaunchKernel", "thread python3")
-    assert evidence["next_event"] == ("cuLaunchKernel", "thread python3")
+    assert evidence["previous_event"] == ("cuLaunchKernel", "Python thread")
+    assert evidence["next_event"] == ("cuLaunchKernel", "Python thread")
     assert (finding.cost_ps_per_step, finding.cost_ratio) == (ms(20), 0.4)
 
 

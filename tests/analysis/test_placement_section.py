@@ -59,7 +59,7 @@ def test_a_function_is_a_table_of_its_devices() -> None:
     assert lines_of(shown(host()), 100) == [
         "Placement",
         "",
-        "train, 239 ops, 39 of them for no device, the newest of 2 traces",
+        "train, 239 ops, 39 of them not assigned to a device, the newest of 2 traces",
         "device  ops placed  variables  mirrored     size  recorded as  work in, of 4 steps",
         "GPU:0          100          8         8  4.00 MB  GPU:0                          4",
         "GPU:1          100          8         8  4.00 MB  GPU:1                          4",

@@ -138,6 +138,22 @@ def test_idle_devices_that_another_finding_explains_do_not_scale_poorly(tmp_path
     assert POOR_SCALING.code not in codes(report)
 
 
+def test_what_information_explains_is_named(tmp_path: Path) -> None:
+    """Information does not make the low use a known one, but is no secret either."""
+    report = traceview.analyze(Path("fixtures/keras-fit-4"))
+    (poor,) = (finding for finding in report.findings if finding.code == POOR_SCALING.code)
+    assert "information of its own: host-bound, collective-exposed and collective-wait." in (
+        poor.explanation
+    )
+    computing(10, 10).write(tmp_path)
+    (alone,) = (
+        finding
+        for finding in traceview.analyze(tmp_path).findings
+        if finding.code == POOR_SCALING.code
+    )
+    assert "No other finding explains what they wait for." in alone.explanation
+
+
 # The section
 
 

@@ -25,7 +25,8 @@ def looping(iterations: int, *, loops_in: int = 4) -> CudaTrace:
     trace = new_trace()
     line = trace.thread("executor", 77)
     for number, step in enumerate(marked_steps(trace)):
-        for iteration in range(iterations if number < loops_in else 1):
+        # In the last one only the condition of the loop runs.
+        for iteration in range(iterations + 1 if number < loops_in else 1):
             stats = {"id": 5, "iter_num": iteration}
             start_ms = 1 + iteration
             step.host("ExecutorState::Process", start_ms, start_ms + 0.5, stats, thread=line)

@@ -35,8 +35,9 @@ def _messages() -> tuple[Any, Any]:
             message.field.add(
                 name=key, number=number, type=field.Type.Value(kind), label=field.LABEL_OPTIONAL
             )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call,unused-ignore]  # typed in some versions only
+    # Typed in some versions of protobuf only.
+    pool: Any = descriptor_pool.DescriptorPool()
+    pool.Add(file)
     request, response = (
         message_factory.GetMessageClass(pool.FindMessageTypeByName(f"t.{name}"))
         for name in ("Request", "Response")

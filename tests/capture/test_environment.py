@@ -21,7 +21,7 @@ from traceview.capture.environment import (
 )
 from traceview.capture.gpu_libraries import loaded_versions, opened_nvml
 from traceview.capture.gpu_links import describe_drivers, describe_links
-from traceview.capture.sidecar import Absent, Facts, Sidecar
+from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar
 
 
 def test_what_cannot_be_had_is_absent_with_its_reason() -> None:
@@ -29,7 +29,7 @@ def test_what_cannot_be_had_is_absent_with_its_reason() -> None:
         raise RuntimeError("no such thing")
 
     def absent() -> None:
-        raise Absent("nobody asked for it")
+        raise NoAnswerError("nobody asked for it")
 
     facts = Facts()
     assert facts.ask("here", lambda: 0) == 0

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +15,17 @@ import pytest
 from scripts.xspace import XSpace
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.hang.fallback import PREFIX, Fallback
+from traceview.capture.capture import Settings
+from traceview.capture.hang import peers as peers_module
+from traceview.capture.hang.fallback import Fallback
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import recorded_collectives, with_recorded
 from traceview.capture.hang.threads import described, look, native_groups, python_threads
+from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.step_range import StepRange
+from traceview.capture.step_watch import StepWatch
+from traceview.stack_dump import FILE_PREFIX
 
 LOOP = """
 import time
@@ -79,6 +85,26 @@ def test_a_time_that_is_none_is_refused(capture: Capture) -> None:
     done = capture(SCRIPT_START, "--on-hang", "soon")
     assert done.code == 2
     assert "--on-hang soon: not a duration" in done.err
+
+
+def test_a_report_that_takes_long_does_not_look_as_if_no_python_could_run(tmp_path: Path) -> None:
+    def write_up(_facts: object) -> WrittenHang:
+        time.sleep(1.2)
+        return WrittenHang({".json": b"{}"}, [])
+
+    steps = StepWatch(Settings(tmp_path, StepRange(10, 15)), print)
+    watch = HangWatch(HangSettings(0.5, write_up), steps, print)
+    watch.start()
+    try:
+        end_s = time.monotonic() + 20
+        while not any(tmp_path.rglob("*.hang.json")) and time.monotonic() < end_s:
+            time.sleep(0.05)
+        time.sleep(0.2)
+        stacks = [path.read_text() for path in tmp_path.glob(f"{FILE_PREFIX}*")]
+    finally:
+        watch.stop()
+    assert any(tmp_path.rglob("*.hang.json"))
+    assert stacks == [""]
 
 
 # Threads
@@ -161,15 +187,16 @@ def test_empty_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
 
     host = socket.gethostname()
     names = [f"{host}-999999999-a", f"{host}-{os.getpid()}-a", "elsewhere-999999999-a"]
+    names.append(f"{host}-²-a")
     for name in names:
-        (tmp_path / f"{PREFIX}{name}.txt").touch()
-    kept = tmp_path / f"{PREFIX}{host}-999999998-a.txt"
+        (tmp_path / f"{FILE_PREFIX}{name}.txt").touch()
+    kept = tmp_path / f"{FILE_PREFIX}{host}-999999998-a.txt"
     kept.write_text("stacks")
     fallback = Fallback(tmp_path, 9)
     fallback.open()
     fallback.close()
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == sorted([kept.name, *(f"{PREFIX}{name}.txt" for name in names[1:])])
+    assert left == sorted([kept.name, *(f"{FILE_PREFIX}{name}.txt" for name in names[1:])])
 
 
 # Workers
@@ -221,6 +248,28 @@ def test_a_worker_that_writes_no_more_is_silent(tmp_path: Path) -> None:
         assert worker["state"] == state
         assert worker["silent_ns"] == pytest.approx(seconds * 1e9, rel=0.1)
         assert never["state"] == "unknown"
+
+
+def test_many_workers_that_are_gone_do_not_hold_the_report_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s = 0.0
+
+    def ask(_task: object) -> bool:
+        nonlocal clock_s
+        clock_s += 2
+        return False
+
+    addresses = [f"host{number}:1" for number in range(31)]
+    task = {"type": "worker", "index": 0}
+    found = Peers(tmp_path, StepRange(10, 15), 5.0, print)
+    assert found.find({
+        "TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})
+    })  # fmt: skip
+    monkeypatch.setattr(peers_module, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    monkeypatch.setattr(peers_module, "_is_answering", ask)
+    answers = [worker["is_answering"] for worker in found.read()]
+    assert answers == [False] * 5 + [None] * 25
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"host": 1}', "x" * 100])

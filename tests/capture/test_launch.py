@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 
 from tests.capture.conftest import ROOT, Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.capture.capture import Settings
 from traceview.capture.environment_variable import VARIABLE
-from traceview.capture.launch import STARTUP
+from traceview.capture.journal import Journal
+from traceview.capture.launch import STARTUP, capture_command
+from traceview.capture.step_range import StepRange
+from traceview.capture.variable import Request
+from traceview.errors import CaptureError
 
 TRAIN = (
     SCRIPT_START
@@ -148,6 +155,12 @@ def test_it_ends_as_without_traceview_and_keeps_the_trace(
     assert "note: only steps 10:12 of the requested 10:15 were recorded" in done.said
 
 
+def test_an_interruption_before_the_window_is_called_one(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "train.py", TRAIN.replace("pass  # ENDS", "raise KeyboardInterrupt"))
+    done = start(sys.executable, "train.py", value="--steps 20:25")
+    assert "the script was interrupted after 12 steps, before the window 20:25" in done.said[-1]
+
+
 def test_signals_are_handled_in_the_window_only(start: Start, tmp_path: Path) -> None:
     script = TRAIN.replace(
         "    train_step(batch)\nprint", "    train_step(batch); see(number)\nprint"
@@ -276,7 +289,83 @@ def test_children_of_multiprocessing_are_captured(
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
 
 
+HANG = """
+import time
+import tensorflow as tf
+@tf.function
+def train_step(batch): tf.GradientTape().gradient(0, 0)
+for number, batch in enumerate(tf.OwnedIterator(range(12), 0.0)):
+    train_step(batch)
+    if number == 8: time.sleep(3)
+"""
+WATCHED = ("--steps", "5:7", "--on-hang", "1s")
+
+
+def hangs_of(ended: Ended) -> list[tuple[int, str, str]]:
+    reports = [
+        json.loads(path.read_text("utf-8"))
+        for run in ended.runs
+        for path in run.glob("*.hang.json")
+    ]
+    return [(r["step_count"], r["state"], r["findings"][0]["code"]) for r in reports]
+
+
+def test_each_process_that_trains_watches_itself_for_hangs(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "hang.py", HANG)
+    done = start(sys.executable, "hang.py", value=" ".join(WATCHED))
+    assert done.code == 0
+    assert hangs_of(done) == [(9, "went-on", "hang-python")]
+    assert "main thread: hang.py:8 in <module>, sleeps" in done.said
+    assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
+
+
+def test_a_process_that_never_trains_reports_no_hang(start: Start, tmp_path: Path) -> None:
+    write(tmp_path, "reads.py", "import time, tensorflow\ntime.sleep(2)\n")
+    done = start(sys.executable, "reads.py", value=" ".join(WATCHED))
+    assert (done.code, done.said) == (0, ["nothing was captured: no tf.function was called"])
+    assert not done.logdir.exists()
+
+
+SPAWNS = """
+import multiprocessing, sys
+def reads():
+    import tensorflow
+if __name__ == "__main__":
+    import tensorflow
+    import runpy
+    spawn = multiprocessing.get_context("spawn")
+    targets = [spawn.Process(target=reads), spawn.Process(target=runpy.run_path, args=("train.py",))]
+    for process in targets: process.start()
+    for process in targets: process.join()
+"""
+
+
+@pytest.mark.parametrize("is_launched", [True, False])
+def test_a_spawned_child_that_trains_is_captured_once(
+    start: Start, launch: Start, tmp_path: Path, is_launched: bool
+) -> None:
+    """The variable and what `multiprocessing` sends could both begin a capture in it; one that only reads has none."""
+    write(tmp_path, "spawns.py", SPAWNS)
+    if is_launched:
+        done = launch("--steps", "10:15", "--", sys.executable, "spawns.py")
+    else:
+        variable = {VARIABLE: "--steps 10:15"}
+        # The explicit command, with the variable in its environment.
+        done = launch("--steps", "10:15", "spawns.py", environment=variable)
+    assert done.code == 0
+    assert done.captured().numbers() == list(range(9, 16))
+    assert [path.suffix for path in sorted(done.runs[0].iterdir())] == [".json", ".pb"]
+    assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
+
+
 # Below a launcher
+
+
+def test_a_command_is_watched_for_hangs(launch: Start, tmp_path: Path) -> None:
+    write(tmp_path, "hang.py", HANG)
+    done = launch(*WATCHED, "--", sys.executable, "hang.py")
+    assert done.code == 0
+    assert hangs_of(done) == [(9, "went-on", "hang-python")]
 
 
 def test_a_shell_script_is_captured(launch: Start, tmp_path: Path) -> None:
@@ -403,6 +492,19 @@ def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start)
         done = launch(*arguments, "--", sys.executable, "train.py")
         assert (done.code, done.out) == (code, "")
         assert said in done.err
+
+
+def test_a_disk_that_is_full_is_an_error_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_journal: Journal) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Journal, "offer_libraries", full)
+    request = Request(Settings(tmp_path / "logs", StepRange(10, 15)))
+    with pytest.raises(CaptureError, match="No space left on device"):
+        capture_command(["touch", str(tmp_path / "ran")], request, say=print)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_report_is_printed(launch: Start) -> None:

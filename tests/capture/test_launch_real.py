@@ -114,6 +114,32 @@ thread.join()
         "train_step",
         "another thread than the main one trains",
     ),
+    "replicas": Loop(
+        """
+strategy, weights, dataset = mirrored()
+@tf.function
+def train_step(batch):
+    return strategy.reduce("mean", strategy.run(train_replica, args=batch), axis=None)
+for number, batch in zip(range(20), dataset): loss = train_step(batch)
+""",
+        "train_step",
+    ),
+    "fit": Loop(
+        """
+made = model()
+loss = made.fit(data(10), epochs=2, validation_data=data(2), verbose=0).history["val_loss"][-1]
+weights = made.layers[0].kernel
+""",
+        "net",
+    ),
+    "train_on_batch": Loop(
+        """
+made = model()
+for x, y in data(20): loss = made.train_on_batch(x, y)
+weights = made.layers[0].kernel
+""",
+        "net",
+    ),
     "traced before": Loop(
         """
 step = tf.function(train)
@@ -244,6 +270,14 @@ loss = loss.fetch()
 """
     + RESULT
 )
+NOTEBOOK = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "traceview")
+cell = open("cell.py").read()
+for line in ("", "%%traceview --steps 10:15 --out logs\\n"):
+    assert shell.run_cell(line + cell).success
+"""
 SERVER = """
 import os, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -292,6 +326,15 @@ def test_the_variable_changes_nothing_but_the_trace(tmp_path: Path, script: str)
     code, results, _ = run(tmp_path, command)
     assert (code, len(results)) == (3, 1)
     assert run(tmp_path, command, "--steps 10:15 --out logs")[:2] == (code, results)
+    (captured,) = captured_runs(tmp_path)
+    assert steps_of(captured) == WINDOW
+
+
+def test_a_cell_of_a_notebook_trains_the_same(tmp_path: Path) -> None:
+    (tmp_path / "cell.py").write_text(FIT, encoding="utf-8")
+    (tmp_path / "driver.py").write_text(NOTEBOOK, encoding="utf-8")
+    code, results, err = run(tmp_path, [sys.executable, "driver.py"])
+    assert (code, results) == (0, results[:1] * 2), err
     (captured,) = captured_runs(tmp_path)
     assert steps_of(captured) == WINDOW
 

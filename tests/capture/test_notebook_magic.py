@@ -93,6 +93,12 @@ def test_an_error_is_that_of_the_cell_and_the_trace_is_kept(run: Notebook) -> No
     assert len(run.runs) == 1
 
 
+def test_a_cell_that_is_interrupted_before_the_window_did_not_fail(run: Notebook) -> None:
+    out = run("%%traceview --steps 10:15\ntrain_step(0); raise KeyboardInterrupt")
+    assert "the script was interrupted after 1 step, before the window 10:15" in out
+    assert run.runs == []
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -26,7 +26,7 @@ from traceview.capture.gpu_libraries import bus_ids, started_driver
 from traceview.capture.nvml import NOT_ASKED, NvmlListener
 from traceview.capture.nvml_sampling import GpuSamples, Sampler
 from traceview.capture.other_processes import OtherProcesses, OwnProcesses
-from traceview.capture.sidecar import Absent, Sidecar
+from traceview.capture.sidecar import NoAnswerError, Sidecar
 
 TRACE = Path("trace")
 ELSEWHERE = 4_194_400
@@ -195,7 +195,7 @@ def namespace(folder: Path, number: int) -> Path:
 
 def test_in_a_container_others_are_known_only_where_nvml_knows_us(tmp_path: Path) -> None:
     own = OwnProcesses(namespace(tmp_path, 4026533333))
-    with pytest.raises(Absent, match="container"):
+    with pytest.raises(NoAnswerError, match="container"):
         own.check_comparable()
     own.has(os.getpid())
     own.check_comparable()
@@ -203,7 +203,7 @@ def test_in_a_container_others_are_known_only_where_nvml_knows_us(tmp_path: Path
 
 def test_on_the_host_all_processes_are_known(tmp_path: Path) -> None:
     OwnProcesses(namespace(tmp_path, 4026531836)).check_comparable()
-    with pytest.raises(Absent, match="is unknown"):
+    with pytest.raises(NoAnswerError, match="is unknown"):
         OwnProcesses(tmp_path / "nothing").check_comparable()
 
 
@@ -355,7 +355,7 @@ def test_why_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_without_cuda_has_no_numbers() -> None:
-    with pytest.raises(Absent, match="CUDA is not loaded"):
+    with pytest.raises(NoAnswerError, match="CUDA is not loaded"):
         started_driver()
 
 
@@ -375,7 +375,7 @@ def test_the_order_is_that_of_cuda() -> None:
     driver = SimpleNamespace(cuDeviceGetCount=count, cuDeviceGet=get, cuDeviceGetPCIBusId=bus_id)
     assert bus_ids(driver) == BUS_IDS
     driver.cuDeviceGetCount = lambda _: 3
-    with pytest.raises(Absent, match="cuDeviceGetCount returns 3"):
+    with pytest.raises(NoAnswerError, match="cuDeviceGetCount returns 3"):
         bus_ids(driver)
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +9,10 @@ from weakref import ref
 import pytest
 
 from traceview.capture.graphs import count_ops, training_loop
-from traceview.capture.live_objects import LiveObjects, find_live_objects
+from traceview.capture.live_strategies import find_strategies
 from traceview.capture.placement import PlacementListener, describe_steps
 from traceview.capture.sidecar import Sidecar
+from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects
 
 GPU_0, GPU_1 = "/device:GPU:0", "/device:GPU:1"
@@ -69,8 +69,8 @@ class Function(SimpleNamespace):
     """Can be referred to weakly, as TensorFlow's can."""
 
 
-def function(name: str, graph: Graph, *leaves: Any, **more: Any) -> Any:
-    trace = SimpleNamespace(graph=graph, structured_input_signature=list(leaves))
+def function(name: str, graph: Graph, **more: Any) -> Any:
+    trace = SimpleNamespace(graph=graph)
     return Function(_name=name, _function_cache={0: trace}, **more)
 
 
@@ -78,30 +78,6 @@ def steps_of(name: str, thing: Any) -> StepObjects:
     steps = StepObjects()
     steps.add(name, thing)
     return steps
-
-
-class TensorSpec:
-    def __init__(self, *shape: int | None) -> None:
-        self.shape = Shape(shape)
-
-
-class Shape(tuple[Any, ...]):
-    __slots__ = ()
-
-    @property
-    def rank(self) -> int:
-        return len(self)
-
-
-class PerReplicaSpec:
-    def __init__(self, *specs: TensorSpec) -> None:
-        self._value_specs = specs
-
-
-@pytest.fixture(autouse=True)
-def _tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = SimpleNamespace(nest=SimpleNamespace(flatten=list))
-    monkeypatch.setitem(sys.modules, "tensorflow", fake)
 
 
 def test_ops_are_counted_with_those_of_the_functions_that_are_called() -> None:
@@ -161,7 +137,7 @@ def test_a_call_that_makes_more_steps_than_it_counts_for_is_noted() -> None:
     sidecar = Sidecar()
     for count, notes in ((5, set()), (1, {"steps"})):
         sidecar.add("window", {"calls": [{"function": "epoch", "count": count}]})
-        PlacementListener(steps_of("epoch", made)).closed(sidecar, Path("trace"))
+        PlacementListener(steps_of("epoch", made), StepInputs()).closed(sidecar, Path("trace"))
         assert sidecar.groups.get("notes", {}).keys() == notes
     (line,) = sidecar.groups["notes"]["steps"]
     assert line.startswith("one call of epoch counts as one step, but")
@@ -186,9 +162,8 @@ def test_variables_per_device_and_what_is_trained() -> None:
         variable(GPU_0, 2, name="mean:0", trainable=False),
     ]
     graph = Graph([Op("MatMul", GPU_0)], variables=(*parts, *others))
-    leaf = PerReplicaSpec(TensorSpec(4, 8), TensorSpec(4, 8))
-    made = function("train", graph, leaf)
-    found = describe_steps(["train"], steps_of("train", made), LiveObjects())
+    made = function("train", graph)
+    found = describe_steps(["train"], steps_of("train", made), StepInputs())
     (described,) = found["placement"]["functions"]
     assert described["variables"]["per_device"] == {
         GPU_0: {"count": 4, "bytes": 52, "mirrored": 1, "trainable": 2},
@@ -201,27 +176,10 @@ def test_variables_per_device_and_what_is_trained() -> None:
     }
     assert found["training"]["parameters"] == 9
     assert found["training"]["gradient_bytes"] == 36
-    assert found["batch"] == {"global": 8, "per_replica": 4, "found_by": "arguments"}
     assert found["strategy"]["found_by"] == "variables"
     assert found["strategy"]["missing"] == {
         "cross_device_ops": "this strategy has no cross-device ops so far"
     }
-
-
-@pytest.mark.parametrize(
-    ("leaves", "reason"),
-    [
-        ([], "no argument"),
-        ([TensorSpec()], "differ in their first dimension: []"),
-        ([TensorSpec(4, 2), TensorSpec(3)], "differ in their first dimension: [3, 4]"),
-        ([TensorSpec(None, 2)], "no longer holds its dataset"),
-    ],
-)
-def test_a_batch_size_that_is_not_seen_is_not_guessed(leaves: list[Any], reason: str) -> None:
-    made = function("train", Graph([]), *leaves)
-    batch = describe_steps(["train"], steps_of("train", made), LiveObjects())["batch"]
-    assert batch.keys() == {"missing"}
-    assert reason in batch["missing"]["global"]
 
 
 def test_a_function_that_is_gone_and_a_graph_that_cannot_be_read() -> None:
@@ -232,7 +190,7 @@ def test_a_function_that_is_gone_and_a_graph_that_cannot_be_read() -> None:
     made = function("train", Broken([]))
     steps = steps_of("train", made)
     steps.add("other", function("other", Graph([])))  # held by nobody
-    found = describe_steps(["train", "other"], steps, LiveObjects())["placement"]
+    found = describe_steps(["train", "other"], steps, StepInputs())["placement"]
     assert "no graph of it was recorded" in found["missing"]["other"]
     assert found["functions"][0]["missing"] == {"ops": "RuntimeError: the graph is gone"}
 
@@ -241,7 +199,7 @@ def test_several_strategies_are_not_chosen_from() -> None:
     owners = [Container(SimpleNamespace()), Container(SimpleNamespace())]
     variables = tuple(variable(GPU_0, 1, owner) for owner in owners)
     made = function("train", Graph([], variables=variables))
-    strategy = describe_steps(["train"], steps_of("train", made), LiveObjects())["strategy"]
+    strategy = describe_steps(["train"], steps_of("train", made), StepInputs())["strategy"]
     assert strategy["missing"]["class"].startswith("several strategies")
 
 
@@ -267,7 +225,7 @@ def test_a_model_is_found_by_its_training() -> None:
             self.train_function = train_function
 
     model = Model()
-    found = describe_steps(["net"], steps_of("net", model), LiveObjects())
+    found = describe_steps(["net"], steps_of("net", model), StepInputs())
     assert [f["name"] for f in found["placement"]["functions"]] == ["multi_step"]
     assert found["training"]["parameters"] == 2
 
@@ -282,11 +240,11 @@ class Callable:
 
 
 def test_without_tensorflow_nothing_is_found() -> None:
-    assert find_live_objects() == LiveObjects()
+    assert find_strategies() == []
 
 
 def test_the_listener_asks_for_the_functions_of_the_window() -> None:
-    sidecar, listener = Sidecar(), PlacementListener(StepObjects())
+    sidecar, listener = Sidecar(), PlacementListener(StepObjects(), StepInputs())
     call = {"function": "train", "count": 1}
     sidecar.add("window", {"calls": [call, call]})
     listener.opening(sidecar)

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.tensorflow
 CPU = "/job:localhost/replica:0/task:0/device:CPU:"
 
 MORE = """
+import numpy as np
 import gc; gc.collect()  # what the scripts before this one left
 # One for all scripts: each new one begins to number its collectives anew, which TensorFlow takes amiss.
 two = tf.two = getattr(tf, "two", None) or tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
@@ -97,6 +98,32 @@ frozen_net = tf.keras.Sequential(
 frozen_net.layers[0].trainable = False
 frozen_net.compile("adam", "mse")
 frozen_net.fit(data(12), verbose=0)
+""",
+    "a generator": """
+def examples():
+    while True: yield np.zeros([12, 8]), np.zeros([12, 1])
+with two.scope():
+    fed_net = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)], name="fed_net")
+    fed_net.compile("sgd", "mse")
+fed_net.fit(examples(), steps_per_epoch=12, verbose=0)
+""",
+    "a PyDataset": """
+class Rows(tf.keras.utils.PyDataset):
+    def __len__(self): return 12
+    def __getitem__(self, number): return np.zeros([10, 8]), np.zeros([10, 1])
+rows_net = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)], name="rows_net")
+rows_net.compile("sgd", "mse")
+rows_net.fit(Rows(workers=2), verbose=0)
+""",
+    "a generator in a graph": """
+def examples():
+    while True: yield np.zeros([6, 8]), np.zeros([6, 1])
+made = tf.data.Dataset.from_generator(
+    examples, output_signature=(tf.TensorSpec([None, 8]), tf.TensorSpec([None, 1])))
+@tf.function
+def pull(batches): return train(*next(batches))
+batches = iter(made.map(lambda x, y: (2 * x, y)).prefetch(2))
+for _ in range(12): pull(batches)
 """,
     "train_on_batch": """
 batch_net = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)], name="batch_net")
@@ -244,7 +271,7 @@ def test_what_runs_eagerly_has_no_graph_and_says_so(sidecars: Sidecars) -> None:
     assert groups["placement"]["functions"] == []
     assert "eagerly" in groups["placement"]["missing"]["bare"]
     assert "graph" in groups["training"]["missing"]["parameters"]
-    assert "global" in groups["batch"]["missing"]
+    assert groups["batch"] == {"global": 16, "per_replica": 8, "found_by": "arguments"}
 
 
 @pytest.mark.parametrize(
@@ -253,6 +280,9 @@ def test_what_runs_eagerly_has_no_graph_and_says_so(sidecars: Sidecars) -> None:
         ("Keras on two devices", 5, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
         ("Keras frozen later", 5, {"global": 8, "per_replica": 8, "found_by": "dataset"}),
         ("train_on_batch", 9, {"global": 8, "per_replica": 8, "found_by": "arguments"}),
+        ("a generator", 9, {"global": 12, "per_replica": 6, "found_by": "generator"}),
+        ("a PyDataset", 9, {"global": 10, "per_replica": 10, "found_by": "generator"}),
+        ("a generator in a graph", 8, {"global": 6, "per_replica": 6, "found_by": "generator"}),
         ("legacy Keras", 9, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
     ],
 )

@@ -101,7 +101,9 @@ def captured(folder: Path, script: str, *options: str) -> Captured:
     path = folder / "train.py"
     path.write_text(script, encoding="utf-8")
     arguments = ("--steps", "8:18", "--out", "logs", *options, str(path))
-    done = run_command(folder, arguments, environment_with(TF_CPP_MIN_LOG_LEVEL="3"))
+    # Threads of OpenBLAS wait for each other by spinning: on a busy machine that takes a minute.
+    variables = environment_with(TF_CPP_MIN_LOG_LEVEL="3", OPENBLAS_NUM_THREADS="1")
+    done = run_command(folder, arguments, variables)
     assert done.code == 0, done.err
     return done
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,9 @@ from tests.capture.profiler_server import (
 )
 from tests.command import Command
 from traceview.capture import remote
+from traceview.capture.duration import parse_duration
 from traceview.capture.profiler_service import Address, parse_addresses, request, trace_of
-from traceview.capture.remote import RemoteCapture, capture_remote, parse_duration
+from traceview.capture.remote import RemoteCapture, capture_remote
 from traceview.cli import progress
 from traceview.errors import CaptureError, UsageError
 
@@ -460,13 +461,12 @@ def test_no_server_at_all_is_one_line(command: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
-class Terminal(StringIO):
+class Terminal(TextIOWrapper):
+    def __init__(self) -> None:
+        super().__init__(BytesIO(), encoding="utf-8", newline="")
+
     def isatty(self) -> bool:
         return True
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]  # of a StringIO it is None
-        return "utf-8"
 
 
 def test_a_terminal_shows_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -476,4 +476,5 @@ def test_a_terminal_shows_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     with progress.waiting() as show:
         show("waiting for a:1")
         show("waiting")
-    assert shown.getvalue() == "\rwaiting for a:1\rwaiting        \r       \r"
+    shown.seek(0)
+    assert shown.read() == "\rwaiting for a:1\rwaiting        \r       \r"

@@ -13,12 +13,15 @@ import pytest
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture import rendezvous as module
+from traceview.capture.capture import Settings
 from traceview.capture.cluster import Place, Task, place_of
 from traceview.capture.destination import Destination, run_name
 from traceview.capture.rendezvous import Meeting, Rendezvous, process_age
 from traceview.capture.run_choice import RunChoice
+from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.sidecar import Sidecar
-from traceview.capture.step_range import StepRange
+from traceview.capture.step_range import UNDECIDED, StepRange
+from traceview.capture.step_watch import StepWatch
 from traceview.errors import CaptureError, UsageError
 from traceview.trace.locate import find_runs
 
@@ -300,6 +303,18 @@ def test_the_others_are_written_down_and_missed(
     assert one.suffix == "_w1"
     assert len(said) == 1
     assert said[0].startswith("note: worker 2 did not join this run")
+
+
+def test_a_report_before_the_window_is_in_the_run_of_all_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(tmp_path, UNDECIDED, seconds=SecondsRange(10, 15))
+    monkeypatch.setenv("TF_CONFIG", config(0))
+    reported = StepWatch(settings, unheard).capture.report_place()[0]
+    monkeypatch.setenv("TF_CONFIG", config(1))
+    other, said = choice(tmp_path)
+    other.settle(settings.asked, Sidecar())
+    assert (other.run, said) == (reported.name, [])
 
 
 def test_a_name_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from traceview.capture.step_range import StepRange
@@ -47,8 +49,9 @@ def test_a_range_that_is_no_window_is_refused(steps: range) -> None:
 
 
 def test_what_is_no_range_is_refused_and_the_range_named() -> None:
+    steps: Any = (10, 15)
     with pytest.raises(UsageError, match="is not a range") as raised:
-        StepRange.of((10, 15))  # type: ignore[arg-type]  # what a person writes first
+        StepRange.of(steps)
     assert raised.value.hint == "range(10, 15) records steps 10 to 14"
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.capture.conftest import Capture, Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.capture.lock_watcher import GRACE_SECONDS
 
 HANG = """
 import ctypes, signal, sys, time
@@ -90,6 +91,58 @@ def test_a_signal_ends_a_process_that_captures_itself_and_hangs(tmp_path: Path, 
     (run,) = (tmp_path / "logs" / "plugins" / "profile").iterdir()
     assert f"the trace is in {run}" in done.err
     assert "only steps 10:12 of the requested 10:15 were recorded" in done.err
+
+
+def test_a_signal_ends_a_script_whose_native_call_holds_the_lock_of_python(
+    tmp_path: Path, fake: Path
+) -> None:
+    script = LOOP.replace("ctypes.CDLL", "ctypes.PyDLL").replace("BODY", "number == 12 and hang()")
+    with started(script, tmp_path, fake) as process:
+        time.sleep(1)  # from its line to the call that holds the lock
+        process.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        done = ended(process, tmp_path)
+    assert done.code == -signal.SIGKILL
+    assert time.monotonic() - begun < GRACE_SECONDS + 5
+    (said,) = done.err.splitlines()
+    assert said == (
+        "traceview: SIGTERM came 10 s ago, and a native call has held Python's lock since then. "
+        f"Process {process.pid} is killed, and what it has not saved is lost."
+    )
+
+
+WATCHERS = """
+import glob
+def watchers():
+    # Of this process; one that ends takes a moment.
+    time.sleep(1.5)
+    lines = [open(path, 'rb').read().split(b'\\0') for path in glob.glob('/proc/[0-9]*/cmdline')]
+    return sum(b'lock_watcher' in b' '.join(line) and b'%d' % os.getpid() in line for line in lines)
+"""
+
+
+def test_the_watcher_is_no_child_of_the_script_and_ends_with_the_window(capture: Capture) -> None:
+    body = (
+        "if number == 12:\n"
+        "        print(watchers())\n"
+        "        try: os.wait()\n"
+        "        except ChildProcessError: print('no child')\n"
+        "    if number == 20: print(watchers())"
+    )
+    script = LOOP.replace("for number", "import os\n" + WATCHERS + "for number", 1)
+    done = capture(script.replace("BODY", body))
+    assert (done.code, done.out.split("\n")[:3]) == (0, ["1", "no child", "0"])
+
+
+def test_a_signal_that_the_script_handles_kills_nothing(capture: Capture) -> None:
+    body = (
+        "if number == 12:\n"
+        "        print(watchers())\n"
+        "        for name in (signal.SIGTERM, signal.SIGHUP): signal.signal(name, lambda *_: None)\n"
+        "        print(watchers())"
+    )
+    script = LOOP.replace("for number", "import os\n" + WATCHERS + "for number", 1)
+    assert capture(script.replace("BODY", body)).out.split() == ["1", "0"]
 
 
 def test_a_signal_ends_a_script_that_hangs_before_the_window(tmp_path: Path, fake: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from traceview.capture.observer import Observer
+from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_window import StepWindow
@@ -29,7 +30,7 @@ class Scene:
         self.said: list[str] = []
         recording: Any = Nothing()
         self.window = StepWindow(StepRange(10, 15), recording)
-        self.observer = Observer(self.window, (), StepObjects())
+        self.observer = Observer(self.window, (), StepObjects(), StepInputs())
         self.clock = TrainingClock(self.window, self.observer, self.said.append, NO_STEP)
 
     def function(self) -> None:

@@ -17,7 +17,7 @@ from traceview.errors import UsageError
 
 NOT_BELOW_A_LAUNCHER = {
     *("--module", "--remote", "--duration", "--timeout", "--demo", "--devices", "--slowdown"),
-    *("--illness", "--analyze", "--help", "--on-hang", "-m", "-h"),
+    *("--illness", "--analyze", "--help", "-m", "-h"),
 }
 """Options of the command that make no sense in a process that trains anyway."""
 
@@ -48,6 +48,7 @@ REQUEST = Request(
     ),
     ("train step", "--other"),
     serve=6009,
+    on_hang_s=0.25,
     journal=Path("/some where/.journal"),
 )
 TIMED = Request(Settings(Path("/logs"), UNDECIDED, seconds=SecondsRange(0.5, 100)))

@@ -96,6 +96,30 @@ for epoch in range(3):
         [3, 4, 5, 6, 7],
         ["train"],
     ),
+    "accumulated gradients": Kind(
+        """
+optimizer, total = tf.keras.optimizers.Adam(), tf.Variable(tf.zeros([8, 1]))
+optimizer.build([weights])
+@tf.function
+def add(x, y):
+    with tf.GradientTape() as tape:
+        loss = loss_of(x, y)
+    total.assign_add(tape.gradient(loss, weights))
+@tf.function
+def apply():
+    optimizer.apply_gradients([(total / 3, weights)])
+    total.assign(tf.zeros([8, 1]))
+evaluate = tf.function(loss_of)
+for number, (x, y) in enumerate(data(20)):
+    add(x, y)
+    if number % 3 == 2: apply()
+    if number == 8:
+        for x, y in data(3): evaluate(x, y)
+""",
+        "5:13",
+        list(range(4, 14)),
+        ["add"],
+    ),
     "a loop in a function": Kind(
         """
 step, few = tf.function(train), data(3)
@@ -402,6 +426,15 @@ def test_a_loop_in_a_graph_runs_on_as_many_replicas_as_there_are(
     trace = traceview.load(captured[name].run)
     assert [trace.device_key(device) for device in range(len(trace.device_list))] == [
         *("replica:0", "replica:1")
+    ]
+
+
+def test_accumulation_and_evaluation_are_named(captured: dict[str, Row]) -> None:
+    steps = traceview.analyze(captured["accumulated gradients"].run).results.steps
+    assert steps is not None
+    assert (steps.optimizer_steps, steps.accumulated_steps) == ((5, 8, 11), 3)
+    assert [(row.after, row.functions, row.call_count) for row in steps.evaluations] == [
+        (8, ("loss_of",), 3)
     ]
 
 

@@ -19,8 +19,11 @@ from tests.documents import COMMAND, DEFINITIONS, bare_document, finding, full_d
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
 from traceview.document.html import MOST_BYTES, render
+from traceview.document.html_anatomy import anatomy
 from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, name, prose
 from traceview.document.model import (
+    AnatomyPart,
+    AnatomyRow,
     Document,
     Findings,
     Link,
@@ -35,6 +38,7 @@ from traceview.document.model import (
     table,
     times,
 )
+from traceview.document.vocabulary import STEP_PARTS
 from traceview.report.build import analyze
 from traceview.report.formats import html
 
@@ -170,6 +174,20 @@ def test_an_anatomy_has_its_numbers() -> None:
         for part in row.one("span", class_="anatomy-bar").all("i")
     ]
     assert sum(widths) == pytest.approx(100)
+
+
+def test_the_list_below_a_bar_has_its_letters() -> None:
+    lengths = {"compute": 900, "collective_wait": 40, "input": 35, "launch": 25}
+    parts = tuple(
+        AnatomyPart(STEP_PARTS[key], STEP_PARTS[key].words, ps, ps / 1000)
+        for key, ps in lengths.items()
+    )
+    row = AnatomyRow("GPU:0", ("GPU:0",), 4, 1000, parts)
+    root = parsed(f"<!DOCTYPE html>\n<main>{anatomy((row,))}</main>")
+    letters = [part.text for part in root.one("span", class_="anatomy-bar").all("i")][1:]
+    assert letters == ["W", "I", "L"]
+    listed = [part.text for part in root.one("span", class_="anatomy-parts").all("i")]
+    assert listed == ["", *letters]
 
 
 def test_sections_come_in_their_order() -> None:

@@ -25,6 +25,8 @@ FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"
 SHARED = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
 WIDTHS = (40, 60, 80, 100, 200)
 MS = 10**9
+BAR = re.compile(r"(?:^| )([A-Z#%=<>+?]{4,}) +[\d.,]+ ?[mnpµu]?s?$")
+NAMED = re.compile(r"(?:^  (?:other: )?|  )([A-Z#%=<>+?]) ")
 FINDING = ShortFinding(
     SEVERITIES["warning"],
     "copies to GPU:0 are exposed for 12.5% of the step (6.00 ms per step)",
@@ -67,6 +69,7 @@ def screen(**changes: Any) -> Screen:
             row("GPU:0", compute=20, collective=2, peer=18, input=10),
             row("GPU:1", 40 * MS, compute=20, input=20),
         ),
+        "anatomy_remark": "",
         "anatomy_reason": "",
         "findings": (FINDING,),
         "hidden_count": 3,
@@ -93,6 +96,25 @@ def fits(content: Screen) -> None:
             line_count = sum(max(-(-cell_len(line) // width), 1) for line in lines)
             assert line_count <= (24 if width >= 80 and device_count <= 4 else 40), width
             assert [line for line in lines if line != line.rstrip()] == []
+            assert unexplained(lines) == set()
+
+
+def unexplained(lines: list[str]) -> set[str]:
+    """Letters in a bar that neither the lines of its numbers name nor the line about other parts."""
+    begin = next((n for n, line in enumerate(lines) if line.startswith("What each device")), None)
+    drawn: list[tuple[set[str], set[str]]] = []
+    others: set[str] = set()
+    is_other = False
+    for line in lines[begin + 1 :] if begin is not None else ():
+        bar = BAR.search(line)
+        if bar is not None:
+            drawn.append((set(bar[1]), set()))
+        elif line.startswith("  ") and drawn:
+            is_other |= line.startswith("  other: ")
+            (others if is_other else drawn[-1][1]).update(NAMED.findall(line))
+        else:
+            break
+    return set().union(*(letters - named - others for letters, named in drawn))
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -216,6 +238,24 @@ def test_numbers_add_up_to_the_step() -> None:
     times = [float(ms) for ms in re.findall(r"([\d.]+) ms", line)]
     assert "other" in line
     assert sum(times) == 50
+
+
+def test_every_letter_is_explained() -> None:
+    """Also that of a part which the numbers of a device add up with others."""
+    parts = dict.fromkeys(("compute", "collective", "input", "sync", "launch", "callback"), 8)
+    text = shown(screen(anatomy=tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4))), 60)
+    assert unexplained(text.splitlines()) == set()
+    (line,) = re.findall(r"^  other: .*$", text, re.M)
+    assert "B Python between steps" in text
+    without = text.replace(line, "")
+    assert unexplained(without.splitlines())
+
+
+def test_a_bar_of_alike_devices_says_that_it_is_a_mean() -> None:
+    """Its numbers are those of none of them."""
+    both = replace(row("GPU:0, 1", compute=50), devices=("GPU:0", "GPU:1"))
+    assert "mean of 4 steps and of alike devices\n" in shown(screen(anatomy=(both,)))
+    assert "mean of 4 steps\n" in shown(screen(anatomy=(row("GPU:0", compute=50),)))
 
 
 def test_without_steps_the_window_stands_in_their_place() -> None:

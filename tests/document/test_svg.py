@@ -79,7 +79,7 @@ def test_it_names_the_run_the_lanes_and_the_steps() -> None:
         "GPU:0",
         "GPU:1",
         "steps",
-        "python3",
+        "Python thread",
         "idle",
         "20.0 ms",
         "0",

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from traceview.document.vocabulary import CAUSES, CLASSES, COLOURS, PARTS, STEP_KINDS, look_of
+import pytest
+
+from traceview.document.vocabulary import (
+    CAUSES,
+    CLASSES,
+    COLOURS,
+    PARTS,
+    STEP_KINDS,
+    look_of,
+    thread_name,
+    thread_words,
+)
 from traceview.trace.cause import Cause
 
 
@@ -25,3 +36,19 @@ def test_what_charts_draw_has_a_colour() -> None:
 
 def test_a_key_of_a_later_version_is_its_own_name() -> None:
     assert look_of(CAUSES, "gravity").words == "gravity"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "cell"),
+    [
+        ("traceview", "Python thread", "Python thread"),
+        ("python3.11", "Python thread", "Python thread"),
+        ("tf_Compute/17", "thread tf_Compute/17", "tf_Compute/17"),
+        ("traceview_worker", "thread traceview_worker", "traceview_worker"),
+    ],
+)
+def test_a_thread_that_bears_the_name_of_the_program_is_one_of_python(
+    name: str, words: str, cell: str
+) -> None:
+    assert thread_words(name) == words
+    assert thread_name(name) == cell

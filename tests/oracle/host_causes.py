@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 from tests.oracle.classes import Activity
 from tests.oracle.host_names import is_begun_by_python, kind_of
@@ -308,12 +311,7 @@ class HostCauses:
         """
         current, thread = event, self.thread(event)
         for _ in range(LONGEST_CHAIN):
-            consumers = [
-                other
-                for line in self.answer.links.threads[self.thread(current)]
-                for other in line.events
-                if other.start <= current.start < other.end and self.answer.links.producers(other)
-            ]
+            consumers = self._consumers[self.thread(current)].open_at(current.start)
             if not consumers:
                 break
             inner = max(consumers, key=lambda e: (e.start, -e.end, e.order))
@@ -326,13 +324,46 @@ class HostCauses:
         last = max(begun, default=None)
         if last is not None and last[1] > event.start:
             return last[0], thread
-        dispatched = _cover(
+        starts = [start for start, _ in begun]
+        starts += [start for start, _ in self._dispatched.spans if start <= event.start]
+        return max(starts, default=None), thread
+
+    @cached_property
+    def _consumers(self) -> list[_OpenEvents]:
+        """By thread, the events that consume what others produced."""
+        links = self.answer.links
+        return [
+            _OpenEvents(e for line in own for e in line.events if links.producers(e))
+            for own in links.threads
+        ]
+
+    @cached_property
+    def _dispatched(self) -> Cover:
+        """What Python called on the caller."""
+        return _cover(
             e
             for e in (self.events[self.caller] if self.caller is not None else ())
             if is_begun_by_python(e.name) or "tf_function_call" in e.stats
         )
-        starts = [start for start, _ in (*begun, *dispatched.spans) if start <= event.start]
-        return max(starts, default=None), thread
+
+
+class _OpenEvents:
+    """Events by their start, with the latest end up to each, so that those open at an instant are found at once."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events = sorted(events, key=lambda e: e.start)
+        self._starts = [e.start for e in self._events]
+        self._reach = list(accumulate((e.end for e in self._events), max))
+
+    def open_at(self, time: int) -> list[Event]:
+        """The events that have begun by an instant and end after it."""
+        place = bisect_right(self._starts, time)
+        found = []
+        while place > 0 and self._reach[place - 1] > time:
+            place -= 1
+            if self._events[place].end > time:
+                found.append(self._events[place])
+        return found
 
 
 def launch_of(answer: HostAnswer, activity: Activity) -> Event | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from tests.oracle.classes import CLASSES
@@ -36,11 +37,17 @@ class _Lane:
             if self.classes[cls].holds(time):
                 is_waiting = cls == "collective" and not self.transfers.holds(time)
                 return "waiting" if is_waiting else cls
-        for start, end, parts in self.gaps:
-            if start <= time < end:
-                return next(cause for a, b, cause in parts if a <= time < b)
-        raise AssertionError((self.name, time))
+        gap = self.gap_at(time)
+        if gap is None:
+            raise AssertionError((self.name, time))
+        return next(cause for a, b, cause in gap[2] if a <= time < b)
 
+    def gap_at(self, time: int) -> tuple[int, int, list[tuple[int, int, str]]] | None:
+        """The gap at an instant."""
+        place = bisect_right(self.gaps, time, key=lambda gap: gap[0]) - 1
+        return self.gaps[place] if place >= 0 and time < self.gaps[place][1] else None
+
+    @cached_property
     def edges(self) -> set[int]:
         covers = [*self.classes.values(), self.transfers]
         inside = {edge for _, _, parts in self.gaps for a, b, _ in parts for edge in (a, b)}
@@ -101,7 +108,7 @@ class _Paths:
             return max([start, *begun]), busy
 
         lane = max(own, key=ended)
-        inner = {edge for any_lane in self.lanes for edge in any_lane.edges()}
+        inner = {edge for any_lane in self.lanes for edge in any_lane.edges}
         inner |= {edge for any_lane in self.lanes for edge in any_lane.answer.window}
         edges = sorted({start, end} | {edge for edge in inner if start < edge < end})
         spans: list[Span] = []
@@ -139,7 +146,7 @@ class _Paths:
     def _wait_begins(self, lane: _Lane, low: int, edges: list[int]) -> int:
         """Where a wait begins that nothing can be followed from."""
         state = lane.state(low)
-        gap = next(((a, b) for a, b, _ in lane.gaps if a <= low < b), None)
+        gap = lane.gap_at(low)
         place = bisect_left(edges, low)
         while place > 0 and self._is_recorded(lane, edges[place - 1]):
             before = edges[place - 1]

@@ -105,29 +105,31 @@ def test_findings_that_were_left_out_are_named() -> None:
 
 def test_what_is_recoverable_names_its_source() -> None:
     report = with_bounds(full_report(), WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
-    for changed, source in (
-        (replace(report, findings=()), Link("no waiting for input", "balance")),
-        (with_bounds(report), Link("unused-gpu", "finding 1")),
+    for changed, source, whole in (
+        (replace(report, findings=()), Link("no waiting for input", "balance"), "the median step"),
+        (with_bounds(report), Link("unused-gpu", "finding 1"), "the step"),
     ):
         *_, tile = document_of(changed).summary.tiles
         assert tile.source == source
         assert tile.label == "Recoverable by one change at most"
-        assert tile.note.endswith("% of the step")
+        assert tile.note.endswith(f"% of {whole}")
 
 
 def test_recoverable_is_the_largest_cost_or_bound() -> None:
     report = full_report()
-    assert recoverable(report) == Recoverable(16 * MS, 2 / 3, "unused-gpu")
+    assert recoverable(report) == Recoverable(
+        16 * MS, 2 / 3, "unused-gpu", report.findings[0].cost_statistic
+    )
     costly = finding(code="launch-bound", severity="info", cost_ps_per_step=20 * MS, cost_ratio=0.9)
     assert recoverable(replace(report, findings=(costly, *report.findings))) == Recoverable(
-        20 * MS, 0.9, "launch-bound"
+        20 * MS, 0.9, "launch-bound", costly.cost_statistic
     )
     wide = with_bounds(report, WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
-    assert recoverable(wide) == Recoverable(20 * MS, 20 / 24, "no_input_wait")
+    assert recoverable(wide) == Recoverable(20 * MS, 20 / 24, "no_input_wait", "median")
     waiting = replace(report, findings=())
-    assert recoverable(waiting) == Recoverable(2 * MS, 2 / 24, "peer")
+    assert recoverable(waiting) == Recoverable(2 * MS, 2 / 24, "peer", "mean", "GPU:0", (2 * MS, 0))
     bounded = replace(waiting, results=replace(waiting.results, anatomy=None))
-    assert recoverable(bounded) == Recoverable(MS, MS / (24 * MS), "balanced_devices")
+    assert recoverable(bounded) == Recoverable(MS, MS / (24 * MS), "balanced_devices", "median")
     nothing = replace(bounded, results=replace(bounded.results, balance=None))
     assert recoverable(nothing) is None
     assert document_of(nothing).summary.tiles[-1] == Tile(
@@ -163,6 +165,13 @@ def test_equal_evidence_stands_together() -> None:
     assert evidence_words(evidence) == (
         "status: no event (GPU:2 and GPU:3); memory held: 537 MB (GPU:2), limit 256 MB"
     )
+    longest = (
+        Evidence("spread_ratio", 0.2, None, "steps"),
+        Evidence("longest_step_ps", MS, None, "step 3"),
+    )
+    assert evidence_words(longest) == "spread: 20.0%; longest step: 1.00 ms (step 3)"
+    delay = Evidence("spread_ps", 2 * MS, 3 * MS, "GPU:1")
+    assert evidence_words((delay,)).endswith("2.00 ms, at most 3.00 ms")
     many = tuple(Evidence(f"value{n}", n, None, "") for n in range(8))
     assert evidence_words(many).endswith("value5: 5; and 2 more")
 

@@ -19,6 +19,8 @@ RULE = Rule(
     example="GPU:0 waits 8.00 ms of each step for input",
     severities=("warning", "critical"),
     explains=("few-workers", "small-batch"),
+    conditions_of="with buffers, one of these",
+    conditions=("they are empty for {least_ps}", "they are small"),
 )
 PLAIN = Rule("plain", starts_at="any", meaning="M.", evidence="E", advice="A.", example="X")
 
@@ -42,12 +44,29 @@ def test_an_entry_says_everything_of_a_rule(width: int) -> None:
         assert part in words
     assert "warning or critical" in words
     assert "few-workers, small-batch" in words
+    assert (
+        "; with buffers, one of these: (1) they are empty for 20.0 µs; (2) they are small" in words
+    )
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
 def test_limits_are_written_as_numbers(rule: Rule) -> None:
-    texts = (rule.start, rule.meaning, rule.evidence, rule.advice, rule.example)
+    texts = (
+        rule.start,
+        *rule.start_conditions,
+        rule.meaning,
+        rule.evidence,
+        rule.advice,
+        rule.example,
+    )
     assert not [name for name in rule.limits if f"{{{name}}}" in " ".join(texts)]
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_what_a_list_of_findings_says_of_one_is_short(rule: Rule) -> None:
+    """Further conditions are a list in the entry."""
+    assert len(rule.start) <= 220
+    assert bool(rule.conditions) == bool(rule.conditions_of)
 
 
 def test_a_rule_that_explains_no_other_does_not_say_so() -> None:

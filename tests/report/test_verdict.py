@@ -16,6 +16,7 @@ from traceview.analysis.anatomy.result import Anatomy
 from traceview.analysis.path.result import CriticalPath
 from traceview.analysis.registry import Results
 from traceview.document import numbers
+from traceview.document.model import Link
 from traceview.report.build import analyze
 from traceview.report.consistency import first_disagreement
 from traceview.report.document import document_of
@@ -239,6 +240,29 @@ def test_one_faster_device_saves_the_wait_of_the_one_that_waits_least_of_the_oth
     results = replace(report.results, anatomy=Anatomy(rows), balance=None)
     found = {row.source: row.ps_per_step for row in savings(replace(report, results=results))}
     assert found.get("peer") == (most_ms and most_ms * MS)
+
+
+def test_what_is_recoverable_says_what_is_in_it() -> None:
+    """The cost of a finding and the time without a recorded cause, or both kinds of waiting for a device."""
+    report = full_report()
+    cost = finding(code="d2h-sync", cost_ps_per_step=6 * MS, cost_ratio=0.25, cost_statistic="mean")
+    results = replace(report.results, balance=None, anatomy=None)
+    report = with_path(
+        replace(report, findings=(cost,), results=results), compute=0.95, unattributed=0.05
+    )
+    *_, tile = document_of(report).summary.tiles
+    assert tile.value == "11.0 ms"
+    assert tile.note == "30.0% of the mean step"
+    assert tile.rest == " 6.00 ms, no recorded cause 5.00 ms"
+    first = anatomy_of("GPU:0")
+    rows = tuple(
+        replace(first, device=key, activity={"collective_wait": ms * MS}, idle={"peer": MS})
+        for key, ms in (("GPU:0", 2), ("GPU:1", 3))
+    )
+    results = replace(report.results, balance=None, path=None, anatomy=Anatomy(rows))
+    *_, tile = document_of(replace(report, findings=(), results=results)).summary.tiles
+    assert tile.source == Link("GPU:1 waiting for other devices", "path")
+    assert tile.rest == ": waiting in collectives 3.00 ms, another device still busy 1.00 ms"
 
 
 def test_nothing_is_recoverable_of_nothing() -> None:

@@ -116,6 +116,36 @@ def test_without_profile_starts_collectives_alone_set_the_clocks(tmp_path: Path)
     assert step_starts(trace)[0] == step_starts(trace)[1]
 
 
+def test_sidecars_tell_the_profile_starts_that_traces_lack(tmp_path: Path) -> None:
+    """Traces of TensorFlow 2.15 lack them. One that a trace has counts."""
+    workers = [
+        worker("a", start_ns=None),
+        worker("b", ahead_ms=9, start_ns=None, instance=500),
+        worker("c", instance=900),
+    ]
+    for number, written in enumerate(workers):
+        started_ns = PROFILE_START_NS + number * 500_000_000
+        clock = {"starting": {"wall_ns": started_ns}, "stopped": {"wall_ns": started_ns + 10**9}}
+        write_sidecar(written.write(tmp_path), {"clock": clock})
+    trace = load(tmp_path)
+    assert trace.problems == ()
+    starts_ns = [PROFILE_START_NS, PROFILE_START_NS + 500_000_000, PROFILE_START_NS]
+    assert [host.profile_start_ns for host in trace.hosts] == starts_ns
+    assert [host.profile_stop_ns for host in trace.hosts[:2]] == [
+        ns + 10**9 for ns in starts_ns[:2]
+    ]
+    assert [host.clock.method for host in trace.hosts if host.clock] == ["profile_start"] * 3
+    first, second, _ = step_starts(trace)
+    assert second - first == 509 * MS
+
+
+@pytest.mark.parametrize("wall_ns", [-1, 1 << 63, "1", 1.5, None])
+def test_a_damaged_clock_of_a_sidecar_tells_nothing(wall_ns: object, tmp_path: Path) -> None:
+    path = worker("a", start_ns=None).write(tmp_path)
+    write_sidecar(path, {"clock": {"starting": {"wall_ns": wall_ns}}})
+    assert load(tmp_path).hosts[0].profile_start_ns is None
+
+
 def test_other_collectives_say_nothing(tmp_path: Path) -> None:
     """Two steps are too few, and others' keys are not shared."""
     few = loaded(

@@ -208,9 +208,14 @@ def test_what_is_damaged_is_a_problem_and_nothing_else_is_lost(
     ],
 )
 def test_the_id_of_a_line_is_a_hash_of_the_thread(address: int, line_id: int) -> None:
-    first, *others = line_ids(PythonThread(address, None, 7))
+    first, _, *others = line_ids(PythonThread(address, None, 7))
     assert first == line_id % (1 << 64)
     assert others == [address, address % (1 << 32), 7]
+
+
+def test_the_id_of_a_line_may_be_the_lower_half_of_the_hash() -> None:
+    # Recorded with TensorFlow 2.15.1.
+    assert line_ids(PythonThread(139790720949120, None, 7))[1] == 1909914486
 
 
 @given(

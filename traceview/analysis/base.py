@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from traceview.analysis.cost import Cost, Statistic
+from traceview.analysis.cost import Bound, Cost, Statistic
 from traceview.document import numbers
 from traceview.record import (
     Count,
@@ -25,6 +25,8 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+LEAST_SHOWN_RATIO: Final = 0.001
+"""Of the window: what something takes on some device, to have a column of its own; less is printed as `<0.1%`."""
 FEWEST_STEPS: Final = 2
 """Findings about speed from fewer used steps are information only."""
 
@@ -84,6 +86,8 @@ class Finding(Record, frozen=True):
         cost_ratio: The same as a share of the step that cost_statistic names; without steps a share of the window.
         cost_statistic: mean: the cost is a mean over the used steps and cost_ratio its share of the mean step; median:
             the same with medians; null without steps, without a cost, and in reports of earlier versions.
+        cost_bound: upper: what it costs is at most this; lower: at least this; null where the cost is what was measured,
+            and in reports of earlier versions.
         path_causes: What it is about on the critical path: classes of activity and causes of idle time; empty where it
             is about none, and in reports of earlier versions.
     """
@@ -102,13 +106,14 @@ class Finding(Record, frozen=True):
     cost_ratio: Ratio | None = None
     cost_statistic: Statistic | None = None
     path_causes: tuple[Annotated[str, one_of(*PATH_KEYS)], ...] = ()
+    cost_bound: Bound | None = None
 
 
 class Rule(Struct, frozen=True):
     """When a finding is made, what it means, and what to do about it.
 
-    `starts_at`: when the finding is made, with the name of each of the `limits` in braces. `limits`: the thresholds; the ending
-    of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
+    `starts_at`: when the finding is made, in one sentence, with the names of `limits` in braces. `conditions`: what else has
+    to hold, a list below that sentence; `conditions_of`: says when, and which of them. `limits`: the thresholds; the ending of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
     finding says unless it knows more. `jax_advice`: what it says instead of a trace that JAX wrote, if that is another
     advice. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
     that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is
@@ -128,12 +133,22 @@ class Rule(Struct, frozen=True):
     idle_causes: tuple[str, ...] = ()
     path_causes: tuple[str, ...] = ()
     jax_advice: str = ""
+    conditions_of: str = ""
+    conditions: tuple[str, ...] = ()
 
     @property
     def start(self) -> str:
         """When the finding is made, with the numbers."""
+        return self._with_limits(self.starts_at)
+
+    @property
+    def start_conditions(self) -> tuple[str, ...]:
+        """The conditions with the numbers."""
+        return tuple(map(self._with_limits, self.conditions))
+
+    def _with_limits(self, text: str) -> str:
         limits = {name: numbers.measured(name, limit) for name, limit in self.limits.items()}
-        return self.starts_at.format(**limits)
+        return text.format(**limits)
 
     def severity_of(self, ratio: float) -> Severity | None:
         """By the limits `warning_ratio` and `critical_ratio`: critical, warning, or None below both."""
@@ -175,6 +190,7 @@ class Rule(Struct, frozen=True):
             cost_ps_per_step=cost.ps_per_step if cost else None,
             cost_ratio=cost.ratio if cost else None,
             cost_statistic=cost.statistic if cost else None,
+            cost_bound=cost.bound if cost else None,
             path_causes=tuple(
                 (self.path_causes or self.idle_causes) if path_causes is None else path_causes
             ),

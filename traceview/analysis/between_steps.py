@@ -55,6 +55,7 @@ _OF_KIND: Final[Mapping[HostNameKind, str]] = {
 _SUMMARY: Final = b"Summary"
 _NAMED_KINDS: Final = ("graph_call", "checkpoint", "summary")
 _SHOWN_NAMES: Final = 2
+"""Of one kind, those with most time: a third one hardly matters."""
 
 
 class BetweenSteps(Record, frozen=True):

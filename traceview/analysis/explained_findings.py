@@ -25,6 +25,7 @@ _COSTS_AS_MUCH: Final = frozenset((("host-op-in-step", "straggler-gpu"),))
 """Cause and consequence that belong together only where the cause costs `_LEAST_PART` of the consequence."""
 
 _LEAST_PART: Final = 0.5
+"""With less than half of it, something else is the main reason; a choice of ours."""
 
 _SHOWS_AS: Final = frozenset((("input-bound", "host-bound"), ("input-bound", "python-stall")))
 """Cause and consequence that belong together only where the cause shows as all that the consequence is about."""

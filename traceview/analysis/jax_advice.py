@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import numpy as np
 from msgspec.structs import replace
 
 from traceview.analysis.base import Finding, Rule
+from traceview.ids import unique_ids
 from traceview.trace.model import Trace
 
 _JITTED_CALL: Final = b"PjitFunction("
@@ -17,8 +17,8 @@ _JITTED_CALL: Final = b"PjitFunction("
 
 def is_of_jax(trace: Trace) -> bool:
     """Whether the host called functions that JAX compiled."""
-    names = np.unique(trace.host_columns.name).tolist()
-    return any(trace.names[name].startswith(_JITTED_CALL) for name in names if name >= 0)
+    names = unique_ids(trace.host_columns.name).tolist()
+    return any(trace.names[name].startswith(_JITTED_CALL) for name in names)
 
 
 def with_jax_advice(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Finding]:

@@ -31,7 +31,10 @@ from traceview.trace.ops import OpTable, op_table
 TITLE: Final = "Top ops"
 
 _LEAD: Final = "By total time in the window; shares are of the time in which the device computes."
-SHARE_ABOVE_ALL: Final = "Ops that run at the same time all count in full, so shares may exceed 100% of the time in which the device computes."
+SHARE_ABOVE_ALL: Final = (
+    "Ops that run at the same time all count in full, so their shares may add up to more than 100% of the time in which "
+    "the device computes."
+)
 
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
@@ -202,7 +205,10 @@ def section(view: View, result: Ops) -> doc.Section | None:
             if not view.is_brief:
                 blocks += _types_table(devices[0], result.types)
             blocks += _table(devices[0], kept, is_brief=view.is_brief)
-    if any((row.share_ratio or 0) > 1 for row in shown):
+    shares: dict[str, float] = {}
+    for row in shown:
+        shares[row.device] = shares.get(row.device, 0.0) + (row.share_ratio or 0.0)
+    if any(share > 1 for share in shares.values()):
         blocks += doc.remarks(SHARE_ABOVE_ALL)
     if hidden_count := result.row_count - len(shown):
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
@@ -227,6 +233,15 @@ def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
     return list(groups.values())
 
 
+def _shares(ratios: Sequence[float | None]) -> doc.Column:
+    return doc.shares(
+        "share",
+        ratios,
+        priority=1,
+        meaning="of the time in which the device computes; ops that overlap count more than once",
+    )
+
+
 def _types_table(device: str, types: Sequence[OpTypeRow]) -> tuple[doc.Table, ...]:
     """A row per type; none where no type has more than one op, for then the ops say it all."""
     rows = [row for row in types if row.device == device]
@@ -237,12 +252,7 @@ def _types_table(device: str, types: Sequence[OpTypeRow]) -> tuple[doc.Table, ..
         (
             doc.names("type of op", [row.op_type for row in rows]),
             doc.times("total", [row.total_ps for row in rows]),
-            doc.shares(
-                "share",
-                [row.share_ratio for row in rows],
-                priority=1,
-                meaning="of the time in which the device computes; ops that overlap count more than once",
-            ),
+            _shares([row.share_ratio for row in rows]),
             doc.counts("ops", [row.op_count for row in rows], priority=2),
             doc.counts("count", [row.count for row in rows], priority=3),
             doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
@@ -264,12 +274,7 @@ def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[doc.T
         (
             doc.names("op or kernel", [row.op or row.kernel for row in rows]),
             doc.times("total", [row.total_ps for row in rows]),
-            doc.shares(
-                "share",
-                [row.share_ratio for row in rows],
-                priority=1,
-                meaning="of the time in which the device computes; ops that overlap count more than once",
-            ),
+            _shares([row.share_ratio for row in rows]),
             doc.counts("count", [row.count for row in rows], priority=3),
             doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
             *(() if is_brief else details),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -66,7 +66,7 @@ class Session:
 
     def wrap(self, train_step: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Make each call of `train_step` the next step. The wait for its batch belongs to the step."""
-        window = self._window
+        window, inputs = self._window, self._watch.step_inputs
         name = str(getattr(train_step, "__name__", "train_step"))
         self._watch.step_objects.add(name, train_step)
 
@@ -74,6 +74,8 @@ class Session:
         @hidden
         def step(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
             window.begin()
+            if window.state == "recording":
+                inputs.given(args, kwargs)
             try:
                 result = train_step(*args, **kwargs)
             except BaseException as error:
@@ -155,73 +157,99 @@ def keras_callback(
         import tensorflow as tf
 
         keras = tf.keras
-    base: Any = keras.callbacks.Callback
     say = _Warnings()
 
-    class StepCapture(base):  # type: ignore[misc]  # known at run time only
-        """Reports the beginning and the end of each step of `fit`."""
+    def watched(
+        out: Path, window: range, listeners: Sequence[WindowListener], may_be_missed: bool
+    ) -> AbstractContextManager[StepWatch]:
+        settings = _settings(out, window, synchronise, max_events, run, nvml, python)
+        return _watched(settings, KERAS_EPOCHS, say, listeners, may_be_missed=may_be_missed)
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.session: Session | None = None
-            self._stack = ExitStack()
-            self._lock = Lock()
-            self._watch: StepWatch | None = None
-            self._out = Path()
-            self._count = 1
+    made = type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})
+    return made(logdir, steps, recurrence, watched, say)
 
-        def on_train_begin(self, logs: Any = None) -> None:
-            # After a `fit` that ended by an exception, Keras has called nothing.
-            self._close()
-            atexit.register(self._close)
-            self._out = Path.cwd() / output_folder(logdir)
-            self._begin(steps)
 
-        def _begin(self, window: range, *, may_be_missed: bool = False) -> None:
-            settings = _settings(self._out, window, synchronise, max_events, run, nvml, python)
-            listeners: list[WindowListener] = [FitWatch(self._close)]
-            listeners += [recurrence] if recurrence is not None else []
-            watched = _watched(settings, KERAS_EPOCHS, say, listeners, may_be_missed=may_be_missed)
-            self._watch = self._stack.enter_context(watched)
-            self.session = Session(self._watch)
-            self._watch.step_objects.add("fit", self.model)
+class _StepCapture:
+    """Reports the beginning and the end of each step of `fit`; a class derived from it and a Keras callback is one.
 
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if self._watch is not None:
-                # Keras 3 itself counts a short call as a whole one.
-                self._count = self._watch.hooks.call_sizes.take(self.model)
-                self._watch.window.begin(self._count)
+    `watched` makes the watch of one window, from a folder, its steps, its listeners, and whether it may be missed.
+    """
 
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if self._watch is not None:
-                self._watch.window.end("fit", self._count)
-                if recurrence is not None and self._watch.window.state == "closed":
-                    self._begin_again(recurrence, self._watch.window.next_number)
+    model: Any
 
-        def _begin_again(self, recurrence: Recurrence, number: int) -> None:
-            self._close()
-            try:
-                self._begin(recurrence.next_steps(number, self._count), may_be_missed=True)
-            except TraceviewError as error:
-                # The disk is full, for instance; the training goes on.
-                self._watch = None
-                say(f"no window is recorded any more: {error.message}")
-                return
-            if self._watch is not None:
-                self._watch.window.next_number = number
+    def __init__(
+        self,
+        logdir: str | PathLike[str],
+        steps: range,
+        recurrence: Recurrence | None,
+        watched: Callable[
+            [Path, range, Sequence[WindowListener], bool], AbstractContextManager[StepWatch]
+        ],
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__()
+        self.session: Session | None = None
+        self._logdir = logdir
+        self._out = Path()
+        self._steps = steps
+        self._recurrence = recurrence
+        self._watched = watched
+        self._say = say
+        self._stack = ExitStack()
+        self._lock = Lock()
+        self._watch: StepWatch | None = None
+        self._count = 1
 
-        def on_train_end(self, logs: Any = None) -> None:
-            self._close()
-            atexit.unregister(self._close)
+    def on_train_begin(self, logs: Any = None) -> None:
+        # After a `fit` that ended by an exception, Keras has called nothing.
+        self._close()
+        atexit.register(self._close)
+        # The script may change its working directory before the next window.
+        self._out = Path.cwd() / output_folder(self._logdir)
+        self._begin(self._steps)
 
-        def _close(self) -> None:
-            with self._lock:
-                self._stack.close()
-                has_run = self._watch is not None and self._watch.run is not None
-                if recurrence is not None and has_run:
-                    recurrence.remove_older(self._out)
+    def _begin(self, window: range, *, may_be_missed: bool = False) -> StepWatch:
+        listeners: list[WindowListener] = [FitWatch(self._close)]
+        if self._recurrence is not None:
+            listeners.append(self._recurrence)
+        watched = self._watched(self._out, window, listeners, may_be_missed)
+        self._watch = self._stack.enter_context(watched)
+        self.session = Session(self._watch)
+        self._watch.step_objects.add("fit", self.model)
+        return self._watch
 
-    return StepCapture()
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self._watch is not None:
+            # Keras 3 itself counts a short call as a whole one.
+            self._count = self._watch.hooks.call_sizes.take(self.model)
+            self._watch.window.begin(self._count)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self._watch is not None:
+            self._watch.window.end("fit", self._count)
+            if self._recurrence is not None and self._watch.window.state == "closed":
+                self._begin_again(self._recurrence, self._watch.window.next_number)
+
+    def _begin_again(self, recurrence: Recurrence, number: int) -> None:
+        self._close()
+        self._watch = None
+        try:
+            watch = self._begin(recurrence.next_steps(number, self._count), may_be_missed=True)
+            watch.window.next_number = number
+        except TraceviewError as error:
+            # The disk is full, for instance; the training goes on.
+            self._say(f"no window is recorded any more: {error.message}")
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._close()
+        atexit.unregister(self._close)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._stack.close()
+            has_run = self._watch is not None and self._watch.run is not None
+            if self._recurrence is not None and has_run:
+                self._recurrence.remove_older(self._out)
 
 
 def _settings(

@@ -144,7 +144,7 @@ class Capture:
         A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
         """
         if self.kept is None:
-            folder = self._choice.begin(self.settings.steps, self.sidecar)
+            folder = self._choice.begin(self.settings.asked, self.sidecar)
             return folder, f"{socket.gethostname()}{self._choice.suffix}"
         return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
 
@@ -159,9 +159,11 @@ class Capture:
         self._profiler.warm_up()
         warmed_ns = time.perf_counter_ns()
         self._synchronise("before")
+        starting = _clocks()
         self._profiler.start(self._destination.private / "profile")
         self.sidecar.state = "recording"
-        self.sidecar.add("clock", {"started": _clocks()})
+        # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
+        self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
         self.sidecar.add("profiler", {"warm_up_ns": warmed_ns - begun_ns})
         self.sidecar.add("versions", _versions())
         try:

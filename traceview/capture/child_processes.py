@@ -17,22 +17,22 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from traceview.capture.capture import Settings
 from traceview.capture.imports import ImportWatch
+from traceview.capture.launched import disarm
+from traceview.capture.multiprocessing_end import UTIL, finish_before_end
 from traceview.capture.outcome import shortcomings
 from traceview.capture.python_stacks import cost_of_sampling
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_watch import StepWatch
 
 _SPAWN: Final = "multiprocessing.spawn"
-_UTIL: Final = "multiprocessing.util"
 _PREPARATION: Final = "get_preparation_data"
-_FIRST: Final = 1000
-"""Before the other finalizers of a process, which may end what the capture needs."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class ChildProcesses(WindowListener):
             self.leave()
             return
         self.watch_child()
-        util = sys.modules.get(_UTIL)
+        util = sys.modules.get(UTIL)
         if util is not None:
             # Only `multiprocessing` calls it. Its processes end without coming to the end of the script.
             util.register_after_fork(self, _finish_at_end)
@@ -239,22 +239,22 @@ def say_on_stderr(line: str) -> None:
 def join(content: bytes) -> None:
     """Capture this process, which was just spawned; whatever goes wrong must not keep it from its work."""
     following: Following = pickle.loads(content)
+    # The command follows this process, whatever TRACEVIEW_CAPTURE says; both would record it.
+    disarm()
     try:
         children = ChildProcesses(following, is_child=True)
         children.follow()
         children.watch_child()
         # A fork server forgets the finalizers of the process that it forks, a new Python keeps them.
         _finish_at_end(children)
-        sys.modules[_UTIL].register_after_fork(children, _finish_at_end)
+        sys.modules[UTIL].register_after_fork(children, _finish_at_end)
     except Exception as error:
         following.say(f"note: process {os.getpid()} is not captured: {error!r}")
 
 
 def _finish_at_end(children: ChildProcesses) -> None:
     """Have `multiprocessing` end the capture of this process before the process ends."""
-    sys.modules[_UTIL].Finalize(
-        None, children.finish_child, kwargs={"is_synchronised": False}, exitpriority=_FIRST
-    )
+    finish_before_end(partial(children.finish_child, is_synchronised=False))
 
 
 _followed: Final[list[ChildProcesses]] = []

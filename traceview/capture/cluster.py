@@ -28,6 +28,7 @@ _SERVER: Final = "ps"
 _SHORT: Final = {"worker": "w", "rank": "r"}
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]")
 _LONGEST_ROLE: Final = 40
+"""Of the name of a file, which may have 255 bytes with the name of the host; real roles have ten letters at most."""
 
 STOP_RISK: Final = (
     "TensorFlow 2.21 can crash a worker when its profile ends (see docs/capture.md): save a checkpoint before the "

@@ -32,9 +32,11 @@ RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z\d+.\-]+:/")
 """`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows."""
 _LONGEST_NAME: Final = 200
-_AN_HOUR_S: Final = 3600
+"""Bytes; file systems allow 255, and a number may be appended."""
+_TAKEN_TO_RUN_S: Final = 3600
+"""How long after the last change of its folder a capture of another host is taken to run; a choice of ours."""
 FREE_BYTES: Final = 64 << 20
-"""A capture needs this much room: a trace at the tracer's limits has 100 MB (measured 114 MB at 1.4 M events)."""
+"""Enough for most traces; one at the limits of the tracer has 100 MB (measured 114 MB at 1.4 M events)."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ def run_name(name: str) -> str:
 
 def _may_run(private: Path) -> bool:
     try:
-        is_recent = time.time() - private.stat().st_mtime < _AN_HOUR_S
+        is_recent = time.time() - private.stat().st_mtime < _TAKEN_TO_RUN_S
     except OSError:
         # It has been removed since, as at the end of every capture.
         return True

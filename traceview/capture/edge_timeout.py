@@ -7,8 +7,10 @@ So the thread starts before the first recorded step, and inside the window it is
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Condition, Thread
+from threading import Condition
 from time import monotonic
+
+from traceview.capture.own_threads import own_thread
 
 
 class EdgeTimeout:
@@ -28,7 +30,7 @@ class EdgeTimeout:
     def prepare(self) -> None:
         """Start the thread."""
         self._is_needed = True
-        Thread(target=self._watch, name="traceview-edge-timeout", daemon=True).start()
+        own_thread("edge-timeout", self._watch).start()
 
     def start(self, seconds: float) -> None:
         """Let the time run from now."""

@@ -19,7 +19,7 @@ from traceview.capture.gpu_libraries import loaded_versions, opened_nvml
 from traceview.capture.gpu_links import describe_drivers, describe_links
 from traceview.capture.launcher import ROLE, rank_of
 from traceview.capture.secrets import masked_arguments, masked_variable
-from traceview.capture.sidecar import Absent, Facts, Sidecar, WindowListener
+from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar, WindowListener
 
 VARIABLES: Final = (
     "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND",
@@ -58,7 +58,7 @@ class EnvironmentListener(WindowListener):
                 with opened_nvml() as nvml:
                     drivers = describe_drivers(nvml)
                     sidecar.add("links", describe_links(nvml))
-            except Absent as reason:
+            except NoAnswerError as reason:
                 sidecar.add("links", {"missing": {"gpus": str(reason)}})
                 drivers = _driver_of_proc(str(reason))
             groups = (sidecar.groups.get("versions", {}), versions, drivers)
@@ -170,26 +170,26 @@ def _device(config: Any, device: Any) -> dict[str, Any]:
 def _tf_config(environment: Mapping[str, str]) -> dict[str, Any]:
     text = environment.get("TF_CONFIG")
     if not text:
-        raise Absent("TF_CONFIG is not set")
+        raise NoAnswerError("TF_CONFIG is not set")
     try:
         config = json.loads(text)
     except ValueError as error:
         # The text itself may hold anything, so it is not quoted.
-        raise Absent("TF_CONFIG is not JSON") from error
+        raise NoAnswerError("TF_CONFIG is not JSON") from error
     if not isinstance(config, dict):
-        raise Absent("TF_CONFIG is not a JSON object")
+        raise NoAnswerError("TF_CONFIG is not a JSON object")
     return config
 
 
 def _of_task(task: Mapping[str, Any], key: str) -> Any:
     if key not in task:
-        raise Absent(f"TF_CONFIG has no task.{key}")
+        raise NoAnswerError(f"TF_CONFIG has no task.{key}")
     return task[key]
 
 
 def _sizes(cluster: Mapping[str, Any]) -> dict[str, int]:
     if not cluster:
-        raise Absent("TF_CONFIG has no cluster")
+        raise NoAnswerError("TF_CONFIG has no cluster")
     return {
         str(role): len(tasks) if isinstance(tasks, list | dict) else 1
         for role, tasks in cluster.items()
@@ -202,13 +202,13 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _of_build(build: Mapping[str, Any], key: str) -> str:
     if key not in build:
-        raise Absent("the build info of this TensorFlow has no such field")
+        raise NoAnswerError("the build info of this TensorFlow has no such field")
     return str(build[key])
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:
     if name not in environment:
-        raise Absent(f"{name} is not set")
+        raise NoAnswerError(f"{name} is not set")
     return masked_variable(name, environment[name])
 
 
@@ -224,7 +224,7 @@ def _policy(modules: Mapping[str, Any]) -> dict[str, str]:
             policy = module.mixed_precision.global_policy()
         policies[name] = str(policy.name)
     if not policies:
-        raise Absent("Keras is not imported")
+        raise NoAnswerError("Keras is not imported")
     return policies
 
 
@@ -235,7 +235,7 @@ def _driver_of_proc(reason: str) -> dict[str, Any]:
         try:
             lines = _DRIVER.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError as error:
-            raise Absent(f"{reason}, and {_DRIVER} does not exist") from error
+            raise NoAnswerError(f"{reason}, and {_DRIVER} does not exist") from error
         return lines[0].removeprefix("NVRM version:").strip()
 
     facts.ask("driver", driver)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from threading import Event, Thread, get_ident
+from threading import Event, get_ident
 from types import FrameType
 from typing import Final
 
+from traceview.capture.own_threads import own_thread
 from traceview.capture.sidecar import Sidecar, WindowListener
 
 _INTERVAL_SECONDS: Final = 0.1
+"""Few looks in a window of seconds, and what is recorded after `fit` stays short."""
 
 
 class FitWatch(WindowListener):
@@ -28,8 +30,7 @@ class FitWatch(WindowListener):
         """Begin to look."""
         fit = _frame_of_fit()
         if fit is not None:
-            looked_at = get_ident(), fit
-            Thread(target=self._look, args=looked_at, name="traceview-fit", daemon=True).start()
+            own_thread("fit", self._look, get_ident(), fit).start()
 
     def finished(self) -> None:
         """Look no longer. The thread is not waited for: it may be about to call `ended`, which waits for this."""
@@ -41,7 +42,6 @@ class FitWatch(WindowListener):
             while frame is not None and frame is not fit:
                 frame = frame.f_back
             if frame is None:
-                del fit
                 self._ended()
                 return
 

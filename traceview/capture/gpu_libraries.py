@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar import Absent, Facts
+from traceview.capture.sidecar import Facts, NoAnswerError
 
 _MAPS: Final = Path("/proc/self/maps")
 _LOADED_ONLY: Final = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_LAZY", 0)
@@ -24,15 +24,15 @@ _BUS_ID_BYTES: Final = 32
 
 @contextmanager
 def opened_nvml() -> Iterator[Any]:
-    """NVML, through nvidia-ml-py (the `capture` extra); raises `Absent` where it is missing or does not start."""
+    """NVML, through nvidia-ml-py (the `capture` extra); raises `NoAnswerError` where it is missing or does not start."""
     try:
         nvml = import_module("pynvml")
     except ImportError as error:
-        raise Absent("nvidia-ml-py is not installed") from error
+        raise NoAnswerError("nvidia-ml-py is not installed") from error
     try:
         nvml.nvmlInit()
     except Exception as error:
-        raise Absent(f"NVML does not start: {error}") from error
+        raise NoAnswerError(f"NVML does not start: {error}") from error
     try:
         yield nvml
     finally:
@@ -45,15 +45,15 @@ def decoded(value: str | bytes) -> str:
 
 
 def started_driver() -> Any:
-    """The CUDA driver library that this process has loaded; raises `Absent` if it has loaded none."""
+    """The CUDA driver library that this process has loaded; raises `NoAnswerError` if it has loaded none."""
     try:
         return ctypes.CDLL(_CUDA_DRIVER, mode=_LOADED_ONLY)
     except OSError as error:
-        raise Absent("this process uses no GPU: CUDA is not loaded") from error
+        raise NoAnswerError("this process uses no GPU: CUDA is not loaded") from error
 
 
 def bus_ids(driver: Any) -> list[str]:
-    """The PCI bus id of each CUDA device, in CUDA's order; raises `Absent` if CUDA gives an error.
+    """The PCI bus id of each CUDA device, in CUDA's order; raises `NoAnswerError` if CUDA gives an error.
 
     That order is also the trace's. It follows `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` as they were when CUDA
     started, which only CUDA itself knows later.
@@ -74,7 +74,7 @@ def _bus_id(driver: Any, ordinal: int) -> str:
 
 def _check(function: str, status: int) -> None:
     if status != 0:
-        raise Absent(f"this process uses no GPU: {function} returns {status}")
+        raise NoAnswerError(f"this process uses no GPU: {function} returns {status}")
 
 
 def loaded_versions(maps: Path = _MAPS) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _loaded_libraries(maps: Path) -> list[str]:
     try:
         text = maps.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
-        raise Absent(f"{maps} cannot be read") from error
+        raise NoAnswerError(f"{maps} cannot be read") from error
     paths = {line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line}
     return sorted(path for path in paths if path.startswith("/"))
 
@@ -108,7 +108,7 @@ def _loaded_libraries(maps: Path) -> list[str]:
 def _function(paths: list[str], stem: str, name: str) -> Callable[..., int]:
     path = next((path for path in paths if Path(path).name.startswith(stem)), None)
     if path is None:
-        raise Absent("the library is not loaded in this process")
+        raise NoAnswerError("the library is not loaded in this process")
     function: Callable[..., int] = ctypes.CDLL(path, mode=_LOADED_ONLY)[name]
     return function
 
@@ -117,7 +117,7 @@ def _reported(paths: list[str], stem: str, name: str) -> int:
     version = ctypes.c_int(0)
     status = _function(paths, stem, name)(ctypes.byref(version))
     if status != 0:
-        raise Absent(f"{name} returns {status}")
+        raise NoAnswerError(f"{name} returns {status}")
     return version.value
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from traceview.capture.gpu_libraries import cuda_version, decoded
-from traceview.capture.sidecar import Absent, Facts
+from traceview.capture.sidecar import Facts, NoAnswerError
 
 _TOPOLOGY: Final = {
     "NVML_TOPOLOGY_INTERNAL": "same board",
@@ -72,7 +72,7 @@ def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
         except nvml.NVMLError as error:
             # Beyond its last link an NVLink GPU returns "invalid argument"; one without returns "not supported".
             if link == 0:
-                raise Absent(f"no NVLink: {error}") from error
+                raise NoAnswerError(f"no NVLink: {error}") from error
             break
         try:
             peer = decoded(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId)

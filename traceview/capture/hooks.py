@@ -22,12 +22,13 @@ Wrapper = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Place:
-    """A method to hook. `is_optional`: other versions do the same elsewhere."""
+    """A method to hook. `is_optional`: other versions do the same elsewhere. `is_static`: it is a static method."""
 
     module: str
     class_name: str
     method: str
     is_optional: bool = False
+    is_static: bool = False
 
     def __str__(self) -> str:
         return f"{self.module}.{self.class_name}.{self.method}"
@@ -49,6 +50,10 @@ DISTRIBUTED_NEXT: Final = Place(
     "tensorflow.python.distribute.input_lib", "DistributedIteratorBase", "__next__"
 )
 DATASET_NEXT: Final = Place("tensorflow.python.data.ops.iterator_ops", "OwnedIterator", "__next__")
+FROM_GENERATOR: Final = Place(
+    "tensorflow.python.data.ops.dataset_ops", "DatasetV2", "from_generator", is_static=True
+)
+"""Also what Keras makes of a generator, a `PyDataset` or a `Sequence`."""
 KERAS_3: Final = Place(
     "keras.src.backend.tensorflow.trainer", "TensorFlowTrainer", "make_train_function"
 )
@@ -58,7 +63,7 @@ KERAS_3_EPOCH: Final = Place(
 KERAS_2: Final = Place("keras.src.engine.training", "Model", "make_train_function", True)
 TF_KERAS: Final = Place("tf_keras.src.engine.training", "Model", "make_train_function")
 
-INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
+INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT, FROM_GENERATOR)
 KERAS_EPOCHS: Final = (KERAS_3_EPOCH,)
 
 
@@ -134,7 +139,10 @@ class Hooks:
                 if not place.is_optional:
                     self.missing.append(str(place))
                 continue
-            replacement = functools.wraps(original)(hidden(wrap(original)))
+            function = original.__func__ if place.is_static else original
+            replacement: Any = functools.wraps(function)(hidden(wrap(function)))
+            if place.is_static:
+                replacement = staticmethod(replacement)
             setattr(owner, place.method, replacement)
             self._patched.append((owner, place.method, original, replacement))
 
@@ -150,6 +158,7 @@ class Hooks:
             SERVER: self._training_begins,
             DISTRIBUTED_NEXT: self._next,
             DATASET_NEXT: self._next,
+            FROM_GENERATOR: self._from_generator,
             KERAS_3: self._make_train_function,
             KERAS_3_EPOCH: self._epoch_next,
             KERAS_2: self._make_train_function,
@@ -168,7 +177,7 @@ class Hooks:
                 if observer.is_scouting:
                     callee = observer.function(function)
                     return observer.scout(callee, 1, original, function, *args, **kwargs)
-                observer.called_inside(function)
+                observer.called_inside(function, args, kwargs)
                 return original(function, *args, **kwargs)
             callee = observer.function(function)
             return observer.call(callee, 1, original, function, *args, **kwargs)
@@ -258,6 +267,19 @@ class Hooks:
 
         return next_element
 
+    def _from_generator(self, original: Wrapper) -> Wrapper:
+        observer = self._observer
+
+        def from_generator(generator: Any, *args: Any, **kwargs: Any) -> Any:
+            if not callable(generator) or observer.window.state == "closed":
+                return original(generator, *args, **kwargs)
+            watched, made = observer.inputs.watched(generator)
+            dataset = original(watched, *args, **kwargs)
+            made(dataset)
+            return dataset
+
+        return from_generator
+
     def _epoch_next(self, original: Wrapper) -> Wrapper:
         observer, sizes = self._observer, self.call_sizes
 
@@ -265,6 +287,10 @@ class Hooks:
             call = original(epoch)
             if observer.is_outermost:
                 sizes.call_follows(epoch)
+                if observer.window.state == "recording":
+                    observer.inputs.asked(
+                        getattr(epoch, "_distributed_dataset", None), is_recorded=True
+                    )
             return call
 
         return next_call

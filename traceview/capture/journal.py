@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from traceview.capture.environment_variable import REACHED
+from traceview.capture.whole_file import write_whole
 
 _SUFFIX: Final = ".entry"
 _LENT: Final = "libraries"
 _LIBRARIES: Final = ("msgspec",)
 """What a capture needs beyond TensorFlow's own libraries."""
 _MOST_ENTRIES: Final = 10_000
+"""More processes than a machine runs; a loop that starts Python again and again may leave more."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,8 @@ class Journal:
         host, process = socket.gethostname(), os.getpid()
         fields = {**asdict(entry), "script": _script(), "process": process, "host": host}
         path = self.folder / f"{host}-{process}{_SUFFIX}"
-        partial = path.with_suffix(".partial")
         with suppress(OSError):
-            partial.write_text(json.dumps(fields), encoding="utf-8")
-            partial.replace(path)
+            write_whole(path, json.dumps(fields).encode())
 
     @property
     def is_reached(self) -> bool:

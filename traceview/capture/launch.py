@@ -21,15 +21,13 @@ from traceview.capture.destination import Destination
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
 from traceview.capture.sidecar import Sidecar
+from traceview.capture.termination import ENDINGS
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, UsageError
 
 STARTUP: Final = Path(__file__).parent / "startup"
-_PASSED_ON: Final = tuple(
-    number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
-)
-"""Sent to the launcher alone. A terminal sends Ctrl-C to the command as well."""
 _MOST_SHOWN: Final = 8
+"""Processes, or reasons: where there are more, they mostly say the same."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,7 @@ def capture_command(
     destination = Destination(request.settings.out)
     destination.prepare()
     try:
-        # Others can see from it whether this process runs.
-        sidecar = Sidecar(destination.sidecar)
-        sidecar.add("process", {"pid": os.getpid(), "host": socket.gethostname()})
-        sidecar.write()
-        journal = Journal(destination.private)
-        journal.offer_libraries()
+        journal = _journal(destination)
         asked = replace(request, journal=destination.private)
         code = _run(command, _environment(os.environ, asked.as_variable()))
         entries, is_reached = journal.entries(), journal.is_reached
@@ -69,6 +62,19 @@ def capture_command(
     for line in _shortcomings(entries):
         say(line)
     return Launched(code, runs, None)
+
+
+def _journal(destination: Destination) -> Journal:
+    """The journal in the private folder, and beside it what others see from whether this process runs."""
+    sidecar = Sidecar(destination.sidecar)
+    sidecar.add("process", {"pid": os.getpid(), "host": socket.gethostname()})
+    journal = Journal(destination.private)
+    try:
+        sidecar.write()
+        journal.offer_libraries()
+    except OSError as error:
+        raise destination.error(error) from error
+    return journal
 
 
 def _environment(environment: Mapping[str, str], value: str) -> dict[str, str]:
@@ -97,7 +103,8 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
     previous: dict[int, Any] = {}
     try:
-        for number in (signal.SIGINT, *_PASSED_ON):
+        for number in (signal.SIGINT, *ENDINGS):
+            # A terminal sends Ctrl-C to the command as well, others send their signal to this process alone.
             handler = leave if number == signal.SIGINT else pass_on
             # What `nohup` ignores stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:

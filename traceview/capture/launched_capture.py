@@ -9,23 +9,24 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
 from typing import Final
 
 from traceview.capture.environment_variable import VARIABLE
+from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
 from traceview.capture.journal import Entry, Journal
+from traceview.capture.multiprocessing_end import finish_before_end
 from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import ScriptEnd
 from traceview.capture.sidecar import Sidecar, WindowListener
 from traceview.capture.stderr_lines import say
-from traceview.capture.termination import Termination
+from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, TraceviewError, UsageError
 
-_FIRST: Final = 1000
-"""Before the finalizers of multiprocessing, which end the processes and queues of a child."""
-_LONGEST_WAIT_SECONDS: Final = 5.0
+_REPORTS: Final = "traceview.analysis.hang.write_up"
 
 
 def begin(text: str) -> None:
@@ -46,15 +47,32 @@ def begin(text: str) -> None:
         if journal is not None:
             journal.write(Entry("ended", problem=problem, hint=hint))
         return
-    LaunchedCapture(request, journal).begin()
+    LaunchedCapture(request, journal, _hang_settings(request.on_hang_s)).begin()
+
+
+def _hang_settings(after_s: float | None) -> HangSettings | None:
+    """What makes reports of hangs, imported now, because a script that hangs in an import must not stop the report."""
+    if after_s is None:
+        return None
+    try:
+        # By name: a capture does without the analysis, and here is nobody else to bring it.
+        write_up = import_module(_REPORTS).write_up
+    except ImportError as error:
+        say(f"note: --on-hang is off in this process: {error}")
+        return None
+    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
 
 
 class LaunchedCapture(WindowListener):
     """The capture of this process, or of the child that it becomes by a fork."""
 
-    def __init__(self, request: Request, journal: Journal | None) -> None:
+    def __init__(
+        self, request: Request, journal: Journal | None, hangs: HangSettings | None
+    ) -> None:
         self._request = request
         self._journal = journal
+        self._hangs = hangs
+        self._hang_watch: HangWatch | None = None
         self._process = os.getpid()
         self._is_prepared = False
         self._is_over = False
@@ -92,7 +110,7 @@ class LaunchedCapture(WindowListener):
     # Inside
 
     def _new_capture(self) -> ProcessCapture:
-        capture = ProcessCapture(self._request, say, [self])
+        capture = ProcessCapture(self._request, say, [self], counts_on=self._hangs is not None)
         capture.watch.observer.on_begin.append(self._prepare)
         return capture
 
@@ -107,10 +125,11 @@ class LaunchedCapture(WindowListener):
         self._is_prepared = True
         self._note("running")
         self._capture.start_clock()
-        util = sys.modules.get("multiprocessing.util")
-        if self._is_child and util is not None:
-            # It ends without `atexit`.
-            util.Finalize(None, self._finish, exitpriority=_FIRST)
+        if self._hangs is not None:
+            self._hang_watch = HangWatch(self._hangs, self._capture.watch, say)
+            self._hang_watch.start()
+        if self._is_child:
+            finish_before_end(self._finish)
 
     def _give_up(self, error: TraceviewError) -> None:
         self._is_over = True
@@ -128,6 +147,7 @@ class LaunchedCapture(WindowListener):
         self._is_child = True
         self._ending = Lock()
         self._termination = None
+        self._hang_watch = None
         self._parents.append(self._capture)
         self._capture.leave()
         # A copy of a profile that runs is of no use, and cannot be stopped.
@@ -141,12 +161,12 @@ class LaunchedCapture(WindowListener):
         """The process ends, after its last line and before other functions of `atexit`."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         with self._ending:
-            self._end(ScriptEnd(_code_of(error), error is not None))
+            self._end(ScriptEnd.by_error(error))
 
     def _end_by_signal(self, number: int) -> None:
         """A signal ends the process, whatever its main thread is doing; called in another thread."""
         # The main thread may be saving too, or wait for the devices in vain.
-        self._ending.acquire(timeout=_LONGEST_WAIT_SECONDS)
+        self._ending.acquire(timeout=LONGEST_WAIT_SECONDS)
         self._end(ScriptEnd.by_signal(number))
 
     def _end(self, end: ScriptEnd) -> None:
@@ -168,6 +188,8 @@ class LaunchedCapture(WindowListener):
             if self._journal is None:
                 say(unused.message)
             return
+        if self._hang_watch is not None:
+            self._hang_watch.stop()
         problem = capture.finish(end)
         capture.remove()
         self._note("ended", problem)
@@ -184,9 +206,3 @@ class LaunchedCapture(WindowListener):
             shown = None if run is None else str(run)
             message, hint = (problem.message, problem.hint) if problem else (None, None)
             self._journal.write(Entry(state, shown, message, hint))
-
-
-def _code_of(error: BaseException | None) -> int:
-    if isinstance(error, KeyboardInterrupt):
-        return 130
-    return 0 if error is None else 1

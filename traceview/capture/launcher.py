@@ -36,6 +36,7 @@ _JOBS: Final = (
 """What is the same in all ranks of a job, and different in another job."""
 
 _MOST_RANKS: Final = 1_000_000
+"""More than any cluster has."""
 
 
 @dataclass(frozen=True)

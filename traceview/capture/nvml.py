@@ -14,13 +14,12 @@ from time import time_ns
 from typing import Any, Final
 
 from traceview.capture.gpu_libraries import bus_ids, opened_nvml, started_driver
-from traceview.capture.nvml_sampling import GpuSamples, Sampler
+from traceview.capture.nvml_sampling import HZ_PER_MHZ, GpuSamples, Sampler
 from traceview.capture.other_processes import OtherProcesses, OwnProcesses
-from traceview.capture.sidecar import Absent, Facts, Sidecar, WindowListener
+from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar, WindowListener
 
 NOT_ASKED: Final = "switched off (--no-nvml, or nvml=False)"
 _IS_DIVIDED: Final = "the GPU is divided by MIG, and NVML reports all its parts together"
-_HZ: Final = 1_000_000
 
 
 class NvmlListener(WindowListener):
@@ -49,7 +48,7 @@ class NvmlListener(WindowListener):
         with sidecar.timed("outside_view_opening"):
             try:
                 self._find_devices()
-            except Absent as reason:
+            except NoAnswerError as reason:
                 sidecar.add("outside_view", _without_samples(str(reason)))
 
     def opened(self, sidecar: Sidecar) -> None:
@@ -78,10 +77,10 @@ class NvmlListener(WindowListener):
 
     def _find_devices(self) -> None:
         if not self._is_wanted:
-            raise Absent(NOT_ASKED)
+            raise NoAnswerError(NOT_ASKED)
         ids = self._find_bus_ids()
         if not ids:
-            raise Absent("no GPU is visible to this process")
+            raise NoAnswerError("no GPU is visible to this process")
         with ExitStack() as stack:
             nvml = stack.enter_context(opened_nvml())
             own = OwnProcesses()
@@ -126,7 +125,7 @@ def _device(
         {
             "name": lambda: str(nvml.nvmlDeviceGetName(handle)),
             "sm_clock_max_hz": lambda: (
-                nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * _HZ
+                nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * HZ_PER_MHZ
             ),
             "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
             "memory_total_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
@@ -143,7 +142,7 @@ def _handle(nvml: Any, bus_id: str) -> Any:
         # A GPU that cannot be divided has no such mode.
         is_divided = False
     if is_divided:
-        raise Absent(_IS_DIVIDED)
+        raise NoAnswerError(_IS_DIVIDED)
     return handle
 
 

@@ -6,23 +6,25 @@ way, and with the process. A question that a GPU does not answer is not asked ag
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
-from threading import Event, Thread
+from threading import Event
 from time import perf_counter, time_ns
 from typing import Any, Final, TypeAlias
 
 from traceview.capture.other_processes import OtherProcesses
+from traceview.capture.own_threads import block_signals, own_thread
+from traceview.capture.reason import reason_of
 
 INTERVAL_SECONDS: Final = 0.1
+"""NVML updates utilization at most six times a second (nvml.h)."""
 MOST_SAMPLES: Final = 600
 """Of one GPU; beyond that every second sample is dropped, and the interval doubles."""
 _PROCESS_INTERVAL_SECONDS: Final = 1.0
 """Other processes come and go slowly."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
-_LONGEST_REASON: Final = 200
-_HZ: Final = 1_000_000
-_KB: Final = 1000
+"""A driver that hangs must not hold up the script; others answer within milliseconds."""
+HZ_PER_MHZ: Final = 1_000_000
+_BYTES_PER_KB: Final = 1000
 
 _FIELDS: Final = (
     "gpu_utilization_ratio",
@@ -104,7 +106,7 @@ class GpuSamples:
             return question()
         except Exception as error:
             if all(value is None for value in self._columns[fields[0]]):
-                reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+                reason = reason_of(error)
                 self.missing.update(dict.fromkeys(fields, reason))
             return (None,) * len(fields)
 
@@ -113,7 +115,7 @@ class GpuSamples:
         return rates.gpu / 100, rates.memory / 100
 
     def _clock_hz(self, clock: int) -> int:
-        return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, clock)) * _HZ
+        return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, clock)) * HZ_PER_MHZ
 
     def _throttle_reasons(self) -> int:
         try:
@@ -123,7 +125,7 @@ class GpuSamples:
             return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
 
     def _throughput(self, counter: int) -> int:
-        return int(self._nvml.nvmlDeviceGetPcieThroughput(self._handle, counter)) * _KB
+        return int(self._nvml.nvmlDeviceGetPcieThroughput(self._handle, counter)) * _BYTES_PER_KB
 
 
 class Sampler:
@@ -138,7 +140,7 @@ class Sampler:
         self._gpus = gpus
         self._is_open = is_open
         self._stopping = Event()
-        self._thread = Thread(target=self._run, name="traceview-nvml", daemon=True)
+        self._thread = own_thread("nvml", self._run)
 
     def start(self) -> None:
         """Take the first sample now."""
@@ -152,12 +154,11 @@ class Sampler:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        block_signals()
         try:
             self._sample()
         except Exception as error:
-            self.problem = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+            self.problem = reason_of(error)
 
     def _sample(self) -> None:
         rounds, listed_s = 0, float("-inf")

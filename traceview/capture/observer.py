@@ -19,9 +19,11 @@ from time import monotonic
 from typing import Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+from traceview.capture.calls_between import CallsBetween
 from traceview.capture.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.graphs import computes_gradients
 from traceview.capture.hidden_frames import hidden
+from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects, traces
 from traceview.capture.step_window import StepWindow
 
@@ -48,6 +50,7 @@ class Callee:
     is_left_out: bool = False
     calls: int = 0
     step_count: int = 0
+    is_of_keras: bool = False
     runs_in_graph: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
     """Calls of `Strategy.run` while each graph was made."""
 
@@ -57,25 +60,39 @@ class Callee:
         return max(self.runs_in_graph.values(), default=0)
 
     @property
+    def between_name(self) -> str:
+        """What a call between steps does for the user."""
+        return _OF_KERAS.get(self.name, self.name) if self.is_of_keras else self.name
+
+    @property
     def is_step(self) -> bool:
         """Whether each call is one step or more."""
         return self.is_named or (self.is_train and not self.is_left_out)
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether it runs replicas and trains nothing."""
+        """Whether it runs replicas and trains nothing, as its first call has shown when a second one begins."""
         return self.has_replicas and not self.is_train and self.calls > 1
 
 
 class Observer:
     """Follows the calls of one thread and reports the steps among them to `window`.
 
-    `names`: the step functions to count, by default all. `steps` learns which objects the steps call.
+    `names`: the step functions to count, by default all. `steps` learns which objects the steps call, `inputs` what the
+    recorded ones are given.
     """
 
-    def __init__(self, window: StepWindow, names: Iterable[str], steps: StepObjects) -> None:
+    def __init__(
+        self,
+        window: StepWindow,
+        names: Iterable[str],
+        steps: StepObjects,
+        inputs: StepInputs,
+    ) -> None:
         self.window = window
         self.steps = steps
+        self.inputs = inputs
+        self.between = CallsBetween(inputs)
         self.names = frozenset(names)
         self.thread = get_ident()
         self.current: Callee | None = None
@@ -140,6 +157,8 @@ class Observer:
         callee = self._new(_name_of(function), "function")
         self._remember(function, callee)
         self.steps.add(callee.name, function)
+        module = getattr(getattr(function, "_python_function", None), "__module__", None)
+        callee.is_of_keras = str(module).partition(".")[0] in _KERAS
         # What was traced before is not traced again, and reaches nothing.
         callee.is_train = any(computes_gradients(concrete) for concrete in traces(function))
         return callee
@@ -187,8 +206,15 @@ class Observer:
             self.begin_training()
         callee.calls += 1
         was_step = callee.is_step
+        is_between = False
         if was_step:
             window.begin(count)
+            if window.state == "recording":
+                self.between.end(window)
+                self.inputs.given(args, kwargs)
+            self.inputs.step_begins()
+        elif window.state == "recording":
+            is_between = self.between.begin(args, kwargs)
         elif callee.is_evaluation:
             window.abandon()
         self.current = callee
@@ -206,6 +232,8 @@ class Observer:
             self.eager.stop()
             callee.step_count += count
             window.end(callee.name, count)
+        elif is_between:
+            self.between.returned(callee.between_name)
         return result
 
     @hidden
@@ -340,6 +368,7 @@ class Observer:
         """The watched thread asks for input outside any call."""
         self.eager.input_begins(iterator)
         self.window.input_begins()
+        self.inputs.asked(iterator, is_recorded=self.window.state == "recording")
 
     def _scouted_here(self) -> Callee | None:
         """What this thread scouts; a replica works for the only thread that does, while no step runs."""
@@ -349,16 +378,19 @@ class Observer:
                 (scouted,) = self._scouted.values()
         return scouted
 
-    def called_inside(self, function: Any) -> None:
+    def called_inside(self, function: Any, *arguments: object) -> None:
         """A `tf.function` is called eagerly in the current call, or in a thread that is not watched.
 
-        `Strategy.run` calls copies of those that it is given, and these have the graphs.
+        `Strategy.run` calls copies of those that it is given, and these have the graphs. `train_on_batch` of Keras
+        hands over its batch in a generator, and so shows it only here.
         """
         current = self.current
         if not _is_watched(self.thread):
             self._called_elsewhere(function)
         elif current is not None and current.kind == "replicas":
             self.steps.add(current.name, function)
+        elif current is not None and current.kind == "keras" and self.window.state == "recording":
+            self.inputs.given(arguments)
 
     def concrete_inside(self, function: Any) -> None:
         """A concrete function is called in another call, or in a thread that is not watched."""
@@ -400,6 +432,9 @@ class Observer:
             callee.is_train = True
         callee.calls += 1
         callee.step_count += callee.is_step
+        if self.window.state == "recording":
+            self.between.end(self.window)
+        self.inputs.step_begins()
         return callee.is_step
 
     def _remember(self, function: Any, callee: Callee) -> None:
@@ -427,6 +462,17 @@ def _role(callee: Callee) -> str:
     if callee.is_train:
         return ", trains"
     return ", evaluates" if callee.has_replicas else ""
+
+
+_OF_KERAS: Final = {
+    "multi_step_on_iterator": "evaluate",
+    "one_step_on_data_distributed": "predict",
+    "multi_step_on_data": "predict",
+    "test_function": "evaluate",
+    "predict_function": "predict",
+}
+"""What the functions inside Keras do for the user where they do not train."""
+_KERAS: Final = ("keras", "tf_keras")
 
 
 def _name_of(function: Any) -> str:

@@ -13,12 +13,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from traceview.capture.sidecar import Absent
+from traceview.capture.sidecar import NoAnswerError
 
 _PROC: Final = Path("/proc")
 _HOST_NAMESPACE: Final = "pid:[4026531836]"
 """The host's namespace of process ids; Linux, include/linux/proc_ns.h, PROC_PID_INIT_INO."""
 _MOST_PROCESSES: Final = 64
+"""On one GPU; a list for people, not for accounting."""
 _MOST_PERCENT: Final = 100
 """Some drivers report more, which means nothing."""
 
@@ -41,15 +42,15 @@ class OwnProcesses:
         return self._known[pid]
 
     def check_comparable(self) -> None:
-        """Raise `Absent` if NVML may give ids of another namespace."""
+        """Raise `NoAnswerError` if NVML may give ids of another namespace."""
         if self._was_listed:
             return
         try:
             namespace = str((self._proc / "self" / "ns" / "pid").readlink())
         except OSError as error:
-            raise Absent("the namespace of NVML's process ids is unknown") from error
+            raise NoAnswerError("the namespace of NVML's process ids is unknown") from error
         if namespace != _HOST_NAMESPACE:
-            raise Absent(
+            raise NoAnswerError(
                 "in this container NVML does not list this process, so its list is incomplete"
             )
 
@@ -100,10 +101,10 @@ class OtherProcesses:
     def describe(self, started_ns: int, stopped_ns: int) -> list[dict[str, Any]]:
         """The other processes, and how much each used the GPU between two Unix times, if NVML says.
 
-        Raises `Absent` where they are unknown.
+        Raises `NoAnswerError` where they are unknown.
         """
         if self.problem is not None and not self._memory:
-            raise Absent(self.problem)
+            raise NoAnswerError(self.problem)
         self._own.check_comparable()
         utilization = self._utilization(started_ns, stopped_ns)
         return [

@@ -14,6 +14,7 @@ from traceview.capture.step_window import StepWindow
 from traceview.errors import CaptureError
 
 _MOST_CALLEES: Final = 8
+"""The most frequent ones, of which one is the step; the message stays a few lines long."""
 _MARK_STEPS: Final = (
     "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
     "--seconds 100:105"

@@ -14,28 +14,34 @@ from pathlib import Path
 from typing import Any, Final
 
 from traceview.capture.graphs import count_ops, training_loop
-from traceview.capture.live_objects import LiveObjects, find_live_objects, find_strategies
-from traceview.capture.sidecar import Absent, Facts, Sidecar, WindowListener
+from traceview.capture.live_strategies import find_strategies
+from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar, WindowListener
+from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects, traces
-from traceview.capture.strategy import describe_batch, describe_strategy, takes_distributed_input
+from traceview.capture.strategy import describe_batch, describe_strategy
 
 _MOST_NAMES: Final = 20
+"""Enough to recognize the layers; a model may have thousands of variables."""
 _FEWEST_DEVICES: Final = 2
 
 
 class PlacementListener(WindowListener):
-    """Describes the step functions of the window. `steps` knows them by name."""
+    """Describes the step functions of the window. `steps` knows them by name, `inputs` what they are given."""
 
-    def __init__(self, steps: StepObjects) -> None:
+    def __init__(self, steps: StepObjects, inputs: StepInputs) -> None:
         self._steps = steps
+        self._inputs = inputs
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Find and describe them; before, they may not be traced."""
         with sidecar.timed("placement"):
             calls = sidecar.groups.get("window", {}).get("calls", ())
             names = list(dict.fromkeys(call["function"] for call in calls))
-            for group, values in describe_steps(names, self._steps, find_live_objects()).items():
-                sidecar.add(group, values)
+            try:
+                for group, values in describe_steps(names, self._steps, self._inputs).items():
+                    sidecar.add(group, values)
+            finally:
+                self._inputs.forget()
             single = {call["function"] for call in calls if call["count"] == 1}
             loops = list(_looping(sidecar.groups["placement"]["functions"], single))
             if loops:
@@ -54,7 +60,7 @@ def _looping(functions: Sequence[Mapping[str, Any]], single: Collection[str]) ->
 
 
 def describe_steps(
-    names: Sequence[str], steps: StepObjects, live: LiveObjects
+    names: Sequence[str], steps: StepObjects, inputs: StepInputs
 ) -> dict[str, dict[str, Any]]:
     """The groups for step functions of these names."""
     facts = Facts()
@@ -69,11 +75,8 @@ def describe_steps(
             uses.update(of_function)
             described.append({"step": name, **_describe_function(function, of_function.values())})
     facts.values["functions"] = described
-    datasets = (*live.distributed_datasets, *live.datasets_from_function)
     strategy_group, strategy = describe_strategy(
-        (use.strategy for use in uses.values()),
-        (d._strategy for d in datasets if takes_distributed_input(functions)),
-        find_strategies,
+        (use.strategy for use in uses.values()), inputs.strategies(), find_strategies
     )
     devices = {device for function in described for device in function.get("ops_per_device", ())}
     if strategy_group.get("found_by") == "memory" and len(devices) < _FEWEST_DEVICES:
@@ -81,8 +84,11 @@ def describe_steps(
         strategy = None
     return {
         "strategy": strategy_group,
-        "batch": describe_batch(functions, live, strategy),
-        "training": _describe_training(list(uses.values()), has_functions=bool(functions)),
+        "batch": describe_batch(inputs, strategy),
+        "training": {
+            **_describe_training(list(uses.values()), has_functions=bool(functions)),
+            **_accumulation(steps),
+        },
         "placement": facts.as_group(),
     }
 
@@ -90,7 +96,7 @@ def describe_steps(
 def _step_functions(name: str, steps: StepObjects) -> list[Any]:
     functions = steps.functions(name)
     if not functions:
-        raise Absent(
+        raise NoAnswerError(
             "no graph of it was recorded: it runs eagerly, the script no longer holds it, or the steps were marked by number"
         )
     return functions
@@ -143,7 +149,7 @@ class VariableUse:
         """Number of its elements."""
         number = self.variable.shape.num_elements()
         if number is None:
-            raise Absent(f"{self.variable.name} has no fixed shape")
+            raise NoAnswerError(f"{self.variable.name} has no fixed shape")
         return int(number)
 
     @property
@@ -205,6 +211,15 @@ def _describe_variables(uses: list[VariableUse]) -> dict[str, Any]:
             "names": sorted(str(use.variable.name) for use in alone)[:_MOST_NAMES],
         },
     }
+
+
+def _accumulation(steps: StepObjects) -> dict[str, int]:
+    """The steps over which the optimizer of a Keras model accumulates gradients, where it does."""
+    for model in steps.models():
+        count = getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None)
+        if isinstance(count, int) and count > 1:
+            return {"accumulation_steps": count}
+    return {}
 
 
 def _describe_training(uses: list[VariableUse], *, has_functions: bool) -> dict[str, Any]:

@@ -36,6 +36,7 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
 )
 _POLL_SECONDS: Final = 0.1
+"""How late a person sees what changed."""
 _ANSWER_SECONDS: Final = 120.0
 """Time for a server to collect and send its trace: collecting 462 k events took 1 s, and a trace at the tracer's limits
 has 100 MB."""
@@ -47,6 +48,7 @@ _NO_HOST: Final = "no such host"
 
 _VARINT, _CONTENT = 0, 2
 _XSPACE: Final = 8
+"""Field of ProfileResponse (tsl/profiler/protobuf/profiler_service.proto)."""
 
 
 _SCHEME: Final = "grpc://"

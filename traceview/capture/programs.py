@@ -15,6 +15,7 @@ _PYTHON_SUFFIXES: Final = (".py", ".pyw", ".pyz")
 _BINARIES: Final = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """How programs for Linux, Windows and macOS begin."""
 _LONGEST_LINE: Final = 256
+"""Of the first line; the kernel reads no more of it (BINPRM_BUF_SIZE)."""
 
 
 def command_of(name: str, arguments: Sequence[str]) -> list[str] | None:

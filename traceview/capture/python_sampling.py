@@ -6,8 +6,8 @@ innermost to the first one in code of the user are read, and equal stacks are ke
 
 A thread that runs Python keeps the GIL for 5 ms where others want it, and lets go of it before where it calls
 TensorFlow: most samples would lie at such calls, however short they are. So while no thread but the main one was seen
-to run Python, or to wait in code of the script, the sampling thread gets the GIL sooner (`SOON_SECONDS`). Where several threads share the GIL, that would
-change who waits for whom, and the 5 ms stay. A signal could interrupt Python without
+to run Python, or to wait in code of the script, the sampling thread gets the GIL sooner (`SOON_SECONDS`). Where several
+threads share the GIL, that would change who waits for whom, and the 5 ms stay. A signal could interrupt Python without
 the GIL, but code that TensorFlow generates for the CPU does not stand signals: with a timer of 1 ms, five of six runs
 without a graph died of a broken heap (TensorFlow 2.21).
 """
@@ -15,20 +15,22 @@ without a graph died of a broken heap (TensorFlow 2.21).
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from threading import Thread, get_ident, main_thread
+from threading import get_ident, main_thread
 from time import sleep, thread_time_ns, time_ns
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from traceview.capture.own_threads import OWN_THREADS, block_signals, own_thread
 from traceview.capture.python_code import CodePlaces
+from traceview.capture.reason import reason_of
 
 INTERVAL_NS: Final = 1_000_000
+"""Shows what a device waits for from a few milliseconds on."""
 MOST_SAMPLES: Final = 1 << 19
 """Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
 MOST_STACKS: Final = 1 << 16
@@ -38,13 +40,13 @@ MOST_FRAMES: Final = 64
 LARGEST_COST_RATIO: Final = 0.05
 """The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
 SOON_SECONDS: Final = 1e-4
-"""The switch interval of Python while only the main thread runs Python."""
+"""The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""
 GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
-OWN_THREADS: Final = "traceview-"
 _STOP_TIMEOUT_SECONDS: Final = 2.0
-_LONGEST_REASON: Final = 200
+"""A round takes milliseconds, with hundreds of threads tens of them."""
 NOT_KEPT: Final = -1
+"""Instead of the number of a stack."""
 
 
 class Stacks:
@@ -211,7 +213,7 @@ class StackSampler:
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
         self._places: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
-        self._thread = Thread(target=self._run, name=f"{OWN_THREADS}python", daemon=True)
+        self._thread = own_thread("python", self._run)
 
     def start(self) -> None:
         """Take the first sample now."""
@@ -229,13 +231,12 @@ class StackSampler:
 
     def _run(self) -> None:
         self._hold_garbage()
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        block_signals()
         try:
             while not self._is_stopping and self._is_open():
                 self._round()
         except Exception as error:
-            self.problem = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+            self.problem = reason_of(error)
         finally:
             self._switch_interval.restore()
             if self._is_collecting:

@@ -7,7 +7,6 @@ each with a sidecar.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +19,9 @@ from traceview.capture.profiler_service import Address, Answer, ProfilerService
 from traceview.capture.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.trace_summary import TraceSummary, read_summary
-from traceview.errors import CaptureError, TraceFormatError, UsageError
+from traceview.errors import CaptureError, TraceFormatError
 
-MAX_DURATION_MS: Final = 3_600_000
-"""An hour; the tracer's buffers overflow long before."""
-_SECOND_MS: Final = 1000
-_UNITS_MS: Final = {"ms": 1, "s": _SECOND_MS, "m": 60 * _SECOND_MS}
-_DURATION: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m)\s*", re.ASCII)
+_MS_PER_S: Final = 1000
 _SHARED_SECONDS: Final = 3.0
 """How long a file written by a server may take to appear here; NFS caches listings for 3 s by default (nfs(5),
 acregmin)."""
@@ -40,21 +35,6 @@ class RemoteCapture:
 
     run: Path
     problem: CaptureError | None
-
-
-def parse_duration(option: str, text: str) -> int:
-    """Read `2s`, `500ms`, `1.5s` or `1m` as milliseconds; raises a `UsageError` that names the option."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"{option} {text}: not a duration", hint="for example 500ms, 2s, 1.5s or 1m"
-        )
-    milliseconds = round(float(match[1]) * _UNITS_MS[match[2]])
-    if not 0 < milliseconds <= MAX_DURATION_MS:
-        raise UsageError(
-            f"{option} {text}: must be between 1 ms and {MAX_DURATION_MS // 60_000} minutes"
-        )
-    return milliseconds
 
 
 def capture_remote(
@@ -202,7 +182,7 @@ class _Request:
             count = "no trace: "
         hint = None
         if not all(answer.is_reached for answer in missing):
-            hint = f"if the job is still starting, --timeout waits longer than {self.timeout_ms / _SECOND_MS:g} s"
+            hint = f"if the job is still starting, --timeout waits longer than {self.timeout_ms / _MS_PER_S:g} s"
         if any(answer.failure == _UNSHARED for answer in missing):
             hint = (
                 "a server of TensorFlow 2.20 or older writes its trace on its own disk, to "

@@ -39,7 +39,9 @@ _LONGEST_APART_S: Final = 15 * 60
 _COARSE_S: Final = 2
 """The resolution of file times on the coarsest file system (FAT)."""
 _FORGOTTEN_S: Final = 24 * 3600
+"""What a job of yesterday left is removed."""
 _MOST_ATTEMPTS: Final = 100
+"""Each is lost to another process that begins a capture at the same moment."""
 _WRITE_TIMEOUT_S: Final = 1.0
 """On file systems without links, a file may appear before its content."""
 _MEETING: Final = re.compile(r"(\d{1,9})\.json", re.ASCII)

@@ -73,9 +73,9 @@ class RunChoice:
         self.run = self._meeting.run
         sidecar.add("workers", {"run": self.run})
 
-    def begin(self, steps: StepRange, sidecar: Sidecar) -> Path:
+    def begin(self, asked: StepRange | SecondsRange, sidecar: Sidecar) -> Path:
         """Make the folder of the run now, before anything was recorded, and return it; raises `OSError`."""
-        self.settle(steps, sidecar)
+        self.settle(asked, sidecar)
         if self.run is None:
             self.run = self._destination.new_run().name
         folder = self._destination.out / RUNS / self.run

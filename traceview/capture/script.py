@@ -44,6 +44,13 @@ class ScriptEnd:
     signal: int | None = None
 
     @classmethod
+    def by_error(cls, error: BaseException | None) -> ScriptEnd:
+        """An exception that nothing caught ends it; None: it comes to its last line."""
+        is_failure = not isinstance(error, SystemExit | None)
+        number = signal.SIGINT if isinstance(error, KeyboardInterrupt) else None
+        return cls(_exit_code(error), is_failure, number)
+
+    @classmethod
     def by_signal(cls, number: int) -> ScriptEnd:
         """A signal ends it."""
         return cls(SIGNALLED + number, is_failure=False, signal=number)
@@ -105,14 +112,10 @@ class Script:
             error = self._execute(code, module)
         finally:
             modules.come_back()
-        end = ScriptEnd(
-            _exit_code(error),
-            not isinstance(error, SystemExit | None),
-            signal.SIGINT if isinstance(error, KeyboardInterrupt) else None,
-        )
+        end = ScriptEnd.by_error(error)
         with interrupts_held(say):
             # The traceback first, as with plain Python; saving the capture may take a while.
-            if end.is_failure and error is not None:
+            if error is not None:
                 _show(error)
             before_exit(end)
         return end
@@ -220,15 +223,16 @@ def _exit_code(error: BaseException | None) -> int:
         return 1
     if error.code is None:
         return 0
-    if isinstance(error.code, int):
-        return error.code
-    sys.stderr.write(f"{error.code}\n")
-    return 1
+    return error.code if isinstance(error.code, int) else 1
 
 
 def _show(error: BaseException) -> None:
-    without_our_frames(error)
-    sys.excepthook(type(error), error, error.__traceback__)
+    """Print a traceback, or the message of `SystemExit`, if it has one."""
+    if not isinstance(error, SystemExit):
+        without_our_frames(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+    elif not isinstance(error.code, int | None):
+        sys.stderr.write(f"{error.code}\n")
 
 
 def without_our_frames(error: BaseException) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final
 
 from traceview.capture.capture import Settings
 from traceview.capture.child_processes import ChildProcesses, say_on_stderr
@@ -18,11 +17,9 @@ from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import FILE as SCRIPT_FILE
 from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.sidecar import WindowListener
-from traceview.capture.termination import Termination
+from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError
-
-_LONGEST_WAIT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -55,19 +52,19 @@ def capture_script(
     The modules `hooks` and `observer` say how steps are recognized; `step_functions` names those to count. `say`
     gets lines for the user as things happen. `serve`: the port on which the script offers TensorFlow's profiler
     server. `say_in_children`: a function of a module that gets the lines of processes that the script forks or spawns.
-    `on_hang`: also report where no step ends for long. Where SIGTERM or SIGHUP ends the
-    process, this does not return: `before_death` is called with what was captured, in another thread. Raises `UsageError` if
-    there is no such script, `CaptureError` if nothing could be written to `settings.out` or the port is taken; what the
-    script raises is shown as Python shows it.
+    `on_hang`: also report where no step ends for long. Where SIGTERM or SIGHUP ends the process, this does not return:
+    `before_death` is called with what was captured, in another thread. Raises `UsageError` if there is no such script,
+    `CaptureError` if nothing could be written to `settings.out` or the port is taken; what the script raises is shown
+    as Python shows it.
     """
     script.check()
-    release = _Release(say)
+    ends = _Ends(say, before_death)
     functions = tuple(step_functions)
     children = ChildProcesses.of_script(settings, functions, say_in_children)
     capture = ProcessCapture(
         Request(settings, functions, serve),
         say,
-        [*listeners, children, release],
+        [*listeners, children, ends],
         counts_on=on_hang is not None,
     )
     capture.check()
@@ -78,96 +75,122 @@ def capture_script(
     for hang_watch in hangs:
         hang_watch.start()
     capture.start_clock()
-    problem: CaptureError | None = None
-    runs_of_children: list[Path] = []
-    process = os.getpid()
-    saving = Lock()
-
-    def captured(code: int, number: int | None = None) -> ScriptCapture:
-        return ScriptCapture(
-            code, capture.run or next(iter(runs_of_children), None), problem, number
-        )
-
-    def save(number: int) -> None:
-        # The main thread may be saving too, or wait for the devices in vain.
-        saving.acquire(timeout=_LONGEST_WAIT_SECONDS)
-        end = ScriptEnd.by_signal(number)
-        if capture.run is None and problem is None:
-            finish(end, is_waiting=False)
-        before_death(captured(end.code, number))
-
-    def replaced() -> None:
-        say(
-            "note: the script replaces its process by another program (os.exec); that one is not captured"
-        )
-        with saving:
-            finish(ScriptEnd(0, is_failure=False), is_waiting=False)
-        before_death(captured(0))
-
-    def end_with(end: ScriptEnd) -> None:
-        if os.getpid() != process:
-            # A child that the script forked has come to its end.
-            children.finish_child(is_synchronised=not (end.is_failure or end.is_interrupted))
-            return
-        with saving:
-            finish(end, is_waiting=not end.is_interrupted)
-            termination.remove()
-
-    def finish(end: ScriptEnd, *, is_waiting: bool) -> None:
-        nonlocal problem
-        release.is_ending = True
-        for hang_watch in hangs:
-            hang_watch.stop()
-        problem = capture.finish(end)
-        runs_of_children.extend(children.runs(is_waiting=is_waiting))
-        if runs_of_children:
-            problem = None
-
+    ends.install(capture, children, hangs)
     # The script runs within our frames to its end, and not only in the window.
     frames = HiddenFrames([*running_files(), SCRIPT_FILE])
     frames.install()
-    termination = Termination(save)
-    execs = ExecWatch(replaced)
-    release.bind(capture, termination, execs)
-    execs.install()
-    termination.install()
     try:
-        end = script.run(before_exit=end_with, say=say)
+        end = script.run(before_exit=ends.of_script, say=say)
     finally:
         # Also where the module was not found.
         frames.remove()
-        execs.remove()
-        for hang_watch in hangs:
+        ends.remove()
+    return ends.captured(end.code, end.signal)
+
+
+class _Ends(WindowListener):
+    """What is done at each end that a script can come to, from `install` to `remove`.
+
+    It ends by itself, by a signal, by another program in its place, or as a child that it has forked. The window may have
+    closed long before: then the signals are the script's again.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], before_death: Callable[[ScriptCapture], None]
+    ) -> None:
+        self._say = say
+        self._before_death = before_death
+        self._process = os.getpid()
+        self._saving = Lock()
+        self._is_ending = False
+        self._problem: CaptureError | None = None
+        self._runs_of_children: list[Path] = []
+        self._termination = Termination(self._by_signal)
+        self._execs = ExecWatch(self._by_exec)
+        self._capture: ProcessCapture | None = None
+        self._children: ChildProcesses | None = None
+        self._hangs: Sequence[HangWatch] = ()
+
+    def install(
+        self, capture: ProcessCapture, children: ChildProcesses, hangs: Sequence[HangWatch]
+    ) -> None:
+        """The script begins."""
+        self._capture, self._children, self._hangs = capture, children, hangs
+        self._execs.install()
+        self._termination.install()
+
+    def remove(self) -> None:
+        """The script has ended, or never began."""
+        capture, children = self._parts
+        self._execs.remove()
+        for hang_watch in self._hangs:
             hang_watch.stop()
         capture.remove()
-        if os.getpid() == process:
+        if os.getpid() == self._process:
             children.forget()
             if not capture.watch.is_finished:
                 capture.drop()
-            termination.remove()
-    if os.getpid() != process:
-        return ScriptCapture(end.code, None, None)
-    return captured(end.code, end.signal)
+            self._termination.remove()
 
+    def captured(self, code: int, number: int | None = None) -> ScriptCapture:
+        """What was captured of a script that ends with this exit code, or by a signal of this number."""
+        capture, _ = self._parts
+        if os.getpid() != self._process:
+            return ScriptCapture(code, None, None)
+        run = capture.run or next(iter(self._runs_of_children), None)
+        return ScriptCapture(code, run, self._problem, number)
 
-class _Release(WindowListener):
-    """Gives the signals back to the script when the window has closed, and names the trace if the script goes on."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.is_ending = False
-        self._say = say
-        self._bound: tuple[ProcessCapture, Termination, ExecWatch] | None = None
-
-    def bind(self, capture: ProcessCapture, termination: Termination, execs: ExecWatch) -> None:
-        """What is known only after the window has been made."""
-        self._bound = capture, termination, execs
+    def of_script(self, end: ScriptEnd) -> None:
+        """The script has come to its end, in this process or in a child that it forked."""
+        _, children = self._parts
+        if os.getpid() != self._process:
+            children.finish_child(is_synchronised=not (end.is_failure or end.is_interrupted))
+            return
+        with self._saving:
+            self._finish(end, is_waiting=not end.is_interrupted)
+            self._termination.remove()
 
     def finished(self) -> None:
-        """Release the signals."""
-        if self._bound is None or self.is_ending:
+        """The window has closed: the signals are the script's again, and the trace is named if the script goes on."""
+        if self._is_ending or self._capture is None:
             return
-        capture, termination, execs = self._bound
-        termination.release()
-        execs.remove()
-        if capture.run is not None:
-            self._say(f"the trace is saved in {capture.run}; the script goes on")
+        self._termination.release()
+        self._execs.remove()
+        if self._capture.run is not None:
+            self._say(f"the trace is saved in {self._capture.run}; the script goes on")
+
+    # Inside
+
+    @property
+    def _parts(self) -> tuple[ProcessCapture, ChildProcesses]:
+        assert self._capture is not None
+        assert self._children is not None
+        return self._capture, self._children
+
+    def _by_signal(self, number: int) -> None:
+        capture, _ = self._parts
+        # The main thread may be saving too, or wait for the devices in vain.
+        self._saving.acquire(timeout=LONGEST_WAIT_SECONDS)
+        end = ScriptEnd.by_signal(number)
+        if capture.run is None and self._problem is None:
+            self._finish(end, is_waiting=False)
+        self._before_death(self.captured(end.code, number))
+
+    def _by_exec(self) -> None:
+        self._say(
+            "note: the script replaces its process by another program (os.exec); that one is not captured"
+        )
+        with self._saving:
+            self._finish(ScriptEnd(0, is_failure=False), is_waiting=False)
+        self._before_death(self.captured(0))
+
+    def _finish(self, end: ScriptEnd, *, is_waiting: bool) -> None:
+        """Keep what was recorded, and what children recorded. `is_waiting`: wait for those that still run."""
+        capture, children = self._parts
+        self._is_ending = True
+        for hang_watch in self._hangs:
+            hang_watch.stop()
+        self._problem = capture.finish(end)
+        self._runs_of_children.extend(children.runs(is_waiting=is_waiting))
+        if self._runs_of_children:
+            self._problem = None

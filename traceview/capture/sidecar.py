@@ -8,7 +8,6 @@ shows how far the run came: `waiting` for the window, `recording` it, then `save
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,9 +15,11 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final, Literal
 
+from traceview.capture.reason import reason_of
+from traceview.capture.whole_file import write_whole
+
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".traceview.json"
-_LONGEST_REASON: Final = 200
 
 State = Literal["waiting", "recording", "saved", "failed"]
 
@@ -50,14 +51,8 @@ class Sidecar:
         """Replace the file by the current fields; raises `OSError`."""
         if self.path is None:
             return
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
         text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, default=str)
-        try:
-            with partial.open("w", encoding="utf-8", errors="replace") as file:
-                file.write(f"{text}\n")
-            partial.replace(self.path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_whole(self.path, f"{text}\n".encode("utf-8", "replace"))
 
 
 class WindowListener:
@@ -80,8 +75,8 @@ class WindowListener:
         """Nothing more will be recorded. May be called more than once."""
 
 
-class Absent(Exception):  # noqa: N818  # nothing has failed: this is an answer
-    """A field has no value; the message is the reason."""
+class NoAnswerError(Exception):
+    """A field has no value; the message is the reason. Often nothing has failed: there is no such thing here."""
 
 
 class Facts:
@@ -107,13 +102,11 @@ class Facts:
         """The answer, without setting the field; None, with the reason in `missing`, without an answer."""
         try:
             answer = question()
-        except Absent as reason:
+        except NoAnswerError as reason:
             self.missing[field] = str(reason)
             return None
         except Exception as error:
-            from traceview.capture.secrets import masked
-
-            self.missing[field] = masked(f"{type(error).__name__}: {error}")[:_LONGEST_REASON]
+            self.missing[field] = reason_of(error)
             return None
         if answer is None:
             self.missing[field] = "not known to this TensorFlow"

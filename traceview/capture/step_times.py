@@ -112,8 +112,10 @@ class StepTimes:
             start = "overhead: not measurable, steps waited for input only before the profile or only in it"
         elif ratio > spread:
             start = f"overhead: {ratio:+.0%} per step"
+        elif spread >= max(_LEAST_SPREAD, -ratio):
+            start = f"overhead: less than the ±{spread:.0%} by which steps vary"
         elif spread >= _LEAST_SPREAD:
-            start = f"overhead: not measurable, steps vary too much (±{max(spread, -ratio):.0%})"
+            start = f"overhead: not measurable, steps with the profiler were {-ratio:.0%} shorter"
         else:
             start = "overhead: too small to measure"
         before = _described(self.unprofiled_ns, self.unprofiled_quartiles_ns, self.unprofiled_count)

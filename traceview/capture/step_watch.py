@@ -15,6 +15,7 @@ from traceview.capture.observer import Observer
 from traceview.capture.placement import PlacementListener
 from traceview.capture.python_stacks import PythonListener
 from traceview.capture.sidecar import Sidecar, WindowListener
+from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects
 from traceview.capture.step_window import StepWindow
 from traceview.capture.training_clock import TrainingClock
@@ -41,20 +42,21 @@ class StepWatch(WindowListener):
         self.is_finished = False
         self._counts_on = counts_on
         self.step_objects = StepObjects()
+        self.step_inputs = StepInputs()
         self.stop_risk = StopRiskListener(say)
         own_listeners = (
             # First, because sampling has to stop when the profile has.
             PythonListener(is_wanted=settings.is_python_sampled),
             NvmlListener(is_wanted=settings.is_nvml_sampled),
             EnvironmentListener(),
-            PlacementListener(self.step_objects),
+            PlacementListener(self.step_objects, self.step_inputs),
             self.stop_risk,
             self,
         )
         self.capture = Capture(settings, say, [*own_listeners, *listeners], self.step_objects)
         self.window = StepWindow(settings.steps, self.capture)
         self.window.seconds = settings.seconds
-        self.observer = Observer(self.window, step_functions, self.step_objects)
+        self.observer = Observer(self.window, step_functions, self.step_objects, self.step_inputs)
         self.hooks = Hooks(self.observer, places)
         self.clock = TrainingClock(self.window, self.observer, say)
 
@@ -88,6 +90,10 @@ class StepWatch(WindowListener):
         ]
         sidecar.add("steps", {"functions": functions, "is_chosen": bool(self.observer.names)})
         sidecar.add("hooks", {"missing": self.hooks.missing})
+        runs = {callee.name: callee.runs_per_call for callee in callees}
+        for function in sidecar.groups.get("placement", {}).get("functions", ()):
+            if runs.get(function["step"], 0) > 1:
+                function["replica_runs"] = runs[function["step"]]
         notes = [
             f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in its "
             "graph"

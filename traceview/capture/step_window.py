@@ -9,25 +9,30 @@ starts at a call: that of the edge step, whose wait for input nobody asked about
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from collections.abc import Callable
 from threading import RLock
 from time import perf_counter_ns
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
+from traceview.capture.call_limit import CallLimit, EventCounter
 from traceview.capture.edge_timeout import EdgeTimeout
+from traceview.capture.recorded_calls import (
+    Evaluation,
+    RecordedCall,
+    cut_calls,
+    described,
+    is_whole,
+    recorded_range,
+)
 from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.secrets import masked_message
+from traceview.capture.step_pace import Start, StepPace
 from traceview.capture.step_range import UNDECIDED, StepRange
-from traceview.capture.step_times import StepTimes, TimedStep
+from traceview.capture.step_times import StepTimes
 from traceview.errors import TraceviewError
 
 State = Literal["waiting", "recording", "closed"]
 
-_TIMED_STEPS: Final = 51
-"""Unprofiled steps whose time is kept: the median of 50 is steady, and older ones are warm-up."""
 _EDGE_TIMEOUT_NS: Final = 1_000_000_000
 _EDGE_TIMEOUT_STEPS: Final = 2
 """The profile stays open for the edge step at the end for a second, or twice the longest time between two steps."""
@@ -43,7 +48,7 @@ class OpenMarker(Protocol):
         """Close it as the marker of no step."""
 
 
-class Recording(Protocol):
+class Recording(EventCounter, Protocol):
     """Does what the window decides; every method may raise."""
 
     def open(self) -> None:
@@ -55,47 +60,8 @@ class Recording(Protocol):
     def close(self, window: StepWindow) -> None:
         """Stop the profile and keep it."""
 
-    def probe(self) -> None:
-        """Start a profile of one call, to count its events."""
-
-    def end_probe(self, wanted_calls: int) -> int | None:
-        """Stop it; how many calls fit under the limit of events, None without a limit."""
-
-    def estimate(self, functions: Collection[str], count: int, wanted_calls: int) -> int | None:
-        """The same without a probe, for calls of `count` steps of these step functions."""
-
     def marker(self) -> OpenMarker:
         """Open a marker now."""
-
-
-@dataclass
-class RecordedCall:
-    """A call in the profile: `count` steps from `number` on; `begun_ns` by the monotonic clock.
-
-    `input_ns`: from asking for the input to the call, 0 where the call itself asks. `is_edge`: it is no requested step, or
-    no step followed it in time. `is_traced`: a `tf.function` was traced in it. `is_cut`: it ended by an exception, of the
-    class `error`.
-    """
-
-    number: int
-    count: int
-    function: str
-    begun_ns: int
-    input_ns: int
-    ended_ns: int
-    is_edge: bool
-    is_traced: bool = False
-    is_cut: bool = False
-    error: str | None = None
-
-
-class _Start(NamedTuple):
-    """Where a call began that ran `step_count` steps. `is_disturbed`: it took longer for a reason that is no step's."""
-
-    begun_ns: int
-    input_ns: int
-    step_count: int
-    is_disturbed: bool
 
 
 class StepWindow:
@@ -107,6 +73,7 @@ class StepWindow:
         self.steps = steps
         self.state: State = "waiting"
         self.calls: list[RecordedCall] = []
+        self.evaluations: list[Evaluation] = []
         self.failures: list[str] = []
         self.next_number = 0
         self.failed_steps = 0
@@ -127,13 +94,10 @@ class StepWindow:
         self._marker: OpenMarker | None = None
         self._edge_timeout = EdgeTimeout(self._edge_timed_out)
         self._lock = RLock()
-        self._is_probing = False
-        self._has_probed = False
+        self._limit = CallLimit(recording, self._attempt)
+        self._pace = StepPace()
         self._is_late = False
-        self._most_calls: int | None = None
-        self._has_limit = False
         self._largest_count = 1
-        self._starts: deque[_Start] = deque(maxlen=_TIMED_STEPS)
 
     # Called by the hooks
 
@@ -173,10 +137,10 @@ class StepWindow:
         self.functions.add(function)
         is_traced, self._is_traced = self._is_traced, False
         if self.state == "waiting":
-            is_disturbed = is_traced or number == 0 or self._is_probing
-            self._starts.append(_Start(begun_ns, self._input_ns, count, is_disturbed))
-            if self._is_probing:
-                self._end_probe(count)
+            is_disturbed = is_traced or number == 0 or self._limit.is_probing
+            self._pace.add(Start(begun_ns, self._input_ns, count, is_disturbed))
+            if self._limit.is_probing:
+                self._limit.end_probe(count, self.steps)
         elif self.state == "recording":
             self._record(number, count, function, begun_ns, is_traced=is_traced)
 
@@ -187,8 +151,8 @@ class StepWindow:
         self.failed_steps += count
         self._begun_ns = 0
         self._is_traced = False
-        if self._is_probing:
-            self._end_probe(count)
+        if self._limit.is_probing:
+            self._limit.end_probe(count, self.steps)
         if self.state == "recording" and self._marker is not None:
             self._add_call(number, count, function, begun_ns, error=type(error).__name__)
             self._close_after(number, count)
@@ -203,6 +167,17 @@ class StepWindow:
             # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
             self._wait_for_edge()
 
+    def evaluated(self, function: str, begun_ns: int, ended_ns: int) -> None:
+        """Before the step that has begun, a call evaluated."""
+        if self.state != "recording" or not self.calls:
+            return
+        after = self.next_number - 1
+        if not self.evaluations or self.evaluations[-1].after != after:
+            self.evaluations.append(Evaluation(after, {}, begun_ns, begun_ns))
+        last = self.evaluations[-1]
+        last.functions[function] = last.functions.get(function, 0) + 1
+        last.ended_ns = ended_ns
+
     def traced(self) -> None:
         """A `tf.function` is being traced in the call that has begun."""
         self._is_traced = True
@@ -211,8 +186,8 @@ class StepWindow:
         """The script has ended: close what is open."""
         # Another thread may be closing it.
         with self._lock:
-            if self._is_probing:
-                self._end_probe(1)
+            if self._limit.is_probing:
+                self._limit.end_probe(1, self.steps)
             if self.state == "recording":
                 self.abandon()
                 self._close(is_synchronised=is_synchronised)
@@ -264,53 +239,25 @@ class StepWindow:
     @property
     def got(self) -> tuple[int, int] | None:
         """The recorded range: first step and first step left out, without edges and calls that were cut."""
-        whole = [call for call in self.calls if not call.is_edge and not call.is_cut]
-        if not whole:
-            return None
-        return whole[0].number, whole[-1].number + whole[-1].count
+        return recorded_range(self.calls)
 
     @property
     def cut_calls(self) -> list[RecordedCall]:
         """Requested calls that ended by an exception."""
-        return [call for call in self.calls if call.is_cut and not call.is_edge]
+        return cut_calls(self.calls)
 
     @property
     def is_whole(self) -> bool:
         """Whether all requested steps were recorded."""
-        got = self.got
-        is_all = got is not None and got[0] <= self.steps.first and got[1] >= self.steps.last
-        return is_all and not self.cut_calls
+        return is_whole(self.calls, self.steps)
 
     def times(self) -> StepTimes:
-        """Step times before and in the window, each from the beginning of one call to that of the next.
-
-        Calls that traced are left out, and so is the first recorded one, in which the profile starts.
-        """
-        recorded = [
-            _Start(call.begun_ns, call.input_ns, call.count, call.is_traced) for call in self.calls
-        ]
-        return StepTimes.of(
-            _timed_steps([*self._starts, *recorded[:1]]), _timed_steps(recorded[1:])
-        )
+        """Step times before and in the window, each from the beginning of one call to that of the next."""
+        return self._pace.times(self.calls)
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
-        calls = self.calls
-        return {
-            "asked": None if self.steps is UNDECIDED else [self.steps.first, self.steps.last],
-            "got": list(self.got) if self.got else None,
-            "is_whole": self.is_whole,
-            "edge_steps": [
-                number
-                for call in calls
-                if call.is_edge
-                for number in range(call.number, call.number + call.count)
-            ],
-            "traced_steps": [call.number for call in calls if call.is_traced],
-            "cut_steps": [call.number for call in calls if call.is_cut],
-            "steps_per_call": sorted({call.count for call in calls}),
-            "calls": [asdict(call) for call in calls],
-        }
+        return described(self.calls, self.evaluations, self.steps)
 
     # Inside
 
@@ -320,36 +267,15 @@ class StepWindow:
         elif self.steps.opens_at(number, ahead):
             self._open()
         elif (
-            not self._has_probed
+            not self._limit.has_probed
             and self.steps.opens_at(number + count, ahead)
             and number > 0
             and count == ahead
         ):
-            self._has_probed = True
-            self._is_probing = self._attempt(self._recording.probe)
-
-    def _end_probe(self, count: int) -> None:
-        self._is_probing = False
-        self._limit(lambda: self._recording.end_probe(self._wanted_calls(count)))
-
-    def _wanted_calls(self, count: int) -> int:
-        """Calls of `count` steps that the requested steps need, with an edge on each side."""
-        return -(-(self.steps.last - self.steps.first) // count) + 2
-
-    def _limit(self, most_calls: Callable[[], int | None]) -> None:
-        try:
-            self._most_calls = most_calls()
-            self._has_limit = True
-        except Exception as error:
-            self._add_failure(error)
+            self._limit.begin_probe()
 
     def _estimate(self) -> None:
-        if not self._has_limit:
-            count = self._largest_count
-            wanted = self._wanted_calls(count)
-            self._limit(lambda: self._recording.estimate(self.functions, count, wanted))
-            # What cannot be estimated now is not asked for again in the window.
-            self._has_limit = True
+        self._limit.estimate(self.functions, self._largest_count, self.steps)
 
     def _open(self) -> None:
         if self.next_number > 0:
@@ -430,31 +356,14 @@ class StepWindow:
         self._close_after(number, count)
 
     def _close_after(self, number: int, count: int) -> None:
-        is_full = self._most_calls is not None and len(self.calls) >= self._most_calls
-        if is_full or number >= self.steps.last:
+        if self._limit.is_reached(len(self.calls)) or number >= self.steps.last:
             self._close()
         elif number + count >= self.steps.last:
             self._wait_for_edge()
 
     def _wait_for_edge(self) -> None:
-        longest_ns = _EDGE_TIMEOUT_STEPS * self._longest_step_ns()
+        longest_ns = _EDGE_TIMEOUT_STEPS * self._pace.longest_ns(self.calls)
         self._edge_timeout.start(max(_EDGE_TIMEOUT_NS, longest_ns) / 1e9)
-
-    def _longest_step_ns(self) -> int:
-        """From the beginning of one call to that of the next, with the Python in between.
-
-        The first recorded call is left out, because the profile starts in it, and so are calls that traced.
-        """
-        starts = [(start.begun_ns, start.is_disturbed) for start in self._starts]
-        starts.append((self.calls[0].begun_ns, False))
-        recorded = [(call.begun_ns, call.is_traced) for call in self.calls[1:]]
-        between = [
-            after[0] - begun_ns
-            for followed in (starts, recorded)
-            for (begun_ns, is_traced), after in pairwise(followed)
-            if not is_traced
-        ]
-        return max([*between, *(call.ended_ns - call.begun_ns for call in self.calls)])
 
     def _edge_timed_out(self) -> None:
         # In a thread of its own: the script may be busy with anything but steps.
@@ -483,14 +392,3 @@ class StepWindow:
             if self._opened_ns is not None:
                 self.recorded_s = (self._clock_ns() - self._opened_ns) / 1e9
             self._attempt(lambda: self._recording.close(self))
-
-
-def _timed_steps(starts: Sequence[_Start]) -> list[TimedStep]:
-    """Nanoseconds per step between starts that follow each other."""
-    return [
-        TimedStep(
-            (after.begun_ns - start.begun_ns) / start.step_count, start.input_ns / start.step_count
-        )
-        for start, after in pairwise(starts)
-        if not start.is_disturbed
-    ]

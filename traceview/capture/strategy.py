@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from traceview.capture.live_objects import LiveObjects, is_default_strategy
-from traceview.capture.sidecar import Absent, Facts
-from traceview.capture.step_objects import traces
-
-_ITERATOR_SPECS: Final = ("DistributedIteratorSpec", "DistributedDatasetSpec", "IteratorSpec")
-_PER_REPLICA: Final = "PerReplicaSpec"
-_TENSOR: Final = "TensorSpec"
+from traceview.capture.live_strategies import is_default_strategy
+from traceview.capture.sidecar import Facts, NoAnswerError
+from traceview.capture.step_inputs import StepInputs
 
 
 def describe_strategy(
@@ -73,41 +68,26 @@ def _cross_device_ops(extended: Any) -> Any:
         operations = getattr(extended, name, None)
         if operations is not None:
             return operations
-    raise Absent("this strategy has no cross-device ops so far")
+    raise NoAnswerError("this strategy has no cross-device ops so far")
 
 
 def _packs(operations: Any) -> int:
     for name in ("_num_packs", "num_packs"):
         if hasattr(operations, name):
             return int(getattr(operations, name))
-    raise Absent(f"{type(operations).__name__} packs by bytes")
+    raise NoAnswerError(f"{type(operations).__name__} packs by bytes")
 
 
 def _of_options(options: Any, name: str) -> Any:
     if options is None or not hasattr(options, name):
-        raise Absent("the cross-device ops have no such option")
+        raise NoAnswerError("the cross-device ops have no such option")
     return getattr(options, name)
 
 
-def takes_distributed_input(functions: Sequence[Any]) -> bool:
-    """Whether a step function was traced for one tensor per replica, or for an iterator of such tensors."""
-    return any(
-        type(leaf).__name__ == _PER_REPLICA
-        for function in functions
-        for trace in traces(function)
-        for leaf in _leaves(trace)
-    )
-
-
-def describe_batch(functions: Sequence[Any], live: LiveObjects, strategy: Any) -> dict[str, Any]:
-    """The group `batch` of the sidecar: global and per-replica batch size, in examples.
-
-    They come from the shapes that the step functions were traced with or, where these leave it open, from the
-    dataset whose elements have the same shapes.
-    """
+def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:
+    """The group `batch` of the sidecar: global and per-replica batch size, in examples."""
     facts = Facts()
-    replicas = int(strategy.num_replicas_in_sync) if strategy is not None else 1
-    sizes = facts.find("sizes", lambda: _sizes(functions, live, replicas))
+    sizes = facts.find("sizes", lambda: inputs.sizes(*_replica_counts(strategy)))
     if sizes is None:
         reason = facts.missing.pop("sizes")
         facts.missing.update(dict.fromkeys(("global", "per_replica"), reason))
@@ -116,86 +96,12 @@ def describe_batch(functions: Sequence[Any], live: LiveObjects, strategy: Any) -
     facts.values.update({"global": total, "per_replica": each, "found_by": found_by})
     if each is None:
         del facts.values["per_replica"]
-        facts.missing["per_replica"] = f"{total} examples do not divide among {replicas} replicas"
+        facts.missing["per_replica"] = f"{total} examples do not divide among the replicas"
     return facts.as_group()
 
 
-Sizes = tuple[str, int, int | None]
-
-
-def _sizes(functions: Sequence[Any], live: LiveObjects, replicas: int) -> Sizes:
-    inputs = [list(_leaves(trace)) for function in functions for trace in traces(function)]
-    if not any(inputs):
-        raise Absent("no argument of the step functions is a tensor or an iterator of tensors")
-    if any(_leading(leaf) is None for leaves in inputs for leaf in leaves):
-        return _of_datasets(inputs, live, replicas)
-    firsts = {tuple(_leading(leaf) or ()) for leaves in inputs for leaf in leaves if _leading(leaf)}
-    if len(firsts) != 1:
-        dimensions = sorted(sum(sizes) for sizes in firsts)
-        raise Absent(f"the arguments differ in their first dimension: {dimensions}")
-    (sizes,) = firsts
-    if len(sizes) != replicas:
-        raise Absent(f"each call gets {sizes[0]} examples; how replicas share them is unknown")
-    return "arguments", sum(sizes), sizes[0] if len(set(sizes)) == 1 else None
-
-
-def _of_datasets(inputs: list[list[Any]], live: LiveObjects, replicas: int) -> Sizes:
-    nest = import_module("tensorflow").nest
-    wanted = [leaves for leaves in inputs if leaves]
-    batches: set[tuple[int, int | None]] = set()
-    for dataset in live.distributed_datasets:
-        if _flat(nest, dataset.element_spec) in wanted:
-            total = _batch_size(dataset._original_dataset)
-            batches.add((total, total // replicas if total % replicas == 0 else None))
-    for dataset in live.datasets_from_function:
-        if _flat(nest, dataset.element_spec) in wanted:
-            each = _batch_size(dataset._datasets[0])
-            batches.add((each * replicas, each))
-    if not batches and replicas == 1:
-        for iterator in live.iterators:
-            if iterator._dataset is not None and _flat(nest, iterator.element_spec) in wanted:
-                size = _batch_size(iterator._dataset)
-                batches.add((size, size))
-    if not batches:
-        raise Absent(
-            "the step is traced for batches of any size, and the script no longer holds its dataset"
-        )
-    if len(batches) > 1:
-        sizes = sorted(total for total, _ in batches)
-        raise Absent(f"several datasets have the same shapes; their batch sizes are {sizes}")
-    ((total, per_replica),) = batches
-    return "dataset", total, per_replica
-
-
-def _batch_size(dataset: Any) -> int:
-    """The size by which TensorFlow divides batches among replicas (ComputeBatchSize)."""
-    module = import_module("tensorflow.python.data.experimental.ops.distribute")
-    size = int(module.compute_batch_size(dataset))
-    if size <= 0:
-        raise Absent("the dataset of the step has no fixed batch size")
-    return size
-
-
-def _leaves(trace: Any) -> Iterator[Any]:
-    """The tensor specs, per replica or not, that one trace takes directly or through an iterator."""
-    nest = import_module("tensorflow").nest
-    for leaf in nest.flatten(trace.structured_input_signature):
-        if type(leaf).__name__ in _ITERATOR_SPECS:
-            yield from _flat(nest, leaf._element_spec)
-        elif type(leaf).__name__ in (_PER_REPLICA, _TENSOR):
-            yield leaf
-
-
-def _flat(nest: Any, structure: Any) -> list[Any]:
-    leaves: list[Any] = nest.flatten(structure)
-    return leaves
-
-
-def _leading(leaf: Any) -> tuple[int, ...] | None:
-    """First dimensions, one per replica; empty for scalars, None where they are left open."""
-    specs = leaf._value_specs if type(leaf).__name__ == _PER_REPLICA else (leaf,)
-    shapes = [getattr(spec, "shape", None) for spec in specs]
-    if any(shape is None or shape.rank is None for shape in shapes):
-        return None
-    sizes = [shape[0] for shape in shapes if shape is not None and shape.rank]
-    return None if None in sizes else tuple(sizes)
+def _replica_counts(strategy: Any) -> tuple[int, int]:
+    """Replicas of the job, and those that this process runs."""
+    if strategy is None:
+        return 1, 1
+    return int(strategy.num_replicas_in_sync), len(strategy.extended.worker_devices)

@@ -3,7 +3,8 @@
 Python calls a signal handler in the main thread, and not while that thread is in a native call: a script that waits in
 a collective would outlive the signal. So the signal wakes a thread of ours, through the descriptor that C code writes
 to as soon as a signal arrives (`signal.set_wakeup_fd`). It saves what there is, and lets the signal end the process as
-without traceview: nothing is raised in the script.
+without traceview: nothing is raised in the script. Where a native call holds Python's lock, no thread of ours runs
+either; then another process ends this one (`lock_watcher`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread, current_thread, main_thread
+from threading import Event, current_thread, main_thread
 from time import sleep
 from types import FrameType
 from typing import Any, Final
 from weakref import ref
+
+from traceview.capture.lock_watcher import LockWatcher
+from traceview.capture.own_threads import block_signals, own_thread
 
 ENDINGS: Final = tuple(
     number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
@@ -26,8 +30,15 @@ ENDINGS: Final = tuple(
 """Sent by a batch system, and by a connection that is lost (absent on Windows)."""
 SIGNALLED: Final = 128
 """A shell reports a process that died of a signal with this plus the number of the signal."""
+LONGEST_WAIT_SECONDS: Final = 5.0
+"""For the main thread to end what it is saving. Then it is taken to wait for devices in vain: a container is killed 10 s
+after SIGTERM, a job of Slurm after 30 s."""
 _LONGEST_SAVING_SECONDS: Final = 60.0
+"""A trace that is not saved by then waits for a device or a file system that is gone."""
 _LONGEST_STANDSTILL_SECONDS: Final = 3.0
+"""Enough to save most traces. Then the script goes on, for it may hold a lock that saving needs."""
+_LOOK_SECONDS: Final = 1.0
+"""How often to look whether the script handles the signals by itself."""
 _HANDLED: Final = 0x80
 """Set in what the handler writes; C code writes the number of the signal alone."""
 
@@ -49,6 +60,9 @@ class Termination:
         self._is_needed = True
         self._reading, self._writing = socket.socketpair()
         self._writing.setblocking(False)
+        # With a time limit, Python takes its lock before it reads: what it cannot act on stays unread.
+        self._reading.settimeout(_LOOK_SECONDS)
+        self._lock_watcher: LockWatcher | None = None
 
     def install(self) -> None:
         """Handle the signals that nobody handles yet; nothing happens outside the main thread."""
@@ -58,7 +72,8 @@ class Termination:
         for number in self._handled:
             signal.signal(number, self._handler)
         self._set_descriptor()
-        Thread(target=self._watch, name="traceview-termination", daemon=True).start()
+        self._lock_watcher = LockWatcher(self._reading, self._handled)
+        own_thread("termination", self._watch).start()
         if hasattr(os, "register_at_fork"):
             # What is registered stays until the process ends.
             own = ref(self)
@@ -71,6 +86,8 @@ class Termination:
     def release(self) -> None:
         """The trace is saved: from here on the signals do what they do without traceview."""
         self._is_needed = False
+        if self._lock_watcher is not None:
+            self._lock_watcher.end()
         # In another thread the handler stays, and lets the signal end the process at once.
         if current_thread() is main_thread():
             self._restore()
@@ -130,13 +147,26 @@ class Termination:
         sleep(_LONGEST_STANDSTILL_SECONDS)
 
     def _watch(self) -> None:
-        _block_signals()
-        while received := self._reading.recv(64):
+        block_signals()
+        while True:
+            try:
+                received = self._reading.recv(64)
+            except TimeoutError:
+                self._leave_to_script()
+                continue
+            if not received:
+                return
             for byte in received:
                 number = byte & ~_HANDLED
                 is_ours = signal.getsignal(number) == self._handler
                 if number in ENDINGS and (byte & _HANDLED or is_ours):
                     self._end(number)
+
+    def _leave_to_script(self) -> None:
+        """Signals for which the script has installed a handler end nothing."""
+        if self._lock_watcher is not None:
+            others = [n for n in ENDINGS if signal.getsignal(n) != self._handler]
+            self._lock_watcher.leave_to_script(others)
 
     def _end(self, number: int) -> None:
         if self._is_needed:
@@ -146,7 +176,7 @@ class Termination:
                 if not is_saved.wait(_LONGEST_SAVING_SECONDS):
                     die_of(number)
 
-            Thread(target=limit, name="traceview-deadline", daemon=True).start()
+            own_thread("deadline", limit).start()
             try:
                 self._save(number)
             finally:
@@ -199,9 +229,3 @@ def _tell(termination: ref[Termination], moment: str) -> None:
     known = termination()
     if known is not None:
         getattr(known, moment)()
-
-
-def _block_signals() -> None:
-    """Leave the signals of this process to the threads of the script."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -14,6 +14,7 @@ from typing import Final
 
 from traceview.capture.observer import Observer
 from traceview.capture.outcome import candidates, described_calls
+from traceview.capture.own_threads import own_thread
 from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.step_window import StepWindow
 
@@ -24,6 +25,7 @@ _LONGEST_COMPILATION: Final = 5
 _POLL_S: Final = 0.2
 """How exactly the beginning of training is known."""
 _LATE_S: Final = 1.0
+"""For what is under way to end: the step that the window ends with, or the call of the profiler."""
 
 
 class TrainingClock:
@@ -46,7 +48,7 @@ class TrainingClock:
 
     def start(self) -> None:
         """Let the time run."""
-        self._thread = Thread(target=self._watch, name="traceview-training-clock", daemon=True)
+        self._thread = own_thread("training-clock", self._watch)
         self._thread.start()
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 from traceview.capture.capture import Settings
 from traceview.capture.destination import DEFAULT_OUT
+from traceview.capture.duration import parse_duration
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.step_range import DEFAULT_STEPS, UNDECIDED, StepRange
@@ -33,12 +34,13 @@ _SWITCHES: Final = {
 class Request:
     """What a process that trains captures.
 
-    `journal`: the folder in which `traceview capture -- COMMAND` reads what became of it.
+    `on_hang_s`: report if no step ends for that many seconds; None without. `journal`: the folder in which `traceview capture -- COMMAND` reads what became of it.
     """
 
     settings: Settings
     step_functions: tuple[str, ...] = ()
     serve: int | None = None
+    on_hang_s: float | None = None
     journal: Path | None = None
 
     @classmethod
@@ -58,7 +60,13 @@ class Request:
             seconds=seconds,
             **{setting: options[name] for name, setting in _SWITCHES.items()},
         )
-        return cls(settings, tuple(options["step_function"]), options["serve"], options["journal"])
+        return cls(
+            settings,
+            tuple(options["step_function"]),
+            options["serve"],
+            None if options["on_hang"] is None else hang_seconds(options["on_hang"]),
+            options["journal"],
+        )
 
     def as_variable(self) -> str:
         """The value that `parse` reads as this request, with absolute paths."""
@@ -70,6 +78,7 @@ class Request:
             "run": settings.run,
             "max-events": settings.max_events,
             "serve": self.serve,
+            "on-hang": None if self.on_hang_s is None else f"{round(self.on_hang_s * 1000)}ms",
             "journal": None if self.journal is None else Path.cwd() / self.journal,
         }
         words = [f"--{name}={value}" for name, value in values.items() if value is not None]
@@ -88,6 +97,11 @@ def windows(steps: str | None, seconds: str | None) -> tuple[StepRange, SecondsR
             hint="--seconds is for scripts in which no steps are recognized",
         )
     return UNDECIDED, SecondsRange.parse(seconds)
+
+
+def hang_seconds(text: str) -> float:
+    """Read the time of --on-hang; raises `UsageError`."""
+    return parse_duration("--on-hang", text) / 1000
 
 
 def option_names() -> set[str]:
@@ -109,6 +123,7 @@ def _parser() -> _Parser:
     parser.add_argument("--run")
     parser.add_argument("--step-function", action="append", default=[])
     parser.add_argument("--max-events", type=_number(1))
+    parser.add_argument("--on-hang")
     parser.add_argument("--serve", type=_number(1, 65535))
     for name in _SWITCHES:
         parser.add_argument(f"--{name}", action=BooleanOptionalAction, default=True)

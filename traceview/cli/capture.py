@@ -212,7 +212,7 @@ def capture(
     from traceview.capture.programs import command_of
     from traceview.capture.script import Script
     from traceview.capture.script_capture import capture_script
-    from traceview.capture.variable import Request, windows
+    from traceview.capture.variable import Request, hang_seconds, windows
 
     # The options of this command count, not those of TRACEVIEW_CAPTURE.
     disarm()
@@ -220,6 +220,7 @@ def capture(
         console.say("note: --illness is deprecated and will be removed; use --slowdown")
 
     steps_asked, seconds_asked = windows(steps, seconds)
+    on_hang_s = None if on_hang is None else hang_seconds(on_hang)
     command = None if module or script is None else command_of(script, arguments or [])
     is_file = script is not None and not module and command is None
     for check in cheap_failures([Path(str(script))] if is_file else []):
@@ -236,12 +237,8 @@ def capture(
         seconds=seconds_asked,
     )
     if command is not None:
-        if on_hang:
-            raise UsageError(
-                "--on-hang watches a script that traceview runs itself, not a command",
-                hint="traceview doctor --attach PID shows what a process waits for",
-            )
-        _launch(console, command, Request(settings, tuple(step_function or ()), serve), analyze)
+        asked = Request(settings, tuple(step_function or ()), serve, on_hang_s)
+        _launch(console, command, asked, analyze)
     if script is None:
         slowdowns = [*(slowdown or ()), *(illness or ())]
         captured = capture_demo(
@@ -260,7 +257,7 @@ def capture(
         serve=serve,
         say_in_children=say_in_child,
         before_death=console.say_capture,
-        on_hang=hang_settings(on_hang) if on_hang else None,
+        on_hang=None if on_hang_s is None else hang_settings(on_hang_s),
     )
     _end_script(console, captured, analyze)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from traceview.document.model import Section
 
 TERMINAL_TOP: Final = 10
+"""The longest ones, with room for the rest of the answer."""
 
 
 @table_command()

@@ -11,6 +11,7 @@ from traceview.cli.table import Answer, Request, table_command
 from traceview.document.vocabulary import CAUSES
 
 TERMINAL_TOP: Final = 20
+"""The longest ones, on one screen."""
 
 
 @table_command()

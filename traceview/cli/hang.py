@@ -16,19 +16,15 @@ if TYPE_CHECKING:
     from traceview.trace.hang import Hang
 
 
-def hang_settings(text: str) -> HangSettings:
-    """What `--on-hang` asks for; raises `UsageError` for a time that is none.
+def hang_settings(after_s: float) -> HangSettings:
+    """What `--on-hang` asks for.
 
     Everything that writes a report is imported here: a script that hangs in an import must not stop the report.
     """
     from traceview.analysis.hang.write_up import write_up
     from traceview.capture.hang.watch import HangSettings, WrittenHang
-    from traceview.capture.remote import parse_duration
 
-    return HangSettings(
-        after_s=parse_duration("--on-hang", text) / 1000,
-        write_up=lambda facts: WrittenHang(*write_up(facts)),
-    )
+    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
 
 
 def show_hangs(

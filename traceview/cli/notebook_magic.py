@@ -20,7 +20,6 @@ from traceview.report.screen import Invocation
 
 MAGIC: Final = "traceview"
 _EXAMPLE: Final = "%%traceview --steps 10:15 --out logs"
-_INTERRUPTED: Final = 130
 
 
 def register(shell: Any) -> None:
@@ -61,7 +60,7 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
     try:
         value = _run(shell, cell)
     except BaseException as error:
-        end = ScriptEnd(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1, True)
+        end = ScriptEnd.by_error(error)
         without_our_frames(error)
         raise
     finally:

@@ -103,11 +103,14 @@ def _serve_report(target: Target, report: bytes, port: int, *, browser: bool) ->
     from traceview.capture.script import terminable
     from traceview.viewers.page_server import serving_page
 
-    with terminable(), serving_page(report, _free_port(port)) as address:
+    with (
+        terminable(),
+        serving_page(report, _free_port(port)) as address,
+        suppress(KeyboardInterrupt),
+    ):
         _say("serving the report; Ctrl-C stops")
         _show(target, address, browser=browser)
-        with suppress(KeyboardInterrupt):
-            Event().wait()
+        Event().wait()
 
 
 def _serve_run(
@@ -134,11 +137,15 @@ def _serve_run(
     check_readable(chosen)
     free = _free_port(PORTS[viewer] if port is None else port)
     # Whatever ends this command also ends the server and removes the copy.
-    with terminable(), copied_run(chosen) as copy, serving(viewer, copy, free) as served:
+    with (
+        terminable(),
+        copied_run(chosen) as copy,
+        serving(viewer, copy, free) as served,
+        suppress(KeyboardInterrupt),
+    ):
         _say(f"{served.name} shows a copy of run {chosen.name}; Ctrl-C stops")
         _show(target, served.address, browser=browser)
-        with suppress(KeyboardInterrupt):
-            served.wait()
+        served.wait()
 
 
 def _free_port(wanted: int) -> int:

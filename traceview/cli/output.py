@@ -24,6 +24,7 @@ MOST_WIDTH: Final = 1000
 """Columns that no terminal and no reader has."""
 
 _WIDTH_WITHOUT_TERMINAL: Final = 100
+"""Fits most windows in which a file is read."""
 _RECORDED: Final = (".xplane.pb", ".traceview.json")
 _OTHER_FILE: Final = "choose another file: traces cannot be made again"
 _Format = TypeVar("_Format")

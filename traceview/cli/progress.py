@@ -14,6 +14,7 @@ from traceview.location import Location
 from traceview.store.address import is_remote
 
 PATIENCE_SECONDS: Final = 1.0
+"""What takes less needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
 
 
 @contextmanager

@@ -23,8 +23,9 @@ def capture_running(
     say: Callable[[str], None],
 ) -> RemoteCapture:
     """Capture the job behind the servers `remote`; raises what `capture_remote` raises."""
+    from traceview.capture.duration import parse_duration
     from traceview.capture.profiler_service import parse_addresses
-    from traceview.capture.remote import capture_remote, parse_duration
+    from traceview.capture.remote import capture_remote
     from traceview.capture.script import terminable
 
     addresses = parse_addresses(remote)

@@ -87,7 +87,7 @@ def watch(
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
-    from traceview.capture.remote import parse_duration
+    from traceview.capture.duration import parse_duration
     from traceview.capture.script import terminable
     from traceview.trace.locate import find_runs
     from traceview.watch.follow import Follower

@@ -30,8 +30,8 @@ _CALL_START: Final = re.compile(
 _CALL_GOES_ON: Final = re.compile(r"\.[A-Za-z_][\w.]*\(")
 _COMMAND: Final = re.compile(
     rf"(?<![^ (\"'])(?:traceview (?:{COMMANDS})(?![\w.:/-])"
-    r"(?: (?:--(?:cause|format|window) [a-z\d_]+|--[a-z][a-z-]*|(?:CPU|GPU|TPU|replica):\d+|[A-Z][A-Z_]*(?::[A-Z]+)?|\d+:\d+|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
-    r"|--window [a-z]+|nvidia-smi(?: -[a-z]+(?: [A-Z]+(?:,[A-Z]+)*)?)+|py-spy record(?: --[a-z]+| PID)+"
+    r"(?: (?:--(?:cause|format|window) [a-z\d_]+|--on-hang \d+s?|--[a-z][a-z-]*|(?:CPU|GPU|TPU|replica):\d+|[A-Z][A-Z_]*(?::[A-Z]+)?|\d+:\d+|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
+    r"|--window [a-z]+|nvidia-smi(?: -[a-z]+(?: [A-Z_]+(?:,[A-Z_]+)*)?)+|py-spy record(?: --[a-z]+| PID)+"
     r"|pip install '[^' ]+'|numactl --[a-z]+|export [A-Z_]+=[\w/:$-]+)"
 )
 """A command line of traceview or of a program that advice names, or an option with its value."""

@@ -33,26 +33,29 @@ METRICS: Final = {
     "difference_ratio": "difference between NVML and the trace, of the time",
     "dropped_event_count": "dropped events",
     "eager_ops_per_step": "ops outside of any tf.function per step",
-    "eager_ops_ratio": "time lost to ops outside of any tf.function, share of the median step",
+    "eager_ops_ratio": "time lost to ops outside of any tf.function, share of the mean step",
     "empty_step_ratio": "steps that found the prefetch buffer empty",
     "empty_wait_ratio": "waiting for input while the prefetch buffer was empty, share of the wait",
     "error": "message of the profiler",
     "evaluation_ratio": "evaluation, share of the mean step",
-    "exposed_ratio": "exposed copies, share of the median step",
-    "exposed_transfer_ratio": "exposed transfer of collectives, share of the median step",
-    "exposed_wait_ratio": "exposed waiting in collectives, share of the median step",
+    "exposed_ratio": "exposed copies, share of the mean step",
+    "exposed_transfer_ratio": "exposed transfer of collectives, share of the mean step",
+    "exposed_wait_ratio": "exposed waiting in collectives, share of the mean step",
     "hardware": "hardware",
     "host_event": "event on the host",
     "in_use_efficiency_ratio": "share of the window in which the devices in use compute",
+    "input_cost_ratio": "cost of the input pipeline, share of the mean step",
     "input_ps_per_step": "its batch is late by, median step",
     "input_ratio": "waiting for input, share of the step",
+    "input_wait_ps": "waiting for input, mean step",
     "kernel_count": "kernels",
-    "last_count": "collectives to which it came last",
+    "last_count": "collectives in which a device came last",
     "late_per_step_ps": "its part of the batch is late by, median step",
     "late_step_ratio": "steps in which its part of the batch is late",
     "launches_ratio": "kernels, relative to the others",
     "least_replica_count": "replicas, at least",
     "link_use_ratio": "speed of its copies, share of what the link carries",
+    "lock_wait_ps": "waiting for Python's lock, mean step",
     "longer_ratio": "compute more than the median of the others",
     "longest_gap_ps": "longest gap",
     "longest_step_ps": "longest step",
@@ -65,7 +68,7 @@ METRICS: Final = {
     "next_event": "next event on the host",
     "nvml_busy_ratio": "busy by NVML",
     "op": "op",
-    "op_count": "such ops",
+    "op_count": "ops of this kind",
     "op_type": "type of the op",
     "opaque_count": "kernels without an op",
     "pageable_ratio": "bytes that come from pageable memory",
@@ -79,6 +82,8 @@ METRICS: Final = {
     "role": "not recorded",
     "sha256": "SHA-256",
     "share_ratio": "share of the work of all stages",
+    "slowed_dispatch_ps": "dispatch takes longer by, mean step",
+    "slowed_ops_ps": "ops take longer by, mean step",
     "small_count_per_step": "small copies per step",
     "spread_ps": "spread of the delay over the steps (IQR)",
     "status": "status",
@@ -88,6 +93,7 @@ METRICS: Final = {
     "trace_busy_ratio": "busy by the trace",
     "traced_call_count": "calls that were traced",
     "unexplained_ps": "longest part without a recorded cause",
+    "unprofiled_dispatch_ratio": "dispatch of ops, share of the mean step without the profiler",
     "unexplained_ratio": "no recorded cause, share of the critical path",
     "used_count": "steps in the statistics",
     "utilization_ratio": "use of the GPU by the process",
@@ -96,6 +102,10 @@ METRICS: Final = {
     "work_ratio": "work of the stage, share of the window",
 }
 """What was measured, by metric."""
+
+
+AT_MOST: Final = frozenset({"spread_ps"})
+"""Values that stay below their threshold where a finding is made."""
 
 
 def metric_words(metric: str) -> str:

@@ -23,10 +23,15 @@ def anatomy(rows: Sequence[AnatomyRow]) -> Markup:
     """The bars, as long as the steps beside the longest one."""
     longest = max((row.step_ps for row in rows), default=0) or 1
     whole = "the mean step" if any(row.step_count for row in rows) else "the window"
-    heading = f"What {whole} consists of"
+    joined = (
+        ": devices that are alike share a bar, their mean"
+        if any(len(row.devices) > 1 for row in rows)
+        else ""
+    )
     return Markup(
-        '<h2 class="small" id="anatomy-title">{}</h2>\n<div class="anatomy" id="anatomy">\n{}\n</div>'
-    ).format(heading, Markup("\n").join(_row(row, longest) for row in rows))
+        '<h2 class="small" id="anatomy-title">What {} consists of{}</h2>\n'
+        '<div class="anatomy" id="anatomy">\n{}\n</div>'
+    ).format(whole, joined, Markup("\n").join(_row(row, longest) for row in rows))
 
 
 def _row(row: AnatomyRow, longest: int) -> Markup:
@@ -52,8 +57,8 @@ def _words(part: AnatomyPart) -> str:
 
 def _piece(part: AnatomyPart, width: float) -> Markup:
     text = part.words if len(part.words) < width * _BAR_CHARACTERS else ""
-    if not text and width >= _LETTER_FROM and part.look.letter.isalpha():
-        text = part.look.letter
+    if not text and width >= _LETTER_FROM:
+        text = _letter(part)
     return Markup('<i class="part {}{}" style="width:{:.3f}%" title="{}">{}</i>').format(
         part.look.style,
         " tv-hatched" if part.look.is_hatched else "",
@@ -63,9 +68,14 @@ def _piece(part: AnatomyPart, width: float) -> Markup:
     )
 
 
+def _letter(part: AnatomyPart) -> str:
+    """The letter in a bar and in the list below it; the signs of what a device does are for text only."""
+    return part.look.letter if part.look.letter.isalpha() else ""
+
+
 def _listed(part: AnatomyPart) -> Markup:
-    swatch = Markup('<i class="part {}{}"></i>').format(
-        part.look.style, " tv-hatched" if part.look.is_hatched else ""
+    swatch = Markup('<i class="part {}{}">{}</i>').format(
+        part.look.style, " tv-hatched" if part.look.is_hatched else "", _letter(part)
     )
     return Markup("<span>{}{} <b>{}</b> {}</span>").format(
         swatch,

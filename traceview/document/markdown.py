@@ -82,7 +82,8 @@ def _tiles(summary: doc.Summary) -> str:
         prose(f"{tile.label}: {tile.note}" if tile.note else tile.label) for tile in summary.tiles
     ]
     values = [
-        plain(tile.value) + (f" ({prose(tile.source.text)})" if tile.source else "")
+        plain(tile.value)
+        + (f" ({prose(tile.source.text)}{prose(tile.rest)})" if tile.source else "")
         for tile in summary.tiles
     ]
     return "\n".join((_row(headings), _row("---:" for _ in headings), _row(values)))

@@ -250,12 +250,13 @@ def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
 
 
 class Tile(Struct, frozen=True):
-    """A number to remember. `note`: what it is of. `source`: what it comes from."""
+    """A number to remember. `note`: what it is of. `source`: what it comes from; `rest`: goes on after that."""
 
     label: str
     value: str
     note: str
     source: Link | None = None
+    rest: str = ""
 
 
 class AnatomyPart(Struct, frozen=True):
@@ -286,7 +287,7 @@ class Summary(Struct, frozen=True):
     `captured`: what and how much was recorded. `job`: the training job. `answer`: what is wrong, or that nothing is.
     `headline`: which devices worked, empty where it is the answer. `quality`: what limits the capture, None where
     nothing does. `hidden_count`: findings that are not among `findings`. `command`: makes the document again. `anatomy`:
-    what the mean step of each device consists of. `step_times`: None without steps. `capture_lead`: how far the capture
+    what the mean step of each device consists of; `anatomy_remark`: what its parts hold without a name. `step_times`: None without steps. `capture_lead`: how far the capture
     can be trusted.
     """
 
@@ -302,6 +303,7 @@ class Summary(Struct, frozen=True):
     command: str
     remarks: tuple[str, ...] = ()
     anatomy: tuple[AnatomyRow, ...] = ()
+    anatomy_remark: str = ""
     step_times: StepTimes | None = None
     capture_lead: str = ""
 
@@ -319,7 +321,7 @@ class Screen(Struct, frozen=True):
 
     `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `place`: the line of Python where it is, empty
     where that is not known; `actions`: what to do about it, in more words and in fewer. `headline`: which devices worked, empty where the answer says it. `anatomy`: what the mean step of each device consists of;
-    `anatomy_reason`: why there is none. `findings`: those that cost most, without the one that is the answer;
+    `anatomy_remark`: what its parts hold without a name; `anatomy_reason`: why there is none. `findings`: those that cost most, without the one that is the answer;
     `hidden_count`: findings of any severity that are neither. `trust`: how far the capture can be trusted; `quality`: what
     limits it, None where nothing does. `next_command`: shows more about the answer, empty where nothing does;
     `full_command`: shows everything.
@@ -331,6 +333,7 @@ class Screen(Struct, frozen=True):
     actions: tuple[str, ...]
     headline: str
     anatomy: tuple[AnatomyRow, ...]
+    anatomy_remark: str
     anatomy_reason: str
     findings: tuple[ShortFinding, ...]
     hidden_count: int

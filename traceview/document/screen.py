@@ -13,6 +13,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.page import WIDEST_PROSE, Page
 from traceview.document.terminal import bar_text, letter_of
+from traceview.document.vocabulary import Look
 
 FEW_DEVICES: Final = 4
 FEW_LINES: Final = 23
@@ -47,6 +48,7 @@ _ROOMS: Final = (
     _Room(2, number_lines=1),
     _Room(1),
     _Room(1, number_lines=1),
+    _Room(1, number_lines=1, gaps=2),
     *(_Room(count, 1, 1, 1, title_lines=1, gaps=0) for count in (2, 1, 0)),
 )
 """From the roomiest to the tightest: the answer and the devices come before further findings."""
@@ -129,25 +131,60 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
     if bar_width < _NARROWEST_BAR:
         indent, bar_width = _GAP, max(bar_width, 0)
     page.prose(page.styled(_title(rows), "dim"), most_lines=1)
+    unnamed: dict[str, Look] = {}
     for row, label, time in zip(rows, labels, times, strict=True):
         parts = tuple(doc.Part(part.look, part.ratio) for part in row.parts)
         bar = bar_text(doc.Bar(parts, row.step_ps / longest_ps), bar_width)
         blank = " " * (indent - cell_len(label)) if bar_width else " "
         rest = " " * (bar_width - cell_len(bar.plain) + _GAP)
         page.line(page.styled(label, "bold"), blank, bar, rest, page.text(time))
-        for line in _numbers(page, row, page.width - _GAP, room.number_lines):
+        shown = _numbers(page, row, page.width - _GAP, room.number_lines)
+        for line in shown.lines:
             page.line(" " * _GAP, line)
+        for part in row.parts:
+            letter = letter_of(part.look)
+            if letter in bar.plain and letter not in shown.letters:
+                unnamed[letter] = part.look
+    for line in _legend(page, unnamed, page.width - _GAP):
+        page.line(" " * _GAP, line)
+    if screen.anatomy_remark:
+        page.prose(page.styled(screen.anatomy_remark, "dim"), indent=_GAP, most_lines=2)
 
 
 def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
     counts = sorted({row.step_count for row in rows})
+    is_joined = any(len(row.devices) > 1 for row in rows)
     if not counts[-1]:
-        return "What each device did in the window"
+        joined = ", mean of alike devices" if is_joined else ""
+        return f"What each device did in the window{joined}"
     of = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"What each device did in a step, mean of {of} {'step' if of == '1' else 'steps'}"
+    joined = " and of alike devices" if is_joined else ""
+    return (
+        f"What each device did in a step, mean of {of} {'step' if of == '1' else 'steps'}{joined}"
+    )
 
 
-def _numbers(page: Page, row: doc.AnatomyRow, width: int, most_lines: int) -> list[Text]:
+def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
+    """What the letters mean that bars have and the numbers below them add up as other parts."""
+    before = f"{_REST}: "
+    room = width - cell_len(before) - 2
+    pieces = [
+        Text.assemble((letter, look.ink), " ", page.middle(page.text(look.words), room))
+        for letter, look in looks.items()
+    ]
+    if pieces:
+        pieces[0] = Text.assemble((before, "dim"), pieces[0])
+    return _wrapped(pieces, width)
+
+
+class _Numbers(Struct, frozen=True):
+    """The lines below a bar, and the letters of the parts that they name."""
+
+    lines: list[Text]
+    letters: frozenset[str]
+
+
+def _numbers(page: Page, row: doc.AnatomyRow, width: int, most_lines: int) -> _Numbers:
     """Compute, the longest other parts that fit, and the rest of the step as one number: they add up to it."""
     parts = sorted(row.parts, key=lambda part: (part.look.key != "compute", -part.duration_ps))
     named = [part for part in parts if part.ratio >= _LEAST_RATIO]
@@ -166,8 +203,8 @@ def _numbers(page: Page, row: doc.AnatomyRow, width: int, most_lines: int) -> li
             pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
         lines = _wrapped(pieces, width)
         if len(lines) <= most_lines and all(cell_len(line.plain) <= width for line in lines):
-            return lines
-    return lines[:most_lines]
+            return _Numbers(lines, frozenset(letter_of(part.look) for part in named[:count]))
+    return _Numbers(lines[:most_lines], frozenset())
 
 
 def _wrapped(pieces: list[Text], width: int) -> list[Text]:

@@ -22,6 +22,9 @@ _GAP: Final = 2
 _MOSTLY_BUSY: Final = 0.5
 """From this share of a slice on its character is the full one."""
 
+_THIN: Final = "less than half busy"
+"""What the other character says of a slice."""
+
 
 class Glyph(Struct, frozen=True):
     """What most of the busy part of a slice is: a character for a slice busy for half of it or more, and one for less.
@@ -105,18 +108,19 @@ def _glyph(strip: UtilizationStrip, slices: slice) -> tuple[Glyph, float]:
 
 
 def _legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
-    """What the characters in `used` mean, and how long one of them is."""
+    """What the characters in `used` mean, each of them once, and how long one of them is."""
     facts = []
-    thin = []
     for glyph in GLYPHS:
         look = PARTS[glyph.part]
-        shown = [c for c in dict.fromkeys((glyph.full(page), glyph.thin(page))) if c in used]
-        if shown:
-            facts.append(Text.assemble((" ".join(shown), look.ink), f" {look.words}"))
-        if glyph is not IDLE:
-            thin += [character for character in shown if character == glyph.thin(page)]
-    if thin:
-        facts.append(Text(f"{' '.join(thin)} less than half busy"))
+        full, thin = glyph.full(page), glyph.thin(page)
+        if full in used and thin in used and thin != full:
+            facts.append(
+                Text.assemble((full, look.ink), f" {look.words}, ", (thin, look.ink), f" {_THIN}")
+            )
+        elif full in used:
+            facts.append(Text.assemble((full, look.ink), f" {look.words}"))
+        elif thin in used:
+            facts.append(Text.assemble((thin, look.ink), f" {look.words}, {_THIN}"))
     if character_ps is not None:
         facts.append(page.styled(f"one character is {numbers.time(character_ps)}"))
     return facts

@@ -22,7 +22,7 @@ from traceview.document.chart import (
     window_offsets,
 )
 from traceview.document.sanitize import encodable, sanitize, shortened
-from traceview.document.vocabulary import Look
+from traceview.document.vocabulary import Look, thread_name
 
 WIDTH: Final = 1200
 MOST_RECTANGLES: Final = 5_000
@@ -217,7 +217,7 @@ class _Canvas:
             name = (
                 "steps"
                 if lane.kind == "steps"
-                else shortened(lane.thread or "thread", LONGEST_LABEL)
+                else shortened(thread_name(lane.thread) or "thread", LONGEST_LABEL)
             )
             self._row(name, height, is_head=False)
             self._add(lane, left, scale, least, self._y, height)

@@ -137,7 +137,7 @@ def _add_summary(page: Page, summary: doc.Summary) -> None:
     width = max((cell_len(tile.value) for tile in summary.tiles), default=0) + 2
     for tile in summary.tiles:
         note = f"{tile.label[:1].lower()}{tile.label[1:]}" + (f": {tile.note}" if tile.note else "")
-        source = f" ({tile.source.text})" if tile.source else ""
+        source = f" ({tile.source.text}{tile.rest})" if tile.source else ""
         value = page.styled(tile.value.rjust(width), "bold")
         page.prose(f"{note}{source}", indent=width + 2, label=value)
     if summary.quality is not None:

@@ -13,7 +13,7 @@ from traceview.document import numbers, svg
 from traceview.document.chart import Lane, Lanes, legend, merged_sentence, of_host, window_offsets
 from traceview.document.html_text import LONGEST_NAME, cut, prose
 from traceview.document.model import Summary, Timeline, gap_anchor
-from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look
+from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look, thread_name
 
 _ESCAPES: Final = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -104,7 +104,7 @@ def _looks(looks: Iterable[Look]) -> dict[str, tuple[str, str, str, bool]]:
 def _lane(lane: Lane) -> dict[str, Any]:
     columns: dict[str, Any] = msgspec.to_builtins(lane)
     if lane.thread is not None:
-        columns["thread"] = cut(lane.thread, LONGEST_NAME) or numbers.ABSENT
+        columns["thread"] = cut(thread_name(lane.thread) or "", LONGEST_NAME) or numbers.ABSENT
     if lane.resolution_ps:
         columns["resolution"] = numbers.time(lane.resolution_ps)
     return columns

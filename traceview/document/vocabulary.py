@@ -6,6 +6,7 @@ the colour that tell it apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -293,6 +294,29 @@ COLOURS: Final[Mapping[str, tuple[str, str]]] = {
 """By the style of a look, and by the parts of a chart that are no data: its colour on a light ground, and on a dark one."""
 
 
+_OF_PYTHON: Final = re.compile(r"traceview|python[\d.]*")
+"""A thread that Python started has the name of the program: of the interpreter, or of `traceview capture`."""
+
+
+def thread_words(name: str | None) -> str:
+    """`thread tf_Compute/17`; `Python thread` for one that bears the name of the program, which says nothing."""
+    return "Python thread" if _is_of_python(name) else f"thread {name}"
+
+
+def a_thread(name: str | None) -> str:
+    """The same inside of a sentence: `a Python thread`."""
+    return f"a {thread_words(name)}" if _is_of_python(name) else thread_words(name)
+
+
+def thread_name(name: str | None) -> str | None:
+    """The name of a thread in a cell of a table."""
+    return thread_words(name) if _is_of_python(name) else name
+
+
+def _is_of_python(name: str | None) -> bool:
+    return _OF_PYTHON.fullmatch(name or "") is not None
+
+
 def look_of(looks: Mapping[str, Look], key: str) -> Look:
     """The look of a key; of one that a later version may have added, the key itself."""
     return looks.get(key) or Look(key, key)
@@ -304,11 +328,17 @@ TERMS: Final = (
         "step",
         "from the marker of one training step to the marker of the next; this period is the step time",
     ),
-    ("busy", "something ran on the device: the union over its streams, never a sum"),
+    (
+        "busy",
+        (
+            "something ran on the device: the union over its streams, never a sum. A collective runs while it waits for "
+            "another device, too"
+        ),
+    ),
     ("compute", "a kernel that is not a collective ran"),
     (
         "exposed",
-        "communication, a copy or a fill while no activity that stands before it in the table ran",
+        "communication while nothing computes, a copy while neither runs, a fill while nothing else runs",
     ),
     ("idle", "nothing ran; compute, exposed time and idle time add up to the window exactly"),
     ("gap", "a span in which a device did nothing"),

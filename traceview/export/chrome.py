@@ -21,6 +21,7 @@ from traceview.units import PS_PER_NS, PS_PER_US
 
 _NS_PER_US: Final = PS_PER_US // PS_PER_NS
 _ROWS_AT_ONCE: Final = 1 << 16
+"""Bounds the memory that the text takes, to some tens of MB."""
 
 
 def written(scene: Scene) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from traceview.trace.table import Column, Table
 _FORMULA_START: Final = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[ \"']*[=+\-@＝＋－＠])|^(?=[\t\r\n])")
 _NEEDS_QUOTES: Final = re.compile(r'[",\r\n]')
 _ROWS_AT_ONCE: Final = 1 << 17
+"""Bounds the memory that the text takes, to some tens of MB."""
 
 
 def written(table: Table, *, is_escaped: bool = False) -> Iterator[bytes]:

@@ -21,9 +21,11 @@ from traceview.trace.cause import Cause
 _TIME_PER_STEP: Final = re.compile(
     r"\d[\d.,]* (?:ps|ns|µs|ms|s)(?= per step\b| of the (?:mean|median) )"
 )
-_SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))")
+_SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))|\d[\d.]*%(?= of the (?:mean|median) )")
+_STEP: Final = re.compile(r"(?<= of the )(?:mean|median) \d[\d.,]* (?:ps|ns|µs|ms|s)(?= step)")
 """How a title states its cost; it may hold names, which may look like that as well."""
 
+_CAUSES: Final = frozenset(cause.key for cause in Cause)
 _IDLE_RATIO: Final = re.compile(r"idle_(\w+)_ratio")
 
 
@@ -75,14 +77,35 @@ def titles(report: Report) -> Iterator[Disagreement]:
     for place, finding in enumerate(report.findings):
         if finding.cost_statistic is None:
             continue
-        for pattern, shown in (
-            (_TIME_PER_STEP, numbers.time(finding.cost_ps_per_step)),
-            (_SHARE, numbers.share(finding.cost_ratio)),
+        ps, ratio = finding.cost_ps_per_step, finding.cost_ratio
+        step = f"{finding.cost_statistic} {numbers.time(ps / ratio)}" if ps and ratio else ""
+        for pattern, shown, what in (
+            (_TIME_PER_STEP, numbers.time(ps), "cost"),
+            (_SHARE, numbers.share(ratio), "cost"),
+            (_STEP, step, "step"),
         ):
             stated = pattern.findall(finding.title)
             if stated and shown not in stated:
                 yield Disagreement(
-                    f"$.findings[{place}].title", f"states another cost than {shown}"
+                    f"$.findings[{place}].title", f"states another {what} than {shown}"
+                )
+
+
+def bounds(report: Report) -> Iterator[Disagreement]:
+    """A finding whose cost is a bound says which one, and no other does."""
+    for place, finding in enumerate(report.findings):
+        if finding.cost_ratio is None or finding.cost_statistic is None:
+            continue  # without a cost or steps, or written by an earlier version
+        for bound in ("upper", "lower"):
+            says_so = (
+                f"The cost is {'an' if bound == 'upper' else 'a'} {bound} bound"
+                in finding.explanation
+            )
+            if says_so and finding.cost_bound is None:
+                continue  # written by an earlier version
+            if says_so is not (finding.cost_bound == bound):
+                yield Disagreement(
+                    f"$.findings[{place}].cost_bound", "is not what the explanation says"
                 )
 
 
@@ -111,6 +134,8 @@ def evidence(report: Report) -> Iterator[Disagreement]:
             of = rows.get(row.where)
             if cause is None or of is None or of.causes_per_step is None:
                 continue
+            if cause[1] not in _CAUSES:
+                continue  # written by an earlier version
             least_ps, most_ps = _table_ps(of.causes_per_step, cause[1])
             mean_ps = sum(used) // len(used)
             if not min(least_ps, mean_ps) <= finding.cost_ps_per_step <= min(most_ps, mean_ps):

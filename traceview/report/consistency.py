@@ -345,6 +345,8 @@ _BY_DEVICE: Final = (
     "exposed_transfer_ps",
     "exposed_transfer_per_step_ps",
     "exposed_wait_per_step_ps",
+    "mean_exposed_transfer_per_step_ps",
+    "mean_exposed_wait_per_step_ps",
     "last_count",
 )
 
@@ -381,6 +383,7 @@ CHECKS: Final[tuple[_Check, ...]] = (
     _lanes,
     claims.step_times,
     claims.titles,
+    claims.bounds,
     claims.evidence,
     claims.tables,
     claims.verdict,

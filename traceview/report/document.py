@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from traceview.analysis import capture, device_time, steps
-from traceview.analysis.anatomy.groups import anatomy_rows
+from traceview.analysis.anatomy.groups import WITH_WAITS, anatomy_rows, waits_in_collectives
 from traceview.analysis.base import Evidence
 from traceview.analysis.base import Finding as FindingRecord
 from traceview.analysis.context import View
@@ -20,6 +20,7 @@ from traceview.analysis.explained_findings import EXPLAINS
 from traceview.analysis.idle.section import NumberedGap, numbered_gaps
 from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.path.findings import UNEXPLAINED_IDLE
+from traceview.analysis.python_lock import lock_wait_sentence
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.shown_steps import median_step, worst_step
 from traceview.analysis.steps.chart import step_times
@@ -28,7 +29,7 @@ from traceview.analysis.steps.result import StepRow
 from traceview.analysis.steps.section import found_steps
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.evidence import metric_words, value_words
+from traceview.document.evidence import AT_MOST, metric_words, value_words
 from traceview.document.vocabulary import (
     BOUNDS,
     CAUSES,
@@ -36,12 +37,13 @@ from traceview.document.vocabulary import (
     PATH_PARTS,
     QUALITIES,
     SEVERITIES,
+    STEP_PARTS,
     TERMS,
     WINDOWS,
     look_of,
 )
 from traceview.report.model import Report, VerdictNumber
-from traceview.report.recoverable import mean_step_ps, recoverable
+from traceview.report.recoverable import Recoverable, mean_step_ps, recoverable
 from traceview.trace.cause import Cause
 
 FIRST_FINDINGS: Final = 5
@@ -184,9 +186,18 @@ def _summary(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> d
         if others
         else (),
         anatomy=anatomy_rows(report.results.anatomy) if report.results.anatomy else (),
+        anatomy_remark=anatomy_remark(report),
         step_times=step_times(view, report.results.steps) if report.results.steps else None,
         capture_lead=_capture_lead(quality, findings),
     )
+
+
+def anatomy_remark(report: Report) -> str:
+    """What is in the parts of the mean step under another name."""
+    parts: Counter[str] = Counter()
+    for row in report.results.anatomy.devices if report.results.anatomy else ():
+        parts.update(row.idle)
+    return lock_wait_sentence(report.findings, parts) or ""
 
 
 def _capture_lead(quality: str, findings: tuple[doc.Finding, ...]) -> str:
@@ -264,10 +275,11 @@ def _tiles(report: Report) -> Iterator[doc.Tile]:
         why = report.skipped.get("steps", "") if step.value is None else ""
         yield doc.Tile("Step time", _value(step), why or _of_steps(report, step))
     least, mean = by_key.get("least_busy_ratio"), by_key.get("mean_busy_ratio")
-    if least is not None:
-        yield doc.Tile("Busy", _value(least), least.label.partition(", ")[2])
+    waits = f", {WITH_WAITS}" if waits_in_collectives(report.results.anatomy) else ""
+    if least is not None and least.value is not None:
+        yield doc.Tile("Busy", _value(least), f"{least.label.partition(', ')[2]}{waits}")
     if mean is not None and mean.label.partition(", ")[2] != "mean":
-        yield doc.Tile("Busy", _value(mean), mean.label.partition(", ")[2])
+        yield doc.Tile("Busy", _value(mean), f"{mean.label.partition(', ')[2]}{waits}")
     yield _recoverable(report)
 
 
@@ -284,11 +296,13 @@ def _value(number: VerdictNumber) -> str:
 
 
 def _recoverable(report: Report) -> doc.Tile:
-    """The most that one change can save: what it is about, and what is unexplained on top."""
+    """The most that one change can save: of which step, what it is about, and what is unexplained on top."""
     most = recoverable(report)
     if most is None:
         return doc.Tile("Recoverable", numbers.ABSENT, "no finding has a cost")
     whole = "the step" if report.results.steps else "the window"
+    if most.statistic is not None:
+        whole = f"the {most.statistic} step"
     bound = BOUNDS.get(most.source) or PATH_PARTS.get(most.source)
     number = next(
         (place for place, row in enumerate(report.findings, 1) if row.code == most.source), 0
@@ -296,17 +310,38 @@ def _recoverable(report: Report) -> doc.Tile:
     anchor = doc.finding_anchor(number)
     if bound:
         anchor = "balance" if most.source in BOUNDS else "path"
-    # What others wait for a device: in collectives, and idle before them.
-    words = "waiting for other devices" if most.source == _PEER else bound.words if bound else ""
-    source = doc.Link(words or most.source, anchor)
-    label, note = "Recoverable by one change at most", ""
-    if most.ratio is not None:
-        note = f"{numbers.share(most.ratio)} of {whole}"
-        if most.source != "unexplained-idle" and most.unexplained_ratio:
-            note += f", of which {numbers.share(most.unexplained_ratio)} has no recorded cause"
+    words = bound.words if bound else most.source
+    if most.device:
+        words = f"{most.device} waiting for other devices"
+    label, source = "Recoverable by one change at most", doc.Link(words, anchor)
+    rest = _waits(most) + _with_unexplained(most)
     if most.ps_per_step is None:
-        return doc.Tile(label, numbers.share(most.ratio), f"of {whole}", source)
-    return doc.Tile(label, numbers.time(most.ps_per_step), note, source)
+        return doc.Tile(label, numbers.share(most.ratio), f"of {whole}", source, rest)
+    note = "" if most.ratio is None else f"{numbers.share(most.ratio)} of {whole}"
+    return doc.Tile(label, numbers.time(most.ps_per_step), note, source, rest)
+
+
+def _waits(most: Recoverable) -> str:
+    """`: waiting in collectives 5.85 ms, another device still busy 1.08 ms`, if both occur."""
+    if most.ps_per_step is None or not all(most.waits_ps):
+        return ""
+    names = (STEP_PARTS[key].words for key in ("collective_wait", _PEER))
+    parts = zip(names, map(numbers.time, most.waits_ps), strict=True)
+    return f": {', '.join(f'{words} {time}' for words, time in parts)}"
+
+
+def _with_unexplained(most: Recoverable) -> str:
+    """` 596 ms, no recorded cause 46.0 ms`: what the two parts of it are; empty if it has one part."""
+    if most.source == UNEXPLAINED_IDLE.code or not most.unexplained_ratio:
+        return ""
+    if most.ps_per_step and numbers.time(most.known_ps) == numbers.time(most.ps_per_step):
+        return ""
+    words = CAUSES["unattributed"].words
+    if most.known_ps is None:
+        return f", with {numbers.share(most.unexplained_ratio)} {words}"
+    is_cut = most.known_ps + most.unexplained_ps > (most.ps_per_step or 0)
+    cut = "; both together at most the step" if is_cut else ""
+    return f" {numbers.time(most.known_ps)}, {words} {numbers.time(most.unexplained_ps)}{cut}"
 
 
 # Findings
@@ -315,13 +350,13 @@ def _recoverable(report: Report) -> doc.Tile:
 def _findings_section(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> doc.Section:
     left_out = list(dict.fromkeys(report.left_out_findings))
     counts = [
-        f"{count} {severity}"
+        numbers.plural(count, severity) if severity == "warning" else f"{count} {severity}"
         for severity in SEVERITIES
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
     lead = f"{', '.join(counts)}." if counts else "No problem found."
     if _is_unexplained_early(report.findings):
-        lead += " Idle time without a recorded cause stands before more severe findings, because any of them may cause it."
+        lead += " unexplained-idle comes early, because its time may belong to any of the other findings."
     shown = findings[: view.most_rows]
     return doc.Section(
         "findings",
@@ -359,16 +394,13 @@ def _findings(
     # Reports of earlier versions do not say; their costs were shares of the median step.
     without_statistic = "the median step" if report.results.steps else "the window"
     for number, finding in enumerate(report.findings, start=1):
-        cost_ps = finding.cost_ps_per_step
         yield doc.Finding(
             number=number,
             code=finding.code,
             severity=look_of(SEVERITIES, finding.severity),
             title=finding.title,
             cost=_cost(finding, without_statistic),
-            is_cost_in_title=cost_ps is not None
-            and numbers.share(finding.cost_ratio) in finding.title
-            and cost_words(cost_ps, finding.cost_ratio, finding.cost_statistic) in finding.title,
+            is_cost_in_title=_is_cost_in_title(finding),
             explanation=finding.explanation,
             evidence=evidence_words(finding.evidence),
             confidence=finding.confidence,
@@ -378,6 +410,16 @@ def _findings(
             span=_span(finding, view, gaps[number]),
             is_about_capture=finding.code in _CAPTURE_CODES and finding.severity != "critical",
         )
+
+
+def _is_cost_in_title(finding: FindingRecord) -> bool:
+    """Whether the title has the time, the share and the step that it is a share of."""
+    ps, ratio, statistic = finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic
+    if ps is None or not ratio or statistic is None:
+        return False
+    of_step = f"of the {statistic} {numbers.time(ps / ratio)} step"
+    stated = (numbers.time(ps), numbers.share(ratio), of_step)
+    return all(words in finding.title for words in stated)
 
 
 def _cost(finding: FindingRecord, without_statistic: str) -> str:
@@ -397,24 +439,28 @@ def evidence_words(evidence: tuple[Evidence, ...]) -> str:
     A place that all values share is named once.
     """
     places: dict[tuple[str, str], dict[str, list[str]]] = {}
-    shared = {item.where for item in evidence if _has_place(item)}
+    stated = [item for item in evidence if item.metric != EXPLAINS]
+    shared = {item.where for item in stated if _has_place(item)}
+    is_shared = len(shared) == 1 and all(map(_has_place, stated))
     for item in evidence:
         value = value_words(item.metric, numbers.measured(item.metric, item.value))
         limit = "" if item.threshold is None else numbers.measured(item.metric, item.threshold)
         metric = f"explains {item.where}" if item.metric == EXPLAINS else metric_words(item.metric)
-        where = item.where if _has_place(item) and len(shared) > 1 else ""
+        where = item.where if _has_place(item) and not is_shared else ""
         places.setdefault((metric, limit), {}).setdefault(value, []).append(where)
     sentences = []
+    bounded = {metric_words(key) for key in AT_MOST}
     for (metric, limit), values in places.items():
-        stated = [
+        shown = [
             f"{value} ({_places(wheres)})" if any(wheres) else value
             for value, wheres in values.items()
         ]
-        threshold = f", limit {limit}" if limit else ""
-        sentences.append(f"{metric}: {numbers.listed(stated)}{threshold}")
+        bound = "at most" if metric in bounded else "limit"
+        threshold = f", {bound} {limit}" if limit else ""
+        sentences.append(f"{metric}: {numbers.listed(shown)}{threshold}")
     hidden_count = len(sentences) - _SHOWN_EVIDENCE
     more = f"; and {hidden_count} more" if hidden_count > 0 else ""
-    before = f"{shared.pop()}: " if len(shared) == 1 else ""
+    before = f"{shared.pop()}: " if is_shared else ""
     return before + "; ".join(sentences[:_SHOWN_EVIDENCE]) + more
 
 

@@ -30,7 +30,7 @@ def explain_section(rule: Rule) -> doc.Section:
         rule.code,
         doc.notes(
             f"Meaning: {rule.meaning}",
-            f"Reported from: {rule.start}",
+            f"Reported from: {rule.start}{_conditions(rule)}",
             f"Evidence: {rule.evidence}",
             f"Advice: {rule.advice}",
             f"Advice for JAX: {rule.jax_advice}" if rule.jax_advice else None,
@@ -39,6 +39,14 @@ def explain_section(rule: Rule) -> doc.Section:
         ),
         lead=_severities(rule),
     )
+
+
+def _conditions(rule: Rule) -> str:
+    """`; where prefetch was recorded, one of: (1) …; (2) …`."""
+    if not rule.conditions:
+        return ""
+    numbered = (f"({place}) {text}" for place, text in enumerate(rule.start_conditions, 1))
+    return f"; {rule.conditions_of}: {'; '.join(numbered)}"
 
 
 def _severities(rule: Rule) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from traceview.analysis.cost import Statistic
 from traceview.analysis.steps.result import Steps
 from traceview.report.model import Report
 from traceview.trace.cause import Cause
@@ -18,15 +19,22 @@ _PEER: Final = Cause.PEER.key
 class Recoverable(Struct, frozen=True):
     """The most that one change can save.
 
-    `ps_per_step`: None where there are no steps, and `ratio` is of the window then; else of the step, by the statistic of
-    the cost.
-    `source`: the code of a finding, the name of a bound (`no_input_wait` and so on), or a class or cause of the critical
-    path. `unexplained_ratio`: the part of `ratio` that is idle time without a recorded cause.
+    `ps_per_step`: None where there are no steps, and `ratio` is of the window then; else of the mean or median step, as
+    `statistic` says. `source`: the code of a finding, the name of a bound (`no_input_wait` and so on), or a class or
+    cause of the critical path. `device`: the one that waits, if that is the source; `waits_ps`: in collectives, and before
+    them. `known_ps`: what is
+    from the source, if `unexplained_ps` without a recorded cause is added to it; `unexplained_ratio`: that part of
+    `ratio`.
     """
 
     ps_per_step: int | None
     ratio: float | None
     source: str
+    statistic: Statistic | None = None
+    device: str = ""
+    waits_ps: tuple[int, int] = (0, 0)
+    known_ps: int | None = None
+    unexplained_ps: int = 0
     unexplained_ratio: float = 0.0
 
 
@@ -49,40 +57,57 @@ def recoverable(report: Report) -> Recoverable | None:
 
     What is unexplained may belong to the same thing, so one change may win back both.
     """
-    path = report.results.path
+    path, steps = report.results.path, report.results.steps
     known = max(savings(report), key=_size, default=None)
     ratio = path.unexplained_ratio if path else 0.0
     if path is None or not ratio:
         return known
-    mean_ps = path.mean_by_cause.get(_UNEXPLAINED, 0)
+    mean_ps, step_ps = path.mean_by_cause.get(_UNEXPLAINED, 0), _step(report)
     if known is None:
-        return Recoverable(mean_ps if _step(report) else None, ratio, "unexplained-idle", ratio)
-    step_ps = _step(report)
-    ps = (
-        None
-        if step_ps is None or known.ps_per_step is None
-        else min(known.ps_per_step + mean_ps, step_ps)
+        if step_ps is None:
+            return Recoverable(None, ratio, "unexplained-idle")
+        return Recoverable(mean_ps, ratio, "unexplained-idle", "mean")
+    if known.ps_per_step is None or step_ps is None:
+        whole = None if known.ratio is None else min(known.ratio + ratio, 1.0)
+        return structs.replace(known, ps_per_step=None, ratio=whole, unexplained_ratio=ratio)
+    if known.statistic == "median" and steps is not None and steps.median_ps:
+        ratio = mean_ps / steps.median_ps
+    return structs.replace(
+        known,
+        ps_per_step=min(known.ps_per_step + mean_ps, step_ps),
+        ratio=None if known.ratio is None else min(known.ratio + ratio, 1.0),
+        known_ps=known.ps_per_step,
+        unexplained_ps=mean_ps,
+        unexplained_ratio=ratio,
     )
-    whole = None if known.ratio is None else min(known.ratio + ratio, 1.0)
-    return Recoverable(ps, whole, known.source, ratio)
 
 
 def savings(report: Report) -> Iterator[Recoverable]:
     """What findings cost, bounds save and the path and waiting devices lose, but for idle time without a recorded cause."""
     results = report.results
-    median = results.steps.median_ps if results.steps else None
+    step_ps = mean_step_ps(results.steps)
     for finding in report.findings:
-        if finding.code != "unexplained-idle" and (finding.cost_ps_per_step or finding.cost_ratio):
-            yield Recoverable(finding.cost_ps_per_step, finding.cost_ratio, finding.code)
+        if finding.cost_bound == "lower":
+            # What is known to cost at least so much may cost any part of the step.
+            yield Recoverable(step_ps, 1.0, finding.code, "mean" if step_ps else None)
+        elif finding.code != "unexplained-idle" and (
+            finding.cost_ps_per_step or finding.cost_ratio
+        ):
+            yield Recoverable(
+                finding.cost_ps_per_step, finding.cost_ratio, finding.code, finding.cost_statistic
+            )
     for bound in results.balance.what_if if results.balance else ():
-        if bound.saved_ps > 0:
-            ratio = bound.saved_ps / median if median else None
-            yield Recoverable(bound.saved_ps, ratio, bound.name)
+        # Reports of earlier versions have medians only.
+        is_mean = bound.mean_saved_ps is not None
+        saved_ps = bound.saved_ps if bound.mean_saved_ps is None else bound.mean_saved_ps
+        whole_ps = step_ps if is_mean else (results.steps.median_ps if results.steps else None)
+        if saved_ps > 0:
+            ratio = saved_ps / whole_ps if whole_ps else None
+            yield Recoverable(saved_ps, ratio, bound.name, "mean" if is_mean else "median")
     for cause, share in results.path.share_by_cause.items() if results.path else ():
         if cause not in ("compute", _UNEXPLAINED) and results.path is not None:
-            yield Recoverable(
-                results.path.mean_by_cause.get(cause, 0) if median else None, share, cause
-            )
+            ps = results.path.mean_by_cause.get(cause, 0) if step_ps else None
+            yield Recoverable(ps, share, cause, "mean" if step_ps else None)
     yield from _waits(report)
 
 
@@ -90,12 +115,21 @@ def _waits(report: Report) -> Iterator[Recoverable]:
     """What is won if one device no longer keeps the others waiting: the step is as long as the next one works then."""
     rows = report.results.anatomy.devices if report.results.anatomy else ()
     waits = sorted(
-        (row.activity.get("collective_wait", 0) + row.idle.get(_PEER, 0), row.step_ps)
+        (sum(parts), row.step_ps, row.device, parts)
         for row in rows
+        for parts in [(row.activity.get("collective_wait", 0), row.idle.get(_PEER, 0))]
     )
     if len(waits) > 1 and waits[1][0]:
-        wait_ps, step_ps = waits[1]
-        yield Recoverable(wait_ps if _step(report) else None, wait_ps / step_ps, _PEER)
+        wait_ps, step_ps, device, parts = waits[1]
+        has_steps = _step(report) is not None
+        yield Recoverable(
+            wait_ps if has_steps else None,
+            wait_ps / step_ps,
+            _PEER,
+            "mean" if has_steps else None,
+            device,
+            parts,
+        )
 
 
 def _step(report: Report) -> int | None:

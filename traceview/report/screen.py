@@ -21,7 +21,13 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, QUALITIES, SEVERITIES, look_of
 from traceview.report.action import actions_of
-from traceview.report.document import answer_of, devices_at_work, devices_of, view_of
+from traceview.report.document import (
+    anatomy_remark,
+    answer_of,
+    devices_at_work,
+    devices_of,
+    view_of,
+)
 from traceview.report.model import Report
 from traceview.report.verdict import LEAST_LOSS_RATIO, title_with_cost
 
@@ -99,6 +105,7 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Scree
         actions=actions_of(named.advice) if named else (),
         headline=devices_at_work(report, answer),
         anatomy=rows,
+        anatomy_remark=anatomy_remark(report),
         anatomy_reason="" if rows else report.skipped.get("anatomy", _BEFORE_ANATOMY),
         findings=tuple(
             doc.ShortFinding(

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.analysis.anatomy.groups import WITH_WAITS, waits_in_collectives
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.cost import cost_words
@@ -86,9 +87,14 @@ def verdict_of(
             and all(row.status == "active" for row in device_time.devices)
             and (largest is None or largest.ratio < LEAST_LOSS_RATIO)
         )
-        headline = (
-            f"{_problems(findings, is_healthy=is_healthy)}: {_of_devices(device_time, largest)}"
-        )
+        headline = _of_devices(results, largest)
+        problems = sum(finding.severity != "info" for finding in findings)
+        if problems == 1:
+            headline += " The listed problem is another one."
+        elif problems:
+            headline += " The listed problems are others."
+        else:
+            headline = f"{'No problem found' if is_healthy else 'No clear problem'}: {headline}"
     finding = largest.finding if largest and _is_named(largest) else None
     return Verdict(
         headline,
@@ -175,26 +181,17 @@ def title_with_cost(finding: Finding) -> str:
     return f"{finding.title} ({', '.join([*costs, *([] if has_share else [share])])})"
 
 
-def _problems(findings: Sequence[Finding], *, is_healthy: bool) -> str:
-    """Whether there is a problem, where none of the findings is the largest loss."""
-    if is_healthy:
-        return "No problem found"
-    count = sum(finding.severity != "info" for finding in findings)
-    if not count:
-        return "No clear problem"
-    are = "problem is" if count == 1 else "problems are"
-    return f"{count} {are} listed, none of them the largest loss"
-
-
-def _of_devices(device_time: DeviceTime, largest: Loss | None) -> str:
+def _of_devices(results: Results, largest: Loss | None) -> str:
     """How many devices are how busy, and the largest loss that no finding is about."""
+    device_time = results.device_time or DeviceTime((), ())
     rows = device_time.devices
     kinds = {row.kind for row in rows}
     noun, _ = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
     # A replica alone is no replica of anything.
     is_cpu = len(rows) == 1 and rows[0].kind == "replica"
     devices = "1 CPU" if is_cpu else numbers.plural(len(rows), noun)
-    sentence = f"{devices}, {numbers.share(_mean_busy_ratio(device_time))} busy"
+    waits = f", {WITH_WAITS}" if waits_in_collectives(results.anatomy) else ""
+    sentence = f"{devices}, {numbers.share(_mean_busy_ratio(device_time))} busy{waits}"
     if largest is None:
         return f"{sentence}."
     words = look_of(PATH_PARTS, largest.cause).words if largest.cause else ""
@@ -267,7 +264,7 @@ def _numbers(device_time: DeviceTime, steps: Steps | None) -> tuple[VerdictNumbe
         VerdictNumber("least_busy_ratio", "busy, on the least busy device in use", least),
         VerdictNumber(
             "mean_busy_ratio",
-            f"busy, mean of all {visible_count} visible devices"
+            f"busy, mean of the {visible_count} visible devices"
             if visible_count > 1
             else "busy, mean",
             _mean_busy_ratio(device_time),

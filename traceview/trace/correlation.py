@@ -19,6 +19,7 @@ from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
 from traceview.trace.model import NONE, HostColumns
 
 _LONGEST_CHAIN: Final = 16
+"""Threads hand the work of a step on a few times; more links are ids that agree by chance."""
 
 
 def find_launches(

@@ -125,7 +125,8 @@ class BatchSize(Record, frozen=True):
     Attributes:
         global_: Examples of all replicas.
         per_replica: Examples of each replica.
-        found_by: Where it was read: arguments or dataset.
+        found_by: What showed it: arguments of the step, the dataset that it reads, or the Python generator that makes the
+            batches.
         missing: Name of each field that could not be read to the recorded reason.
     """
 
@@ -143,6 +144,8 @@ class TrainedVariables(Record, frozen=True):
         parameters: Their elements.
         parameter_bytes: Their bytes.
         gradient_bytes: Bytes of one dense gradient of each.
+        accumulation_steps: Steps over which the optimizer of a Keras model accumulates gradients; null where it updates
+            the variables in each step, or the model is not one of Keras.
         missing: Name of each field that could not be read to the recorded reason.
     """
 
@@ -151,6 +154,7 @@ class TrainedVariables(Record, frozen=True):
     parameter_bytes: RecordedCount | None
     gradient_bytes: RecordedCount | None
     missing: dict[str, str]
+    accumulation_steps: RecordedCount | None = None
 
 
 class PrecisionSettings(Record, frozen=True):

@@ -42,7 +42,8 @@ from msgspec import Struct
 from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.trace.cause import Cause
-from traceview.trace.host_states import LONG_AGO_PS, HostStates
+from traceview.trace.host_events import LONG_AGO_PS
+from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 from traceview.trace.state_timeline import StateTimeline
 from traceview.trace.windows import Window

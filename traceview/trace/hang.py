@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any, Final, Literal, TypeAlias
 
@@ -23,17 +24,16 @@ from traceview.record import (
     SourceLine,
     ThreadName,
 )
+from traceview.stack_dump import FILE_PREFIX, OWN_CODE, dumped_stacks
 from traceview.version import VERSION
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".hang.json"
 _IS_REPORT: Final = re.compile(r".+\.hang\d{0,4}\.json")
-STACKS: Final = ".traceview-stacks-"
-_FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in (?P<function>.+)')
-_OWN: Final = "/traceview/capture/"
-_RUNNER: Final = "/traceview/capture/script.py"
 _LONGEST_PID: Final = 12
+"""Digits; Linux has numbers of processes up to 4194304 (proc(5), pid_max)."""
 _LARGEST_BYTES: Final = 1 << 26
+"""A report has 200 threads of 60 lines at most, which is some megabytes."""
 
 HangState: TypeAlias = Literal["open", "went-on", "ended", "attached"]
 Wait: TypeAlias = Literal[
@@ -238,9 +238,11 @@ def read_hang(path: Location) -> Hang:
 
 def stack_files(folder: Path) -> Iterator[Path]:
     """The files with stacks that `faulthandler` wrote and no report has taken over."""
-    yield from sorted(
-        path for path in folder.glob(f"{STACKS}*.txt") if path.is_file() and path.stat().st_size
-    )
+    for path in sorted(folder.glob(f"{FILE_PREFIX}*.txt")):
+        # A process that ends meanwhile removes its file.
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_size:
+                yield path
 
 
 def hang_of_stacks(path: Path) -> Hang:
@@ -251,7 +253,7 @@ def hang_of_stacks(path: Path) -> Hang:
         text, written_ns = path.read_text("utf-8", "replace"), path.stat().st_mtime_ns
     except OSError as error:
         raise TraceFormatError(path, error.strerror or str(error)) from error
-    host, _, rest = path.name.removeprefix(STACKS).rpartition("-")[0].rpartition("-")
+    host, _, rest = path.name.removeprefix(FILE_PREFIX).rpartition("-")[0].rpartition("-")
     return Hang(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -281,22 +283,16 @@ def hang_of_stacks(path: Path) -> Hang:
 
 
 def _threads_of_stacks(text: str) -> Iterator[HangThread]:
-    """The threads of a dump, which lists the main thread last and names none."""
-    stacks: list[list[str]] = []
-    is_below_script = True
-    for line in text.splitlines():
-        match = _FRAME.fullmatch(line)
-        if line.startswith(("Thread 0x", "Current thread 0x")):
-            stacks.append([])
-            is_below_script = True
-        elif match and stacks:
-            # Further out than the script is only the command itself.
-            is_below_script = is_below_script and not match["file"].endswith(_RUNNER)
-            if not is_below_script or _OWN in match["file"]:
-                continue
-            file = PurePath(match["file"]).name
-            stacks[-1].append(f"{file}:{match['line']} in {match['function']}")
-    for place, frames in enumerate(reversed([stack for stack in stacks if stack])):
+    """The threads of a dump, which names none."""
+    stacks = [
+        [
+            f"{PurePath(frame.file).name}:{frame.line} in {frame.function}"
+            for frame in stack
+            if OWN_CODE not in frame.file
+        ]
+        for stack in dumped_stacks(text)
+    ]
+    for place, frames in enumerate(stack for stack in stacks if stack):
         name = "main thread" if place == 0 else "thread"
         yield HangThread(name, place == 0, None, None, None, None, tuple(frames))
 

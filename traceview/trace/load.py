@@ -50,8 +50,9 @@ from traceview.xplane.table import (
 _DROPPED = re.compile(rb"(\d+) events? dropped")
 _DROP_NOTICE: Final = b"Detected GPU events dropped"
 _NAMED_FIELDS: Final = 5
-MOST_DEVICES: Final = (1 << 15) - 1
-"""Columns hold the number of a device in 16 bits."""
+"""Fields that a line names; more of them are counted."""
+MOST_DEVICES: Final = 1 << 15
+"""Columns hold the number of a device in 16 bits, with a sign."""
 
 _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 
@@ -225,6 +226,9 @@ class _Loader:
             )
         event_count = sum(line.columns.metadata_id.size for lines in lines_of for line in lines)
         origin = start if start is not None else _smallest_absolute_stamp(space)
+        sidecar = self.sidecar(space.path, name)
+        if start is None and origin == 0 and sidecar is not None:
+            start, stop = sidecar.started_ns, sidecar.stopped_ns
         threads = [line.name for lines in lines_of for line in lines]
         self.hosts.append(
             Host(
@@ -239,7 +243,7 @@ class _Loader:
                 dropped_event_count=_dropped(space.warnings),
                 gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
                 event_count=event_count,
-                sidecar=self.sidecar(space.path, name),
+                sidecar=sidecar,
                 tracer_levels=tracer_levels(environment),
             )
         )
@@ -286,10 +290,11 @@ class _Loader:
                     self.hosts[host].name,
                 )
             )
-        if plane.kind in _DEVICE_KINDS and len(self.devices) > MOST_DEVICES:
-            self.too_many_devices(host)
-        elif plane.kind in _DEVICE_KINDS:
+        if plane.kind in _DEVICE_KINDS:
             device = self.device(host, plane)
+            if device is None:
+                self.too_many_devices(host)
+                return
             first_line = self.add_lines(host, device, plane, table)
             self.device_parts.add(host, device, first_line, activity_of(table, self.names))
             self.stored_steps += _stored_steps(host, table)
@@ -302,15 +307,18 @@ class _Loader:
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def device(self, host: int, plane: Plane) -> int:
-        """The device of a plane; planes of one name are one device."""
+    def device(self, host: int, plane: Plane) -> int | None:
+        """The device of a plane; planes of one name are one device. None where there is no number left for it."""
         kind = _DEVICE_KINDS[plane.kind]
         name = f"{plane.kind.name}:{plane.ordinal}"
-        index = self.device_index.setdefault((host, name), len(self.devices))
-        if index < len(self.devices):
+        index = self.device_index.get((host, name))
+        if index is not None:
             known = self.devices[index]
             self.devices[index] = replace(known, stats=known.stats | _readable(plane.stats))
             return index
+        if len(self.devices) >= MOST_DEVICES:
+            return None
+        self.device_index[host, name] = len(self.devices)
         model = stat_of(plane.stats, b"gpu_device_name") or stat_of(
             plane.stats, b"device_type_string"
         )

@@ -59,7 +59,9 @@ _INPUT_NUMBER = re.compile(r"\[\d+\]")
 _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
 _INJECTED: Final = b"inject/prefetch"
 _DEEPEST: Final = 64
+"""Stages above each other: more than a pipeline has."""
 _LONGEST_AXIS: Final = 1 << 62
+"""Times of several groups are laid one after the other on one axis, whose sum stays in int64."""
 
 
 class IteratorCalls(Struct, frozen=True, eq=False):

@@ -76,6 +76,7 @@ class FunctionPlacement(Record, frozen=True):
         ops_without_device: Ops that ask for no device.
         ops_per_type: Type of op to the number of ops.
         training_loop: Type of the op that repeats whole steps inside the function; null without one.
+        replica_runs: How often its graph calls Strategy.run, if that is several times one after the other; else null.
         variables: Variables that it uses.
         missing: Name of each field that could not be read to the recorded reason.
     """
@@ -91,6 +92,7 @@ class FunctionPlacement(Record, frozen=True):
     training_loop: FunctionName | None
     variables: FunctionVariables | None
     missing: dict[str, str]
+    replica_runs: RecordedCount | None = None
 
 
 class RecordedPlacement(Struct, frozen=True):

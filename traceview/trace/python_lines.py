@@ -6,8 +6,8 @@ of samples are no shares of time. Of a span the function of the user with most t
 sampled, and in it the line with most time.
 
 The line of a thread's events carries an id that TensorFlow makes from the thread (tsl/platform/default/env.cc): up to
-2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`; in old
-releases the address itself, cut to 32 bits; in newer source the number of the thread in the kernel.
+2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`, in 2.17
+cut to 32 bits; in old releases the address itself, cut to 32 bits; in newer source the number of the thread in the kernel.
 """
 
 from __future__ import annotations
@@ -166,8 +166,9 @@ def line_ids(thread: PythonThread) -> tuple[int | None, ...]:
     """The ids that the line of a thread may have, the likelier first; None where the sidecar does not say."""
     address = thread.ident
     if address is None:
-        return None, None, None, thread.native_id
-    return _hash(address), address, address & _LOW_BITS, thread.native_id
+        return None, None, None, None, thread.native_id
+    hashed = _hash(address)
+    return hashed, hashed & _LOW_BITS, address, address & _LOW_BITS, thread.native_id
 
 
 def _hash(address: int) -> int:

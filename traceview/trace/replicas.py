@@ -12,7 +12,8 @@ An op that reads or writes a variable does not identify the replica: it runs on 
 belongs to another replica if the variable was made outside of the strategy's scope. Threads do not identify it
 either, because components move between them. Collectives run on threads of their own; they are assigned by the numbers
 in their names, in the order of their group: TensorFlow makes them replica by replica, `CollectiveReduceV2` and
-`CollectiveReduceV2_1`, or of sparse gradients `cond/…/CollectiveGatherV2` and `cond_1/…/CollectiveGatherV2`. Ops that no link assigns are `shared` and counted separately.
+`CollectiveReduceV2_1`, or of sparse gradients `cond/…/CollectiveGatherV2` and `cond_1/…/CollectiveGatherV2`. Ops that
+no link assigns are `shared` and counted separately.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from traceview.location import Location
 from traceview.record import RecordedCount
 from traceview.trace.environment import PhysicalDevice, RecordedEnvironment
-from traceview.trace.fields import read_as
+from traceview.trace.fields import LARGEST, read_as
 from traceview.trace.nvml import NvmlRecord
 from traceview.trace.placement import RecordedPlacement
 from traceview.trace.python_samples import PythonRecord, PythonSamples, python_samples
@@ -18,12 +18,21 @@ SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"
 
 
+class RecordedEvaluation(Struct, frozen=True):
+    """What was evaluated after the step of number `after`: calls by function, and when, by the monotonic clock."""
+
+    after: RecordedCount | None
+    functions: dict[str, RecordedCount]
+    begun_ns: RecordedCount | None
+    ended_ns: RecordedCount | None
+
+
 class Sidecar(Struct, frozen=True):
-    """The part of the sidecar that the analysis uses.
+    """The part of the sidecar that the analysis uses. `evaluations`: what ran between steps.
 
     `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
     that were recorded but not requested. `cut_steps`: steps that ended by an exception. `steps_per_call`: the numbers of training steps that a call with one marker
-    made; empty if not recorded. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
+    made; empty if not recorded. `started_ns`, `stopped_ns`: Unix nanoseconds just before the profile started and stopped. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
     type, which were left out.
     """
 
@@ -31,6 +40,9 @@ class Sidecar(Struct, frozen=True):
     edge_steps: frozenset[int]
     cut_steps: frozenset[int]
     steps_per_call: tuple[int, ...]
+    evaluations: tuple[RecordedEvaluation, ...]
+    started_ns: int | None
+    stopped_ns: int | None
     environment: RecordedEnvironment
     placement: RecordedPlacement
     outside_view: NvmlRecord
@@ -59,10 +71,21 @@ class _Window(Struct, frozen=True):
     edge_steps: tuple[RecordedCount, ...]
     cut_steps: tuple[RecordedCount, ...]
     steps_per_call: tuple[RecordedCount, ...]
+    evaluations: tuple[RecordedEvaluation, ...]
+
+
+class _Reading(Struct, frozen=True):
+    wall_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None
+
+
+class _Clock(Struct, frozen=True):
+    starting: _Reading
+    stopped: _Reading
 
 
 class _File(RecordedEnvironment, frozen=True):
     window: _Window
+    clock: _Clock
     placement: RecordedPlacement
     outside_view: NvmlRecord
     python: PythonRecord
@@ -98,6 +121,9 @@ def read_sidecar(trace: Location) -> Sidecar | None:
         edge_steps=frozenset(file.window.edge_steps),
         cut_steps=frozenset(file.window.cut_steps),
         steps_per_call=file.window.steps_per_call,
+        evaluations=file.window.evaluations,
+        started_ns=file.clock.starting.wall_ns,
+        stopped_ns=file.clock.stopped.wall_ns,
         environment=RecordedEnvironment(
             **{name: getattr(file, name) for name in RecordedEnvironment.__struct_fields__}
         ),

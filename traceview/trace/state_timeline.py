@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -48,6 +48,11 @@ class StateTimeline(Struct, frozen=True, eq=False):
             lengths += np.where(last_cause == cause, last_part, 0)
             lengths -= np.where(first_cause == cause, first_part, 0)
             yield Cause(cause), lengths
+
+    def spans_of(self, causes: Collection[Cause]) -> IntervalSet:
+        """When the cause is one of these; the last stretch, after all events, is left out."""
+        is_one = np.isin(self.cause[:-1], list(causes))
+        return union(self.start[:-1][is_one], self.start[1:][is_one])
 
     def at(self, time: npt.ArrayLike) -> npt.NDArray[np.uint8]:
         """The cause at each instant."""

@@ -30,11 +30,14 @@ PORTS: Final = {"xprof": 8791, "tensorboard": 6006}
 
 _NAMES: Final = {"xprof": "XProf", "tensorboard": "TensorBoard"}
 _TRIED_PORTS: Final = 100
+"""That many viewers run on no machine; then something else is wrong."""
 _START_SECONDS: Final = 120.0
 """TensorBoard imports TensorFlow if it is installed, which takes ten seconds and more."""
 
 _POLL_SECONDS: Final = 0.1
+"""How late a person sees that the server answers."""
 _STOP_SECONDS: Final = 5.0
+"""The server has nothing to save."""
 _RUNS: Final = "/data/plugin/profile/runs"
 
 

@@ -16,6 +16,13 @@ ALIKE_RATIO: Final = 0.02
 """Devices are alike if no part of their steps differs by more than this share of the longer step; a choice of ours."""
 
 MOST_ROWS: Final = 8
+"""With their legend they fill half of a terminal; devices that are alike share a row."""
+
+WITH_WAITS: Final = "waiting in collectives included"
+"""What is said of a busy ratio that holds such waiting: a collective runs on the device while it waits for others."""
+
+_LEAST_WAIT_RATIO: Final = 0.005
+"""Of a mean step, as a share that shows."""
 
 CLEAR_RATIO: Final = 0.5
 """The device waited for is named from this share of the waiting on."""
@@ -62,6 +69,14 @@ def anatomy_rows(result: Anatomy, most: int = MOST_ROWS) -> tuple[AnatomyRow, ..
         ratio *= 2
         groups = _groups(result.devices, ratio)
     return tuple(_row(group.devices) for group in groups)
+
+
+def waits_in_collectives(result: Anatomy | None) -> bool:
+    """Whether some device waits in collectives for a part of its step that shows."""
+    return any(
+        row.activity.get("collective_wait", 0) >= _LEAST_WAIT_RATIO * row.step_ps > 0
+        for row in (result.devices if result else ())
+    )
 
 
 def _groups(devices: Sequence[DeviceAnatomy], ratio: float) -> list[_Group]:

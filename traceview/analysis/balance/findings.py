@@ -16,6 +16,7 @@ from traceview.analysis.balance.straggler import (
     required_steps_ratio,
 )
 from traceview.analysis.base import Confidence, Evidence, Finding
+from traceview.analysis.cost import Cost
 from traceview.analysis.nvml.findings import GPU_THROTTLED
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
@@ -29,6 +30,7 @@ _NAMED_DEVICES: Final = 4
 """A title names up to so many waiting devices, and counts more of them."""
 
 _LONGEST_NAME: Final = 60
+"""Characters of a kernel: its template arguments, which follow, tell a reader little."""
 
 _TITLES: Final = {
     "slower_device": "{device} computes {cost} longer per step ({longer} vs. the others)",
@@ -119,7 +121,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
     if late is None:
         return None
     step_ps = selection.median_step_ps or 0
-    priced = selection.cost("median", late.cost_ps_per_step)
+    priced = selection.cost("mean", late.mean_cost_ps_per_step or 0).as_bound("upper")
     severity = "warning" if priced.ratio is None else STRAGGLER.severity_of(priced.ratio)
     if severity is None:
         return None
@@ -138,17 +140,17 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
     elif is_throttled:
         explanation += " Its driver also lowered its clocks."
     bound = (
-        f"how much longer {late.device} computes than the others (median)"
+        f"how much longer {late.device} computes than the others"
         if late.wait_ps_per_step is None
         else f"the time {late.device} keeps the others waiting"
     )
     title = _TITLES[late.cause].format(
         device=late.device,
-        cost=numbers.time(late.cost_ps_per_step),
+        cost=numbers.time(priced.ps_per_step),
         longer=numbers.signed_share(late.longer_ratio),
     )
     return STRAGGLER.finding(
-        f"{title}; {_waiting(result, late)}",
+        f"{title}{_of_step(priced)}; {_waiting(result, late)} for it",
         tuple(_evidence(late, row, step_ps, is_throttled=is_throttled)),
         severity=severity,
         confidence=_confidence(result, late),
@@ -158,6 +160,14 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
         cost=priced,
         path_causes=_ON_PATH.get(late.cause),
     )
+
+
+def _of_step(priced: Cost) -> str:
+    """`, 46.3% of the median 14.5 ms step`; beside the waiting devices a share alone would be taken for theirs."""
+    if priced.statistic is None or not priced.ratio or priced.ps_per_step is None:
+        return ""
+    step = numbers.time(priced.ps_per_step / priced.ratio)
+    return f", {numbers.share(priced.ratio)} of the {priced.statistic} {step} step"
 
 
 def _waiting(result: Balance, late: Straggler) -> str:
@@ -187,13 +197,18 @@ def _is_of_rarer_kind(result: Balance, device: str) -> bool:
 
 def _shared_evenly(result: Balance, late: Straggler) -> str:
     """How the cost of a straggler fits the smaller bound for work that is shared evenly."""
-    saved_ps = result.saved_ps("balanced_devices") or 0
-    if late.wait_ps_per_step is not None or not 0 < saved_ps < late.cost_ps_per_step:
+    saved_ps = _mean_saved_ps(result, "balanced_devices") or 0
+    if late.wait_ps_per_step is not None or not 0 < saved_ps < (late.mean_cost_ps_per_step or 0):
         return ""
     return (
         f" Sharing its work evenly saves less, at most {numbers.time(saved_ps)} of each step, because the others "
         "would compute longer."
     )
+
+
+def _mean_saved_ps(result: Balance, fix: str) -> int | None:
+    """What a bound saves in the mean step; None without it."""
+    return next((bound.mean_saved_ps for bound in result.what_if if bound.name == fix), None)
 
 
 def _confidence(result: Balance, late: Straggler) -> tuple[Confidence, str]:
@@ -284,7 +299,7 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
     if not result.is_serial or ratio is None or chance is None:
         return None
     is_replica = result.kind == "replica"
-    saved = result.saved_ps("concurrent_devices")
+    saved = _mean_saved_ps(result, "concurrent_devices")
     keys = [row.device for row in result.devices]
     where = numbers.listed(keys)
     over_steps = f"over {numbers.plural(len(selection.used_steps), 'used step')}"
@@ -307,7 +322,7 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
             "compute of the busiest."
         ),
         devices=keys,
-        cost=None if saved is None else selection.cost("median", saved),
+        cost=None if saved is None else selection.cost("mean", saved).as_bound("upper"),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from traceview.analysis import steps
 from traceview.analysis.balance.findings import device_noun
 from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.result import Balance, DeviceBalance
@@ -16,6 +17,7 @@ from traceview.analysis.base import FEWEST_STEPS
 from traceview.analysis.collectives.section import unclear_words
 from traceview.analysis.context import View
 from traceview.analysis.cost import cost_words
+from traceview.analysis.input.result import Input, keeps_waiting
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import BOUNDS, look_of
@@ -23,10 +25,11 @@ from traceview.robust import median
 
 TITLE: Final = "Balance"
 SHOWN_UNEVEN: Final = 3
+"""Steps that are named; the others are counted."""
 WORTH_RATIO: Final = 0.01
 """A brief document leaves out costs and savings below this share of the step."""
 
-VARY_RATIO: Final = 0.05
+VARY_RATIO: Final = 0.01
 """A median over the steps this far from the ratio of the median times is explained."""
 
 _BOUND_OF_CAUSE: Final = {
@@ -38,7 +41,8 @@ _BOUND_OF_CAUSE: Final = {
 }
 _BOUND_OF_CODE: Final = {"straggler-gpu": "balanced_devices", "serial-gpus": "concurrent_devices"}
 _LEAST_OF_COST: Final = 0.8
-"""A row that saves less than this share of the cost of its finding needs an explanation."""
+"""A row that saves less than this share of the cost of its finding needs an explanation: beyond rounding and the median of the
+one beside the mean of the other. A choice of ours."""
 
 _CODES: Final = {rule.code for rule in (STRAGGLER, MIXED, SERIAL, SINGLE)} | {"poor-scaling"}
 _CAUSES: Final = {
@@ -302,14 +306,14 @@ def _of_uneven_steps(result: Balance) -> Iterator[str]:
     by_number: dict[int, list[UnevenStep]] = {}
     for step in result.uneven_steps:
         by_number.setdefault(step.number, []).append(step)
-    for number, steps in list(by_number.items())[:SHOWN_UNEVEN]:
-        least = min(steps, key=lambda step: step.compute_ps / max(step.usual_ps, 1))
+    for number, rows in list(by_number.items())[:SHOWN_UNEVEN]:
+        least = min(rows, key=lambda step: step.compute_ps / max(step.usual_ps, 1))
         where = f"step {number}" + (" (the last)" if least.is_last else "")
-        keys = numbers.joined_devices([step.device for step in steps])
-        if not any(step.compute_ps for step in steps):
+        keys = numbers.joined_devices([step.device for step in rows])
+        if not any(step.compute_ps for step in rows):
             yield f"{keys} computed nothing in {where}, the others as usual"
             continue
-        whose = f"{least.device} " if len(steps) > 1 else ""
+        whose = f"{least.device} " if len(rows) > 1 else ""
         yield (
             f"{keys} computed less than usual in {where}: {whose}{numbers.time(least.compute_ps)} instead of "
             f"{numbers.time(least.usual_ps)}, the others as usual"
@@ -331,10 +335,10 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
             "Best case per fix",
             (
                 doc.words("fix", [look_of(BOUNDS, row.name).words for row in rows]),
-                doc.times("step at least", [row.step_bound_ps for row in rows]),
+                doc.times("median step at least", [row.step_bound_ps for row in rows]),
                 doc.times("saves at most", [row.saved_ps for row in rows], priority=2),
                 doc.shares(
-                    "of the step",
+                    "of the median step",
                     [doc.ratio(row.saved_ps, row.saved_ps + row.step_bound_ps) for row in rows],
                     priority=1,
                 ),
@@ -344,9 +348,33 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
             ),
         ),
         *doc.remarks(
-            "Medians over the steps; a bound is the least that the step takes, not a forecast.",
+            f"{_statistics(view)}A bound is the least that a step takes, not a forecast.",
+            _of_ready_input(view, rows),
             _of_first_finding(view, rows),
         ),
+    )
+
+
+def _statistics(view: View) -> str:
+    """How long the median step is, and the mean one, of which costs are shares."""
+    result = view.result(steps.ANALYSIS)
+    used = [step.duration_ps for step in (result.steps if result else ()) if step.used]
+    if result is None or result.median_ps is None or not used:
+        return ""
+    mean = f", the mean step {numbers.time(sum(used) // len(used))}" if len(used) > 1 else ""
+    return f"The median step takes {numbers.time(result.median_ps)}{mean}. "
+
+
+def _of_ready_input(view: View, rows: Sequence[WhatIf]) -> str | None:
+    """What is won without waiting for input where the pipeline keeps up."""
+    result: Input | None = view.results.get("input")
+    hosts = result.hosts if result else ()
+    is_ready = bool(hosts) and not any(keeps_waiting(host) for host in hosts)
+    if not is_ready or all(row.name != "no_input_wait" for row in rows):
+        return None
+    return (
+        "The input pipeline keeps up: waiting for input is here the time in which any device waits until a batch that "
+        "is ready is handed over."
     )
 
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from traceview.analysis.balance.rules import STRAGGLER
 from traceview.analysis.base import FEWEST_STEPS, OfDevice
+from traceview.analysis.cost import mean_ps
 from traceview.analysis.joined_steps import NEVER, JoinedSteps
 from traceview.analysis.selection import Selection
 from traceview.ids import unique_inverse
@@ -74,6 +75,8 @@ class Straggler(OfDevice, frozen=True):
         shares_cores: Whether it is one of several replicas on a machine, which share its cores.
         spread_ps: How much its delay behind the others varies over the steps (interquartile range, rounded down),
             picoseconds; the delay has to stand out from it. Null in reports of earlier versions.
+        mean_cost_ps_per_step: What it computes longer, or its peers wait, as in cost_ps_per_step, but mean over the steps,
+            rounded down, picoseconds. Null in reports of earlier versions.
     """
 
     cause: Cause
@@ -88,21 +91,27 @@ class Straggler(OfDevice, frozen=True):
     spread_ratio: Ratio
     shares_cores: bool
     spread_ps: Picoseconds | None = None
+    mean_cost_ps_per_step: Picoseconds | None = None
 
 
 class _Late(Struct, frozen=True, eq=False):
-    """A device that is last: how often, of how many, and what its peers wait for it in a step (median).
+    """A device that is last: how often, of how many, and what its peers wait for it.
 
-    `later_ps` `[steps]`: its delay behind its peers, below 0 where it is earlier. `begins_late_ps`: how much later
+    `peers_ps` `[steps]`: the median wait of its peers. `later_ps` `[steps]`: its delay behind its peers, below 0 where it is earlier. `begins_late_ps`: how much later
     than theirs its compute begins; None where a collective shows it.
     """
 
     row: int
     count: int
     of_count: int
-    wait_ps: int
+    peers_ps: Int64Array
     later_ps: Int64Array
     begins_late_ps: int | None
+
+    @property
+    def wait_ps(self) -> int:
+        """What its peers wait in a step, median."""
+        return median_ps(self.peers_ps) or 0
 
 
 def find_straggler(
@@ -251,6 +260,7 @@ def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
         spread_ratio=quartile_range(_longer(steps, row)),
         shares_cores=_shares_cores(trace, steps, row),
         spread_ps=int(quartile_range(longer)),
+        mean_cost_ps_per_step=max(mean_ps(longer), 0),
     )
 
 
@@ -347,7 +357,7 @@ def _starts_last(trace: Trace, steps: JoinedSteps, collectives: Collectives) -> 
     peers = _of_others(wait, row)
     own = np.zeros(steps.count, dtype=np.int64)
     np.add.at(own, step[counts & (place == row)], collectives.wait_ps[counts & (place == row)])
-    return _Late(row, int(of_device[row]), of_count, median_ps(peers) or 0, peers - own, None)
+    return _Late(row, int(of_device[row]), of_count, peers, peers - own, None)
 
 
 def _places(known: tuple[int, ...], values: npt.NDArray[np.integer]) -> Int64Array:
@@ -377,7 +387,7 @@ def _ends_last(steps: JoinedSteps) -> _Late | None:
         row,
         int(counts[row]),
         int(ends.shape[1]),
-        median_ps(peers) or 0,
+        peers_ps=peers,
         later_ps=ends[row] - _of_others(ends, row),
         begins_late_ps=median_ps(begins[row] - _of_others(begins, row)) or 0,
     )
@@ -418,4 +428,5 @@ def _late_straggler(
         spread_ratio=quartile_range(late.later_ps) / step_ps,
         shares_cores=shares_cores,
         spread_ps=int(quartile_range(late.later_ps)),
+        mean_cost_ps_per_step=mean_ps(late.peers_ps),
     )

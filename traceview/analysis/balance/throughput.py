@@ -24,7 +24,7 @@ class Throughput(Record, frozen=True):
         examples_per_second: Of all devices; null where the batch size is not known.
         per_gpu_per_second: The same per device in use.
         batch_size: Examples of one step of all replicas; null where not known.
-        found_by: What showed the batch size: arguments or dataset; null where not known.
+        found_by: What showed the batch size: arguments, dataset or generator; null where not known.
         reason: Why something is not known; null where all is.
     """
 

@@ -34,6 +34,7 @@ from msgspec import Struct, field
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.balance.device_speed import relative_speeds
 from traceview.analysis.base import Skipped
+from traceview.analysis.cost import mean_of_steps
 from traceview.analysis.joined_steps import JoinedSteps
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.document import numbers
@@ -67,12 +68,15 @@ class WhatIf(Record, frozen=True):
         step_bound_ps: Least step time, median over the used steps, picoseconds.
         saved_ps: How far that is below the median step, picoseconds.
         reasoning: What the bound is made from, in a sentence.
+        mean_saved_ps: How far the bounds of the used steps are below them, mean, rounded down, picoseconds; null in
+            reports of earlier versions.
     """
 
     name: str
     step_bound_ps: Picoseconds
     saved_ps: Picoseconds
     reasoning: str
+    mean_saved_ps: Picoseconds | None = None
 
 
 class Bounds(Struct, frozen=True):
@@ -128,6 +132,7 @@ def what_ifs(
     compute = {d: activities[d].compute for d in joined.devices}
     agree = clocks_agree(trace, joined.devices)
     bounds: dict[str, list[Int64Array]] = {}
+    lengths: list[Int64Array] = []
     devices_of: dict[int, list[int]] = {}
     for device in joined.devices:
         devices_of.setdefault(trace.device_list[device].host, []).append(device)
@@ -150,8 +155,16 @@ def what_ifs(
         for name in _MOMENTS:
             saved = _covered([span for d in combined for span in spans[d][name]], start, end)
             bounds.setdefault(name, []).append(np.maximum(end - start - saved, longest))
+        lengths.append(end - start)
+    step_ps = np.concatenate(lengths)
     rows = [
-        _row(name, np.concatenate(of_hosts), whole, f"the median step without {_MOMENTS[name]}")
+        _row(
+            name,
+            np.concatenate(of_hosts),
+            step_ps,
+            whole,
+            f"the median step without {_MOMENTS[name]}",
+        )
         for name, of_hosts in bounds.items()
     ]
     if len(joined.devices) < 2:
@@ -162,6 +175,7 @@ def what_ifs(
             tuple(rows), dict.fromkeys(("balanced_devices", "concurrent_devices"), reason)
         )
     missing = {}
+    joined_ps = (joined.end_ps - joined.start_ps).reshape(-1)
     together = _any(compute.values()).within(joined.start_ps, joined.end_ps)
 
     def shortened(needed_ps: Int64Array) -> Int64Array:
@@ -178,12 +192,12 @@ def what_ifs(
             f"some of {len(joined.devices)} devices compute become shorter"
         )
         evened = shortened(_needed(joined, speeds))
-        rows.append(_row("balanced_devices", evened, whole, reasoning))
+        rows.append(_row("balanced_devices", evened, joined_ps, whole, reasoning))
     reasoning = (
         f"the median step with the compute of all {len(joined.devices)} devices within the longest"
     )
     at_once = shortened(joined.compute_ps.max(axis=0))
-    rows.append(_row("concurrent_devices", at_once, whole, reasoning))
+    rows.append(_row("concurrent_devices", at_once, joined_ps, whole, reasoning))
     return Bounds(tuple(rows), missing)
 
 
@@ -254,9 +268,14 @@ def _needed(joined: JoinedSteps, speeds: npt.NDArray[np.float64]) -> Int64Array:
     return np.floor(speeds @ joined.compute_ps).astype(np.int64)
 
 
-def _row(name: str, bounds: Int64Array, whole: int, reasoning: str) -> WhatIf:
+def _row(name: str, bounds: Int64Array, step_ps: Int64Array, whole: int, reasoning: str) -> WhatIf:
+    """`bounds`: of steps that are as long as `step_ps`. `whole`: the median step."""
     bound = min(median_ps(bounds) or 0, whole)
+    # Of steps that some host lacks, or that the window cuts, a bound may be longer.
+    mean_saved_ps = mean_of_steps(np.maximum(step_ps - bounds, 0))
     if bound >= whole:
-        return WhatIf(name, bound, 0, f"nothing to save: {reasoning} is as long")
+        reasoning = f"nothing to save: {reasoning} is as long"
+        return WhatIf(name, bound, 0, reasoning, mean_saved_ps)
     saved = whole - bound
-    return WhatIf(name, bound, saved, f"{reasoning}: at most {numbers.time(saved)} less")
+    reasoning = f"{reasoning}: at most {numbers.time(saved)} less"
+    return WhatIf(name, bound, saved, reasoning, mean_saved_ps)

@@ -14,10 +14,14 @@ from traceview.document import numbers
 from traceview.document.vocabulary import QUALITIES, look_of
 
 BRIEF_HOSTS: Final = 8
+"""Hosts with a row in a brief document; those with a problem come first."""
 BRIEF_PROBLEMS: Final = 10
+"""The worst come first; a damaged run may have hundreds."""
 
 _SHOWN_STEPS: Final = 4
+"""Numbers of steps that are listed; more of them are counted."""
 _SHOWN_TASKS: Final = 8
+"""Tasks that are named, a usual cluster whole; more of them are counted."""
 _IN_JSON: Final = "the JSON report"
 LEAST_SPREAD_RATIO: Final = 0.02
 """Where steps vary by less than this, an overhead within their spread is small."""
@@ -196,10 +200,14 @@ def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
     measured = measured_overhead(view, hosts)
     if measured is not None:
         return f"Profiler overhead: {numbers.share(measured)} of a step."
-    variation = max(_variation(ratio, spreads.get(host, 0.0)) for host, ratio in ratios.items())
+    variation, host = max(
+        (_variation(ratio, spreads.get(host, 0.0)), host) for host, ratio in ratios.items()
+    )
     if variation < LEAST_SPREAD_RATIO:
         return "Profiler overhead: too small to measure."
-    return f"Profiler overhead: not measurable, steps vary too much (±{numbers.share(variation)})."
+    if variation > spreads.get(host, 0.0):
+        return f"Profiler overhead: not measurable; steps with the profiler were {numbers.share(variation)} shorter."
+    return f"Profiler overhead: less than the ±{numbers.share(variation)} by which steps vary."
 
 
 def _variation(overhead: float, spread: float) -> float:
@@ -275,4 +283,4 @@ def _overhead(host: HostCapture, spread: float) -> float | str | None:
     if ratio is None or ratio > spread:
         return ratio
     is_small = _variation(ratio, spread) < LEAST_SPREAD_RATIO
-    return "too small to measure" if is_small else "steps vary too much"
+    return "too small to measure" if is_small else "less than steps vary"

@@ -7,28 +7,27 @@ from typing import Final
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Rule
 from traceview.analysis.collectives.result import CollectiveResult, HostCollectives
-from traceview.analysis.cost import Cost
+from traceview.analysis.cost import Bound, Cost
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.selection import Selection
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
-from traceview.robust import low_median
 
 EXPOSED: Final = Rule(
     code="collective-exposed",
-    starts_at="exposed transfer of collectives from {warning_ratio} of the median step; critical from {critical_ratio}",
+    starts_at="exposed transfer of collectives from {warning_ratio} of the mean step; critical from {critical_ratio}",
     limits={"warning_ratio": 0.10, "critical_ratio": 0.30},
     severities=("warning", "critical"),
     meaning=(
         "Devices exchange gradients while they compute nothing. Only the transfer counts, which is the shortest time "
         "that any device spends in each collective. Waiting for a late device is another finding."
     ),
-    evidence="exposed_transfer_per_step_ps of results.collectives over the median step",
+    evidence="mean_exposed_transfer_per_step_ps of results.collectives over the mean step",
     advice=(
         "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
         "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per replica."
     ),
-    example="exposed communication takes 24.0% of the step on GPU:0",
+    example="exposed communication on GPU:0 takes 12.0 ms of the median 50.0 ms step (24.0%)",
     path_causes=("collective",),
     jax_advice=(
         "Exchange less often: a larger batch per device. Check the shardings: an array that two ops want in "
@@ -39,20 +38,20 @@ EXPOSED: Final = Rule(
 WAIT: Final = Rule(
     code="collective-wait",
     starts_at=(
-        "exposed waiting for other devices in collectives from {warning_ratio} of the median step, unless a straggler or a "
+        "exposed waiting for other devices in collectives from {warning_ratio} of the mean step, unless a straggler or a "
         "late input shard explains it"
     ),
     limits={"warning_ratio": 0.05},
     meaning=(
         "A collective ends on all devices together, so devices that arrive early wait in it for the last one."
     ),
-    evidence="exposed_wait_per_step_ps of results.collectives over the median step; last_count per device",
+    evidence="mean_exposed_wait_per_step_ps of results.collectives over the mean step; last_count per device",
     advice=(
         "Give all replicas equal work: the same batch size on each (dataset.batch(n, drop_remainder=True)), input that "
         "is ready for all of them (dataset.prefetch(tf.data.AUTOTUNE)), GPUs of one model. traceview collectives "
         "LOGDIR lists the last device of each collective."
     ),
-    example="GPU:2 waits for other devices in collectives for 12.0% of the step",
+    example="GPU:2 waits for other devices in collectives for 6.00 ms of the median 50.0 ms step (12.0%)",
     idle_causes=("peer",),
     jax_advice=(
         "Give all devices equal work: equal shards of the batch, batches copied ahead with jax.device_put, "
@@ -115,7 +114,6 @@ class _Costs:
         self._kinds = kinds
         self._selection = selection
         self._few_steps = selection.few_steps
-        self._whole = "step" if selection.used_steps else "window"
 
     @property
     def _is_alone(self) -> bool:
@@ -130,7 +128,9 @@ class _Costs:
     def exposed(self) -> Finding | None:
         """The transfer that no kernel hides."""
         result = self._result
-        costs = self._by_device(result.exposed_transfer_per_step_ps, result.exposed_transfer_ps)
+        costs = self._by_device(
+            result.mean_exposed_transfer_per_step_ps, result.exposed_transfer_ps
+        )
         if self._is_alone:
             meaning = "This may be transfer or waiting: the other devices are not recorded."
         elif self._lacks_members:
@@ -141,7 +141,7 @@ class _Costs:
             EXPOSED,
             costs,
             "exposed_transfer_ratio",
-            title=f"exposed communication takes {{share}} of the {self._whole} on {{devices}}",
+            title="exposed communication on {devices} takes {cost}",
             explanation=f"{meaning}{self._calls()}{self._speed()}",
             advice=(
                 f"{self._packing()}Exchange gradients less often: a larger batch per replica, so that one exchange "
@@ -157,13 +157,14 @@ class _Costs:
         last = max(result.last_count, key=lambda key: result.last_count[key], default="")
         return self._finding(
             WAIT,
-            self._by_device(result.exposed_wait_per_step_ps, waits),
+            self._by_device(result.mean_exposed_wait_per_step_ps, waits),
             "exposed_wait_ratio",
-            title=f"{{devices}} waits for other devices in collectives for {{share}} of the {self._whole}",
+            title="{devices} waits for other devices in collectives for {cost}",
             explanation=(
                 f"{WAIT.meaning} {self._last(last)} The cost is an upper bound: what the device that waits longest would save."
             ),
             evidence=(Evidence("last_count", result.last_count.get(last, 0), None, last),),
+            bound="upper",
         )
 
     def _last(self, device: str) -> str:
@@ -183,9 +184,7 @@ class _Costs:
         """The cost on each device in use, largest first."""
         parts = per_step if per_step is not None and self._selection.used_steps else total
         costs = {
-            key: self._selection.cost("median", ps)
-            for key, ps in parts.items()
-            if key in self._kinds
+            key: self._selection.cost("mean", ps) for key, ps in parts.items() if key in self._kinds
         }
         return dict(sorted(costs.items(), key=lambda pair: -(pair[1].ratio or 0.0)))
 
@@ -233,8 +232,9 @@ class _Costs:
         explanation: str,
         advice: str | None = None,
         evidence: tuple[Evidence, ...] = (),
+        bound: Bound | None = None,
     ) -> Finding | None:
-        """A finding about the devices past the limit; `title` has places for `devices` and `share`."""
+        """A finding about the devices past the limit; `title` has places for `devices` and `cost`."""
         limit = rule.limits["warning_ratio"]
         ratios = {key: cost.ratio for key, cost in costs.items() if cost.ratio is not None}
         devices = [key for key, ratio in ratios.items() if ratio >= limit]
@@ -245,14 +245,14 @@ class _Costs:
         are_alike = len(devices) == len(ratios) > 1 and ratios[devices[-1]] >= _ALIKE_RATIO * ratio
         whose = f"each of the {len(devices)} devices" if are_alike else devices[0]
         return rule.finding(
-            title.format(devices=whose, share=numbers.share(ratio)),
+            title.format(devices=whose, cost=costs[devices[0]].stated),
             (*(Evidence(metric, ratios[key], limit, key) for key in devices), *evidence),
             severity="info" if on_cpu or self._few_steps else rule.severity_of(ratio),
             confidence=self._confidence(on_cpu=on_cpu),
             explanation=explanation,
             advice=advice,
             devices=devices,
-            cost=costs[devices[0]],
+            cost=costs[devices[0]].as_bound(bound) if bound else costs[devices[0]],
         )
 
     def _confidence(self, *, on_cpu: bool) -> tuple[Confidence, str]:
@@ -304,15 +304,15 @@ def _off_gpu(
             f"{way}{reason} The cost is an upper bound: the exposed copies of gradients on the GPU where they take longest."
         ),
         devices=gpus,
-        cost=None if copied_ps is None else selection.cost("median", copied_ps),
+        cost=None if copied_ps is None else selection.cost("mean", copied_ps).as_bound("upper"),
     )
 
 
 def _copied_ps(steps: Steps | None, gpus: tuple[str, ...], part: str) -> int | None:
-    """The largest median over the used steps of an exposed part of these devices."""
+    """The largest mean over the used steps of an exposed part of these devices, rounded down."""
     parts: dict[str, list[int]] = {}
     for step in steps.steps if steps else ():
         for device in step.devices if step.used else ():
             if device.device in gpus:
                 parts.setdefault(device.device, []).append(getattr(device, part))
-    return max((low_median(lengths) or 0 for lengths in parts.values()), default=None)
+    return max((sum(lengths) // len(lengths) for lengths in parts.values()), default=None)

@@ -37,6 +37,7 @@ from traceview.analysis.collectives.reduction_path import (
     reduction_paths,
 )
 from traceview.analysis.context import Context
+from traceview.analysis.cost import mean_of_steps
 from traceview.analysis.selection import step_bounds
 from traceview.ids import sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
@@ -92,6 +93,10 @@ class CollectiveTimes(Record, frozen=True):
         path: How the devices reduce gradients; null where none of these names fits.
         path_ops: Names of ops that show the path.
         path_reason: Why the devices reduce that way; null where the trace does not show it.
+        mean_exposed_transfer_per_step_ps: Exposed time in transfers per step, mean over the used steps, rounded down,
+            picoseconds by device; null without any, and in reports of earlier versions.
+        mean_exposed_wait_per_step_ps: Exposed waiting per step, mean over the used steps, rounded down, picoseconds by
+            device; null without any, and in reports of earlier versions.
     """
 
     device_count: Count
@@ -123,9 +128,11 @@ class CollectiveTimes(Record, frozen=True):
     path: Path | None
     path_ops: tuple[OpName, ...]
     path_reason: str | None
+    mean_exposed_transfer_per_step_ps: dict[DeviceKey, Picoseconds] | None = None
+    mean_exposed_wait_per_step_ps: dict[DeviceKey, Picoseconds] | None = None
 
 
-class HostCollectives(CollectiveTimes, frozen=True):
+class HostCollectives(CollectiveTimes, frozen=True, kw_only=True):
     """The part of one host: its devices only. Transfers are those of the whole collectives.
 
     Attributes:
@@ -135,7 +142,7 @@ class HostCollectives(CollectiveTimes, frozen=True):
     host: Hostname
 
 
-class CollectiveResult(CollectiveTimes, frozen=True):
+class CollectiveResult(CollectiveTimes, frozen=True, kw_only=True):
     """All devices together, and the part of each host.
 
     Attributes:
@@ -279,6 +286,12 @@ class _Sums:
             path=path.path,
             path_ops=path.ops,
             path_reason=path.reason,
+            mean_exposed_transfer_per_step_ps=_means(
+                {key: times.transfer_per_step for key, times in exposed.items()}
+            ),
+            mean_exposed_wait_per_step_ps=_means(
+                {key: times.per_step - times.transfer_per_step for key, times in exposed.items()}
+            ),
         )
 
     def _per_step(self, chosen: BoolArray, values: Int64Array, numbers: Int64Array) -> Int64Array:
@@ -321,6 +334,11 @@ def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64
 def _medians(values: dict[str, Int64Array]) -> dict[str, int] | None:
     medians = {key: median_ps(lengths) for key, lengths in values.items()}
     return {key: median for key, median in medians.items() if median is not None} or None
+
+
+def _means(values: dict[str, Int64Array]) -> dict[str, int] | None:
+    means = {key: mean_of_steps(lengths) for key, lengths in values.items()}
+    return {key: mean for key, mean in means.items() if mean is not None} or None
 
 
 def _matched_by(by_keys: BoolArray) -> Matched | None:

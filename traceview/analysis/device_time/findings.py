@@ -156,7 +156,7 @@ def _unused(
             ),
             devices=devices,
         )
-    step_ps = selection.median_step_ps
+    step_ps = selection.mean_step_ps
     # Only the time in which some GPU works can be shared out.
     saved_ratio = ratio * max(row.busy_ratio or 0.0 for row in gpus)
     return UNUSED_GPU.finding(
@@ -170,9 +170,11 @@ def _unused(
             "were shared evenly with the unused GPUs."
         ),
         devices=devices,
-        cost=Cost.of_window(saved_ratio)
-        if step_ps is None
-        else selection.cost("median", int(step_ps * saved_ratio)),
+        cost=(
+            Cost.of_window(saved_ratio)
+            if step_ps is None
+            else selection.cost("mean", int(step_ps * saved_ratio))
+        ).as_bound("upper"),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from traceview.analysis.base import LEAST_SHOWN_RATIO
 from traceview.analysis.context import View
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
 from traceview.document import model as doc
@@ -20,10 +21,6 @@ _PARTS_ADD_UP: Final = (
     "Shares are of the window. Communication, copies and fills count only while nothing computes; with compute and "
     "idle they add up to the window."
 )
-
-
-_LEAST_SHOWN_RATIO: Final = 0.001
-"""Of the window: what a class of copies takes on some device, to have a column of its own."""
 
 
 def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
@@ -143,7 +140,7 @@ def _copies_by_class(rows: Sequence[DeviceTimeRow]) -> dict[str, list[int | None
         class_: parts
         for class_, parts in by_class.items()
         if any(
-            part and part >= _LEAST_SHOWN_RATIO * window_ps
+            part and part >= LEAST_SHOWN_RATIO * window_ps
             for part, window_ps in zip(parts, windows, strict=True)
         )
     }
@@ -204,8 +201,8 @@ def _peaks(rows: Sequence[DeviceTimeRow]) -> str | None:
     if not any(row.memory_peak_bytes for row in rows):
         return None
     if all(row.memory_peak_bytes == row.memory_window_peak_bytes for row in rows):
-        return "Peak memory is that of the window, and of the whole process so far."
-    return "Peak memory is that of the window; the peak since start is that of the whole process."
+        return "Peak memory is the most in use in the window; it was never more since the process started."
+    return "Peak memory is the most in use in the window, the peak since start the most since the process started."
 
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
@@ -224,7 +221,10 @@ def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
     ]
     if not counted:
         return None
-    return f"Outside the window: {numbers.listed(counted)}; use --window devices to include them."
+    of_status = ""
+    if any(row.status == "copy_only" and not row.busy_ps for row in rows):
+        of_status = ", which only the status counts"
+    return f"Outside the window: {numbers.listed(counted)}{of_status}; use --window devices to include them."
 
 
 def _shared(result: DeviceTime) -> Iterator[str]:

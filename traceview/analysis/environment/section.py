@@ -21,8 +21,11 @@ LONGEST_FACT: Final = 60
 """Characters of a fact; the middle of a longer one is left out."""
 
 SHOWN_VARIABLES: Final = 4
+"""Environment variables that are shown: one line; the JSON report has all."""
 _SHOWN_VALUES: Final = 3
+"""Different values of one fact that are shown with their hosts."""
 _SHOWN_HOSTS: Final = 3
+"""Hosts that are named; more of them are counted."""
 _SEVERAL: Final = 2
 
 PUBLIC_NAMES: Final = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy"}
@@ -89,7 +92,9 @@ def _batch(host: HostEnvironment) -> str | None:
     batch = host.batch
     if batch.global_ is None:
         return None
-    each = "" if batch.per_replica is None else f" ({numbers.count(batch.per_replica)} per replica)"
+    each = ""
+    if batch.per_replica not in (None, batch.global_):
+        each = f" ({numbers.count(batch.per_replica)} per replica)"
     return f"batch {numbers.count(batch.global_)}{each}"
 
 
@@ -153,7 +158,9 @@ def _reduction(host: HostEnvironment) -> str | None:
     if not strategy.is_used or (strategy.replicas or 0) < _SEVERAL:
         return None
     packs = "" if strategy.packs is None else f" in {numbers.plural(strategy.packs, 'pack')}"
-    return None if strategy.cross_device_ops is None else f"{strategy.cross_device_ops}{packs}"
+    if strategy.cross_device_ops is None:
+        return None
+    return f"gradients summed by {strategy.cross_device_ops}{packs}"
 
 
 def _xla(host: HostEnvironment) -> str | None:

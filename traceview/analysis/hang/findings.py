@@ -12,6 +12,7 @@ from traceview.document import numbers
 from traceview.trace.hang import Hang, HangThread, HangWorker, Wait
 
 _SHOWN: Final = 4
+"""Workers or devices that a title names; the tables have all."""
 _LEAST_CORES: Final = 0.05
 """What rounds to a tenth of a core; less is not worth a word."""
 
@@ -24,9 +25,13 @@ HANG_COLLECTIVE: Final = Rule(
     "hang-collective",
     starts_at=(
         "no step ends for the time of --on-hang, the call of the step computes on less than {idle_cores} cores, and "
-        "a worker or a device has not come to a collective; with low confidence, if all that is known is that the "
-        "step has collectives. GPUs differ if one is busy for at least {busy_ratio} of the time and another for "
-        "at most {idle_ratio}"
+        "a worker or a device has not come to a collective"
+    ),
+    conditions_of="one of these shows that",
+    conditions=(
+        "the report of a worker, or the collectives that were recorded",
+        "one GPU is busy for at least {busy_ratio} of the time, and another for at most {idle_ratio}",
+        "all that is known is that the step has collectives; confidence is low then",
     ),
     limits={"idle_cores": 0.2, "busy_ratio": 0.95, "idle_ratio": 0.05},
     meaning=(
@@ -109,10 +114,13 @@ HANG_STEP: Final = Rule(
 
 LONG_PAUSE: Final = Rule(
     "long-pause",
-    starts_at=(
-        "no step ends for the time of --on-hang, and the process works: it computes on {idle_cores} cores or more, "
-        "its stack moves in a checkpoint, validation, tracing or import, it calls a tf.function that is no step, or it "
-        "writes a checkpoint at {written_bytes_per_second}"
+    starts_at=("no step ends for the time of --on-hang, and the process works"),
+    conditions_of="one of these shows that",
+    conditions=(
+        "it computes on {idle_cores} cores or more",
+        "its stack moves in a checkpoint, validation, tracing or import",
+        "it calls a tf.function that is no step",
+        "it writes a checkpoint at {written_bytes_per_second} or more",
     ),
     limits={"idle_cores": 0.2, "written_bytes_per_second": 1e5},
     meaning="No step has ended, but the process works. It may only be slow.",

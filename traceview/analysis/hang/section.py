@@ -25,9 +25,11 @@ _MOST_THREADS: Final = 24
 _MOST_COLLECTIVES: Final = 12
 _MOST_STACKS: Final = 12
 _MOST_NATIVE: Final = 12
+"""Rows, and stacks, in words: what a person reads in a hurry. The JSON report has all."""
 _LEAST_WRITTEN: Final = 100_000
 """Bytes; the lines of a log are not worth a word."""
 _WIDEST_LINE: Final = 90
+"""Characters; the middle of a longer line is left out."""
 _IN_JSON: Final = "the JSON report"
 
 NOT_SEEN: Final = "Not known: which op of TensorFlow waits, for an op records itself when it ends."

@@ -14,21 +14,25 @@ from msgspec import Struct
 from traceview.analysis.launches.eager_scopes import EAGER, GRAPH
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.ids import unique_ids
-from traceview.intervals import BoolArray, Int64Array, union
+from traceview.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.robust import median_ps
 from traceview.trace.model import Trace
 
 SHOWN_TYPES: Final = 3
+"""Types of ops, the most frequent ones: enough to find the code that calls them."""
 _CALL: Final = b"EagerLocalExecute: "
 
 
 class EagerOps(Struct, frozen=True, eq=False):
-    """`count_per_step`: median over the used steps. `ps_of_steps` `[steps]`: time in which a thread runs such an op.
+    """`count_per_step`: median over the used steps. `spans`: when a thread runs such an op.
+
+    `ps_of_steps` `[steps]`: how long that is.
 
     `types`: the types of ops, the most frequent first.
     """
 
     count_per_step: int
+    spans: IntervalSet
     ps_of_steps: Int64Array
     types: tuple[str, ...]
 
@@ -45,7 +49,7 @@ def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
     begun = np.sort(columns.start_ps[rows])
     count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
     spans = union(columns.start_ps[rows], columns.end_ps[rows])
-    return EagerOps(median_ps(count) or 0, spans.within(start, end), _types(trace, host))
+    return EagerOps(median_ps(count) or 0, spans, spans.within(start, end), _types(trace, host))
 
 
 def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:

@@ -18,6 +18,7 @@ from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
 MOST_TYPES: Final = 3
+"""Types of ops, the most frequent ones: enough to recognize the function."""
 
 
 class FirstCall(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Estimates what recording its events cost a host, in each step and while a device was idle.
+"""Estimates what recording its events cost a host, in each step and in idle time.
 
 The sidecar says how much longer a step took with the profiler. Where ops of a few microseconds follow each other, most
 of that is spent on events, and takes as long as the ops themselves.
@@ -6,25 +6,16 @@ of that is spent on events, and takes as long as the ops themselves.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection, step_bounds
-from traceview.intervals import union
+from traceview.intervals import IntervalSet
 from traceview.trace.model import Trace
-
-MOST_PER_EVENT_PS: Final = 600_000
-"""Without samples of Python, a loop of 16,400 events per step took 9.7 ms longer (TensorFlow 2.21, measured on two cores).
-What is above that comes from something else, and may lie elsewhere in the step."""
-
-_PS_PER_NS: Final = 1000
 
 
 class ProfilerTime(Struct, frozen=True):
-    """What recording took, mean per used step. `idle_ps`: the part of it in which the device was idle."""
+    """What recording took, mean per used step. `idle_ps`: the part of it in some span of idle time."""
 
     step_ps: int
     idle_ps: int
@@ -32,10 +23,9 @@ class ProfilerTime(Struct, frozen=True):
 
 
 def profiler_time(
-    trace: Trace, attribution: IdleAttribution, selection: Selection, device: int
+    trace: Trace, selection: Selection, host: int, idle: IntervalSet
 ) -> ProfilerTime | None:
     """The time for the events of a host; None where the sidecar has measured no overhead, or there are no steps."""
-    host = trace.device_list[device].host
     steps, sidecar = selection.used_of(host), trace.hosts[host].sidecar
     overhead = sidecar.environment.overhead if sidecar else None
     if (
@@ -44,20 +34,20 @@ def profiler_time(
         or not (overhead.ratio or 0.0) > (overhead.spread_ratio or 0.0)
     ):
         return None
-    added_ps = ((overhead.profiled_ns or 0) - (overhead.unprofiled_ns or 0)) * _PS_PER_NS
+    # Both are medians, of other steps than the used ones: only their ratio is a share of these.
+    ratio = overhead.ratio or 0.0
+    added_ps = int((selection.mean_step_ps or 0) * ratio / (1 + ratio))
     columns = trace.host_columns
-    ends = np.sort(columns.end_ps[columns.host == host])
+    ends = np.sort(columns.end_ps[columns.rows_of_host(host)])
     start, end = step_bounds(steps)
     first, last = np.searchsorted(ends, start), np.searchsorted(ends, end)
     inside = np.concatenate([ends[low:high] for low, high in zip(first, last, strict=True)])
     if not inside.size:
         return None
-    gaps = union(*attribution.gaps[device].spans)
     # An event is written when it has ended.
-    idle_count = int(gaps.within(inside, inside + 1).sum())
-    per_event_ps = min(added_ps * len(steps) // inside.size, MOST_PER_EVENT_PS)
+    idle_count = int(idle.within(inside, inside + 1).sum())
     return ProfilerTime(
-        step_ps=per_event_ps * inside.size // len(steps),
-        idle_ps=per_event_ps * idle_count // len(steps),
+        step_ps=added_ps,
+        idle_ps=added_ps * idle_count // inside.size,
         event_count=inside.size // len(steps),
     )

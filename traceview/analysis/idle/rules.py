@@ -11,7 +11,7 @@ from typing import Final
 from traceview.analysis.base import Rule
 from traceview.document import numbers
 from traceview.trace.cause import Cause
-from traceview.trace.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
+from traceview.trace.host_evidence import BACK_TO_BACK_PS, SCHEDULING_OP_PS
 
 
 class IdleRule(Rule, frozen=True, kw_only=True):
@@ -100,13 +100,18 @@ CPU_HEAVY_OP: Final = IdleRule(
 
 HOST_BOUND: Final = IdleRule(
     code="host-bound",
-    starts_at=(
-        "{warning_ratio} of the mean step idle while the host runs CPU ops, none of them a cpu-heavy-op; without GPUs only from "
-        "{ops_per_step_count} ops per step on that run one by one, outside of any tf.function, and as information from "
-        "{replica_ratio} of a step in a graph"
+    starts_at="{warning_ratio} of the mean step idle while the host runs CPU ops, none of them a cpu-heavy-op",
+    conditions_of="without GPUs, only with one of these",
+    conditions=(
+        "{ops_per_step_count} ops per step or more run one by one, outside of any tf.function",
+        (
+            "the step is a graph, and the replicas are idle for {replica_ratio} of it while the host works for its ops; "
+            "information only"
+        ),
     ),
     severities=("warning", "info"),
-    limits={"warning_ratio": 0.10, "ops_per_step_count": 100, "replica_ratio": 0.25},
+    # On CPU devices each step has some of it: from where a loss is worth a name, see report/verdict.py.
+    limits={"warning_ratio": 0.10, "ops_per_step_count": 100, "replica_ratio": 0.03},
     meaning=(
         "The device waits for ops of the step that run on the CPU, because they have no GPU kernel or were placed "
         "there. No single op takes most of the time."

@@ -8,19 +8,20 @@ from typing import Final
 from msgspec import Struct
 
 from traceview.analysis import device_time
+from traceview.analysis.base import LEAST_SHOWN_RATIO
 from traceview.analysis.context import View
 from traceview.analysis.idle.result import Gap, Idle, IdleRow
+from traceview.analysis.python_lock import lock_wait_sentence
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import CAUSES, look_of
+from traceview.document.vocabulary import CAUSES, look_of, thread_name
 
 MOST_GAPS: Final = 100
 """Gaps of all devices together that have a row, the longest ones."""
 
 BRIEF_GAPS: Final = 5
+"""Gaps in a brief document, the longest ones."""
 TITLE: Final = "Why the devices waited"
-_LEAST_SHOWN_RATIO: Final = 0.001
-"""Of the window: what a cause takes on some device, to have a column."""
 
 
 class NumberedGap(Struct, frozen=True):
@@ -60,9 +61,10 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
             *doc.remarks(
                 other_devices if others else None,
                 no_kernel,
-                f"Below {numbers.share(_LEAST_SHOWN_RATIO)} on each device: {small_words}."
+                f"Below {numbers.share(LEAST_SHOWN_RATIO)} on each device: {small_words}."
                 if small
                 else None,
+                lock_wait_sentence(view.findings, _totals(rows)),
                 "Shares are of the window; the causes of a device add up to its idle time.",
             ),
         ),
@@ -83,8 +85,12 @@ def _windows(view: View) -> dict[str, int | None]:
 
 def _ranked(rows: Sequence[IdleRow]) -> list[str]:
     """The causes that occur, the largest first."""
-    totals = {cause: sum(row.causes.get(cause, 0) for row in rows) for cause in CAUSES}
+    totals = _totals(rows)
     return sorted((cause for cause in totals if totals[cause]), key=lambda cause: -totals[cause])
+
+
+def _totals(rows: Sequence[IdleRow]) -> dict[str, int]:
+    return {cause: sum(row.causes.get(cause, 0) for row in rows) for cause in CAUSES}
 
 
 def _columns(
@@ -107,7 +113,7 @@ def _columns(
 def _is_shown(cause: str, rows: Sequence[IdleRow], windows: dict[str, int | None]) -> bool:
     """Whether some device waited for it for a share of the window that shows."""
     return any(
-        row.causes.get(cause, 0) >= _LEAST_SHOWN_RATIO * (windows.get(row.device) or 0)
+        row.causes.get(cause, 0) >= LEAST_SHOWN_RATIO * (windows.get(row.device) or 0)
         for row in rows
     )
 
@@ -208,7 +214,7 @@ def evidence_text(thread: str | None, event: str | None, next_event: str | None)
     """What a thread was in; where no event shows it, what it began next."""
     if event is None and next_event is not None:
         event = f"nothing until {next_event}"
-    return ": ".join(part for part in (thread, event) if part and event) or None
+    return ": ".join(part for part in (thread_name(thread), event) if part and event) or None
 
 
 def _findings(view: View, numbered: NumberedGap) -> tuple[doc.Link, ...]:

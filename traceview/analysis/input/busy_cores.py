@@ -1,4 +1,4 @@
-"""Measures how many cores of a host the ops of its input pipeline keep busy."""
+"""Measures how many cores of a host its input pipeline keeps busy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from traceview.intervals import union
 
 
 def busy_cores(context: Context, host: int) -> float:
-    """Threads that run an op of the pipeline, mean over the window; work that records no op is not in it."""
+    """Threads at work for the pipeline, mean over the window; work that records no event is not in it."""
     columns, window = context.trace.host_columns, context.selection.windows[host]
     states = context.idle.states.get(host)
     if states is None or not window.length_ps:
         return 0.0
-    rows = states.pipeline_ops
+    rows = states.pipeline_work
     thread = states.thread[columns.line[rows]]
     busy_ps = 0
     for number in unique_ids(thread).tolist():

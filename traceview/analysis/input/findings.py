@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from traceview.analysis.base import Confidence, Evidence, Finding, Severity
 from traceview.analysis.cost import Cost
 from traceview.analysis.idle_python import PythonShare
+from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
     InputHost,
-    InputReplica,
     keeps_waiting,
 )
 from traceview.analysis.input.rules import (
@@ -39,10 +39,12 @@ def diagnose(
     findings = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
     worst = max(result.hosts, key=lambda host: host.input_ratio or 0.0)
     if bound is None:
-        ratio = result.input_ratio
-        if ratio is None or INPUT_BOUND.severity_of(ratio) is None or not keeps_waiting(worst):
+        cost = _wait_cost(worst, selection)
+        if cost is None or INPUT_BOUND.severity_of(cost.ratio or 0.0) is None:
             return findings
-        bound = (_bound(result, worst, ratio, selection),)
+        if not keeps_waiting(worst):
+            return findings
+        bound = (_bound(result, worst, cost, selection),)
         findings += bound
     if not bound:
         return findings
@@ -69,7 +71,17 @@ def _where(worst: InputHost) -> str:
     return worst.device or worst.host
 
 
-def _bound(result: Input, worst: InputHost, ratio: float, selection: Selection) -> Finding:
+def _wait_cost(worst: InputHost, selection: Selection) -> Cost | None:
+    """What the wait costs where no device was recorded; None where it is not known."""
+    if worst.input_ratio is None:
+        return None
+    if worst.mean_wait_per_step_ps is None:
+        return Cost.of_window(worst.input_ratio)
+    return selection.cost("mean", worst.mean_wait_per_step_ps)
+
+
+def _bound(result: Input, worst: InputHost, cost: Cost, selection: Selection) -> Finding:
+    ratio = cost.ratio or 0.0
     severity = INPUT_BOUND.severity_of(ratio) or "warning"
     confidence = _confidence(selection)
     explanation = (
@@ -79,14 +91,8 @@ def _bound(result: Input, worst: InputHost, ratio: float, selection: Selection) 
         explanation += (
             f" Most of the pipeline's own time is spent in stage {result.bottleneck.name}."
         )
-    step = "step" if selection.used_steps else "window"
-    cost = (
-        Cost.of_window(ratio)
-        if worst.wait_per_step_ps is None
-        else selection.cost("median", worst.wait_per_step_ps)
-    )
     return INPUT_BOUND.finding(
-        f"{numbers.share(cost.ratio)} of the {step} is spent waiting for input",
+        f"waiting for input takes {cost.stated}",
         (Evidence("input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], _where(worst)),),
         severity=_severity(selection, severity),
         confidence=confidence,
@@ -181,5 +187,10 @@ def _starved(row: InputReplica, selection: Selection) -> Finding:
         ),
         advice=advice,
         devices=(row.device,) if row.device else (),
-        cost=selection.cost("median", row.late_per_step_ps),
+        cost=selection.cost(
+            "mean",
+            row.late_per_step_ps
+            if row.mean_late_per_step_ps is None
+            else row.mean_late_per_step_ps,
+        ),
     )

@@ -12,12 +12,15 @@ _LIMITING_WORK_RATIO: Final = 0.70
 
 INPUT_BOUND: Final = IdleRule(
     code="input-bound",
-    starts_at=(
-        "{warning_ratio} of the mean step spent waiting for input; critical from {critical_ratio}; where prefetch "
-        "buffers were recorded, only if the slowest stage works {work_ratio} of the window and the buffers are empty in "
-        "{empty_step_ratio} of the steps, or if they are empty in {empty_wait_ratio} of the wait and the stage works as "
-        "much as {work_ratio} of the wait, or if a Python generator works {limiting_work_ratio} of the window and the step "
-        "waits {lock_wait_ratio} of its time for Python's lock"
+    starts_at="{warning_ratio} of the mean step spent waiting for input; critical from {critical_ratio} on",
+    conditions_of="where prefetch buffers were recorded, only with one of these",
+    conditions=(
+        "the slowest stage works {work_ratio} of the window, and the buffers are empty in {empty_step_ratio} of the steps",
+        "the buffers are empty in {empty_wait_ratio} of the wait, and the slowest stage works {work_ratio} of the wait",
+        (
+            "a Python generator works {limiting_work_ratio} of the window, and the step waits {lock_wait_ratio} of its time "
+            "for Python's lock"
+        ),
     ),
     severities=("warning", "critical", "info"),
     # The first two are the limits of XProf.
@@ -38,9 +41,10 @@ INPUT_BOUND: Final = IdleRule(
     ),
     evidence=(
         "idle time with cause input on the device of each host that is idle least; without devices input_ratio in "
-        "results.input. Full buffers contradict it: work_ratio, empty_step_ratio and empty_wait_ratio of the host in results.input. A stage "
-        f"that works {numbers.share(_LIMITING_WORK_RATIO)} of the window also holds up the step where no wait is recorded: "
-        "it takes Python's lock, or on a host of replicas the cores"
+        "results.input. Full buffers contradict it: work_ratio, empty_step_ratio and empty_wait_ratio of the host in "
+        f"results.input. A Python generator that works {numbers.share(_LIMITING_WORK_RATIO)} of the window also holds up the "
+        "step where no wait is recorded: it takes Python's lock. On CPU devices the cost includes what ops take longer because "
+        "the pipeline takes cores"
     ),
     advice=(
         "Let the pipeline run ahead of the step: dataset = dataset.map(f, "

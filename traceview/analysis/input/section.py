@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from traceview.analysis.base import Finding
 from traceview.analysis.context import View
+from traceview.analysis.cost import cost_words
 from traceview.analysis.input.chain import chain
+from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
     InputHost,
-    InputReplica,
     keeps_waiting,
 )
 from traceview.analysis.input.rules import INPUT_BOUND
@@ -22,6 +24,7 @@ from traceview.trace.pipeline import SLOW_CALL_PS, InputStage
 
 TITLE: Final = "Input pipeline"
 BRIEF_STAGES: Final = 5
+"""Stages in a brief document, those that work most."""
 BRIEF_ROWS: Final = 8
 """Hosts, and shards, that have a row in a brief document."""
 
@@ -31,6 +34,7 @@ MISSING: Final = {
     "parallel_interleave": "a parallel interleave",
     "cache": "a cache",
 }
+_HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch, do not count."
 _MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
 
 
@@ -50,28 +54,37 @@ def section(view: View, result: Input) -> doc.Section:
             *_replicas(result.replicas, most_rows, everything),
             *_stages(stages, result.stage_count, view.command("input")),
         ),
-        lead=_lead(result, is_finding=any(row.code == INPUT_BOUND.code for row in view.findings)),
+        lead=_lead(
+            result, next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
+        ),
     )
 
 
-def _lead(result: Input, *, is_finding: bool) -> str:
-    """`is_finding`: a finding says that the input pipeline keeps the devices waiting."""
+def _lead(result: Input, finding: Finding | None) -> str:
+    """`finding`: says that the input pipeline keeps the devices waiting, for some steps longer than the median one."""
     if result.input_ratio is None:
         return f"Input wait: unknown; {result.reason}."
     worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
-    whole = "step" if any(step.used for step in result.steps) else "window"
+    whole = "median step" if any(step.used for step in result.steps) else "window"
     share = numbers.share(result.input_ratio)
     if worst.measured_by == "idle":
-        lead = f"{worst.device or 'A device'} is idle and waits for input {share} of the {whole}"
-    else:
         lead = (
-            f"The thread that runs the steps is in calls for the next batch {share} of the {whole}"
+            f"{worst.device or 'A device'} is idle and waits for input for {share} of the {whole}"
         )
-    if not keeps_waiting(worst) and is_finding:
-        return f"{lead}; a batch is ready by then, but the pipeline takes Python's lock or the cores from the step."
+    else:
+        lead = f"The thread that runs the steps spends {share} of the {whole} in calls for the next batch"
+    if not keeps_waiting(worst) and finding:
+        return f"{lead}. A batch is ready by then, but the pipeline takes Python's lock or the cores from the step."
     if not keeps_waiting(worst):
-        return f"{lead}; a batch is ready by then: the pipeline keeps up."
+        return f"{lead}. A batch is ready by then, so this is the time of the calls: the pipeline keeps up."
     verdict = look_of(VERDICTS, result.verdict or "none").words
+    cost = finding and cost_words(
+        finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic
+    )
+    if finding and cost and result.verdict == "none":
+        # Few steps wait, and those for long.
+        share = numbers.share(finding.cost_ratio)
+        return f"{lead} ({verdict}), but some steps wait long: {cost} ({share})."
     return f"{lead} ({verdict})."
 
 
@@ -85,19 +98,26 @@ def _notes(result: Input, *, is_brief: bool) -> tuple[str | None, ...]:
         None
         if stage is None
         else f"Slowest stage: {_path(stage.name)}, {_work(stage, row)}."
+        + (_HAND_ON if _is_below_another(result, stage) else "")
         + (f" {stage.advice}" if is_slow and not is_brief else ""),
         f"Missing: {missing}." if missing and is_slow else None,
-        _fill(result, row),
+        _fill(result, row, is_slow=is_slow),
     )
 
 
-def _fill(result: Input, row: InputHost | None) -> str | None:
-    """How often the buffers that shield the model were empty."""
+def _is_below_another(result: Input, stage: Bottleneck) -> bool:
+    """Whether the table of the stages has one that works longer."""
+    return any(row.own_ps > stage.own_ps for row in result.stages if row.name != stage.name)
+
+
+def _fill(result: Input, row: InputHost | None, *, is_slow: bool) -> str | None:
+    """How often the buffers that shield the model were empty; `is_slow`: the model waits for input."""
     if row is not None and row.empty_step_ratio is not None:
         steps = numbers.share(row.empty_step_ratio)
         return f"The prefetch buffers between it and the model were empty in {steps} of the steps."
     if result.empty_ratio is not None:
-        return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests."
+        hardly = "" if is_slow or not result.empty_ratio else ", and hardly waited for it"
+        return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests{hardly}."
     return None
 
 

@@ -1,9 +1,9 @@
 """Concludes whether devices wait for input: from their idle time, unless the pipeline contradicts it.
 
 A device may be idle in the call for the next batch although a batch is ready: the threads that hand it over wait for
-a core. Full prefetch buffers, and stages that work little, show that. On the other hand a pipeline that works all the
-time hides a part of the wait: the thread of the step waits for Python's lock, which a generator holds, or on a host
-whose cores are the devices for a core. There it records nothing, or is in a call that has done its work.
+a core. Full prefetch buffers, and stages that work little, show that. On the other hand a pipeline costs more than the
+wait. A generator that works all the time holds Python's lock: the thread of the step waits for that, and records nothing
+or is in a call that has done its work. On a host whose cores are the devices, any pipeline takes cores from them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.context import Context
 from traceview.analysis.cost import mean_ps
 from traceview.analysis.idle import ANALYSIS as IDLE
-from traceview.analysis.idle.findings import Waiting, finding_of, waiting_device
+from traceview.analysis.idle.device_finding import finding_of
+from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.input.busy_cores import busy_cores
-from traceview.analysis.input.lock_waits import idle_in_lock_waits
+from traceview.analysis.input.lock_waits import idle_beside_python, idle_in_lock_waits
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting
 from traceview.analysis.input.rules import INPUT_BOUND
+from traceview.analysis.input.stretched import DISPATCH, Stretched, stretched_by_pipeline
 from traceview.analysis.selection import step_bounds
 from traceview.document import numbers
 from traceview.intervals import Int64Array
@@ -45,6 +48,39 @@ def diagnose(context: Context, result: Input | None) -> list[Finding]:
     ]
 
 
+class _Lost(Struct, frozen=True):
+    """By step, int64 `[steps]`: what a pipeline costs the device that is idle least.
+
+    `waiting_ps`: idle while the host asks for the next batch. `locked_ps`: idle for other causes, `locked_causes`, while
+    the pipeline holds Python's lock. `ops_ps`, `dispatch_ps`: how much longer ops and what lies between them take
+    because the pipeline has the cores.
+    """
+
+    waiting_ps: Int64Array
+    locked_ps: Int64Array
+    locked_causes: tuple[str, ...]
+    ops_ps: Int64Array
+    dispatch_ps: Int64Array
+
+    @property
+    def of_steps(self) -> Int64Array:
+        """All of it."""
+        return self.waiting_ps + self.locked_ps + self.ops_ps + self.dispatch_ps
+
+    @property
+    def is_only_waiting(self) -> bool:
+        """Whether nothing but waiting for a batch is lost."""
+        return not (self.of_steps - self.waiting_ps).any()
+
+    @property
+    def path_causes(self) -> tuple[str, ...] | None:
+        """What it is on the critical path, beside compute; None where the usual cause is all."""
+        causes = self.locked_causes if self.locked_ps.any() else ()
+        if self.dispatch_ps.any():
+            causes = tuple(cause.key for cause in DISPATCH)
+        return ("input", *causes) if causes else None
+
+
 def _of_host(
     context: Context, host: int, row: InputHost | None, result: Input | None
 ) -> Iterator[Finding]:
@@ -52,35 +88,66 @@ def _of_host(
     waiting = idle and waiting_device(context.trace, idle, context.idle, context.selection, host)
     if not waiting:
         return
-    lock_ps = _lock_wait_ps(context, host, waiting, row)
-    is_locked = _is_contended(waiting, lock_ps)
     is_short = row is None or keeps_waiting(row)
-    of_steps = waiting.idle_ps[Cause.INPUT] * is_short
-    hidden_ps, hidden_as = 0, _LOCKED if is_locked else _SILENT
-    if is_short or is_locked:
-        hidden = _hidden_ps(waiting, row, hidden_as)
-        hidden_ps, of_steps = mean_ps(hidden), of_steps + hidden
-    idle_ps = mean_ps(of_steps)
+    lost = _lost(context, host, waiting, row, is_short=is_short)
+    if lost is None:
+        return
+    idle_ps = mean_ps(lost.of_steps)
     ratio = waiting.cost(idle_ps).ratio or 0.0
     severity = INPUT_BOUND.severity_of(ratio)
     if severity is None:
         return
     bottleneck = result.bottleneck if result else None
     advice = bottleneck.advice if bottleneck and row and bottleneck.host == row.host else None
-    limit = INPUT_BOUND.limits["warning_ratio"]
-    metric = "idle_input_ratio" if is_short else "idle_lock_wait_ratio"
     yield finding_of(
         INPUT_BOUND,
         waiting,
         idle_ps,
-        [Evidence(metric, ratio, limit, waiting.key), *_of_pipeline(row, is_short=is_short)],
+        [*_of_cost(waiting, lost, ratio), *_of_pipeline(row, is_short=is_short)],
         severity=severity,
-        of_steps=of_steps,
-        title=_title(waiting, "" if is_short or row is None else _held(row)),
-        explanation=_explanation(context, host, waiting, row, hidden_ps, is_short=is_short),
+        of_steps=lost.of_steps,
+        title=_title(waiting, lost),
+        explanation=_explanation(context, host, waiting, row, lost, is_short=is_short),
         advice=advice,
-        path_causes=("input", *hidden_as) if hidden_ps else None,
+        path_causes=lost.path_causes,
         names_all=True,
+    )
+
+
+def _lost(
+    context: Context, host: int, waiting: Waiting, row: InputHost | None, *, is_short: bool
+) -> _Lost | None:
+    """What the pipeline costs; None where the model does not wait for it."""
+    window, steps = context.selection.windows[host], context.selection.used_of(host)
+    whole = np.array([window.start_ps]), np.array([window.end_ps])
+    bounds = step_bounds(steps) if steps else whole
+    nothing = np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
+    locked_ps = nothing
+    causes: tuple[str, ...] = _SILENT
+    least_lock_ratio = INPUT_BOUND.limits["lock_wait_ratio"]
+    if row is not None and _is_python(row) and _is_at_its_limit(row):
+        lock_ps = idle_in_lock_waits(context.trace, context.idle, waiting.device, *bounds)
+        if (waiting.cost(mean_ps(lock_ps)).ratio or 0.0) >= least_lock_ratio:
+            causes = _LOCKED
+        if is_short or causes == _LOCKED:
+            locked_ps = _locked_ps(waiting, row.work_ratio or 0.0, causes)
+    else:
+        beside_ps = idle_beside_python(context.trace, context.idle, waiting.device, *bounds)
+        if (waiting.cost(mean_ps(beside_ps)).ratio or 0.0) >= least_lock_ratio:
+            locked_ps, causes = beside_ps, _LOCKED
+    if not is_short and not locked_ps.any():
+        return None
+    slowed = (
+        stretched_by_pipeline(context, host, waiting.device, *bounds)
+        if waiting.is_replica
+        else Stretched(nothing, nothing)
+    )
+    return _Lost(
+        waiting_ps=waiting.idle_ps[Cause.INPUT] * is_short,
+        locked_ps=locked_ps,
+        locked_causes=causes,
+        ops_ps=slowed.ops_ps,
+        dispatch_ps=nothing if locked_ps.any() else slowed.dispatch_ps,
     )
 
 
@@ -92,33 +159,25 @@ def _is_at_its_limit(row: InputHost) -> bool:
     return (row.work_ratio or 0.0) >= INPUT_BOUND.limits["limiting_work_ratio"]
 
 
-def _lock_wait_ps(
-    context: Context, host: int, waiting: Waiting, row: InputHost | None
-) -> Int64Array:
-    """Idle time in each step in which the thread of the step waits for a generator to give Python's lock back."""
-    if row is None or not _is_at_its_limit(row) or not _is_python(row):
-        return np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
-    window, steps = context.selection.windows[host], context.selection.used_of(host)
-    whole = np.array([window.start_ps]), np.array([window.end_ps])
-    bounds = step_bounds(steps) if steps else whole
-    return idle_in_lock_waits(context.trace, context.idle, waiting.device, *bounds)
+def _locked_ps(waiting: Waiting, work_ratio: float, causes: Collection[str]) -> Int64Array:
+    """Idle time in each step that a generator makes longer, by the share of the window that it works."""
+    idle_ps = waiting.idle_ps[[cause.key in causes for cause in Cause]].sum(axis=0)
+    result: Int64Array = (min(work_ratio, 1.0) * idle_ps).astype(np.int64)
+    return result
 
 
-def _is_contended(waiting: Waiting, lock_ps: Int64Array) -> bool:
-    """Whether the thread of the step waits for Python's lock."""
-    cost = waiting.cost(mean_ps(lock_ps))
-    return (cost.ratio or 0.0) >= INPUT_BOUND.limits["lock_wait_ratio"]
-
-
-def _hidden_ps(waiting: Waiting, row: InputHost | None, causes: Collection[str]) -> Int64Array:
-    """Idle time in each step that a pipeline at its limit makes longer, by the share of the window that it works."""
-    hidden = np.zeros(waiting.idle_ps.shape[1], dtype=np.int64)
-    if row is None or not _is_at_its_limit(row) or not (waiting.is_replica or _is_python(row)):
-        return hidden
-    for cause in Cause:
-        if cause.key in causes:
-            hidden += waiting.idle_ps[cause]
-    return (min(row.work_ratio or 0.0, 1.0) * hidden).astype(np.int64)
+def _of_cost(waiting: Waiting, lost: _Lost, ratio: float) -> Iterator[Evidence]:
+    metric = "idle_input_ratio" if lost.is_only_waiting else "input_cost_ratio"
+    yield Evidence(metric, ratio, INPUT_BOUND.limits["warning_ratio"], waiting.key)
+    if not lost.is_only_waiting:
+        for part, of_steps in (
+            ("input_wait_ps", lost.waiting_ps),
+            ("lock_wait_ps", lost.locked_ps),
+            ("slowed_ops_ps", lost.ops_ps),
+            ("slowed_dispatch_ps", lost.dispatch_ps),
+        ):
+            if of_steps.any():
+                yield Evidence(part, mean_ps(of_steps), None, waiting.key)
 
 
 def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]:
@@ -126,7 +185,8 @@ def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]
         return
     limits, where = INPUT_BOUND.limits, f"{row.host}, {row.slowest_stage}"
     if not is_short or row.empty_step_ratio is None:
-        limit = None if is_short or row.empty_step_ratio is None else limits["limiting_work_ratio"]
+        at_limit = not is_short and row.empty_step_ratio is not None and _is_at_its_limit(row)
+        limit = limits["limiting_work_ratio"] if at_limit else None
         yield Evidence("work_ratio", row.work_ratio, limit, where)
         return
     least = limits["work_ratio"]
@@ -142,16 +202,11 @@ def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]
         yield Evidence("empty_wait_ratio", row.empty_wait_ratio or 0.0, limit, row.host)
 
 
-def _held(row: InputHost) -> str:
-    """What a pipeline at its limit holds, so that the thread of the step waits for it."""
-    return "Python's lock" if _is_python(row) else "the cores"
-
-
-def _title(waiting: Waiting, held: str) -> str:
-    """`held`: what the devices wait for, if it is not the next batch itself."""
+def _title(waiting: Waiting, lost: _Lost) -> str:
+    """Who waits, or loses time in another way as well."""
     title = INPUT_BOUND.title
-    if held:
-        title = title.replace("for input", f"while the input pipeline holds {held}")
+    if not lost.is_only_waiting:
+        title = title.replace("waits", "loses").replace("for input", "to the input pipeline")
     devices = sorted((waiting.key, *waiting.waiting_as_long(Cause.INPUT)))
     if len(devices) == 1:
         return title
@@ -162,7 +217,7 @@ def _title(waiting: Waiting, held: str) -> str:
         if everyone and len(devices) > 2
         else numbers.listed(devices, 3)
     )
-    return title.replace("{device} waits", f"{who} wait")
+    return title.replace("{device} waits", f"{who} wait").replace("{device} loses", f"{who} lose")
 
 
 def _explanation(
@@ -170,32 +225,42 @@ def _explanation(
     host: int,
     waiting: Waiting,
     row: InputHost | None,
-    hidden_ps: int,
+    lost: _Lost,
     *,
     is_short: bool,
 ) -> str | None:
-    if row is None or row.slowest_stage is None or not _is_at_its_limit(row):
-        return None
-    stage = row.slowest_stage.removeprefix("Iterator::")
-    share = numbers.share(min(row.work_ratio or 0.0, 1.0))
-    work = f"{stage} works {share} of the window."
-    sentences = [f"The pipeline is slower than the model: {work}" if is_short else work]
-    if hidden_ps:
+    sentences = []
+    if row is not None and row.slowest_stage is not None and _is_at_its_limit(row):
+        stage = row.slowest_stage.removeprefix("Iterator::")
+        work = f"{stage} works {numbers.share(min(row.work_ratio or 0.0, 1.0))} of the window."
+        sentences.append(f"The pipeline is slower than the model: {work}" if is_short else work)
+    if lost.locked_ps.any():
         sentences.append(
-            f"It holds {_held(row)} meanwhile: {numbers.time(hidden_ps)} of the cost is idle time in which the thread of "
-            "the step waits for that. Tables of idle time show it under other causes than waiting for input."
+            f"Python of the input pipeline holds Python's lock: {numbers.time(mean_ps(lost.locked_ps))} of the cost is idle "
+            "time in which the thread of the step waits for that. Tables of idle time show it under other causes than "
+            "waiting for input."
         )
-    if waiting.is_replica:
-        sentences.append(_lower_estimate(context, host))
-    return " ".join(sentences)
+    if lost.ops_ps.any() or lost.dispatch_ps.any():
+        sentences.append(_slowed(context, host, waiting, lost))
+    if not sentences:
+        return None
+    return " ".join(sentences if row is not None else (INPUT_BOUND.meaning, *sentences))
 
 
-def _lower_estimate(context: Context, host: int) -> str:
-    """Why replicas that share cores with a pipeline lose more than they wait."""
+def _slowed(context: Context, host: int, waiting: Waiting, lost: _Lost) -> str:
+    """How much longer ops take beside the pipeline, and what that leaves out."""
     sidecar, busy = context.trace.hosts[host].sidecar, busy_cores(context, host)
     cores = sidecar.environment.cores.usable_count if sidecar else None
-    taken = f"Its ops keep {numbers.number(busy)} of {cores} cores busy. " if cores and busy else ""
+    parts = [
+        f"{words} {numbers.time(mean_ps(of_steps))}"
+        for words, of_steps in (
+            (f"the ops of {waiting.key} take", lost.ops_ps),
+            ("the dispatch between ops takes", lost.dispatch_ps),
+        )
+        if of_steps.any()
+    ]
     return (
-        f"{taken}Replicas on the CPU compute more slowly beside it. One recording does not show by how much, so the cost is "
-        "a lower estimate."
+        f"The pipeline keeps {numbers.number(busy)} of {cores} cores busy on average. While more threads have work than there are cores, "
+        f"{' and '.join(parts)} longer per step than is usual, by the median of the same op; that is part of the cost. "
+        "What is slowed every time does not show, so the estimate is rather low."
     )

@@ -31,6 +31,7 @@ from traceview.xplane.planes import ActivityClass
 MOST_SLICES: Final = 10_000
 """Slices of all lanes together: some 500 kB of JSON."""
 MOST_DEVICES: Final = 128
+"""A page with more is too long to scroll, and each has fewer than 80 of the slices."""
 MOST_THREADS: Final = 6
 """Threads of one host."""
 MOST_NAME_BYTES: Final = 160_000
@@ -38,6 +39,7 @@ MOST_NAME_BYTES: Final = 160_000
 
 _NAME_LENGTHS: Final = (160, 96, 64, 40, 24, 12)
 _LAUNCHING_THREADS: Final = 3
+"""Threads that launch most; the others are the one that runs the steps, and those that long gaps name."""
 _ACTIVITIES: Final[tuple[tuple[LaneKind, tuple[ActivityClass, ...]], ...]] = (
     ("compute", (ActivityClass.COMPUTE,)),
     ("communication", (ActivityClass.COLLECTIVE,)),

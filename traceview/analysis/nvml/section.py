@@ -11,7 +11,9 @@ from traceview.document import model as doc
 from traceview.document import numbers
 
 BRIEF_GPUS: Final = 16
+"""GPUs with a row in a brief document: those of two usual hosts."""
 BRIEF_REASONS: Final = 4
+"""Reasons for missing numbers in a brief document; mostly all GPUs have the same."""
 
 
 def nvml_section(view: View, result: Nvml) -> doc.Section | None:

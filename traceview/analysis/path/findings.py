@@ -10,6 +10,7 @@ from traceview.analysis.idle_python import PYTHON_LINE
 from traceview.analysis.path.result import CriticalPath, UnexplainedPart
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
+from traceview.document.vocabulary import a_thread, thread_words
 from traceview.trace.cause import Cause
 
 UNEXPLAINED_IDLE: Final = Rule(
@@ -38,7 +39,9 @@ UNEXPLAINED_IDLE: Final = Rule(
 )
 
 _MOST_NAMED: Final = 3
+"""Parts without a recorded cause that are evidence; results.path has more."""
 _LONGEST_NAME: Final = 60
+"""Characters of a name: what tells functions apart is at its start."""
 
 
 def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[Finding]:
@@ -91,7 +94,7 @@ def _parts(parts: tuple[UnexplainedPart, ...]) -> Iterator[Evidence]:
         ("next_event", first.next_event),
     ):
         if event is not None:
-            yield Evidence(metric, event, None, f"thread {first.thread}")
+            yield Evidence(metric, event, None, thread_words(first.thread))
 
 
 def _where(part: UnexplainedPart) -> str:
@@ -110,11 +113,11 @@ def _where(part: UnexplainedPart) -> str:
     if part.thread is None:
         return f"{place}; the host recorded no thread."
     if part.python is not None:
-        return f"{place}; thread {part.thread} was in {part.python} there."
+        return f"{place}; {a_thread(part.thread)} was in {part.python} there."
     recorded = (
         "recorded nothing inside the event that was open" if part.host_event else "recorded nothing"
     )
-    return f"{place}; thread {part.thread} {recorded} there."
+    return f"{place}; {a_thread(part.thread)} {recorded} there."
 
 
 def _short(name: str | None) -> str:

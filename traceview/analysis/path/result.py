@@ -53,7 +53,9 @@ MOST_PARTS: Final = 10
 MOST_LISTED: Final = 400
 """Parts that the steps list together; each lists at least its longest one."""
 MOST_OPS: Final = 10
+"""Ops of the path, the longest ones: as many as the longest parts."""
 MOST_UNEXPLAINED: Final = 5
+"""Parts without a recorded cause, the longest ones: what a person can look at one by one."""
 
 
 class PathPart(Record, frozen=True):

@@ -8,6 +8,7 @@ from typing import Final
 from traceview.analysis import device_time
 from traceview.analysis.context import View
 from traceview.analysis.path.result import CriticalPath, LongPart
+from traceview.analysis.python_lock import lock_wait_sentence
 from traceview.document import numbers
 from traceview.document.model import (
     Bar,
@@ -29,7 +30,9 @@ from traceview.document.model import (
 from traceview.document.vocabulary import PATH_PARTS, Look, look_of
 
 BRIEF_CAUSES: Final = 4
+"""Causes in a brief document, those that cost most."""
 BRIEF_PARTS: Final = 3
+"""Parts in a brief document."""
 _NAMED: Final = 3
 """Causes that the first sentence names."""
 
@@ -45,10 +48,11 @@ def section(view: View, result: CriticalPath) -> Section:
             *_longest(view, result),
             *(() if view.is_brief else _ops(result)),
             *remarks(
+                lock_wait_sentence(view.findings, result.share_by_cause),
                 None
                 if view.is_brief
                 else "From the end of a step backwards: where a device waits for another one, the path goes on there. Its "
-                "parts add up to the step exactly."
+                "parts add up to the step exactly.",
             ),
         ),
         lead=_lead(result),

@@ -13,14 +13,19 @@ from traceview.document import numbers
 from traceview.document.sanitize import shortened
 
 MOST_GROUPS: Final = 6
+"""Groups of hosts with equal strategies; a healthy run has one."""
 MOST_FUNCTIONS: Final = 6
+"""Step functions of a host; a script has one or two."""
 BRIEF: Final = 3
 """Groups of hosts, functions of a host and reasons of a brief document."""
 
 BRIEF_DEVICES: Final = 16
+"""Devices with a row in a brief document: those of two usual hosts."""
 
 _SHOWN_HOSTS: Final = 4
+"""Hosts that are named; more of them are counted."""
 _WIDEST_NAME: Final = 40
+"""Characters; the middle of a longer name is left out, so that a line still has room for what is said of it."""
 _IN_JSON: Final = "see the JSON report"
 
 
@@ -108,7 +113,9 @@ def _description(function: PlacedFunction) -> Iterator[str]:
     if graph.op_count is not None:
         yield numbers.plural(graph.op_count, "op")
     if graph.ops_without_device:
-        yield f"{numbers.count(graph.ops_without_device)} of them for no device"
+        whole = graph.ops_without_device == graph.op_count
+        count = numbers.count(graph.ops_without_device)
+        yield f"{'none' if whole else count} of them {'' if whole else 'not '}assigned to a device"
     if graph.traces is not None and graph.traces > 1:
         yield f"the newest of {numbers.plural(graph.traces, 'trace')}"
     if graph.training_loop is not None:

@@ -13,6 +13,7 @@ from traceview.trace.placement import local_device
 from traceview.trace.sidecar import Sidecar
 
 _MOST_SPANS: Final = 4
+"""Changes that the sentence lists; more of them are counted."""
 _SEVERAL: Final = 2
 
 

@@ -11,6 +11,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 
 BRIEF_KERNELS: Final = 3
+"""Kernels of a device in a brief document."""
 
 
 def section(view: View, result: Precision) -> doc.Section | None:

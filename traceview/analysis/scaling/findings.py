@@ -48,6 +48,18 @@ def conclude(
     )
     if ratio >= limit or is_explained:
         return []
+    partly = list(
+        dict.fromkeys(
+            finding.code
+            for finding in findings
+            if finding.cost_ratio is not None and finding.code != _EXPLAINS_NOTHING
+        )
+    )
+    why = (
+        f"Part of what they wait for is information of its own: {numbers.listed(partly)}."
+        if partly
+        else "No other finding explains what they wait for."
+    )
     compare = (
         POOR_SCALING.advice
         if isinstance(result, Skipped)
@@ -58,10 +70,9 @@ def conclude(
             f"{len(known.devices)} {device_noun(known.kind)} compute {numbers.share(ratio)} of the time on average",
             (Evidence("in_use_efficiency_ratio", ratio, limit, "devices in use"),),
             confidence=context.selection.few_steps
-            or ("medium", "the low use is measured, its cause is not known"),
+            or ("medium", "the low use is measured, why is not known as a whole"),
             explanation=(
-                f"{POOR_SCALING.meaning} No other finding explains what they wait for; the idle time by cause is in "
-                "the section on waiting devices."
+                f"{POOR_SCALING.meaning} {why} The section on waiting devices has all idle time by cause."
             ),
             advice=(
                 f"{compare} traceview gaps LOGDIR shows what the devices wait for. Try a larger batch per replica."

@@ -23,9 +23,9 @@ HOST_OP: Final = Rule(
     limits={"warning_ratio": 0.05},
     meaning=(
         "Ops inside the step that are no part of the model: tf.py_function and tf.numpy_function, tf.print, tf.summary, "
-        "and ops on strings. "
-        "On CPU devices they count as compute, so the device looks busy with the model. Ops of the input pipeline do "
-        "not count."
+        "and ops on strings. On CPU devices they count as compute, so the device looks busy with the model. The cost is "
+        "the time in which nothing else runs; where other ops run beside them, they take longer than that. Ops of the "
+        "input pipeline do not count."
     ),
     evidence="path_ps_per_step in results.step_ops, of all devices of a host",
     advice=(
@@ -132,7 +132,7 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
         "as compute",
         (
             Evidence("path_ratio", cost.ratio, HOST_OP.limits["warning_ratio"], where),
-            Evidence("op_count", kind.count, None, "used steps"),
+            Evidence("op_count", kind.count, None, "in all used steps"),
             *(Evidence("op_type", type_, None, ops.most.device) for type_ in kind.op_types),
         ),
         severity="info" if selection.few_steps else None,
@@ -145,7 +145,7 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
 
 def _optimizer(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
     limits, compute_ratio = OPTIMIZER_BOUND.limits, ops.kind.compute_ratio
-    cost = selection.cost("mean", ops.ps_per_step)
+    cost = selection.cost("mean", ops.ps_per_step).as_bound("upper")
     if compute_ratio < limits["compute_ratio"] or (cost.ratio or 0.0) < limits["step_ratio"]:
         return
     device = ops.most.device

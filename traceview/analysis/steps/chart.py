@@ -20,6 +20,7 @@ SLOW_RATIO: Final = 0.1
 SLOW_SPREADS: Final = 1.5
 """Of the interquartile range: the same, so that steps that vary anyway are not marked; Tukey's fence."""
 _NAMED_STEPS: Final = 8
+"""Slow steps that the sentence below the chart names; the chart marks all."""
 
 
 def step_times(view: View, steps: Steps) -> StepTimes | None:

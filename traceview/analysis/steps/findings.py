@@ -9,9 +9,10 @@ import numpy as np
 
 from traceview.analysis.base import Evidence, Finding, Rule, Skipped
 from traceview.analysis.cost import Cost
-from traceview.analysis.steps.result import Steps
+from traceview.analysis.steps.result import StepRow, Steps
 from traceview.document import numbers
 from traceview.document.vocabulary import STEP_METHODS
+from traceview.intervals import Int64Array
 from traceview.robust import MAD_TO_SIGMA, median
 
 FEW_STEPS: Final = Rule(
@@ -32,14 +33,19 @@ FEW_STEPS: Final = Rule(
 UNSTEADY_STEPS: Final = Rule(
     code="unsteady-steps",
     starts_at=(
-        "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; "
-        "not where another finding explains it; a warning if the mean step exceeds the median by {warning_ratio} of itself, "
-        "but not for replicas, which share the cores of their machine"
+        "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; not "
+        "where another finding explains it"
+    ),
+    conditions_of="a warning only with both of these",
+    conditions=(
+        "the median step is shorter than the mean step by {warning_ratio} of the mean",
+        "the devices are no replicas on a CPU, which share its cores with everything else",
     ),
     severities=("info", "warning"),
     limits={"spread_ratio": 0.10, "times_the_median": 2.0, "warning_ratio": 0.05},
     meaning=(
-        "Steps of one training loop should take equally long. The cost is how much longer the mean step is than the "
+        "Steps of one training loop should take equally long, apart from those after which the capture saw an evaluation, "
+        "and from the updates where gradients accumulate over several steps. The cost is how much longer the mean step is than the "
         "median step; no other finding explains it."
     ),
     evidence=f"{MAD_TO_SIGMA} times the median absolute deviation over the median, and the longest step",
@@ -132,14 +138,22 @@ def diagnose_unsteady(
     if isinstance(result, Skipped) or _CAUSES_OF_UNSTEADY_STEPS & codes:
         return []
     # What merely repeats need not be a step, and may come at any distance.
-    used = [row for row in result.steps if row.used] if result.reliability != "low" else []
+    evaluated = {(row.host, row.after) for row in result.evaluations}
+    used = [
+        row
+        for row in result.steps
+        if row.used
+        and result.reliability != "low"
+        and (row.host, row.recorded_number) not in evaluated
+    ]
     if len(used) < FEW_STEPS.limits["used_step_count"] or not result.median_ps:
         return []
     limits, median_ps = UNSTEADY_STEPS.limits, result.median_ps
-    durations = np.array([row.duration_ps for row in used], dtype=np.int64)
+    durations = _unexplained(result, used)
     spread = MAD_TO_SIGMA * median(np.abs(durations - median_ps)) / median_ps
     longest = used[int(durations.argmax())]
-    times_the_median = longest.duration_ps / median_ps
+    longest_ps = int(durations.max())
+    times_the_median = longest_ps / median_ps
     is_spread = spread >= limits["spread_ratio"]
     is_outlier = times_the_median >= limits["times_the_median"]
     if not (is_spread or is_outlier):
@@ -151,7 +165,7 @@ def diagnose_unsteady(
         UNSTEADY_STEPS.finding(
             f"step {longest.number} took {times_the_median:.1f} times the median step"
             if is_outlier
-            else f"step times vary: the longest takes {numbers.time(longest.duration_ps)}, the median {numbers.time(median_ps)}",
+            else f"step times vary: the longest takes {numbers.time(longest_ps)}, the median {numbers.time(median_ps)}",
             (
                 Evidence(
                     "robust_spread_ratio",
@@ -161,7 +175,7 @@ def diagnose_unsteady(
                 ),
                 Evidence(
                     "longest_step_ps",
-                    longest.duration_ps,
+                    longest_ps,
                     int(least_outlier_ps) if is_outlier else None,
                     f"step {longest.number}",
                 ),
@@ -174,7 +188,20 @@ def diagnose_unsteady(
                 "medium",
                 f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
             ),
-            steps=[row.number for row in used if row.duration_ps >= least_outlier_ps],
+            steps=[
+                row.number
+                for row, duration_ps in zip(used, durations.tolist(), strict=True)
+                if duration_ps >= least_outlier_ps
+            ],
             cost=cost if cost.ps_per_step else None,
         )
     ]
+
+
+def _unexplained(result: Steps, used: Sequence[StepRow]) -> Int64Array:
+    """The durations of steps, without what the update takes where gradients accumulate over several steps."""
+    durations = np.array([row.duration_ps for row in used], dtype=np.int64)
+    updates = np.isin([row.number for row in used], result.optimizer_steps)
+    if updates.any() and not updates.all():
+        durations[updates] -= int(median(durations[updates]) - median(durations[~updates]))
+    return durations

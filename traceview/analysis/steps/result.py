@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 import numpy as np
@@ -12,10 +12,12 @@ from traceview.analysis.activity import DeviceActivity, Parts
 from traceview.analysis.base import Skipped
 from traceview.analysis.idle_python import PythonShare
 from traceview.analysis.selection import Selection, step_bounds
+from traceview.analysis.steps.accumulation import accumulation
 from traceview.record import (
     LARGEST,
     Count,
     DeviceKey,
+    FunctionName,
     Hostname,
     Integer,
     Picoseconds,
@@ -24,6 +26,8 @@ from traceview.record import (
 )
 from traceview.robust import median_ps, quartile_range
 from traceview.trace.model import Step, Trace
+from traceview.trace.sidecar import Sidecar
+from traceview.units import PS_PER_NS
 
 _RELIABILITIES: Final = ("high", "medium", "low")
 _RELIABILITY: Final = {
@@ -75,6 +79,24 @@ class StepRow(Record, frozen=True):
     python: PythonShare | None = None
 
 
+class StepEvaluation(Record, frozen=True):
+    """An evaluation between two steps, such as validation. The time of the step before it holds it.
+
+    Attributes:
+        host: Name of the host.
+        after: Number in the marker of the step before it.
+        functions: Names of the functions that were called.
+        call_count: Calls of them.
+        duration_ps: From the first call to the return of the last, picoseconds.
+    """
+
+    host: Hostname
+    after: Integer
+    functions: tuple[FunctionName, ...]
+    call_count: Count
+    duration_ps: Picoseconds
+
+
 class Steps(Record, frozen=True):
     """The steps in the window.
 
@@ -84,8 +106,8 @@ class Steps(Record, frozen=True):
             (input calls or kernels that repeat).
         basis: marker: cut at the recorded bounds; device: at the first device event of each, because the host
             runs ahead; mixed where hosts differ.
-        loop_iterations: How often a loop in the graph ran per step (median); if that is the training loop, one
-            step here is several training steps. Null without one.
+        loop_iterations: How often a loop in the graph ran per step (median), or how often the graph of a step calls
+            Strategy.run. If that is the training loop, one step here is several training steps. Null without one.
         steps_per_call: The most training steps that one call made of those that the capture marked as steps,
             such as steps_per_execution of Keras; null where the sidecar does not say.
         count: Steps in the window, over all hosts.
@@ -95,6 +117,12 @@ class Steps(Record, frozen=True):
             fewer than two.
         cv_ratio: Standard deviation over mean of the durations of the used steps; null for fewer than two.
         steps: The steps, host by host in time order.
+        loop_function: Step function of which the capture knows that each call runs several training steps in its
+            graph; null where it knows of none.
+        evaluations: Evaluations between the steps, as the capture saw them.
+        optimizer_steps: Numbers of the steps in which the optimizer updated the variables, where gradients accumulate
+            in the others; empty where it runs in each step, or nothing shows when it runs.
+        accumulated_steps: Over how many steps gradients accumulate; null where they do not, or that is not known.
     """
 
     method: Annotated[
@@ -110,6 +138,10 @@ class Steps(Record, frozen=True):
     iqr_ps: Picoseconds | None
     cv_ratio: float | None
     steps: tuple[StepRow, ...]
+    loop_function: FunctionName | None = None
+    evaluations: tuple[StepEvaluation, ...] = ()
+    optimizer_steps: tuple[Integer, ...] = ()
+    accumulated_steps: Annotated[int, Meta(ge=2, le=LARGEST)] | None = None
 
 
 def compute(
@@ -128,13 +160,15 @@ def compute(
         for host, steps in steps_by_host.items()
         for row in _rows(trace, host, steps, activities, python.get(host, [None] * len(steps)))
     ]
+    accumulated = accumulation(trace, selection)
+    function, runs = _training_loop(trace, selection)
     used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
     return Steps(
         method=_common([steps.method for steps in methods]),
         reliability=max(
             (_RELIABILITY[steps.method] for steps in methods), key=_RELIABILITIES.index
         ),
-        loop_iterations=_loop_iterations(trace, selection),
+        loop_iterations=runs or _loop_iterations(trace, selection),
         steps_per_call=_steps_per_call(trace, selection),
         basis=_common([steps.basis for steps in methods]),
         count=len(rows),
@@ -143,6 +177,10 @@ def compute(
         iqr_ps=int(quartile_range(used)) if used.size > 1 else None,
         cv_ratio=float(used.std() / used.mean()) if used.size > 1 and used.mean() else None,
         steps=tuple(rows),
+        loop_function=function,
+        evaluations=tuple(_evaluations(trace, selection)),
+        optimizer_steps=accumulated.updates if accumulated else (),
+        accumulated_steps=accumulated.every if accumulated else None,
     )
 
 
@@ -158,19 +196,51 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
         inside = (host == step.host) & (start >= step.start_ps) & (start < step.end_ps)
         most.append(int(iteration[inside].max(initial=0)))
     median = median_ps(most) or 0
-    return median + 1 if median > 0 else None
+    # In the iteration after the last one only the condition of the loop runs.
+    return median if median > 1 else None
+
+
+def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int | None]:
+    """The step function whose calls run several training steps, and how many if its graph repeats them without a loop."""
+    for sidecar in _sidecars(trace, selection):
+        if max(sidecar.steps_per_call, default=1) > 1:
+            continue
+        for function in sidecar.placement.functions:
+            if function.step is not None and (function.training_loop or function.replica_runs):
+                return function.step, None if function.training_loop else function.replica_runs
+    return None, None
+
+
+def _evaluations(trace: Trace, selection: Selection) -> Iterator[StepEvaluation]:
+    for host, steps in selection.steps.items():
+        sidecar = trace.hosts[host].sidecar
+        if sidecar is None or trace.steps_by_host[host].method != "marker":
+            continue
+        shown = {step.recorded_number for step in steps}
+        for recorded in sidecar.evaluations:
+            if recorded.after is not None and recorded.after in shown and recorded.functions:
+                begun_ns, ended_ns = recorded.begun_ns or 0, recorded.ended_ns or 0
+                yield StepEvaluation(
+                    host=trace.hosts[host].name,
+                    after=recorded.after,
+                    functions=tuple(recorded.functions),
+                    call_count=min(sum(recorded.functions.values()), LARGEST),
+                    duration_ps=min(max(ended_ns - begun_ns, 0) * PS_PER_NS, LARGEST),
+                )
+
+
+def _sidecars(trace: Trace, selection: Selection) -> Iterator[Sidecar]:
+    """The sidecars of hosts whose steps the capture marked."""
+    for host, steps in selection.steps.items():
+        sidecar = trace.hosts[host].sidecar
+        if steps and sidecar is not None and trace.steps_by_host[host].method == "marker":
+            yield sidecar
 
 
 def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
     """The most training steps per call in the sidecars of hosts whose steps the capture marked."""
-    marked = (
-        trace.hosts[host].sidecar
-        for host, steps in selection.steps.items()
-        if steps and trace.steps_by_host[host].method == "marker"
-    )
-    most = max(
-        (count for sidecar in marked if sidecar for count in sidecar.steps_per_call), default=0
-    )
+    marked = _sidecars(trace, selection)
+    most = max((count for sidecar in marked for count in sidecar.steps_per_call), default=0)
     return most if most > 0 else None
 
 

@@ -12,6 +12,7 @@ from traceview.analysis.steps.findings import FEW_STEPS
 from traceview.analysis.steps.result import StepRow, Steps
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STEP_KINDS, STEP_METHODS, look_of
 
 TITLE: Final = "Steps"
@@ -24,6 +25,10 @@ MOST_DEVICES: Final = 8
 
 JOINED_FROM: Final = 3
 """From so many hosts on, all hosts of a step share a row."""
+
+_WIDEST_NAME: Final = 40
+_MOST_EVALUATIONS: Final = 4
+_MOST_UPDATES: Final = 6
 
 UNSURE: Final = (
     "Nothing marks these steps: their bounds come from what repeats and may be off. Times over the whole window are "
@@ -49,7 +54,9 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
         TITLE,
         (
             *doc.facts(*_typical(result), *_spread(result)),
-            *doc.notes(*_bound_notes(result)),
+            *doc.notes(
+                *_bound_notes(result), *_accumulation_notes(result), *_evaluation_notes(result)
+            ),
             *_table(view, result),
         ),
         lead=f"{found_steps(result)}{used}.",
@@ -97,11 +104,54 @@ def _bound_notes(result: Steps) -> Iterator[str]:
             f"One step here is one call that runs up to {result.steps_per_call} training steps "
             "(steps_per_execution); numbers per step are of the whole call."
         )
+    elif result.loop_function is not None:
+        runs = result.loop_iterations
+        count = "several training steps" if runs is None else f"{runs} training steps"
+        yield (
+            f"One call of {shortened(result.loop_function, _WIDEST_NAME)} runs {count} in its graph. A step of this "
+            "report is such a call, and numbers per step are of the whole call."
+        )
     elif result.loop_iterations is not None:
         yield (
             f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
             "step here is that many training steps, and numbers per step are of all of them."
         )
+
+
+def _evaluation_notes(result: Steps) -> Iterator[str]:
+    """Where validation ran, and which step holds its time."""
+    for row in result.evaluations[:_MOST_EVALUATIONS]:
+        names = numbers.listed([shortened(name, _WIDEST_NAME) for name in row.functions])
+        yield (
+            f"Evaluation ran between steps {row.after} and {row.after + 1}: {names}, "
+            f"{numbers.plural(row.call_count, 'call')} in {numbers.time(row.duration_ps)}. The time of step "
+            f"{row.after} holds it."
+        )
+    more = len(result.evaluations) - _MOST_EVALUATIONS
+    if more > 0:
+        yield f"It ran after {numbers.plural(more, 'step')} more."
+
+
+def _accumulation_notes(result: Steps) -> Iterator[str]:
+    """That steps with an update take longer than those that only accumulate gradients."""
+    updates = numbers.listed([str(number) for number in result.optimizer_steps], most=_MOST_UPDATES)
+    where = f" (step {updates})" if len(result.optimizer_steps) == 1 else f" (steps {updates})"
+    if not result.optimizer_steps:
+        return
+    if result.accumulated_steps is None:
+        yield f"The optimizer ran in some steps only{where}. Gradients accumulate in the others."
+        return
+    yield (
+        f"The optimizer runs in every {_ordinal(result.accumulated_steps)} step{where}. Gradients accumulate in the others, "
+        "which take less time."
+    )
+
+
+def _ordinal(number: int) -> str:
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{ending}"
 
 
 def _table(view: View, result: Steps) -> Iterator[doc.Block]:

@@ -18,6 +18,7 @@ from traceview.analysis.transfers.rules import (
     SMALL_SIZE,
 )
 from traceview.document import numbers
+from traceview.document.vocabulary import a_thread
 
 _Measure = Callable[[DeviceTransfers], float]
 
@@ -27,21 +28,21 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
     in_use = {row.device for row in device_time.devices if row.is_in_use}
     # The device that loses most comes first.
     rows = sorted(
-        (row for row in result.devices if row.device in in_use), key=lambda row: -_exposed(row)
+        (row for row in result.devices if row.device in in_use),
+        key=lambda row: -_exposed(row, selection),
     )
-    affected = [row for row in rows if H2D_EXPOSED.severity_of(_exposed(row))]
+    affected = [row for row in rows if H2D_EXPOSED.severity_of(_exposed(row, selection))]
     if affected:
         worst = affected[0]
-        step = "step" if selection.used_steps else "window"
         yield _finding(
             H2D_EXPOSED,
             affected,
             selection,
-            title=f"copies to {worst.device} are exposed for {numbers.share(_cost(worst, selection).ratio)} of the {step}",
-            severity=H2D_EXPOSED.severity_of(_exposed(worst)),
+            title=f"copies to {worst.device} are exposed for {_cost(worst, selection).stated}",
+            severity=H2D_EXPOSED.severity_of(_exposed(worst, selection)),
             more=_round_trip(worst),
         )
-    affected = _past(H2D_PAGEABLE, rows, "pageable_ratio", _pageable_ratio)
+    affected = _past(H2D_PAGEABLE, rows, selection, "pageable_ratio", _pageable_ratio)
     if affected:
         worst = affected[0]
         share = _pageable_ratio(worst)
@@ -53,7 +54,7 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
             evidence=("pageable_ratio", _pageable_ratio),
             cost_share=min(share, 1.0),
         )
-    affected = _past(H2D_SMALL_COPIES, rows, "small_count_per_step", _small_count)
+    affected = _past(H2D_SMALL_COPIES, rows, selection, "small_count_per_step", _small_count)
     if affected:
         worst = affected[0]
         yield _finding(
@@ -63,7 +64,9 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
             title=f"{_small_count(worst)} copies below {SMALL_SIZE} to {worst.device} per step",
             evidence=("small_count_per_step", _small_count),
         )
-    affected = _past(H2D_SLOW_LINK, rows, "link_use_ratio", _link_use_ratio, is_below=True)
+    affected = _past(
+        H2D_SLOW_LINK, rows, selection, "link_use_ratio", _link_use_ratio, is_below=True
+    )
     if affected:
         worst = affected[0]
         rate = numbers.rate(worst.directions.h2d.bytes_per_second)
@@ -80,15 +83,16 @@ def diagnose(result: Transfers, device_time: DeviceTime, selection: Selection) -
         )
 
 
-def _exposed(row: DeviceTransfers) -> float:
-    return row.directions.h2d.exposed_ratio or 0.0
+def _exposed(row: DeviceTransfers, selection: Selection) -> float:
+    """Share of the mean step, without steps of the window."""
+    return _cost(row, selection).ratio or 0.0
 
 
 def _cost(row: DeviceTransfers, selection: Selection, share: float = 1.0) -> Cost:
-    exposed_ps = row.directions.h2d.exposed_ps_per_step
+    exposed_ps = row.directions.h2d.mean_exposed_ps_per_step
     if exposed_ps is None:
-        return Cost.of_window(_exposed(row) * share)
-    return selection.cost("median", int(exposed_ps * share))
+        return Cost.of_window((row.directions.h2d.exposed_ratio or 0.0) * share)
+    return selection.cost("mean", int(exposed_ps * share))
 
 
 def _pageable_ratio(row: DeviceTransfers) -> float:
@@ -109,13 +113,14 @@ def _link_use_ratio(row: DeviceTransfers) -> float:
 def _past(
     rule: Rule,
     rows: Sequence[DeviceTransfers],
+    selection: Selection,
     limit: str,
     measure: _Measure,
     *,
     is_below: bool = False,
 ) -> list[DeviceTransfers]:
     """The devices past a limit whose copies are exposed long enough to matter."""
-    exposed = [row for row in rows if _exposed(row) >= rule.limits["exposed_ratio"]]
+    exposed = [row for row in rows if _exposed(row, selection) >= rule.limits["exposed_ratio"]]
     return [row for row in exposed if (measure(row) >= rule.limits[limit]) is not is_below]
 
 
@@ -142,12 +147,20 @@ def _finding(
         passed = [Evidence(metric, measure(row), rule.limits[metric], row.device) for row in rows]
     return rule.finding(
         title,
-        (*passed, *(Evidence("exposed_ratio", _exposed(row), least, row.device) for row in rows)),
+        (
+            *passed,
+            *(
+                Evidence("exposed_ratio", _exposed(row, selection), least, row.device)
+                for row in rows
+            ),
+        ),
         severity="info" if selection.few_steps else severity,
         confidence=selection.few_steps or ("high", "the copies are recorded with their times"),
         explanation=f"{rule.meaning}{_issued(worst)}{more}",
         devices=[row.device for row in rows],
-        cost=_cost(worst, selection, cost_share),
+        cost=_cost(worst, selection, cost_share).as_bound("upper")
+        if "upper bound" in rule.meaning
+        else _cost(worst, selection, cost_share),
     )
 
 
@@ -156,7 +169,7 @@ def _issued(row: DeviceTransfers) -> str:
     source = next((source for source in row.top_sources if source.direction == "h2d"), None)
     if source is None:
         return ""
-    issuer = " on ".join(filter(None, (source.op, source.thread and f"thread {source.thread}")))
+    issuer = " on ".join(filter(None, (source.op, source.thread and a_thread(source.thread))))
     return (
         f" On {row.device}, {issuer} issues the copies that are exposed longest." if issuer else ""
     )

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped, Verdict
+from traceview.analysis.cost import mean_of_steps
 from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
 from traceview.analysis.transfers.blocking_reads import BlockingReads, blocking_reads
 from traceview.analysis.transfers.round_trips import RoundTrip, round_trips
@@ -73,6 +74,8 @@ class Direction(Record, frozen=True):
             the last one on; null where no size is recorded.
         blocking_kernel_count: Kernels that start less than 20 µs after the end of such a copy on another
             stream.
+        mean_exposed_ps_per_step: Exposed time per step, mean over the used steps, rounded down, picoseconds; null
+            without any, and in reports of earlier versions.
     """
 
     bytes: Count | None
@@ -88,6 +91,7 @@ class Direction(Record, frozen=True):
     small_count_per_step: Count | None
     size_counts: tuple[Count, ...] | None
     blocking_kernel_count: Count
+    mean_exposed_ps_per_step: Picoseconds | None = None
 
 
 class Directions(Record, frozen=True):
@@ -274,6 +278,7 @@ def _direction(
         small_count_per_step=median_ps(small_in_step) if is_recorded else None,
         size_counts=_histogram(known) if is_recorded else None,
         blocking_kernel_count=_blocking_kernel_count(trace, device, window, rows),
+        mean_exposed_ps_per_step=mean_of_steps(per_step),
     )
 
 

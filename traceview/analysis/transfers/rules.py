@@ -17,7 +17,7 @@ _HELD_UP_RATIO: Final = 0.02
 H2D_EXPOSED: Final = Rule(
     "h2d-exposed",
     starts_at=(
-        "exposed copies from the host take at least {warning_ratio} of the median step; critical from {critical_ratio} on"
+        "exposed copies from the host take at least {warning_ratio} of the mean step; critical from {critical_ratio} on"
     ),
     severities=("warning", "critical"),
     # XProf judges the share of input by the same limits.
@@ -26,14 +26,14 @@ H2D_EXPOSED: Final = Rule(
         "The GPU does nothing but receive data from the host for part of each step. Copies under compute or "
         "communication do not count."
     ),
-    evidence="exposed_ratio of directions.h2d in results.transfers.",
+    evidence="mean_exposed_ps_per_step of directions.h2d in results.transfers, over the mean step.",
     advice=(
         "Copy the next batch while this one is computed: end the pipeline with dataset.prefetch(tf.data.AUTOTUNE) "
         "and distribute it with strategy.experimental_distribute_dataset(dataset), which copies ahead; without a strategy, "
         "on one GPU, use dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')). Send less: uint8 images that are cast "
         "on the GPU are a quarter of float32."
     ),
-    example="copies to GPU:0 are exposed for 50.0% of the step",
+    example="copies to GPU:0 are exposed for 25.0 ms of the median 50.0 ms step (50.0%)",
     idle_causes=("h2d",),
     jax_advice=(
         "Copy the next batch while this one is computed: jax.device_put of the next batch before the current "

@@ -11,9 +11,10 @@ from traceview.analysis.transfers.rules import SMALL_SIZE
 from traceview.analysis.transfers.speeds import speeds
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import CLASSES, VERDICTS, look_of
+from traceview.document.vocabulary import CLASSES, VERDICTS, look_of, thread_name
 
 BRIEF_ROUND_TRIPS: Final = 3
+"""Round trips in a brief document."""
 
 _Row = tuple[DeviceTransfers, str, Direction]
 
@@ -172,7 +173,7 @@ def _sources(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ..
                 doc.looks("direction", [look_of(CLASSES, source.direction) for source in sources]),
                 doc.names("op", [source.op for source in sources]),
                 doc.names("type", [source.op_type for source in sources], priority=6),
-                doc.names("thread", [source.thread for source in sources], priority=4),
+                doc.names("thread", [thread_name(source.thread) for source in sources], priority=4),
                 doc.times("exposed", [source.exposed_ps for source in sources]),
                 doc.times("total", [source.total_ps for source in sources], priority=5),
                 doc.counts("count", [source.count for source in sources], priority=2),

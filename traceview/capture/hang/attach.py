@@ -19,20 +19,26 @@ from typing import Any, Final
 from traceview.capture.cluster import Place, place_of
 from traceview.capture.hang import threads
 from traceview.capture.hang.facts import SCHEMA_VERSION
-from traceview.capture.hang.fallback import PREFIX
 from traceview.capture.hang.peers import unseen
+from traceview.capture.own_threads import OWN_THREADS
 from traceview.capture.python_code import CodePlaces
-from traceview.capture.python_sampling import OWN_THREADS
+from traceview.capture.reason import reason_of
 from traceview.errors import UsageError
+from traceview.stack_dump import FILE_PREFIX, OWN_CODE, RUNNER
 from traceview.version import VERSION
 
 LOOK_S: Final = 1.0
+"""The kernel counts processor time in hundredths of a second, so this shows a hundredth of a core."""
 _PY_SPY_TIMEOUT_S: Final = 30.0
+"""Reading the symbols of TensorFlow takes it seconds, on a slow file system more."""
+_LONGEST_COMPLAINT: Final = 300
+"""Characters of what it says when it fails; the reason is at the start."""
 _CONNECT_TIMEOUT_S: Final = 1.0
+"""Within a data center a connection takes milliseconds; longer, and nobody accepts it."""
+_MOST_CONNECTING_S: Final = 10.0
+"""For all workers together: a person waits, and many workers may be gone."""
 _MAIN: Final = "MainThread"
 _LIBRARY: Final = re.compile(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<frozen ")
-_OWN: Final = "/traceview/capture/"
-_RUNNER: Final = "/traceview/capture/script.py"
 _NO_PY_SPY: Final = "Python stacks need py-spy on the PATH (pip install py-spy); it may need root, or permission for ptrace"
 
 
@@ -100,7 +106,7 @@ def folder_of_reports(pid: int, process: Path | None = None) -> Path | None:
         for link in folder.iterdir():
             with suppress(OSError):
                 path = link.readlink()
-                if path.name.startswith(PREFIX):
+                if path.name.startswith(FILE_PREFIX):
                     return path.parent
     return None
 
@@ -127,7 +133,7 @@ def _python_threads(
         )
         if done.returncode:
             text = done.stderr.decode("utf-8", "replace").strip().replace("\n", "; ")
-            missing["threads"] = f"py-spy failed: {text[:300]}"
+            missing["threads"] = f"py-spy failed: {text[:_LONGEST_COMPLAINT]}"
             return []
         dumped = json.loads(done.stdout)
         cwd = str((folder / "cwd").readlink())
@@ -137,8 +143,9 @@ def _python_threads(
             for row in dumped[: threads.MOST_THREADS]
             if not str(row.get("thread_name")).startswith(OWN_THREADS)
         ]
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
-        missing["threads"] = f"py-spy: {type(error).__name__}: {error}"[:300]
+    except Exception as error:
+        # What another program writes may have any form.
+        missing["threads"] = f"py-spy: {reason_of(error)}"
         return []
     return sorted(rows, key=lambda row: not row["is_main"])
 
@@ -157,10 +164,10 @@ def _python_thread(
         file = str(frame["filename"])
         # py-spy puts the class in front of a method.
         function = str(frame["name"]).rpartition(".")[2]
-        if file.endswith(_RUNNER):
+        if file.endswith(RUNNER):
             # Further out than the script is only the command that captures it.
             break
-        if _OWN in file:
+        if OWN_CODE in file:
             continue
         line = f"{places.shown(file)}:{int(frame['line'])} in {function}"
         if user_line is None and (file.startswith(f"{cwd}/") or not _LIBRARY.search(file)):
@@ -193,11 +200,14 @@ def _environment(folder: Path, missing: dict[str, str]) -> dict[str, str]:
 def _workers(place: Place) -> list[dict[str, Any]]:
     """The other workers of the cluster: whether their addresses accept a connection."""
     cluster = json.loads(place.cluster)
-    return [
-        unseen(task, is_answering=_accepts(_address(cluster.get(task.role), task.index)))
-        for task in place.partners
-        if task != place.task
-    ]
+    asked_until_s = time.monotonic() + _MOST_CONNECTING_S
+    workers = []
+    for task in place.partners:
+        if task != place.task:
+            is_asked = time.monotonic() < asked_until_s
+            address = _address(cluster.get(task.role), task.index)
+            workers.append(unseen(task, is_answering=_accepts(address) if is_asked else None))
+    return workers
 
 
 def _address(addresses: Any, index: int) -> str:
@@ -208,7 +218,7 @@ def _address(addresses: Any, index: int) -> str:
 
 def _accepts(address: str) -> bool | None:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not (port.isascii() and port.isdecimal()):
         return None
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S):

@@ -18,17 +18,16 @@ from traceview.capture.hang import threads
 from traceview.capture.hang.collectives import collectives_of
 from traceview.capture.hang.peers import Peers
 from traceview.capture.python_code import CodePlaces
-from traceview.capture.script import Script
-from traceview.capture.sidecar import Absent
+from traceview.capture.reason import reason_of
+from traceview.capture.sidecar import NoAnswerError
 from traceview.capture.step_objects import traces
 from traceview.capture.step_watch import StepWatch
+from traceview.stack_dump import dumped_stacks
 from traceview.version import VERSION
 
 SCHEMA_VERSION: Final = 1
-_RUNNER: Final = Script._execute.__code__.co_filename
 _DRIVER: Final = Path("/proc/driver/nvidia")
 _TRACING: Final = "framework/func_graph.py"
-_LONGEST_REASON: Final = 200
 
 
 def facts_now(
@@ -122,26 +121,20 @@ def _collectives(steps: StepWatch, facts: Mapping[str, Any]) -> list[dict[str, A
         graphs = [traced[-1].graph for traced in functions if traced]
         return [entry for graph in graphs for entry in collectives_of(graph)]
     except Exception as error:
-        missing["collectives"] = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        missing["collectives"] = reason_of(error)
         return []
 
 
 def threads_of_fallback(text: str, places: CodePlaces) -> list[dict[str, Any]]:
-    """The stacks that `faulthandler` wrote; it names no thread, and lists the main thread last."""
-    stacks: list[list[tuple[str, str]]] = []
-    is_below_script = True
-    for line in text.splitlines():
-        if line.startswith(("Thread 0x", "Current thread 0x")):
-            stacks.append([])
-            is_below_script = True
-        elif line.startswith('  File "') and stacks:
-            file, _, rest = line.removeprefix('  File "').rpartition('", line ')
-            number, _, function = rest.partition(" in ")
-            # Further out than the script is only the command itself.
-            is_below_script = is_below_script and file != _RUNNER
-            if is_below_script and not places.is_own(file):
-                stacks[-1].append((file, f"{places.shown(file)}:{number} in {function}"))
-    known = [stack for stack in reversed(stacks) if stack]
+    """The stacks that `faulthandler` wrote; it names no thread."""
+    stacks = [
+        [
+            (frame.file, f"{places.shown(frame.file)}:{frame.line} in {frame.function}")
+            for frame in stack
+            if not places.is_own(frame.file)
+        ]
+        for stack in dumped_stacks(text)
+    ]
     return [
         {
             "name": "main thread" if place == 0 else "thread",
@@ -152,7 +145,7 @@ def threads_of_fallback(text: str, places: CodePlaces) -> list[dict[str, Any]]:
             "user_line": next((line for file, line in stack if places.is_user(file)), None),
             "frames": [line for _, line in stack],
         }
-        for place, stack in enumerate(known)
+        for place, stack in enumerate(stack for stack in stacks if stack)
     ]
 
 
@@ -168,9 +161,9 @@ def _gpus(missing: dict[str, str]) -> list[dict[str, Any]]:
                 with suppress(Exception):
                     power = float(nvml.nvmlDeviceGetPowerUsage(handle)) / 1000
                 gpus.append({"ordinal": ordinal, "busy_ratio": busy, "power_watts": power})
-    except Absent as reason:
+    except NoAnswerError as reason:
         if _DRIVER.exists():
             missing["gpus"] = str(reason)
     except Exception as error:
-        missing["gpus"] = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        missing["gpus"] = reason_of(error)
     return gpus

@@ -13,17 +13,17 @@ import socket
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
-PREFIX: Final = ".traceview-stacks-"
+from traceview.stack_dump import FILE_PREFIX
 
 
 def _remove_old(folder: Path) -> None:
     """Remove the empty files of processes of this host that were killed."""
-    host = f"{PREFIX}{socket.gethostname()}-"
-    for path in folder.glob(f"{PREFIX}*.txt"):
+    host = f"{FILE_PREFIX}{socket.gethostname()}-"
+    for path in folder.glob(f"{FILE_PREFIX}*.txt"):
         number = path.name.removeprefix(host).partition("-")[0]
-        if not path.name.startswith(host) or not number.isdigit():
+        if not path.name.startswith(host) or not (number.isascii() and number.isdecimal()):
             continue
         try:
             os.kill(int(number), 0)
@@ -51,7 +51,7 @@ class Fallback:
         """Make the file. Without it there is no fallback, and `problem` says why."""
         try:
             _remove_old(self._folder)
-            prefix = f"{PREFIX}{socket.gethostname()}-{os.getpid()}-"
+            prefix = f"{FILE_PREFIX}{socket.gethostname()}-{os.getpid()}-"
             number, name = tempfile.mkstemp(prefix=prefix, suffix=".txt", dir=self._folder)
         except OSError as error:
             self.problem = f"{error.strerror or error}"

@@ -8,9 +8,9 @@ nothing, so the age of its file says so; all ages come from the clock of the fil
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,12 +18,19 @@ from typing import Any, Final
 
 from traceview.capture.cluster import Place, Task, place_of
 from traceview.capture.rendezvous import Rendezvous
+from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.step_range import StepRange
+from traceview.capture.whole_file import write_whole
 
 _PREFIX: Final = "beat-"
 _SILENT_BEATS: Final = 3
+"""A worker that misses one or two is slow, or its file system is."""
 _LARGEST_BYTES: Final = 1 << 16
+"""Of a worker's file, which has a few hundred."""
 _ANSWER_TIMEOUT_MS: Final = 2000
+"""Within a data center an answer takes milliseconds, of a busy process tens of them."""
+_MOST_ASKING_S: Final = 10.0
+"""For all workers together: the report must not wait for each of many that are gone."""
 
 
 def unseen(task: Task, *, is_answering: bool | None) -> dict[str, Any]:
@@ -44,12 +51,16 @@ class Peers:
     """The other workers, as soon as TF_CONFIG names some. `interval_s`: how often each worker writes."""
 
     def __init__(
-        self, out: Path, steps: StepRange, interval_s: float, say: Callable[[str], None]
+        self,
+        out: Path,
+        asked: StepRange | SecondsRange,
+        interval_s: float,
+        say: Callable[[str], None],
     ) -> None:
         self.interval_s = interval_s
         self.place: Place | None = None
         self._out = out
-        self._steps = steps
+        self._asked = asked
         self._say = say
         self._folder: Path | None = None
 
@@ -60,7 +71,7 @@ class Peers:
             if place is None or not place.partners:
                 return False
             self.place = place
-            self._folder = Rendezvous(self._out, place, self._steps, self._say).folder
+            self._folder = Rendezvous(self._out, place, self._asked, self._say).folder
             with suppress(OSError):
                 self._folder.mkdir(exist_ok=True)
         return True
@@ -69,12 +80,9 @@ class Peers:
         """Say what this worker does. A folder that cannot be written is noticed by the others, as silence."""
         if self._folder is None or self.place is None:
             return
-        path = self._file(self.place.task)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
         text = json.dumps({"host": socket.gethostname(), "interval_s": self.interval_s, **fields})
         with suppress(OSError):
-            partial.write_text(text, encoding="utf-8", errors="replace")
-            partial.replace(path)
+            write_whole(self._file(self.place.task), text.encode())
 
     def read(self) -> list[dict[str, Any]]:
         """What the other workers do, as the fields of the report; call `write` just before."""
@@ -84,14 +92,19 @@ class Peers:
         now_s = 0.0
         with suppress(OSError):
             now_s = self._file(own).stat().st_mtime
-        return [self._worker(task, now_s) for task in self.place.partners if task != own]
+        asked_until_s = time.monotonic() + _MOST_ASKING_S
+        return [
+            self._worker(task, now_s, is_asked=time.monotonic() < asked_until_s)
+            for task in self.place.partners
+            if task != own
+        ]
 
     def _file(self, task: Task) -> Path:
         assert self._folder is not None
         return self._folder / f"{_PREFIX}{task.label}.json"
 
-    def _worker(self, task: Task, now_s: float) -> dict[str, Any]:
-        worker = unseen(task, is_answering=_is_answering(task))
+    def _worker(self, task: Task, now_s: float, *, is_asked: bool) -> dict[str, Any]:
+        worker = unseen(task, is_answering=_is_answering(task) if is_asked else None)
         path = self._file(task)
         try:
             silent_s = max(now_s - path.stat().st_mtime, 0.0)

@@ -18,13 +18,14 @@ from time import monotonic_ns
 from types import FrameType
 from typing import Any, Final
 
+from traceview.capture.own_threads import OWN_THREADS
 from traceview.capture.python_code import CodePlaces
-from traceview.capture.python_sampling import OWN_THREADS
 from traceview.capture.script import Script
 
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""
 MOST_THREADS: Final = 200
+"""With a Python stack; a loader with that many has mostly equal ones."""
 
 _CALLS: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
     "x86_64": {

@@ -7,13 +7,12 @@ touched, and goes on if it can; then the report is completed. Each hang has one 
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any, Final
 
 from traceview.capture.hang.facts import facts_now, facts_of_lock, other_calls
@@ -21,20 +20,25 @@ from traceview.capture.hang.fallback import Fallback
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import recorded_collectives, with_recorded
 from traceview.capture.hang.threads import python_threads
+from traceview.capture.own_threads import block_signals, own_thread
 from traceview.capture.python_code import CodePlaces, folders_of_script
-from traceview.capture.python_sampling import OWN_THREADS
+from traceview.capture.reason import reason_of
 from traceview.capture.step_watch import StepWatch
+from traceview.capture.whole_file import write_whole
 
 SUFFIX: Final = ".hang"
 _TICK_S: Final = 0.25
+"""How exactly the time without a step is known."""
 _LOOK_S: Final = 1.0
+"""Long enough to show a hundredth of a core."""
 _LEAST_LOOK_S: Final = 0.5
 """The kernel counts processor time in hundredths of a second."""
 _BEATS: Final = 12
 """Of a worker within the time without a step."""
 _LONGEST_BEAT_S: Final = 5.0
+"""So a worker that stops is silent within 15 s, however long a step may take."""
 _STOP_TIMEOUT_S: Final = 2.0
-_LONGEST_REASON: Final = 200
+"""A look ends at once; a report that is written to a file system that hangs is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +67,13 @@ class HangWatch:
         self._steps = steps
         self._say = say
         self._pid = os.getpid()
-        asked = steps.capture.settings
-        out = Path.cwd() / asked.out
+        wanted = steps.capture.settings
+        out = Path.cwd() / wanted.out
         interval_s = min(max(settings.after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
-        self._peers = Peers(out, asked.steps, interval_s, say)
+        self._peers = Peers(out, wanted.asked, interval_s, say)
         self._fallback = Fallback(out, settings.after_s)
         self._stop = Event()
-        self._thread = Thread(target=self._run, name=f"{OWN_THREADS}hang", daemon=True)
+        self._thread = own_thread("hang", self._run)
         self._count = 0
         self._last_step_ns = time.time_ns()
         # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
@@ -104,8 +108,7 @@ class HangWatch:
     # In the thread
 
     def _run(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        block_signals()
         try:
             while not self._stop.wait(_TICK_S):
                 self._notice_lock()
@@ -115,8 +118,7 @@ class HangWatch:
             self._notice_lock()
         except Exception as error:
             # The training must not suffer from what is only looking at it.
-            text = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
-            self._say(f"note: --on-hang stopped: {text}")
+            self._say(f"note: --on-hang stopped: {reason_of(error)}")
 
     def _tick(self) -> None:
         self._fallback.arm()
@@ -133,6 +135,7 @@ class HangWatch:
         ):
             # Writing took time of its own; where nothing was written, the lock may have been gone.
             self._ran_s = time.monotonic()
+            self._fallback.clear()
         if now_s >= self._next_beat_s and self._peers.find(os.environ):
             self._next_beat_s = now_s + self._peers.interval_s
             self._beat(is_ended=False)
@@ -207,7 +210,7 @@ class HangWatch:
         try:
             recorded = recorded_collectives(kept.trace)
         except Exception as error:
-            facts["missing"]["profile"] = str(error)[:_LONGEST_REASON]
+            facts["missing"]["profile"] = reason_of(error)
             return
         facts["collectives"] = with_recorded(facts.get("collectives", ()), recorded)
         self._write(is_said=True)
@@ -234,7 +237,7 @@ class HangWatch:
         stem = f"{host}{SUFFIX}{self._hang_count if self._hang_count > 1 else ''}"
         written = self.settings.write_up(self._facts)
         for ending, content in written.files.items():
-            _replace(folder / f"{stem}{ending}", content)
+            write_whole(folder / f"{stem}{ending}", content)
         new = [line for line in written.lines if line not in self._said] if is_said else []
         self._said += new
         for line in new:
@@ -257,13 +260,3 @@ class HangWatch:
 
 def _places() -> CodePlaces:
     return CodePlaces(folders_of_script())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file as a whole."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

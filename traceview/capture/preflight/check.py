@@ -11,6 +11,7 @@ STATUSES: Final[tuple[Status, ...]] = ("failed", "warning", "ok", "not applicabl
 NO_GPU: Final = "there is no GPU"
 
 _MOST_ITEMS: Final = 6
+"""In one line of a terminal."""
 
 
 @dataclass(frozen=True)

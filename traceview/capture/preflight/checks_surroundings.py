@@ -20,6 +20,7 @@ COMFORTABLE_BYTES: Final = 1 << 30
 """Room for several captures: a trace at the tracer's limits has about 100 MB."""
 CONFIG: Final = "TF_CONFIG"
 MOST_ADDRESSES: Final = 64
+"""Addresses that are tried at once, each in a thread of its own."""
 _OTHER_OUT: Final = "choose another --out"
 _CLUSTER_ONLY: Final = ("evaluator",)
 """Tasks that no cluster lists."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 from traceview.capture.gpu_libraries import decoded
 
 _SMI_TIMEOUT_SECONDS: Final = 20
+"""Without the persistence mode the driver is loaded first, which takes seconds per GPU."""
 _SMI_GPUS: Final = "index,uuid,name,memory.total,memory.used,driver_version"
 _SMI_PROCESSES: Final = "gpu_uuid,pid,used_memory"
 _MIB: Final = 1 << 20

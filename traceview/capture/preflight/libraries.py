@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 _TIMEOUT_SECONDS: Final = 20
+"""Loading a library of CUDA from a network file system takes seconds."""
 _MARK: Final = "traceview-library:"
 _PROBE: Final = f"""
 import ctypes, json, sys

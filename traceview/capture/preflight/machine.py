@@ -23,6 +23,7 @@ from traceview.capture.preflight.tensorflow_facts import (
 )
 
 TIMEOUT_SECONDS: Final = 1.0
+"""Within a data center an answer takes milliseconds."""
 Answer = Literal["listening", "refused", "silent", "unknown name"]
 
 

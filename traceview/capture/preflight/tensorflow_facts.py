@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 TIMEOUT_SECONDS: Final = 120.0
+"""Importing TensorFlow takes up to ten seconds, from a cold network file system several times as long."""
 _NAMES: Final = (
     "tensorflow",
     "tensorflow-cpu",

@@ -1,0 +1,154 @@
+"""The report says in which steps the optimizer runs, what ran between steps, and what a call of several steps holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import CudaTrace
+from scripts.scenarios.model import Step, ms, new_trace
+from tests.analysis.test_step_bounds import looping, shown
+from tests.sidecars import graph, write_sidecar
+from traceview.analysis.steps.result import StepEvaluation, Steps
+
+UPDATE = [f"train/adam/cond/then/_2/adam/cond/Mul_{number}:Mul" for number in range(6)]
+ADDS_UP = [f"train/adam/cond/else/_3/adam/cond/add_{number}:AddV2" for number in range(3)]
+ALWAYS = ["train/adam/Add:AddV2", "train/adam/Equal:Equal"]
+
+
+def accumulating(updates: Collection[int], *, count: int = 9, update_ms: int = 30) -> CudaTrace:
+    """Steps of 20 ms; those with an update take `update_ms` more."""
+    trace = new_trace(length_ms=20 * count + update_ms * len(updates) + 50)
+    at_ms = 0
+    for number in range(count):
+        length_ms = 20 + (update_ms if number in updates else 0)
+        trace.marker(number, ms(at_ms), ms(at_ms + length_ms) - ms(0.1))
+        step = Step(trace, at_ms)
+        step.kernel(0, 1, 15, op="train/dense/MatMul:MatMul")
+        ops = [*ALWAYS, *(UPDATE if number in updates else ADDS_UP)]
+        for place, op in enumerate(ops):
+            step.kernel(0, 15.5 + 0.4 * place, 15.8 + 0.4 * place, op=op)
+        if number in updates:
+            step.kernel(0, 20, 19 + update_ms, op=UPDATE[0])
+        at_ms += length_ms
+    return trace
+
+
+def steps_of(report: traceview.Report) -> Steps:
+    assert report.results.steps is not None
+    return report.results.steps
+
+
+@pytest.mark.parametrize(
+    ("updates", "every", "said"),
+    [
+        ((3, 7), 4, "The optimizer runs in every 4th step (steps 3 and 7)."),
+        ((0, 3, 6), 3, "The optimizer runs in every 3rd step (steps 0, 3 and 6)."),
+        ((1, 3, 5, 7), 2, "The optimizer runs in every 2nd step (steps 1, 3, 5 and 7)."),
+        ((1, 2, 7), None, "The optimizer ran in some steps only (steps 1, 2 and 7)."),
+        # One is missing at the end.
+        ((1, 3), None, "The optimizer ran in some steps only (steps 1 and 3)."),
+    ],
+)
+def test_gradients_accumulate(
+    updates: tuple[int, ...], every: int | None, said: str, tmp_path: Path
+) -> None:
+    accumulating(updates).write(tmp_path)
+    report, text = shown(tmp_path)
+    steps = steps_of(report)
+    assert (steps.optimizer_steps, steps.accumulated_steps) == (updates, every)
+    assert said in text
+    assert "unsteady-steps" not in {finding.code for finding in report.findings}
+
+
+@pytest.mark.parametrize("updates", [range(9), (0, 1, 2, 3, 5, 6, 7, 8), (), (4,)])
+def test_an_update_in_most_steps_or_in_one_is_no_accumulation(
+    updates: Collection[int], tmp_path: Path
+) -> None:
+    accumulating(updates, update_ms=2).write(tmp_path)
+    assert steps_of(shown(tmp_path)[0]).optimizer_steps == ()
+
+
+def test_keras_says_over_how_many_steps(tmp_path: Path) -> None:
+    path = accumulating((4,)).write(tmp_path)
+    write_sidecar(path, {"training": {"accumulation_steps": 8}})
+    report, text = shown(tmp_path)
+    assert steps_of(report).accumulated_steps == 8
+    assert "The optimizer runs in every 8th step (step 4)." in text
+
+
+def test_steps_that_vary_otherwise_are_still_unsteady(tmp_path: Path) -> None:
+    """Those with an update are as long as the others."""
+    trace = accumulating((3, 7), update_ms=0)
+    trace.marker(9, ms(180), ms(229))
+    Step(trace, 180).kernel(0, 1, 48, op="train/dense/MatMul:MatMul")
+    trace.write(tmp_path)
+    report, _ = shown(tmp_path)
+    assert "unsteady-steps" in {finding.code for finding in report.findings}
+
+
+EVALUATION = {
+    "after": 2,
+    "functions": {"test_step": 20, "log": 1},
+    "begun_ns": 5_000_000,
+    "ended_ns": 35_000_000,
+}
+
+
+def evaluated(*evaluations: Any) -> dict[str, Any]:
+    return {"window": {"evaluations": [*evaluations]}}
+
+
+def test_an_evaluation_is_named_with_the_step_that_holds_it(tmp_path: Path) -> None:
+    path = accumulating(range(9), update_ms=0).write(tmp_path)
+    write_sidecar(path, evaluated(EVALUATION, {**EVALUATION, "after": 99}))
+    report, text = shown(tmp_path)
+    host = report.results.steps.steps[0].host if report.results.steps else ""
+    found = StepEvaluation(host, 2, ("test_step", "log"), 21, 30_000_000_000)
+    assert steps_of(report).evaluations == (found,)
+    assert (
+        "Evaluation ran between steps 2 and 3: test_step and log, 21 calls in 30.0 ms. The time of step 2 holds it."
+        in text
+    )
+
+
+def test_a_step_before_an_evaluation_is_not_unsteady(tmp_path: Path) -> None:
+    path = accumulating((2,), update_ms=80).write(tmp_path)
+    codes = {finding.code for finding in shown(tmp_path)[0].findings}
+    write_sidecar(path, evaluated(EVALUATION))
+    assert codes - {finding.code for finding in shown(tmp_path)[0].findings} == {"unsteady-steps"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [7, [7], [{"after": "x", "functions": []}], [{"functions": {"f": -1}}]]
+)
+def test_evaluations_of_a_damaged_sidecar_are_left_out(wrong: Any, tmp_path: Path) -> None:
+    write_sidecar(accumulating((3, 7)).write(tmp_path), {"window": {"evaluations": wrong}})
+    assert steps_of(shown(tmp_path)[0]).evaluations == ()
+
+
+@pytest.mark.parametrize(
+    ("iterations", "fields", "said"),
+    [
+        (8, {"training_loop": "While"}, "One call of epoch runs 8 training steps in its graph."),
+        (
+            1,
+            {"training_loop": "ScanDataset"},
+            "One call of epoch runs several training steps in its graph.",
+        ),
+        (1, {"replica_runs": 10}, "One call of epoch runs 10 training steps in its graph."),
+    ],
+)
+def test_a_call_that_holds_the_training_loop_is_named(
+    iterations: int, fields: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = looping(iterations).write(tmp_path)
+    function = {**graph({"GPU:0": 3}, name="epoch"), **fields}
+    write_sidecar(path, {"placement": {"functions": [function]}})
+    report, text = shown(tmp_path)
+    assert steps_of(report).loop_function == "epoch"
+    assert said in text

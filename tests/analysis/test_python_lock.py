@@ -1,0 +1,42 @@
+"""Idle time that is the wait for Python's lock is named where tables and bars show it as something else."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.charts import MS
+from tests.reports import finding
+from traceview.analysis.base import Evidence
+from traceview.analysis.python_lock import lock_wait_sentence
+
+LOCKED = finding(
+    code="input-bound",
+    cost_ps_per_step=5 * MS,
+    cost_ratio=0.25,
+    cost_statistic="mean",
+    evidence=(Evidence("idle_lock_wait_ratio", 0.25, 0.05, "replica:0"),),
+    path_causes=("input", "python", "host_compute", "launch"),
+)
+
+
+@pytest.mark.parametrize(
+    ("by_cause", "names"),
+    [
+        (
+            {"host_compute": 90, "python": 10, "input": 900},
+            "host work for ops and Python between calls",
+        ),
+        ({"host_compute": 90}, "host work for ops"),
+    ],
+)
+def test_it_says_as_what_it_is_shown(by_cause: dict[str, int], names: str) -> None:
+    assert lock_wait_sentence((finding(), LOCKED), by_cause) == (
+        f"Waiting for Python's lock, 5.00 ms of the mean 20.0 ms step, is shown as {names} (input-bound)."
+    )
+
+
+def test_without_such_a_wait_nothing_is_said() -> None:
+    waits = replace(LOCKED, evidence=(Evidence("idle_input_ratio", 0.25, 0.05, "replica:0"),))
+    assert lock_wait_sentence((waits,), {"host_compute": 90}) is None
+    assert lock_wait_sentence((LOCKED,), {"input": 90}) is None

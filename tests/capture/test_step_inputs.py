@@ -1,0 +1,182 @@
+"""How many examples a step trains on, by what the recorded steps are given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from traceview.capture.sidecar import NoAnswerError
+from traceview.capture.step_inputs import GeneratedSizes, StepInputs
+
+
+class Tensor:
+    def __init__(self, *shape: int | None) -> None:
+        self.shape, self.dtype = shape, "float32"
+
+
+class Variable(Tensor):
+    def assign(self) -> None: ...
+
+
+class PerReplica:
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+
+class Dataset:
+    def __init__(self, size: int, *inputs: Any) -> None:
+        self.size, self._inputs = size, lambda: list(inputs)
+
+
+class _PrefetchDataset(Dataset):
+    pass
+
+
+class _RebatchDataset(Dataset):
+    pass
+
+
+class _LegacyRebatchDataset(Dataset):
+    pass
+
+
+class _UnbatchDataset(Dataset):
+    pass
+
+
+class OwnedIterator:
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+
+class DistributedIterator:
+    def __init__(self, *datasets: Dataset) -> None:
+        self._strategy = "strategy"
+        self._iterators = [OwnedIterator(dataset) for dataset in datasets]
+
+
+class DistributedDataset:
+    def __init__(self, dataset: Dataset) -> None:
+        self._strategy, self._cloned_datasets = "strategy", [dataset]
+
+
+@pytest.fixture(autouse=True)
+def _tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = SimpleNamespace(compute_batch_size=lambda dataset: dataset.size)
+    name = "tensorflow.python.data.experimental.ops.distribute"
+    monkeypatch.setitem(sys.modules, name, fake)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "replicas", "local", "sizes"),
+    [
+        ([Tensor(8, 4), {"y": [Tensor(8)]}, Tensor(), 0.1, Variable(3)], 1, 1, ("arguments", 8, 8)),
+        ([PerReplica(Tensor(4, 8), Tensor(4, 8))], 2, 2, ("arguments", 8, 4)),
+        ([PerReplica(Tensor(4), Tensor(3))], 2, 2, ("arguments", 7, None)),
+        # Three workers of two replicas each, and three workers of one.
+        ([PerReplica(Tensor(4), Tensor(4))], 6, 2, ("arguments", 24, 4)),
+        ([Tensor(4)], 3, 1, ("arguments", 12, 4)),
+        # A tensor that is the same for all replicas.
+        ([PerReplica(Tensor(4), Tensor(4)), Tensor(10)], 2, 2, ("arguments", 8, 4)),
+        ([OwnedIterator(Dataset(16)), Tensor(3)], 1, 1, ("dataset", 16, 16)),
+    ],
+)
+def test_the_arguments_show_the_batch(
+    arguments: list[Any], replicas: int, local: int, sizes: Any
+) -> None:
+    inputs = StepInputs()
+    inputs.given(*arguments)
+    assert inputs.sizes(replicas, local) == sizes
+
+
+def test_the_usual_call_counts() -> None:
+    """The last batch of an epoch is smaller."""
+    inputs = StepInputs()
+    for size in (8, 8, 8, 2):
+        inputs.given(Tensor(size))
+    assert inputs.sizes(1, 1) == ("arguments", 8, 8)
+
+
+SPLIT = _PrefetchDataset(-1, _RebatchDataset(-1, _PrefetchDataset(16, Dataset(-1))))
+
+
+@pytest.mark.parametrize(
+    ("iterator", "replicas", "sizes"),
+    [
+        (DistributedIterator(SPLIT), 2, ("dataset", 16, 8)),
+        (DistributedDataset(SPLIT), 2, ("dataset", 16, 8)),
+        (DistributedIterator(SPLIT), 3, ("dataset", 16, None)),
+        (DistributedIterator(_PrefetchDataset(8)), 4, ("dataset", 32, 8)),
+        (OwnedIterator(Dataset(8)), 1, ("dataset", 8, 8)),
+    ],
+)
+def test_an_iterator_shows_the_batch_of_its_dataset(
+    iterator: Any, replicas: int, sizes: Any
+) -> None:
+    given, asked = StepInputs(), StepInputs()
+    given.given(iterator)
+    asked.asked(iterator, is_recorded=True)
+    assert given.sizes(replicas, 2) == asked.sizes(replicas, 2) == sizes
+    assert given.strategies() == (["strategy"] if replicas > 1 else [])
+    given.forget()
+    assert given.strategies() == []
+
+
+def test_a_generator_shows_the_batches_that_it_yields() -> None:
+    def batches(first: int) -> Iterator[Any]:
+        yield from ((Tensor(size, 8), Tensor(size)) for size in (first, 12, 12))
+
+    inputs = StepInputs()
+    generator, made = inputs.watched(batches)
+    source = Dataset(-1)
+    made(source)
+    inputs.given(DistributedIterator(_LegacyRebatchDataset(-1, _PrefetchDataset(-1, source))))
+    with pytest.raises(NoAnswerError, match="no fixed batch size"):
+        inputs.sizes(2, 2)
+    assert [batch[0].shape for batch in generator(5)] == [(5, 8), (12, 8), (12, 8)]
+    assert inputs.sizes(2, 2) == ("generator", 12, 6)
+
+
+def test_a_generator_that_raises_raises_as_before() -> None:
+    def broken() -> Iterator[Any]:
+        yield object()
+        raise ValueError("no more")
+
+    generator, _ = StepInputs().watched(broken)
+    batches = generator()
+    next(batches)
+    with pytest.raises(ValueError, match="no more"):
+        next(batches)
+    sizes = GeneratedSizes()
+    sizes.note(object())
+    assert sizes.usual is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "no recorded step was given a tensor or an iterator"),
+        ([Tensor()], "no recorded step was given a tensor or an iterator"),
+        ([Tensor(4, 2), Tensor(3)], r"differ in their first dimension: \[3, 4\]"),
+        ([OwnedIterator(_UnbatchDataset(-1, Dataset(8)))], "has no fixed batch size"),
+        ([OwnedIterator(Dataset(8)), OwnedIterator(Dataset(4))], r"batch sizes are \[4, 8\]"),
+    ],
+)
+def test_a_batch_size_that_is_not_seen_is_not_guessed(arguments: list[Any], reason: str) -> None:
+    inputs = StepInputs()
+    inputs.given(*arguments)
+    with pytest.raises(NoAnswerError, match=reason):
+        inputs.sizes(1, 1)
+
+
+def test_replicas_that_share_a_tensor_are_not_guessed_either() -> None:
+    inputs = StepInputs()
+    inputs.given(Tensor(8))
+    with pytest.raises(NoAnswerError, match="how replicas share them is unknown"):
+        inputs.sizes(2, 2)
+    inputs.asked(DistributedIterator(SPLIT), is_recorded=True)
+    assert inputs.sizes(2, 2) == ("dataset", 16, 8)

@@ -1,0 +1,125 @@
+"""Words a finding about the waiting of one device: how much of what, in which steps, and who else waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Severity
+from traceview.analysis.cost import Cost
+from traceview.analysis.idle.rules import IdleRule
+from traceview.analysis.idle.waiting_device import AS_LONG_RATIO, Affected, Waiting
+from traceview.document import numbers
+from traceview.document.vocabulary import thread_words
+from traceview.intervals import Int64Array
+from traceview.trace.cause import Cause
+
+
+def finding_of(
+    rule: IdleRule,
+    waiting: Waiting,
+    idle_ps: int,
+    evidence: Sequence[Evidence],
+    *,
+    severity: Severity | None = None,
+    of_steps: Int64Array | None = None,
+    title: str | None = None,
+    words: Mapping[str, str] | None = None,
+    explanation: str | None = None,
+    advice: str | None = None,
+    confidence: tuple[Confidence, str] | None = None,
+    path_causes: Sequence[str] | None = None,
+    names_all: bool = False,
+    cost: Cost | None = None,
+) -> Finding:
+    """A finding with the share of the step and the longest gap.
+
+    `cost`: where it is not just the idle time over the step.
+
+    `names_all`: the title names all devices that wait. `of_steps`: the cost by step, of what need not occur in all. `words`: for `title`, besides those of every title.
+    """
+    affected = None if of_steps is None else waiting.affected(of_steps)
+    cost = cost or waiting.cost(idle_ps)
+    confidence = confidence or _confidence(waiting)
+    devices = waiting.waiting_as_long(rule.cause)
+    if devices and not names_all:
+        verb = "waits" if len(devices) == 1 else "wait"
+        explanation = (
+            f"{explanation or rule.meaning} {numbers.joined_devices(devices)} {verb} for the same reason, at "
+            f"least {numbers.share(AS_LONG_RATIO)} as long."
+        )
+    python = waiting.python.get(rule.cause.key)
+    if python is not None:
+        explanation = f"{explanation or rule.meaning} {python.sentence}"
+    return rule.finding(
+        (title or rule.title).format(
+            device=waiting.key,
+            span=_span(waiting, idle_ps, cost),
+            share=numbers.share(cost.ratio),
+            **(words or {}),
+        )
+        + _in_steps(waiting, affected),
+        (
+            *evidence,
+            *_of_affected(waiting, affected),
+            *([python.evidence] if python else []),
+            *_longest_gap(waiting, rule.cause),
+        ),
+        severity="info" if confidence[0] == "low" else severity,
+        confidence=confidence,
+        explanation=explanation,
+        advice=advice,
+        devices=(waiting.key, *devices),
+        steps=affected.steps if affected else (),
+        cost=cost,
+        path_causes=path_causes,
+    )
+
+
+def _span(waiting: Waiting, idle_ps: int, cost: Cost) -> str:
+    """How much of what a device waits."""
+    if cost.statistic is None:
+        return f"{numbers.time(idle_ps)} of the {numbers.time(waiting.window_ps)} window"
+    return cost.words
+
+
+def _in_steps(waiting: Waiting, affected: Affected | None) -> str:
+    """What an affected step takes, for a mean says little of it."""
+    if affected is None:
+        return ""
+    time, count = numbers.time(affected.ps), len(affected.steps)
+    if count == 1:
+        return f"; {time} in step {affected.steps[0]}"
+    return f"; {time} each in {count} of {len(waiting.step_numbers)} steps"
+
+
+def _of_affected(waiting: Waiting, affected: Affected | None) -> Iterator[Evidence]:
+    if affected is not None:
+        count = numbers.plural(len(waiting.step_numbers), "used step")
+        yield Evidence("affected_step_count", len(affected.steps), None, f"of {count}")
+        yield Evidence("affected_step_cost_ps", affected.ps, None, waiting.key)
+
+
+def _longest_gap(waiting: Waiting, cause: Cause) -> Iterator[Evidence]:
+    """The longest gap of that cause, and the host event in it."""
+    gap = next((gap for gap in waiting.gaps if gap.cause == cause.key), None)
+    if gap is None:
+        return
+    where = "outside of steps" if gap.step is None else f"step {gap.step}"
+    yield Evidence("longest_gap_ps", gap.duration_ps, None, where)
+    if gap.host_event is not None:
+        yield Evidence("host_event", gap.host_event, None, thread_words(gap.thread))
+
+
+def _confidence(waiting: Waiting) -> tuple[Confidence, str]:
+    if not waiting.has_steps:
+        return "low", "no steps were found, so shares are of the whole window"
+    if len(waiting.step_numbers) < FEWEST_STEPS:
+        return "low", "only one step was measured"
+    unknown_ps = int(waiting.idle_ps[Cause.UNATTRIBUTED].sum())
+    idle_ps = int(waiting.idle_ps.sum())
+    if unknown_ps * 2 > idle_ps:
+        return (
+            "medium",
+            f"{numbers.share(unknown_ps / idle_ps)} of the idle time has no recorded cause",
+        )
+    return "high", f"attributed from host events over {len(waiting.step_numbers)} steps"

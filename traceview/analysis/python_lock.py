@@ -1,0 +1,38 @@
+"""Says which idle time in tables and bars is the wait for Python's lock, for that is no cause of its own there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from traceview.analysis.base import Finding
+from traceview.analysis.cost import cost_words
+from traceview.document import numbers
+from traceview.document.vocabulary import CAUSES
+
+_METRIC: Final = "idle_lock_wait_ratio"
+"""Of the finding whose cost is that wait."""
+
+_LEAST_RATIO: Final = 0.005
+"""Of the largest cause, for another one to be named."""
+
+
+def lock_wait_sentence(findings: Sequence[Finding], by_cause: Mapping[str, float]) -> str | None:
+    """How long the step waits for Python's lock, and as what the idle time in it is shown; None if no finding says so.
+
+    `by_cause`: how much there is of each cause, in any unit.
+    """
+    for finding in findings:
+        if not any(row.metric == _METRIC for row in finding.evidence):
+            continue
+        causes = [cause for cause in finding.path_causes if cause != "input" and cause in CAUSES]
+        causes.sort(key=lambda cause: -by_cause.get(cause, 0))
+        least = max(_LEAST_RATIO * by_cause.get(causes[0], 0), 1e-9) if causes else 0
+        named = [CAUSES[cause].words for cause in causes if by_cause.get(cause, 0) >= least]
+        cost = cost_words(finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic)
+        if named and cost:
+            return (
+                f"Waiting for Python's lock, {cost}, is shown as {numbers.listed(named)} "
+                f"({finding.code})."
+            )
+    return None
