@@ -449,7 +449,7 @@ def test_every_stat_of_a_recorded_run(cpu_run: Trace) -> None:
 
 def test_stats_of_a_file_that_changed_are_refused(busy: Trace) -> None:
     columns = busy.device_columns
-    path = busy.files[0].path
+    path = Path(str(busy.files[0].path))
     path.write_bytes(path.read_bytes() + b"\0\0")
     with pytest.raises(
         traceview.TraceFormatError, match="the file has changed since it was loaded"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from traceview.location import Location
 
 
 class TraceviewError(Exception):
@@ -38,7 +38,7 @@ class TraceFormatError(TraceviewError):
     exit_code = 4
 
     def __init__(
-        self, path: Path, reason: str, *, offset: int | None = None, hint: str | None = None
+        self, path: Location, reason: str, *, offset: int | None = None, hint: str | None = None
     ) -> None:
         where = f"{path}" if offset is None else f"{path}: byte {offset}"
         super().__init__(f"{where}: {reason}", hint=hint)
@@ -63,3 +63,9 @@ class ViewerError(TraceviewError):
     """A viewer or converter failed; the message ends with its last output."""
 
     exit_code = 9
+
+
+class StoreError(TraceviewError):
+    """An object store or a web server denied access, could not be reached, or failed."""
+
+    exit_code = 11

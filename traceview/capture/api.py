@@ -19,9 +19,11 @@ from traceview.capture.fit_watch import FitWatch
 from traceview.capture.hidden_frames import HiddenFrames, hidden, line_of_user
 from traceview.capture.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
 from traceview.capture.outcome import shortcomings
+from traceview.capture.recurring import Recurrence, remove
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_watch import StepWatch
+from traceview.errors import TraceviewError, UsageError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -126,6 +128,8 @@ def keras_callback(
     logdir: str | PathLike[str],
     steps: range,
     *,
+    every: int | None = None,
+    keep: int = 10,
     synchronise: bool = True,
     max_events: int | None = None,
     run: str | None = None,
@@ -137,38 +141,60 @@ def keras_callback(
 
         model.fit(dataset, epochs=3, callbacks=[traceview.keras_callback("logs", range(10, 15))])
 
+    `every=1000` records such a window again after each 1000 steps, each as a run of its own, for as long as `fit` goes
+    on. Of these runs the newest `keep` stay, also if the training was started several times; others are not touched.
+
     With `steps_per_execution=k` a call runs k steps, and whole calls are recorded. Keras may run other
     callbacks in threads when all of them allow it; this one does not, so that they run one after another.
     `keras` is the Keras of the model, by default `tf.keras`. The other arguments and the errors are those of
-    `capture_steps`; the errors come when `fit` begins.
+    `capture_steps`; the errors come when `fit` begins. Raises `UsageError` if `every` leaves no steps between two
+    windows, if `keep` is less than 1, and for `run` together with `every`.
     """
+    recurrence = None if every is None else Recurrence(steps, every, keep)
+    if recurrence is not None and run is not None:
+        raise UsageError(f"run={run!r} names one run; every={every} makes many, named by the time")
     if keras is None:
         import tensorflow as tf
 
         keras = tf.keras
     say = _Warnings()
 
-    def watched(listeners: Sequence[WindowListener]) -> AbstractContextManager[StepWatch]:
-        settings = _settings(logdir, steps, synchronise, max_events, run, nvml, python)
-        return _watched(settings, KERAS_EPOCHS, say, listeners)
+    def watched(
+        out: Path, window: range, listeners: Sequence[WindowListener], may_be_missed: bool
+    ) -> AbstractContextManager[StepWatch]:
+        settings = _settings(out, window, synchronise, max_events, run, nvml, python)
+        return _watched(settings, KERAS_EPOCHS, say, listeners, may_be_missed=may_be_missed)
 
-    return type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})(watched)
+    made = type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})
+    return made(logdir, steps, recurrence, watched, say)
 
 
 class _StepCapture:
     """Reports the beginning and the end of each step of `fit`; a class derived from it and a Keras callback is one.
 
-    `watched` makes the watch of one `fit`, which gets the listeners of the window.
+    `watched` makes the watch of one window, from a folder, its steps, its listeners, and whether it may be missed.
     """
 
     model: Any
 
     def __init__(
-        self, watched: Callable[[Sequence[WindowListener]], AbstractContextManager[StepWatch]]
+        self,
+        logdir: str | PathLike[str],
+        steps: range,
+        recurrence: Recurrence | None,
+        watched: Callable[
+            [Path, range, Sequence[WindowListener], bool], AbstractContextManager[StepWatch]
+        ],
+        say: Callable[[str], None],
     ) -> None:
         super().__init__()
         self.session: Session | None = None
+        self._logdir = logdir
+        self._out = Path()
+        self._steps = steps
+        self._recurrence = recurrence
         self._watched = watched
+        self._say = say
         self._stack = ExitStack()
         self._lock = Lock()
         self._watch: StepWatch | None = None
@@ -178,9 +204,19 @@ class _StepCapture:
         # After a `fit` that ended by an exception, Keras has called nothing.
         self._close()
         atexit.register(self._close)
-        self._watch = self._stack.enter_context(self._watched([FitWatch(self._close)]))
+        # The script may change its working directory before the next window.
+        self._out = Path.cwd() / output_folder(self._logdir)
+        self._begin(self._steps)
+
+    def _begin(self, window: range, *, may_be_missed: bool = False) -> StepWatch:
+        listeners: list[WindowListener] = [FitWatch(self._close)]
+        if self._recurrence is not None:
+            listeners.append(self._recurrence)
+        watched = self._watched(self._out, window, listeners, may_be_missed)
+        self._watch = self._stack.enter_context(watched)
         self.session = Session(self._watch)
         self._watch.step_objects.add("fit", self.model)
+        return self._watch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if self._watch is not None:
@@ -191,6 +227,18 @@ class _StepCapture:
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if self._watch is not None:
             self._watch.window.end("fit", self._count)
+            if self._recurrence is not None and self._watch.window.state == "closed":
+                self._begin_again(self._recurrence, self._watch.window.next_number)
+
+    def _begin_again(self, recurrence: Recurrence, number: int) -> None:
+        self._close()
+        self._watch = None
+        try:
+            watch = self._begin(recurrence.next_steps(number, self._count), may_be_missed=True)
+            watch.window.next_number = number
+        except TraceviewError as error:
+            # The disk is full, for instance; the training goes on.
+            self._say(f"no window is recorded any more: {error.message}")
 
     def on_train_end(self, logs: Any = None) -> None:
         self._close()
@@ -199,6 +247,9 @@ class _StepCapture:
     def _close(self) -> None:
         with self._lock:
             self._stack.close()
+            has_run = self._watch is not None and self._watch.run is not None
+            if self._recurrence is not None and has_run:
+                self._recurrence.remove_older(self._out)
 
 
 def _settings(
@@ -221,7 +272,12 @@ def _watched(
     places: Sequence[Place],
     say: Callable[[str], None],
     listeners: Sequence[WindowListener] = (),
+    *,
+    may_be_missed: bool = False,
 ) -> Iterator[StepWatch]:
+    """Capture the steps that the body reports. `may_be_missed`: it is fine if none of them is in the window,
+    and nothing is kept then.
+    """
     watch = StepWatch(settings, say, places=places, listeners=listeners)
     watch.capture.prepare()
     is_whole = False
@@ -235,7 +291,11 @@ def _watched(
         watch.hooks.remove()
         frames.remove()
         watch.finish(is_synchronised=is_whole)
-        for line in _complaints(watch):
+        is_missed = may_be_missed and watch.window.got is None and not watch.window.failures
+        if is_missed and watch.capture.kept is not None:
+            # Only the step before the window was recorded.
+            remove(watch.capture.kept)
+        for line in () if is_missed else _complaints(watch):
             say(line)
 
 

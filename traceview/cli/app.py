@@ -13,7 +13,7 @@ from traceview.version import VERSION
 
 _PANELS: Final = {
     "Record a run": "capture doctor",
-    "See what is wrong": "analyze report open runs",
+    "See what is wrong": "analyze report open runs watch",
     "Look closer": "steps gaps input transfers collectives devices balance ops",
     "Share it": "render export crosscheck",
     "Look up": "explain schema version",
@@ -40,7 +40,11 @@ class _Commands(Mapping[str, Any]):
             alone.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(
                 function
             )
-            self._made[name] = typer.main.get_command(alone)
+            made = typer.main.get_command(alone)
+            for parameter in made.params:
+                if parameter.name in getattr(module, "PAIRS", ()):
+                    parameter.nargs = 2
+            self._made[name] = made
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -83,7 +87,7 @@ def traceview(
     """Show how busy each GPU of a TensorFlow profile is, and what idle GPUs wait for.
 
     LOGDIR is the log directory of the profiler or of the TensorBoard callback, a run in it, or a single .xplane.pb
-    file.
+    file; also in a store, such as gs://bucket/logs.
 
     Example: traceview analyze logs/
     """

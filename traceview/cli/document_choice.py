@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from traceview.errors import UsageError
+from traceview.location import Location
 from traceview.report.formats import DOCUMENTS, DocumentFormat
 
 
@@ -20,7 +19,7 @@ def document_called(name: str) -> DocumentFormat:
     raise UsageError(f"--format {name}: no such format", hint=hint)
 
 
-def chosen_document(name: str | None, path: Path | None) -> DocumentFormat | None:
+def chosen_document(name: str | None, path: Location | None) -> DocumentFormat | None:
     """The document of `--format`, else of the ending of `path`; None where neither names one."""
     if name is not None:
         return document_called(name)

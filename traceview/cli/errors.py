@@ -31,7 +31,7 @@ _QUOTED: Final = re.compile(r"'([^']*)'")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 """Typer's usage errors, without naming the click that each version of Typer brings along."""
 
-_LASTING: Final = ("capture", "open")
+_LASTING: Final = ("capture", "open", "watch")
 """Commands that run a script of the user, or until the user ends them."""
 
 _UNCUT: Final = 1000
@@ -100,9 +100,9 @@ class CommandGroup(TyperGroup):
         except TraceviewError as error:
             raise _shown(error) from None
         except KeyboardInterrupt:
-            # A script that was recorded may have written anything.
-            is_capture = ctx.invoked_subcommand == "capture"
-            _say("interrupted" + ("" if is_capture else "; nothing was written"))
+            # A script that was recorded may have written anything, and a watch its lines and metrics.
+            may_write = ctx.invoked_subcommand in ("capture", "watch")
+            _say("interrupted" + ("" if may_write else "; nothing was written"))
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             abandon_stdout()

@@ -16,7 +16,9 @@ from traceview.cli.timings import Timings
 from traceview.document.sanitize import sanitize
 from traceview.errors import UsageError
 from traceview.export.formats import TABLES, check_pyarrow
+from traceview.location import Location
 from traceview.stages import stage
+from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.analysis.selection import Selection
@@ -57,11 +59,12 @@ def export(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
+        Location | None,
         typer.Option(
             "--output",
             "-o",
             metavar="PATH",
+            parser=location_of,
             help="File to write, - for standard output; for tables a folder. By default "
             + ", ".join(f"{name} ({to.value})" for to, name in _NAMES.items())
             + ".",
@@ -125,7 +128,7 @@ def export(
         typer.echo(f"traceview: wrote {output}{_advice(to)}", err=True)
 
 
-def _format_of(output: Path | None) -> Format:
+def _format_of(output: Location | None) -> Format:
     name = "" if output is None else output.name.lower().removesuffix(_COMPRESSED)
     ending = Path(name).suffix
     if ending in _OF_TABLES:
@@ -135,7 +138,7 @@ def _format_of(output: Path | None) -> Format:
     return _BY_ENDING.get(ending, Format.perfetto)
 
 
-def _folder(output: Path, files: list[str], force: bool) -> Bundle:
+def _folder(output: Location, files: list[str], force: bool) -> Bundle:
     if str(output) == "-":
         raise UsageError("tables need a folder: -o DIR")
     bundle = Bundle(output, files, force)
@@ -143,7 +146,7 @@ def _folder(output: Path, files: list[str], force: bool) -> Bundle:
     return bundle
 
 
-def _file(output: Path, force: bool, logdir: Path) -> Target:
+def _file(output: Location, force: bool, logdir: Location) -> Target:
     target = Target.of(output, force=force, source=logdir)
     if target.is_terminal:
         raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
@@ -151,7 +154,7 @@ def _file(output: Path, force: bool, logdir: Path) -> Target:
 
 
 def _parts(
-    to: Format, output: Path, trace: Trace, selection: Selection, report: Report
+    to: Format, output: Location, trace: Trace, selection: Selection, report: Report
 ) -> Iterator[bytes]:
     """The content of a trace, part by part."""
     from traceview.export import chrome, perfetto

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceview.cli.output import Target
+from traceview.location import Location
+from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
     from traceview.capture.hang.watch import HangSettings
@@ -26,7 +28,7 @@ def hang_settings(after_s: float) -> HangSettings:
 
 
 def show_hangs(
-    target: Target, logdir: Path, width: int | None, *, as_json: bool, is_redacted: bool
+    target: Target, logdir: Location, width: int | None, *, as_json: bool, is_redacted: bool
 ) -> bool:
     """Print the reports of hangs below a folder in which there is no trace; whether there are any.
 
@@ -70,17 +72,21 @@ def show_process(target: Target, pid: int, width: int | None, *, as_json: bool) 
         target.write_section(hang_document(hang), width)
 
 
-def _hangs_below(folder: Path) -> Iterator[Hang]:
+def _hangs_below(folder: Location) -> Iterator[Hang]:
     """The reports in a folder and those below it, and the stacks of processes in which no Python can run."""
     from traceview.trace.hang import hang_files, hang_of_stacks, read_hang, stack_files
 
+    if is_remote(folder):
+        for below, _, _ in folder.walk():
+            yield from map(read_hang, hang_files(below))
+        return
     try:
         is_folder = folder.is_dir()
     except OSError:  # a name that no file can have
         is_folder = False
     if not is_folder:
         return
-    for directory, _, _ in sorted(os.walk(folder)):
+    for directory, _, _ in sorted(os.walk(str(folder))):
         for path in hang_files(Path(directory)):
             yield read_hang(path)
         for path in stack_files(Path(directory)):

@@ -14,6 +14,7 @@ from traceview.cli.options import Logdir, Run
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
 from traceview.errors import UsageError
+from traceview.location import Location
 
 
 class Viewer(str, Enum):
@@ -73,7 +74,7 @@ def _show(target: Target, address: str, *, browser: bool) -> None:
             _say("no display to open it on")
 
 
-def _report(logdir: Path, run: str | None) -> bytes:
+def _report(logdir: Location, run: str | None) -> bytes:
     """The HTML report of a run."""
     from traceview.cli.progress import reading
     from traceview.report.build import analyze
@@ -113,7 +114,13 @@ def _serve_report(target: Target, report: bytes, port: int, *, browser: bool) ->
 
 
 def _serve_run(
-    target: Target, viewer: str, logdir: Path, run: str | None, port: int | None, *, browser: bool
+    target: Target,
+    viewer: str,
+    logdir: Location,
+    run: str | None,
+    port: int | None,
+    *,
+    browser: bool,
 ) -> None:
     """Serve a run in a viewer until Ctrl-C."""
     from traceview.capture.script import terminable

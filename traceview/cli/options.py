@@ -13,6 +13,8 @@ import typer
 
 from traceview.cli.output import MOST_WIDTH
 from traceview.errors import UsageError
+from traceview.location import Location
+from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.trace.windows import StepRange
@@ -27,10 +29,10 @@ class Window(str, Enum):
     trace = "trace"
 
 
-def _logdir(text: str) -> Path:
+def _logdir(text: str) -> Location:
     if not text:
         raise UsageError("LOGDIR is empty", hint="the current directory is .")
-    return Path(text)
+    return location_of(text)
 
 
 def output_folder(text: str) -> Path:
@@ -41,7 +43,7 @@ def output_folder(text: str) -> Path:
 
 
 Logdir = Annotated[
-    Path,
+    Location,
     typer.Argument(
         metavar="LOGDIR",
         parser=_logdir,
@@ -54,11 +56,12 @@ Run = Annotated[
     typer.Option(metavar="NAME", help="Run to read; by default the newest.", show_default=False),
 ]
 Output = Annotated[
-    Path | None,
+    Location | None,
     typer.Option(
         "--output",
         "-o",
         metavar="FILE",
+        parser=location_of,
         help="Write to FILE instead of the terminal.",
         show_default=False,
     ),
@@ -97,7 +100,7 @@ Devices = Annotated[
     ),
 ]
 Baseline = Annotated[
-    Path | None,
+    Location | None,
     typer.Option(
         "--baseline",
         metavar="LOGDIR",

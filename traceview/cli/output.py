@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from traceview.cli.private_folder import private_folder
 from traceview.errors import OutputExistsError, UsageError
+from traceview.location import Location
 
 if TYPE_CHECKING:
     from traceview.document.model import Section
@@ -34,11 +35,11 @@ _SAMPLE: Final = "█▂▒░≡─·…–µ"
 class Target(Struct, frozen=True):
     """A file to write, or standard output where `path` is None."""
 
-    path: Path | None
+    path: Location | None
     force: bool = False
 
     @classmethod
-    def of(cls, path: Path | None, *, force: bool, source: Path | None = None) -> Target:
+    def of(cls, path: Location | None, *, force: bool, source: Location | None = None) -> Target:
         """The target of `-o PATH`; raises before any work is done if it could not be written anyway.
 
         `source`: what the command reads, which must not be replaced by what it makes of it.
@@ -56,14 +57,14 @@ class Target(Struct, frozen=True):
             if sys.stdout is None:
                 raise UsageError("standard output is closed")
             return
-        check_name(path)
+        path = checked_place(path)
         if path.is_dir():
             raise UsageError(f"{path} is a directory", hint="name a file in it")
-        if path.is_file() and os.path.realpath(path).endswith(_RECORDED):
+        if path.is_file() and str(path.resolve()).endswith(_RECORDED):
             raise UsageError(f"{path} is a recorded trace", hint=_OTHER_FILE)
         if path.is_file() and not self.force:
             raise OutputExistsError(f"{path} exists", hint="--force replaces it")
-        if not path.parent.is_dir():
+        if isinstance(path, Path) and not path.parent.is_dir():
             raise UsageError(f"cannot write {path}: there is no directory {path.parent}")
 
     @property
@@ -139,7 +140,7 @@ class Target(Struct, frozen=True):
         """Write parts one after another, as they are made; a file appears once all of them are written."""
         self.check()
         if self.path is not None:
-            _write_file(self.path, map(_encoded, parts))
+            write_file(self.path, map(_encoded, parts))
             return
         try:
             for part in parts:
@@ -153,8 +154,15 @@ class Target(Struct, frozen=True):
             ) from error
 
 
-def check_name(path: Path) -> None:
-    """Raise `UsageError` if nothing can have this name, because it is too long for instance."""
+def checked_place(path: Location) -> Location:
+    """The place, with what its store says of it now.
+
+    Raises `UsageError` if nothing can have this name, because it is too long for instance, or can be written there.
+    """
+    if not isinstance(path, Path):
+        from traceview.store.writing import writable
+
+        return writable(path)
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -162,13 +170,16 @@ def check_name(path: Path) -> None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot write {path}: {reason}") from None
+    return path
 
 
-def _is_same_file(path: Path, source: Path) -> bool:
-    return path.is_file() and source.is_file() and path.samefile(source)
+def _is_same_file(path: Location, source: Location) -> bool:
+    if isinstance(path, Path) and isinstance(source, Path):
+        return path.is_file() and source.is_file() and path.samefile(source)
+    return path == source
 
 
-def format_of(path: Path | None, formats: Mapping[str, _Format], terminal: _Format) -> _Format:
+def format_of(path: Location | None, formats: Mapping[str, _Format], terminal: _Format) -> _Format:
     """The format of a file by its ending: text without one or for `.txt`; raises `UsageError` for unknown endings."""
     suffix = "" if path is None else path.suffix.lower()
     known = {**formats, ".txt": terminal}
@@ -206,8 +217,14 @@ def _encoded(part: str | bytes) -> bytes:
     return part.encode() if isinstance(part, str) else part
 
 
-def _write_file(path: Path, parts: Iterable[bytes]) -> None:
+def write_file(path: Location, parts: Iterable[bytes]) -> None:
+    """Write a file, whole or not at all; raises `UsageError` and `StoreError`."""
     try:
+        if not isinstance(path, Path):
+            from traceview.store.writing import write
+
+            write(path, parts)
+            return
         if path.exists() and not path.is_file():
             # A pipe or a device has no content to keep, and no file must replace it.
             with path.open("wb") as file:

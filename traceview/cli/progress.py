@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from shutil import get_terminal_size
 from threading import Event, Thread
 from time import monotonic
 from typing import Final
 
+from traceview.location import Location
 from traceview.stages import measured
+from traceview.store.address import is_remote
 
 PATIENCE_SECONDS: Final = 1.0
 """What takes less needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
@@ -19,10 +20,14 @@ _EVERY_SECONDS: Final = 0.2
 
 
 @contextmanager
-def reading(path: Path, run: str | None) -> Iterator[None]:
+def reading(path: Location, run: str | None) -> Iterator[None]:
     """Shows on standard error the stage of the work on a run, if that is a terminal and the work takes long."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
+        return
+    if is_remote(path):
+        with _transferring():
+            yield
         return
     ended = Event()
     with measured() as stages:
@@ -62,6 +67,21 @@ def _text(stage: str, detail: str, size: str) -> str:
 
 
 @contextmanager
+def _transferring() -> Iterator[None]:
+    """Shows how much of the files in a store has been read."""
+    from traceview.document import numbers
+    from traceview.store.ranges import transfers_shown
+
+    with waiting() as show:
+
+        def show_bytes(done: int, total: int) -> None:
+            show(f"reading {numbers.size(done)} of {numbers.size(total)}")
+
+        with transfers_shown(show_bytes):
+            yield
+
+
+@contextmanager
 def waiting() -> Iterator[Callable[[str], None]]:
     """Gives what shows a text in place of the one before, on standard error, if that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
@@ -91,7 +111,7 @@ def _write(text: str) -> None:
     sys.stderr.flush()
 
 
-def _size(path: Path, run: str | None) -> str:
+def _size(path: Location, run: str | None) -> str:
     from traceview.document import numbers
     from traceview.errors import TraceviewError
     from traceview.trace.locate import choose_run, find_runs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -11,16 +10,21 @@ import typer
 from traceview.cli.document_choice import document_called
 from traceview.cli.options import Force, Full, Output, Redact, Width
 from traceview.cli.output import Target, format_of
+from traceview.location import Location
 from traceview.report.formats import DOCUMENTS
+from traceview.store.address import location_of
 
 TERMINAL: Final = "terminal"
 
 
 def render(
     report: Annotated[
-        Path,
+        Location,
         typer.Argument(
-            metavar="REPORT", help="A report.json that traceview wrote.", show_default=False
+            metavar="REPORT",
+            parser=location_of,
+            help="A report.json that traceview wrote.",
+            show_default=False,
         ),
     ],
     format_: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -23,12 +22,14 @@ from traceview.cli.options import (
     finding_codes,
     step_range,
 )
-from traceview.cli.output import Target, check_name
+from traceview.cli.output import Target, checked_place
 from traceview.cli.timings import Timings
 from traceview.errors import UsageError
 from traceview.export.formats import TABLES, check_pyarrow
+from traceview.location import Location
 from traceview.report.formats import DOCUMENTS
 from traceview.stages import stage
+from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.analysis.selection import Selection
@@ -44,11 +45,12 @@ _FILES: Final = (*(document.file_name for document in DOCUMENTS), *TABLE_FILES.v
 def report(
     logdir: Logdir,
     output: Annotated[
-        Path | None,
+        Location | None,
         typer.Option(
             "--output",
             "-o",
             metavar="DIR",
+            parser=location_of,
             help="Folder to write; with --format or a known ending, a single file.",
             show_default=False,
         ),
@@ -90,7 +92,7 @@ def report(
     from traceview.trace.load import load
 
     if output is not None:
-        check_name(output)
+        checked_place(output)
     document = chosen_document(format_, output)
     if document is None and output is None:
         raise UsageError(

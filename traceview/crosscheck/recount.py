@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from traceview.crosscheck.answer import Answer, KernelAnswer, StepAnswer
 from traceview.crosscheck.kernels import summed_by_name
 from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int64Array, union
+from traceview.location import Location
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass, PlaneKind, is_derived_line
 from traceview.xplane.read import read_file
@@ -196,7 +196,7 @@ def _host_steps(trace: Trace) -> tuple[StepAnswer, ...]:
     return tuple(StepAnswer(end - start) for start, end in steps.marker_spans)
 
 
-def _gpu_tables(path: Path) -> Iterator[PlaneTable]:
+def _gpu_tables(path: Location) -> Iterator[PlaneTable]:
     """The events of each GPU plane of a file as they are recorded, without the lines that repeat others."""
     space = read_file(path, salvage=True)
     for plane in space.planes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
 from traceview.analysis.shown_steps import detailed_steps
 from traceview.errors import UsageError
+from traceview.location import Location
 from traceview.report.command import reproducing
 from traceview.report.model import (
     SCHEMA_VERSION,
@@ -36,14 +36,14 @@ from traceview.version import VERSION
 
 
 def analyze(
-    trace: Trace | str | Path,
+    trace: Trace | str | Location,
     *,
     window: WindowKind = "auto",
     steps: StepRange | slice | range | None = None,
     top: int | None = TOP_OPS,
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
-    baseline: Trace | str | Path | None = None,
+    baseline: Trace | str | Location | None = None,
     lanes: bool = False,
 ) -> Report:
     """The report on a run: how busy each device was and with what, and what is wrong.
@@ -147,7 +147,7 @@ def _with_unexplained_early(findings: Sequence[Finding], verdict: Verdict) -> tu
     return (*others[:place], *unexplained, *others[place:])
 
 
-def _loaded(baseline: Trace | str | Path | None) -> Trace | None:
+def _loaded(baseline: Trace | str | Location | None) -> Trace | None:
     return baseline if baseline is None or isinstance(baseline, Trace) else load(baseline)
 
 

@@ -7,7 +7,6 @@ are passed over, because a later version may have added them.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +15,11 @@ from msgspec.structs import replace
 from traceview.document.json_text import dumped, encoded
 from traceview.document.sanitize import shortened
 from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.location import Location
 from traceview.record import meanings, records_of, summary
 from traceview.report.consistency import first_disagreement
 from traceview.report.model import SCHEMA_VERSION, Report
+from traceview.store.address import location_of
 
 _NO_LANES: Final = b'    "lanes": null'
 """No text can look like this line: the line breaks in texts are escaped."""
@@ -50,13 +51,13 @@ def to_json(report: Report) -> str:
     return text.replace(_NO_LANES, _NO_LANES.removesuffix(b"null") + lines, 1).decode()
 
 
-def load_report(path: Path | str) -> Report:
+def load_report(path: str | Location) -> Report:
     """The report in a file that `traceview report` or `traceview analyze -o report.json` wrote.
 
     Raises `TraceNotFoundError` where there is no such file and `TraceFormatError` for one that holds anything
     else: with the byte where it stops being JSON, or the key that is not what it should be.
     """
-    path = Path(path)
+    path = location_of(path)
     content = _content(path)
     try:
         head = msgspec.json.decode(content, type=_Head)
@@ -81,7 +82,7 @@ def load_report(path: Path | str) -> Report:
     return report
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Location) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -94,7 +95,7 @@ def _content(path: Path) -> bytes:
         raise TraceFormatError(path, "not UTF-8 text", offset=error.start) from None
 
 
-def _decoded(path: Path, content: bytes) -> Report:
+def _decoded(path: Location, content: bytes) -> Report:
     try:
         return msgspec.json.decode(content, type=Report)
     except msgspec.ValidationError as error:
@@ -115,7 +116,7 @@ def _mismatch(message: str) -> str:
     return f"{place}: {problem[:1].lower()}{problem[1:]}"
 
 
-def _malformed(path: Path, content: bytes, error: Exception) -> TraceFormatError:
+def _malformed(path: Location, content: bytes, error: Exception) -> TraceFormatError:
     if isinstance(error, RecursionError):
         return TraceFormatError(path, "not a saved report")
     byte = _BYTE.search(str(error))

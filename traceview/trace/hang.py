@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from traceview.errors import TraceFormatError
+from traceview.location import Location
 from traceview.record import (
     Count,
     FunctionName,
@@ -218,7 +219,7 @@ def hang_of(facts: Any) -> Hang:
     return msgspec.convert(facts, Hang)
 
 
-def read_hang(path: Path) -> Hang:
+def read_hang(path: Location) -> Hang:
     """Read one report. Raises `TraceFormatError` for a file that is none."""
     try:
         if path.stat().st_size > _LARGEST_BYTES:
@@ -296,6 +297,11 @@ def _threads_of_stacks(text: str) -> Iterator[HangThread]:
         yield HangThread(name, place == 0, None, None, None, None, tuple(frames))
 
 
-def hang_files(folder: Path) -> Iterator[Path]:
+def hang_files(folder: Location) -> Iterator[Location]:
     """The reports in a folder, by name."""
-    yield from sorted(path for path in folder.glob("*.json") if _IS_REPORT.fullmatch(path.name))
+    try:
+        reports = [path for path in folder.iterdir() if _IS_REPORT.fullmatch(path.name)]
+    except OSError:
+        # A folder whose files may be opened need not permit to list them.
+        return
+    yield from sorted(reports, key=lambda path: path.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,7 +12,9 @@ from msgspec.structs import asdict, replace
 
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
 from traceview.intervals import SWEEPS
+from traceview.location import Location
 from traceview.stages import stage
+from traceview.store.address import location_of
 from traceview.trace.classify import activity_of
 from traceview.trace.clocks import AlignedClocks, align, on_one_clock, without_solved
 from traceview.trace.hang import Hang, hang_files, read_hang
@@ -57,16 +58,16 @@ MOST_DEVICES: Final = 1 << 15
 _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 
 
-def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> Trace:
+def load(path: str | Location, *, run: str | None = None, salvage: bool = False) -> Trace:
     """Read a run.
 
-    `path`: a log directory, a directory in it, one run's directory or a single `*.xplane.pb`. `run` selects one of
+    `path`: a log directory, also by its address, such as `s3://bucket/logs`, a directory in it, one run's directory or a single `*.xplane.pb`. `run` selects one of
     several runs; without it the newest is read. `salvage` accepts damaged files and keeps their readable part; a
     damaged file beside good ones is always salvaged. `Trace.problems` lists the damage.
 
     Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable.
     """
-    runs = find_runs(Path(path))
+    runs = find_runs(location_of(path))
     chosen, passed_over = chosen_run(runs, run)
     loader = _Loader(chosen, salvage=salvage)
     loader.problems += [
@@ -77,6 +78,11 @@ def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> 
         for other in passed_over
     ]
     return loader.trace(tuple(other.name for other in runs if other is not chosen))
+
+
+def load_run(run: RunFiles) -> Trace:
+    """Read the files of one run. Raises `TraceFormatError` and `TraceNotFoundError` if none of them can be read."""
+    return _Loader(run, salvage=False).trace(())
 
 
 class _Loader:
@@ -177,7 +183,7 @@ class _Loader:
         if first_failure and not whole_count:
             raise first_failure
 
-    def add_duplicate(self, path: Path, size: int, digest: str, original: str) -> None:
+    def add_duplicate(self, path: Location, size: int, digest: str, original: str) -> None:
         self.files.append(SourceFile(path, path.name, host_of(path), size, digest, 0, original))
         self.problems.append(
             Problem(
@@ -188,7 +194,7 @@ class _Loader:
         )
 
     def salvaged(
-        self, path: Path, size: int, failure: TraceFormatError | TraceNotFoundError
+        self, path: Location, size: int, failure: TraceFormatError | TraceNotFoundError
     ) -> Space | None:
         """The readable part of a damaged file; None, and a problem, if there is none."""
         try:
@@ -261,7 +267,7 @@ class _Loader:
         for plane, lines in planes:
             self.add_plane(index, space, plane, build_table(plane, lines, origin))
 
-    def sidecar(self, path: Path, host: str) -> Sidecar | None:
+    def sidecar(self, path: Location, host: str) -> Sidecar | None:
         try:
             sidecar = read_sidecar(path)
         except SidecarError as error:

@@ -15,6 +15,8 @@ from typing import Final
 from msgspec import Struct
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.location import Location
+from traceview.store.address import is_remote
 from traceview.trace.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.trace.task_environment import profile_times
 from traceview.xplane.planes import PlaneKind
@@ -23,6 +25,7 @@ from traceview.xplane.read import read_summary
 SUFFIX: Final = ".xplane.pb"
 CAPTURE_FOLDER: Final = ".traceview-"
 _CACHES: Final = (".op_stats.pb", ".op_stats_v2.pb", ".overview_page.pb", ".input_pipeline.pb")
+_DATED: Final = re.compile(r"(?:.*/)?\d{4}(?:_\d\d){5}(?:_\d+)?", re.DOTALL)
 _NUMBERED: Final = re.compile(r"([^0-9]*)([0-9]*)")
 _NO_PLANES: Final = "no planes in it"
 _OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
@@ -32,9 +35,9 @@ class RunFiles(Struct, frozen=True):
     """The files of one run, before they are read."""
 
     name: str
-    directory: Path
-    logdir: Path
-    paths: tuple[Path, ...]
+    directory: Location
+    logdir: Location
+    paths: tuple[Location, ...]
 
 
 class RunSummary(Struct, frozen=True):
@@ -66,7 +69,7 @@ class FileSummary(Struct, frozen=True):
     plane_count: int = 0
 
 
-def host_of(path: Path) -> str:
+def host_of(path: Location) -> str:
     """The host a file is named after."""
     return path.name.removesuffix(SUFFIX)
 
@@ -77,41 +80,45 @@ def _by_number(name: str) -> tuple[list[tuple[str, int]], str]:
     return [(text, int(digits or -1)) for text, digits in parts], name
 
 
-def find_runs(path: Path) -> tuple[RunFiles, ...]:
+def find_runs(path: Location) -> tuple[RunFiles, ...]:
     """All runs below `path`, sorted by name.
 
     `path` may be a log directory, a directory in it, one run's directory or a single file. Raises
     `TraceNotFoundError` if there is no run; its hint names what is there instead.
     """
     try:
+        if is_remote(path):
+            path = path.asked()
         if path.is_file():
             return (_run(path.parent, [path], None),)
         if path.exists() and not path.is_dir():
             raise TraceNotFoundError(f"{path}: not a file or directory that can hold a trace")
         exists = path.is_dir()
-        if exists:
+        if exists and isinstance(path, Path):
             os.scandir(path).close()  # raises where reading it is not permitted
+    except FileNotFoundError:
+        exists = False
     except OSError as error:
         raise TraceNotFoundError(f"{path}: {error.strerror}") from error
     if not exists:
         raise TraceNotFoundError(f"{path}: no such file or directory")
-    files: dict[Path, list[Path]] = {}
+    files: dict[Location, list[Location]] = {}
     other_output: list[str] = []
     not_files = [path] if path.name.endswith(SUFFIX) else []
     unreadable: list[OSError] = []
-    captures: list[Path] = []
-    for directory, folders, names in _walk(path, unreadable):
+    captures: list[Location] = []
+    for directory, folders, names in path.walk() if is_remote(path) else _walk(path, unreadable):
         # The folder of a capture that still records or was killed while recording.
-        captures += [Path(directory, name) for name in folders if name.startswith(CAPTURE_FOLDER)]
+        captures += [directory / name for name in folders if name.startswith(CAPTURE_FOLDER)]
         folders[:] = [name for name in folders if not name.startswith(CAPTURE_FOLDER)]
-        not_files += [Path(directory, name) for name in folders if name.endswith(SUFFIX)]
+        not_files += [directory / name for name in folders if name.endswith(SUFFIX)]
         for name in sorted(names, key=_by_number):
             if name.endswith(SUFFIX):
-                file = Path(directory, name)
+                file = directory / name
                 if file.exists() and not file.is_file():
                     not_files.append(file)
                 else:
-                    files.setdefault(Path(directory), []).append(file)
+                    files.setdefault(directory, []).append(file)
             elif name.endswith((*_OTHER_OUTPUT, ".xplane.riegeli")):
                 other_output.append(name)
     if not files and unreadable:
@@ -123,10 +130,10 @@ def find_runs(path: Path) -> tuple[RunFiles, ...]:
     return tuple(sorted(runs, key=lambda run: run.name))
 
 
-def _walk(top: Path, unreadable: list[OSError]) -> Iterator[tuple[str, list[str], list[str]]]:
+def _walk(top: Location, unreadable: list[OSError]) -> Iterator[tuple[Path, list[str], list[str]]]:
     """As `os.walk`, through links where a log directory may have them, and into no directory twice."""
     known: set[tuple[int, int]] = set()
-    starts = [os.fspath(top)]
+    starts = [str(top)]
     # What is reached without a link comes first, so that it goes by its own name.
     for start in starts:
         for directory, folders, names in os.walk(start, onerror=unreadable.append):
@@ -139,7 +146,7 @@ def _walk(top: Path, unreadable: list[OSError]) -> Iterator[tuple[str, list[str]
             starts += [
                 os.fspath(place / name) for name in sorted(folders) if _is_link(place / name)
             ]
-            yield directory, folders, names
+            yield place, folders, names
 
 
 def _is_link(folder: Path) -> bool:
@@ -150,7 +157,7 @@ def _is_link(folder: Path) -> bool:
     return is_part or (folder / "plugins").is_dir()
 
 
-def _hint(other_output: list[str], not_files: list[Path], captures: list[Path]) -> str:
+def _hint(other_output: list[str], not_files: list[Location], captures: list[Location]) -> str:
     if not_files:
         kind = "a directory" if not_files[0].is_dir() else "not a regular file"
         return f"{not_files[0]} is {kind}"
@@ -158,13 +165,17 @@ def _hint(other_output: list[str], not_files: list[Path], captures: list[Path]) 
         return f"{other_output[0]} is a continuous-profiling container, which traceview does not support"
     if other_output:
         return f"a viewer made {other_output[0]} from a trace; the trace itself is missing"
-    begun = [folder for folder in captures if any(folder.glob(f"*{SIDECAR_SUFFIX}"))]
+    begun = [
+        folder
+        for folder in captures
+        if any(file.name.endswith(SIDECAR_SUFFIX) for file in folder.iterdir())
+    ]
     if begun:
         return f"{begun[0]} belongs to a capture that is still running or was killed"
     return "give the log directory that was passed to the profiler"
 
 
-def _run(directory: Path, paths: list[Path], below: Path | None) -> RunFiles:
+def _run(directory: Location, paths: list[Location], below: Location | None) -> RunFiles:
     parent = directory.parent
     in_plugins = parent.name == "profile" and parent.parent.name == "plugins"
     logdir = parent.parent.parent if in_plugins else directory
@@ -205,24 +216,43 @@ def chosen_run(
         )
     if len(runs) == 1:
         return runs[0], ()
-    summaries = [summarize(run) for run in runs]
+    candidates, summaries = _candidates(runs)
     newest = newest_readable(summaries)
     if newest is None:
         known = ", ".join(run.name for run in runs)
         raise TraceFormatError(
-            runs[-1].paths[0],
+            candidates[-1].paths[0],
             summaries[-1].files[0].damage or _NO_PLANES,
             hint=f"none of the {len(runs)} runs is readable: {known}",
         )
     passed_over = [
         PassedOver(run.name, run.files[0].damage or _NO_PLANES)
         for run in summaries
-        if _age(run) > _age(summaries[newest]) and not any(file.plane_count for file in run.files)
+        if run_age(run) > run_age(summaries[newest])
+        and not any(file.plane_count for file in run.files)
     ]
-    return runs[newest], tuple(passed_over)
+    return candidates[newest], tuple(passed_over)
 
 
-def _age(run: RunSummary) -> tuple[str, str]:
+def _candidates(runs: tuple[RunFiles, ...]) -> tuple[list[RunFiles], list[RunSummary]]:
+    """The runs that may be the newest, with their contents.
+
+    In a store each run costs requests: if all names are dates, only the newest are looked into, down to the first with an
+    undamaged file.
+    """
+    if not (is_remote(runs[0].directory) and all(_DATED.fullmatch(run.name) for run in runs)):
+        return list(runs), [summarize(run) for run in runs]
+    candidates: list[RunFiles] = []
+    summaries: list[RunSummary] = []
+    for run in sorted(runs, key=run_age, reverse=True):
+        candidates.insert(0, run)
+        summaries.insert(0, summarize(run))
+        if any(file.damage is None for file in summaries[0].files):
+            break
+    return candidates, summaries
+
+
+def run_age(run: RunSummary | RunFiles) -> tuple[str, str]:
     """Sorts runs by their names, which are dates, in whatever folder they lie."""
     return run.name.rpartition("/")[2], run.name
 
@@ -237,7 +267,7 @@ def newest_readable(runs: Sequence[RunSummary]) -> int | None:
         i for i, run in enumerate(runs) if any(file.plane_count for file in run.files)
     ]
     if any(runs[i].profile_start_ns is None for i in candidates):
-        return max(candidates, key=lambda i: _age(runs[i]))
+        return max(candidates, key=lambda i: run_age(runs[i]))
     return max(
         candidates, key=lambda i: (runs[i].profile_start_ns or 0, runs[i].name), default=None
     )
@@ -248,7 +278,7 @@ def summarize(run: RunFiles) -> RunSummary:
     return RunSummary(run.name, tuple(_summarize_file(path) for path in run.paths))
 
 
-def _summarize_file(path: Path) -> FileSummary:
+def _summarize_file(path: Location) -> FileSummary:
     size = path.stat().st_size if path.exists() else 0
     try:
         summary = read_summary(path)

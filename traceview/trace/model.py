@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from traceview.errors import TraceFormatError
 from traceview.ids import is_in, unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, places
+from traceview.location import Location
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers
 from traceview.trace.hang import Hang
@@ -83,7 +83,7 @@ class Names:
 class SourceFile(Struct, frozen=True):
     """One `*.xplane.pb` of the run. `duplicate_of`: the name of the file with the same bytes, if any."""
 
-    path: Path
+    path: Location
     name: str
     host: str
     bytes: int
@@ -465,9 +465,9 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
 class Trace(Recording, frozen=True, eq=False):
     """One run: what its hosts recorded, its steps, and the files that it was read from."""
 
-    logdir: Path
+    logdir: Location
     run: str
-    run_dir: Path
+    run_dir: Location
     other_runs: tuple[str, ...]
     files: tuple[SourceFile, ...]
     steps_by_host: tuple[HostSteps, ...]

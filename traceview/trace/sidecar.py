@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from stat import S_ISREG
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from traceview.location import Location
 from traceview.record import RecordedCount
 from traceview.trace.environment import PhysicalDevice, RecordedEnvironment
 from traceview.trace.fields import LARGEST, read_as
@@ -96,20 +95,21 @@ class SidecarError(Exception):
     """The sidecar exists but is not readable; the message says why."""
 
 
-def read_sidecar(trace: Path) -> Sidecar | None:
+def read_sidecar(trace: Location) -> Sidecar | None:
     """The sidecar beside a trace file; None if there is none. Raises `SidecarError` if it is not readable."""
     path = trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + SUFFIX)
     try:
-        kind = path.stat().st_mode
+        if not path.exists():
+            return None
+        if not path.is_file():
+            raise SidecarError(f"{path.name} is not a regular file")
     except OSError:
-        # Also where the name is too long with this suffix.
+        # The name is too long with this suffix.
         return None
-    if not S_ISREG(kind):
-        raise SidecarError(f"{path.name} is not a regular file")
     import json
 
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text("utf-8", "strict"))
     except (OSError, ValueError, RecursionError) as error:
         raise SidecarError(f"{path.name} is not readable: {error}") from error
     wrong: list[str] = []

@@ -1,7 +1,7 @@
 """Copies a run for programs that write beside it.
 
 XProf and TensorBoard keep caches next to the files that they read. They get a folder of their own in the layout
-that they expect, in which the files are links to those of the run.
+that they expect, in which the files are links to those of the run, or copies of those in a store.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from traceview.errors import TraceviewError
+from traceview.location import Location
 from traceview.trace.locate import SUFFIX, RunFiles, host_of
 from traceview.xplane.read import read_summary
 
@@ -65,7 +66,7 @@ def copied_run(run: RunFiles) -> Iterator[RunCopy]:
         files: list[Path] = []
         for path in run.paths:
             file = directory / f"{_new_name(host_of(path), files)}{SUFFIX}"
-            _link(path.absolute(), file)
+            _link(path, file)
             files.append(file)
         yield RunCopy(logdir, run_name, tuple(files), scratch)
 
@@ -82,9 +83,12 @@ def _new_name(host: str, files: Sequence[Path]) -> str:
     return next(name for name in names if name.casefold() not in taken)
 
 
-def _link(path: Path, link: Path) -> None:
+def _link(path: Location, link: Path) -> None:
+    if not isinstance(path, Path):
+        link.write_bytes(path.read_bytes())
+        return
     try:
-        link.symlink_to(path)
+        link.symlink_to(path.absolute())
     except OSError:
         # Windows permits links to few users, and some file systems to none. Never write through a link into the run.
         with path.open("rb") as source, link.open("xb") as copy:

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +22,7 @@ from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError
 from traceview.intervals import Int64Array
+from traceview.location import Location
 from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
 from traceview.xplane.columns import (
@@ -73,7 +73,7 @@ MAX_SUM_PS: Final = 1 << 60
 """The most that all events of a file may last together, so that no sum of durations leaves int64."""
 
 
-def read_summary(path: Path) -> SpaceSummary:
+def read_summary(path: Location) -> SpaceSummary:
     """The planes of a file without their events; only the needed parts of the file are read.
 
     Damage outside of the events is collected in `faults`; only a file that is not a trace raises.
@@ -84,7 +84,7 @@ def read_summary(path: Path) -> SpaceSummary:
         return SpaceSummary(planes, tuple(reader.faults))
 
 
-def read_file(path: Path, *, salvage: bool = False) -> Space:
+def read_file(path: Location, *, salvage: bool = False) -> Space:
     """Read one `*.xplane.pb`.
 
     Raises `TraceNotFoundError` if it cannot be opened, `TraceFormatError` with the byte offset if it is not a trace or
@@ -110,7 +110,7 @@ class _PlaneParts(Struct, frozen=True, eq=False):
 
 
 class _Reader:
-    def __init__(self, path: Path, data: Buffer, *, salvage: bool) -> None:
+    def __init__(self, path: Location, data: Buffer, *, salvage: bool) -> None:
         self.path = path
         self.data = data
         self.salvage = salvage

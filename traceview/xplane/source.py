@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from io import SEEK_END
 from threading import Lock
 from typing import BinaryIO, Final, overload
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.location import Location
 
 NOT_A_TRACE: Final = "not a trace"
 """The start of the reason if a file is of another kind, rather than damaged."""
@@ -25,7 +25,7 @@ _WIRE_TYPES: Final = (0, 1, 2, 5)
 _TEXT_CONTROLS: Final = b"\t\n\f\r\x1b"
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Location) -> bytes:
     """The bytes of the file; raises an error that says what the file is if it is not a trace."""
     with _opened(path) as file:
         _refuse_impostor(path, file.read(_HEAD_BYTES))
@@ -40,10 +40,10 @@ class FileBytes:
     Here it raises `TraceFormatError`.
     """
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: Location, file: BinaryIO) -> None:
         self._path = path
         self._file = file
-        self._size = file.seek(0, os.SEEK_END)
+        self._size = file.seek(0, SEEK_END)
         self._block_begin = 0
         self._block = b""
         self._turn = Lock()
@@ -86,7 +86,7 @@ class FileBytes:
 
 
 @contextmanager
-def partly_read(path: Path) -> Iterator[FileBytes]:
+def partly_read(path: Location) -> Iterator[FileBytes]:
     """The file, of which only the accessed parts are read; errors as in `read_bytes`."""
     with _opened(path) as file:
         _refuse_impostor(path, file.read(_HEAD_BYTES))
@@ -94,7 +94,7 @@ def partly_read(path: Path) -> Iterator[FileBytes]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Location) -> Iterator[BinaryIO]:
     try:
         # Opening a pipe would wait for a writer.
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise TraceNotFoundError(f"{path}: {error.strerror or error}") from error
 
 
-def _refuse_impostor(path: Path, head: bytes) -> None:
+def _refuse_impostor(path: Location, head: bytes) -> None:
     impostor = _impostor(head)
     if impostor:
         reason, hint = impostor

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from traceview.location import Location
 from traceview.xplane.columns import Fault, LineColumns
 from traceview.xplane.planes import PlaneKind
 
@@ -65,7 +65,7 @@ class Space(Struct, frozen=True, eq=False):
     empty unless it was read with `salvage`.
     """
 
-    path: Path
+    path: Location
     size: int
     sha256: str
     planes: tuple[Plane, ...]

@@ -1,0 +1,493 @@
+"""A log directory in a store is read, and reports are written there, as on this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from http.server import SimpleHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from tests.command import Command
+from tests.store.conftest import FIXTURE, FileServer
+from traceview.cli.progress import reading
+from traceview.store import ranges, service
+from traceview.store.address import location_of
+
+pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
+
+TRACE = "plugins/profile/2026_11_21_07_57_19/host-a.xplane.pb"
+
+
+def report_of(command: Command, logdir: str) -> Any:
+    """The report as data, without the place that was read."""
+    done = command("analyze", logdir, "--format", "json")
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    run = report["source"]["run"].rpartition("/")[2]
+    return {**report, "command": None, "source": {**report["source"], "logdir": "", "run": run}}
+
+
+@pytest.fixture
+def local_report(command: Command, fixtures: Path) -> Any:
+    return report_of(command, str(fixtures / FIXTURE))
+
+
+# Reading
+
+
+def test_a_report_from_memory_is_the_local_one(
+    command: Command, in_memory: str, local_report: Any
+) -> None:
+    assert report_of(command, in_memory) == local_report
+    assert report_of(command, f"{in_memory}/{TRACE}") == local_report
+
+
+def test_a_report_from_s3_is_the_local_one(
+    command: Command, s3: Any, recorded: dict[str, bytes], local_report: Any
+) -> None:
+    for name, content in recorded.items():
+        s3.put_object(Bucket="bucket", Key=f"logs/{name}", Body=content)
+    for place in ("s3://bucket", "s3://bucket/logs", f"s3://bucket/logs/{TRACE}"):
+        assert report_of(command, place) == local_report
+    runs = command("runs", "s3://bucket/logs", "--format", "json")
+    assert json.loads(runs.out)["runs"][0]["files"][0]["bytes"] == len(recorded[TRACE])
+
+
+def test_a_report_from_a_web_server_is_the_local_one(
+    command: Command,
+    serve: Callable[..., FileServer],
+    fixtures: Path,
+    local_report: Any,
+) -> None:
+    server = serve()
+    shutil.copytree(fixtures / FIXTURE, server.folder / "logs of a & b")
+    for place in ("", "/logs%20of%20a%20&%20b/plugins", f"/logs of a & b/{TRACE}"):
+        assert report_of(command, server.address + place) == local_report
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_each_byte_is_read_once(
+    knows_ranges: bool,
+    command: Command,
+    serve: Callable[..., FileServer],
+    fixtures: Path,
+    recorded: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where a run is chosen among several, for which parts of their files are read first."""
+    monkeypatch.setattr(ranges, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(ranges, "RANGE_BYTES", 1 << 15)
+    server = serve(knows_ranges=knows_ranges)
+    shutil.copytree(fixtures / FIXTURE, server.folder / "logs")
+    shutil.copytree(fixtures / "keras-fit-2", server.folder / "older")
+    report_of(command, server.address)
+    assert server.requests.sent_bytes["host-a.xplane.pb"] == len(recorded[TRACE])
+    asked = [line for line in server.requests.lines if line == f"GET /logs/{TRACE}"]
+    assert (len(asked) > 5) is knows_ranges
+
+
+def test_only_the_newest_run_is_looked_into(
+    command: Command, memory: Any, recorded: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run in ("2026_01_01_00_00_00", "2026_01_03_00_00_00", "2026_01_02_00_00_00"):
+        memory.pipe_file(f"/logs/plugins/profile/{run}/host-a.xplane.pb", recorded[TRACE])
+    memory.pipe_file("/logs/plugins/profile/2026_01_04_00_00_00/host-a.xplane.pb", b"<html>")
+    read: list[str] = []
+    ask = service.Service.read
+
+    def watched(self: service.Service, path: str, *arguments: Any) -> bytes:
+        read.append(path.split("/")[4])
+        return ask(self, path, *arguments)
+
+    monkeypatch.setattr(service.Service, "read", watched)
+    done = command("analyze", "memory://logs", "--format", "json")
+    assert json.loads(done.out)["source"]["run"] == "2026_01_03_00_00_00"
+    assert set(read) == {"2026_01_03_00_00_00", "2026_01_04_00_00_00"}
+    assert "2026_01_04_00_00_00 is newer and not readable" in done.out
+
+
+def test_what_is_read_anew_is_new(memory: Any, in_memory: str, recorded: dict[str, bytes]) -> None:
+    """A program that lives on sees what has come since."""
+    assert traceview.load(in_memory).other_runs == ()
+    memory.pipe_file("/logs/plugins/profile/later/host-a.xplane.pb", recorded[TRACE])
+    assert len(traceview.load(in_memory).other_runs) == 1
+    memory.pipe_file(f"/logs/{TRACE}", recorded[TRACE][:1000])
+    with pytest.raises(traceview.TraceFormatError, match="cut off"):
+        traceview.load(f"{in_memory}/{TRACE}")
+
+
+def test_events_are_read_again(in_memory: str, fixtures: Path) -> None:
+    trace, local = traceview.load(in_memory), traceview.load(fixtures / FIXTURE)
+    line, position = int(local.host_columns.line[0]), int(local.host_columns.position[0])
+    assert trace.stats(line, position) == local.stats(line, position)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["gaps", "steps", "input", "transfers", "collectives", "devices", "balance", "ops", "runs"],
+)
+def test_every_command_takes_an_address(words: str, command: Command, in_memory: str) -> None:
+    done = command(*words.split(), in_memory)
+    assert (done.code, "error" in done.err) == (0, False)
+    assert "2026_11_21_07_57_19" in done.out
+
+
+def test_two_runs_are_compared_across_places(
+    command: Command, in_memory: str, fixtures: Path
+) -> None:
+    done = command("balance", str(fixtures / FIXTURE), "--baseline", in_memory)
+    assert done.code == 0, done.err
+
+
+# Writing
+
+
+def test_a_report_is_written_to_s3_and_read_again(
+    command: Command, s3: Any, fixtures: Path, tmp_path: Path
+) -> None:
+    logs = str(fixtures / FIXTURE)
+    done = command("report", logs, "-o", "s3://bucket/reports/today")
+    assert done.code == 0, done.err
+    assert command("report", logs, "-o", str(tmp_path / "report")).code == 0
+    keys = [row["Key"] for row in s3.list_objects_v2(Bucket="bucket")["Contents"]]
+    names = ["report.html", "report.json", "report.md", "timeline.svg"]
+    assert sorted(keys) == [f"reports/today/{name}" for name in names]
+    for name in names:
+        stored = s3.get_object(Bucket="bucket", Key=f"reports/today/{name}")["Body"].read()
+        assert stored == (tmp_path / "report" / name).read_bytes()
+    again = command("report", logs, "-o", "s3://bucket/reports/today")
+    assert (again.code, again.err) == (
+        6,
+        "traceview: error: s3://bucket/reports/today/report.html exists\nhint: --force replaces it\n",
+    )
+    shown = command("render", "s3://bucket/reports/today/report.json")
+    assert shown.code == 0, shown.err
+    assert "wait 41.2 ms" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("analyze", "report.json"),
+        ("gaps", "gaps.csv"),
+        ("report --format html", "report.html"),
+        ("export", "trace.pftrace"),
+    ],
+)
+def test_a_file_in_a_store_is_the_local_one(
+    words: str, name: str, command: Command, memory: Any, fixtures: Path, tmp_path: Path
+) -> None:
+    logs = str(fixtures / FIXTURE)
+    for place in (str(tmp_path), "memory://out"):
+        done = command(*words.split(), logs, "-o", f"{place}/{name}")
+        assert done.code == 0, done.err
+    assert memory.cat_file(f"/out/{name}") == (tmp_path / name).read_bytes()
+    again = command(*words.split(), logs, "-o", f"memory://out/{name}")
+    assert (again.code, "--force" in again.err) == (6, True)
+    assert command(*words.split(), logs, "-o", f"memory://out/{name}", "--force").code == 0
+
+
+def test_tables_replace_those_of_another_report(
+    command: Command, memory: Any, fixtures: Path
+) -> None:
+    memory.pipe_file("/out/gaps.csv", b"old")
+    memory.pipe_file("/out/notes.txt", b"mine")
+    assert command("export", str(fixtures / FIXTURE), "--to", "csv", "-o", "memory://out").code == 6
+    forced = ("export", str(fixtures / FIXTURE), "--to", "csv", "-o", "memory://out", "--force")
+    assert command(*forced).code == 0
+    assert memory.cat_file("/out/gaps.csv") != b"old"
+    assert memory.cat_file("/out/notes.txt") == b"mine"
+    memory.pipe_file("/out/data/gaps.parquet", b"of a report with data")
+    assert command("report", str(fixtures / FIXTURE), "-o", "memory://out", "--force").code == 0
+    assert not memory.exists("/out/data/gaps.parquet")
+
+
+def test_no_part_of_a_report_stays_where_the_rest_cannot_be_written(
+    command: Command, memory: Any, fixtures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.pipe_file("/out/mine", b"")
+    put = service.Service.put
+
+    def full(self: service.Service, path: str, file: str) -> None:
+        if path.endswith(".md"):
+            raise traceview.errors.StoreError("memory://out: the store is full")
+        put(self, path, file)
+
+    monkeypatch.setattr(service.Service, "put", full)
+    done = command("report", str(fixtures / FIXTURE), "-o", "memory://out")
+    assert (done.code, done.err) == (11, "traceview: error: memory://out: the store is full\n")
+    assert memory.find("/") == ["/out/mine"]
+
+
+@pytest.mark.parametrize("name", ["host-a.xplane.pb", "host-a.traceview.json"])
+def test_no_recorded_file_is_replaced(name: str, command: Command, in_memory: str) -> None:
+    place = f"{in_memory}/{TRACE.rpartition('/')[0]}/{name}"
+    done = command("analyze", in_memory, "-o", place, "--format", "json", "--force")
+    assert (done.code, "is a recorded trace" in done.err) == (2, True)
+
+
+def test_nothing_is_written_to_a_web_server(command: Command, fixtures: Path) -> None:
+    for words in ("analyze", "report", "export --to csv"):
+        logs = str(fixtures / FIXTURE)
+        done = command(*words.split(), logs, "-o", "http://127.0.0.1:1/report.json")
+        assert (done.code, "a web server takes no files" in done.err) == (2, True)
+
+
+# What goes wrong
+
+
+def test_without_credentials(command: Command, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    done = command("analyze", "s3://bucket/logs")
+    assert (done.code, done.out) == (11, "")
+    message, hint = done.err.splitlines()
+    assert message == (
+        "traceview: error: s3://bucket/logs: access denied: Unable to locate credentials"
+    )
+    assert hint.startswith("hint: run aws configure")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_without_rights(
+    status: int, command: Command, serve: Callable[..., FileServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+
+    def deny(self: SimpleHTTPRequestHandler) -> None:
+        self.send_error(status)
+
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "do_HEAD", deny)
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "do_GET", deny)
+    done = command("analyze", f"{server.address.replace('//', '//me:secret@')}/logs?key=hidden")
+    assert done.code == 11
+    assert f"{server.address}/logs: access denied: HTTP {status}" in done.err
+    assert "secret" not in done.err
+    assert "hidden" not in done.err
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/none", "s3://no-such-bucket/logs", "s3://bucket"])
+def test_nothing_there_in_s3(place: str, command: Command, s3: Any) -> None:
+    done = command("analyze", place)
+    assert (done.code, done.err.count("\n")) == (
+        3,
+        1 if "none" in place or "no-such" in place else 2,
+    )
+    assert done.err.startswith(f"traceview: error: {place}: no ")
+
+
+def test_a_bucket_that_is_not_there_takes_no_report(
+    command: Command, s3: Any, fixtures: Path
+) -> None:
+    done = command("gaps", str(fixtures / FIXTURE), "-o", "s3://no-such-bucket/gaps.csv")
+    assert (done.code, done.err) == (
+        2,
+        "traceview: error: cannot write s3://no-such-bucket/gaps.csv: there is no s3://no-such-bucket\n",
+    )
+
+
+def test_a_server_that_is_not_there(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "PAUSES_S", (0.01,))
+    done = command("analyze", "http://127.0.0.1:9/logs")
+    assert done.code == 11
+    assert done.err.startswith("traceview: error: http://127.0.0.1:9/logs: ")
+    assert done.err.count("\n") == 1
+
+
+def test_a_server_that_fails_for_a_while(
+    command: Command,
+    serve: Callable[..., FileServer],
+    fixtures: Path,
+    local_report: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "PAUSES_S", (0.01, 0.01))
+    server = serve()
+    shutil.copytree(fixtures / FIXTURE, server.folder / "logs")
+    server.requests.failures = 2
+    assert report_of(command, server.address) == local_report
+    ranges.forget()
+    server.requests.failures = 100
+    done = command("analyze", server.address)
+    assert (done.code, done.err.count("\n")) == (11, 1)
+    assert f"/logs/{TRACE}: HTTP 503" in done.err
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("ftp://host/logs", "ftp://: no such kind of store"),
+        ("s3://", "s3://: names no bucket"),
+        ("https:///logs", "names no host"),
+        ("s3://bucket/../logs", "a store has no folder .."),
+    ],
+)
+def test_addresses_of_nothing(address: str, said: str, command: Command) -> None:
+    done = command("analyze", address)
+    assert (done.code, said in done.err) == (2, True)
+
+
+def test_a_path_is_no_address(tmp_path: Path) -> None:
+    for name in ("logs", "c:/logs", "a:b", "./s3:x", "http:x"):
+        assert isinstance(location_of(name), Path)
+    assert location_of(f"file://{tmp_path}") == tmp_path
+    assert str(location_of(Path("s3://bucket/logs"))) == "s3://bucket/logs"
+
+
+# Hostile stores
+
+
+def test_names_of_files_reach_no_terminal(
+    command: Command, memory: Any, recorded: dict[str, bytes]
+) -> None:
+    run = "/logs/plugins/profile/\x1b[2Jrun\n"
+    memory.pipe_file(f"{run}/h\x1b]0;x\x07.xplane.pb", recorded[TRACE])
+    for words in ("runs", "analyze", "analyze --full"):
+        done = command(*words.split(), "memory://logs")
+        assert done.code == 0, done.err
+        assert not {"\x1b", "\x07"} & set(done.out + done.err)
+
+
+def test_a_viewer_gets_a_copy_inside_its_own_folder(
+    memory: Any, recorded: dict[str, bytes]
+) -> None:
+    from traceview.trace.locate import choose_run, find_runs
+    from traceview.viewers.run_copy import copied_run
+
+    memory.pipe_file("/logs/plugins/profile/..\\x/..a.xplane.pb", recorded[TRACE])
+    with copied_run(choose_run(find_runs(location_of("memory://logs")), None)) as copy:
+        (file,) = copy.files
+        assert file.resolve().is_relative_to(copy.logdir.resolve())
+        assert file.read_bytes() == recorded[TRACE]
+
+
+class Endless:
+    """A store in which each folder holds others without an end, and one file whose size is a lie."""
+
+    def __init__(self, folders: int) -> None:
+        self.folders = folders
+
+    def info(self, path: str) -> dict[str, Any]:
+        return {"name": path, "type": "directory"}
+
+    def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
+        folder = path.removeprefix("memory://").rstrip("/")
+        names = [f"{folder}/{number}" for number in range(self.folders)]
+        names += [f"{folder}/..", f"{folder}/", f"{folder}/a/b", "/elsewhere", f"{folder}/\0"]
+        return [{"name": name, "type": "directory", "size": 0} for name in names]
+
+    def invalidate_cache(self) -> None:
+        pass
+
+    def _strip_protocol(self, path: str) -> str:
+        return path.removeprefix("memory://").rstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("folders", "said"),
+    [(1, "no *.xplane.pb below it"), (200, "more than 10,000 folders below it")],
+)
+def test_folders_without_an_end(
+    folders: int, said: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_filesystem", lambda *_: Endless(folders))
+    done = command("analyze", "memory://logs")
+    assert (done.code, said in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("claimed", [10**15, 10])
+def test_a_size_that_is_a_lie(
+    claimed: int, command: Command, in_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = service._entry
+
+    def lying(row: Any) -> service.Entry:
+        honest = entry(row)
+        return honest if honest.is_folder else service.Entry(claimed)
+
+    monkeypatch.setattr(service, "_entry", lying)
+    done = command("analyze", in_memory)
+    assert done.code in (4, 11)
+    assert done.err.count("\n") <= 2
+    assert "Traceback" not in done.err
+
+
+def test_links_out_of_a_web_server_are_not_followed(
+    command: Command, serve: Callable[..., FileServer], recorded: dict[str, bytes]
+) -> None:
+    server, other = serve(), serve()
+    (other.folder / "host.xplane.pb").write_bytes(recorded[TRACE])
+    links = f"{other.address}/host.xplane.pb ../ / /../x %2e%2e/ a%2fb.xplane.pb ?C=N;O=D #top"
+    page = "".join(f'<a href="{link}">x</a>' for link in links.split())
+    (server.folder / "index.html").write_text(page, encoding="utf-8")
+    done = command("analyze", f"{server.address}/")
+    assert done.code == 3
+    assert other.requests.lines == []
+
+
+def test_only_what_lies_in_a_folder_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_filesystem", lambda *_: Endless(2))
+    assert set(service.Service("memory", "").entries("/logs")) == {"0", "1"}
+
+
+def test_only_links_to_what_lies_in_a_folder_are_listed(
+    serve: Callable[..., FileServer],
+) -> None:
+    server = serve()
+    links = (
+        "a%20b.pb ./c.pb d/ a%2fb.pb %2e%2e/ .. ../x http://127.0.0.1:1/e.pb /f.pb ?C=N #top g/h.pb"
+    )
+    page = "".join(f'<a href="{link}">x</a>' for link in links.split())
+    (server.folder / "index.html").write_text(page, encoding="utf-8")
+    (server.folder / "logs").mkdir()
+    (server.folder / "logs" / "index.html").write_text(page, encoding="utf-8")
+    scheme, _, authority = server.address.partition("://")
+    listed = service.Service(scheme, authority).entries("/logs")
+    assert {name: entry.is_folder for name, entry in listed.items()} == {
+        "a b.pb": False,
+        "c.pb": False,
+        "d": True,
+    }
+
+
+# On a terminal
+
+
+def test_progress_is_shown_on_a_terminal(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("traceview.cli.progress.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("traceview.cli.progress._write", shown.append)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with reading(location_of(in_memory), None):
+        traceview.load(in_memory)
+    assert any("reading 234 kB of 234 kB" in text for text in shown)
+    assert shown[-1].isspace()
+
+
+@pytest.mark.parametrize(
+    ("missing", "address"), [("s3fs", "s3://bucket"), ("fsspec", "memory://logs")]
+)
+def test_a_missing_extra_is_named(missing: str, address: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from traceview.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "analyze", address],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2,
+        [
+            f"traceview: error: {address.partition(':')[0]}:// needs {missing}",
+            "hint: pip install 'traceview[cloud]'",
+        ],
+    )

@@ -1,0 +1,317 @@
+"""Each run that lands gets one line, when it is whole; alarms, metrics and the state say the same."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.command import Command, Done
+from traceview.watch import commands, follow
+from traceview.watch.commands import OnFinding, run_commands
+from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
+from traceview.watch.follow import Follower, Unreadable
+from traceview.watch.prometheus import metrics_text
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+ROOT = Path(__file__).resolve().parent.parent.parent
+HOSTILE = 'GPU:0 waits "$(touch hit)"; `touch hit`\n\x1b[2J\\ \udc80'
+
+
+def trace_in(fixtures: Path, name: str) -> Path:
+    (path,) = (fixtures / name).rglob("*.xplane.pb")
+    return path
+
+
+def land(logs: Path, source: Path, run: str, host: str = "host-a") -> Path:
+    """Put a trace into a run of a log directory."""
+    folder = logs / "plugins" / "profile" / run
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy(source, folder / f"{host}.xplane.pb"))
+
+
+@pytest.fixture
+def logs(tmp_path: Path, fixtures: Path) -> Path:
+    """A log directory with one run, of a slow input pipeline."""
+    land(tmp_path / "logs", trace_in(fixtures, "slow-input-2"), "2026_01_01_00_00_00")
+    return tmp_path / "logs"
+
+
+def once(command: Command, logs: Path, *options: str) -> Done:
+    return command("watch", str(logs), "--once", "--every", "10ms", *options)
+
+
+def news(follower: Follower) -> list[str]:
+    """The runs of one look: those read, with what is said of them, and those that cannot be."""
+    return [
+        f"{item.run} unreadable"
+        if isinstance(item, Unreadable)
+        else item.facts.run + (" history" * item.is_history) + (" again" * item.is_again)
+        for item in follower.look()
+    ]
+
+
+# One line for a run
+
+
+def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
+    done = once(command, logs)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        "2026_01_01_00_00_00 · step 67.0 ms · busy 31.9% · replica:0 and replica:1 wait 35.3 ms of the mean 58.2 ms "
+        "step for input (60.7%).\n"
+    )
+    land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
+    land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_03_00_00_00")
+    lines = once(command, logs).out.splitlines()
+    assert [line.split(" · ")[0] for line in lines] == [
+        "2026_01_01_00_00_00",
+        "2026_01_02_00_00_00",
+        "2026_01_03_00_00_00",
+    ]
+    assert " · as the run before (within 12.2%) · " in lines[1]
+    assert re.search(r" · 9\d\.\d% faster than the last 2 runs · ", lines[2])
+
+
+def test_only_the_newest_runs_are_read_at_the_beginning(
+    command: Command, logs: Path, fixtures: Path
+) -> None:
+    for day in range(2, 6):
+        land(logs, trace_in(fixtures, "slow-input-2"), f"2026_01_0{day}_00_00_00")
+    lines = once(command, logs, "--last", "2").out.splitlines()
+    assert [line[:10] for line in lines] == ["2026_01_04", "2026_01_05"]
+
+
+def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
+    follower = Follower(logs, None, 5)
+    follower.begin()
+    assert news(follower) == ["2026_01_01_00_00_00 history"]
+    assert news(follower) == []
+    land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    assert news(follower) == []
+    assert news(follower) == ["2026_01_02_00_00_00"]
+    land(logs, trace_in(fixtures, "keras-fit-4"), "2026_01_02_00_00_00", "host-b")
+    assert [news(follower), news(follower)] == [[], ["2026_01_02_00_00_00 again"]]
+    shutil.rmtree(logs / "plugins" / "profile" / "2026_01_02_00_00_00")
+    assert news(follower) == []
+    assert [seen.run for seen in follower.memory.seen] == ["2026_01_01_00_00_00"]
+
+
+def test_a_file_that_grows_is_waited_for(logs: Path, fixtures: Path) -> None:
+    follower = Follower(logs, None, 5)
+    follower.begin()
+    assert len(news(follower)) == 1
+    whole = trace_in(fixtures, "keras-fit-2").read_bytes()
+    file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    for size in (0, 1000, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:size])
+        # It has stopped growing for a while, but is not whole.
+        assert [news(follower), news(follower), news(follower)] == [[], [], []]
+        assert follower.incomplete == ["2026_01_02_00_00_00"]
+    file.write_bytes(whole)
+    assert [news(follower), news(follower)] == [[], ["2026_01_02_00_00_00"]]
+    assert follower.incomplete == []
+
+
+@pytest.mark.parametrize("is_one_of_two", [False, True])
+def test_a_file_that_stays_damaged_is_reported_at_last(
+    is_one_of_two: bool, logs: Path, fixtures: Path
+) -> None:
+    follower = Follower(logs, None, 5)
+    follower.begin()
+    file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    file.write_bytes(file.read_bytes()[:1000])
+    if is_one_of_two:
+        land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00", "host-b")
+    seen = [news(follower) for _ in range(follow.DAMAGED_LOOKS + 3)]
+    name = "2026_01_02_00_00_00"
+    at_last = [name] if is_one_of_two else [f"{name} unreadable"]
+    assert seen[1:] == [*[[]] * (follow.DAMAGED_LOOKS - 1), at_last, [], []]
+
+
+def test_a_log_directory_may_come_later(logs: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    follower = Follower(later, None, 5)
+    follower.begin()
+    assert [news(follower), follower.has_runs] == [[], False]
+    shutil.move(logs, later)
+    assert [news(follower), news(follower)] == [[], ["2026_01_01_00_00_00"]]
+
+
+def test_once_says_why_there_is_nothing(command: Command, tmp_path: Path) -> None:
+    done = once(command, tmp_path / "none")
+    assert (done.code, "no such file or directory" in done.err) == (3, True)
+    done = once(command, tmp_path)
+    assert (done.code, "no *.xplane.pb below it" in done.err) == (3, True)
+
+
+def test_once_names_what_is_not_complete(command: Command, logs: Path, fixtures: Path) -> None:
+    file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    file.write_bytes(file.read_bytes()[:1000])
+    done = once(command, logs)
+    assert (done.code, done.err) == (0, "traceview: 2026_01_02_00_00_00 is not complete yet\n")
+    assert done.out.startswith("2026_01_01_00_00_00 · ")
+
+
+def test_a_state_goes_on_where_the_last_call_ended(
+    command: Command, logs: Path, fixtures: Path, tmp_path: Path
+) -> None:
+    state = ("--state", str(tmp_path / "state.json"))
+    assert len(once(command, logs, *state).out.splitlines()) == 1
+    assert once(command, logs, *state).out == ""
+    land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
+    (line,) = once(command, logs, *state).out.splitlines()
+    assert "as the run before" in line
+    (tmp_path / "state.json").write_text("{}[]")
+    done = once(command, logs, *state)
+    assert (done.code, "not a state of traceview watch" in done.err) == (4, True)
+
+
+# Alarms
+
+
+def facts(title: str = "GPU:0 waits", run: str = "run") -> RunFacts:
+    finding = FindingFacts("input-bound", "critical", title, 0.5)
+    return RunFacts(run, 1, 2 * 10**9, 0, 5, 0.25, title, (finding,), (DeviceFacts("GPU:0", 0.25),))
+
+
+def test_a_command_runs_on_its_finding_only(command: Command, logs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "alarms"
+    say = f'echo "$TRACEVIEW_RUN $TRACEVIEW_FINDING $TRACEVIEW_SEVERITY $TRACEVIEW_STEP_SECONDS" >> {out}'
+    pairs = ("--on-finding", "INPUT-BOUND", say, "--on-finding", "d2h-sync", say)
+    assert once(command, logs, *pairs).code == 0
+    assert out.read_text() == "2026_01_01_00_00_00 input-bound critical 0.066959623\n"
+
+
+def test_a_command_that_fails_is_named(
+    command: Command, logs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = once(command, logs, "--on-finding", "input-bound", "echo said; exit 3")
+    assert done.code == 0
+    assert done.out.count("\n") == 1  # what the command prints is no line of a run
+    assert done.err == (
+        "said\ntraceview: --on-finding input-bound: the command ended with exit code 3\n"
+    )
+
+
+def test_no_text_of_a_trace_becomes_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    say = OnFinding(
+        "input-bound", 'printf %s "$TRACEVIEW_TITLE|$TRACEVIEW_RUN|$TRACEVIEW_LOGDIR" > out'
+    )
+    assert list(run_commands((say,), HOSTILE, facts(HOSTILE, HOSTILE + "\0"), None)) == []
+    said = (tmp_path / "out").read_text()
+    assert said.count("touch hit") == 6
+    assert "\n" not in said
+    assert "\x1b" not in said
+    assert not (tmp_path / "hit").exists()
+
+
+def test_a_command_that_hangs_is_ended_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "PATIENCE_S", 0.3)
+    alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
+    (wrong,) = run_commands((alarm,), "logs", facts(), None)
+    assert "took longer than 0.3 s and was ended" in wrong
+    status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
+    deadline = time.monotonic() + 5
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        (("no-such-code", "true"), "no finding is called 'no-such-code'"),
+        (("input-bound", " "), "the command is empty"),
+        (("input-bound",), "requires 2 arguments"),
+    ],
+)
+def test_alarms_that_cannot_be(
+    pair: tuple[str, ...], said: str, command: Command, logs: Path
+) -> None:
+    done = once(command, logs, "--on-finding", *pair)
+    assert (done.code, said in done.err, done.out) == (2, True, "")
+
+
+# Metrics
+
+
+def test_metrics_of_the_newest_run(command: Command, logs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "traceview.prom"
+    assert once(command, logs, "--prometheus", str(file)).code == 0
+    lines = file.read_text(encoding="utf-8").splitlines()
+    place = f'logdir="{logs}"'
+    assert f"traceview_step_time_seconds{{{place}}} 0.066959623" in lines
+    assert f'traceview_run_info{{{place},run="2026_01_01_00_00_00"}} 1.0' in lines
+    assert f'traceview_finding{{{place},code="input-bound",severity="critical"}} 1.0' in lines
+    assert not any("step_time_change" in line for line in lines)
+    # The same again, over the own file.
+    assert once(command, logs, "--prometheus", str(file)).code == 0
+    assert sorted(tmp_path.iterdir()) == [logs, file]
+
+
+def test_no_other_file_is_replaced_by_metrics(command: Command, logs: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.prom").write_text("# HELP mine")
+    done = once(command, logs, "--prometheus", str(tmp_path / "mine.prom"))
+    assert (done.code, "no file of metrics by traceview" in done.err) == (6, True)
+    assert (tmp_path / "mine.prom").read_text() == "# HELP mine"
+
+
+def test_labels_are_escaped() -> None:
+    text = metrics_text(HOSTILE, facts(run='a"b'), None, 1, 0)
+    label = r'logdir="GPU:0 waits \"$(touch hit)\"; `touch hit`\n' + "\x1b[2J" + '\\\\ \ufffd"'
+    assert f'traceview_run_info{{{label},run="a\\"b"}} 1.0\n' in text
+    sample = re.compile(r'traceview_\w+\{(?:\w+="(?:[^"\\\n]|\\[\\"n])*",?)+\} [-+.e\d]+')
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert samples
+    assert all(sample.fullmatch(line) for line in samples)
+    assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
+
+
+# As a process
+
+
+@pytest.fixture
+def watching(logs: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "traceview", "watch", str(logs), "--every", "50ms"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_lines_come_while_it_runs_and_ctrl_c_ends_it(
+    watching: subprocess.Popen[str], logs: Path, fixtures: Path
+) -> None:
+    assert watching.stdout is not None
+    assert watching.stdout.readline().startswith("2026_01_01_00_00_00 · ")
+    land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    assert watching.stdout.readline().startswith("2026_01_02_00_00_00 · ")
+    watching.send_signal(signal.SIGINT)
+    out, err = watching.communicate(timeout=10)
+    assert (watching.returncode, out, err) == (130, "", "traceview: interrupted\n")
+
+
+def test_sigterm_ends_it(watching: subprocess.Popen[str]) -> None:
+    assert watching.stdout is not None
+    watching.stdout.readline()
+    watching.send_signal(signal.SIGTERM)
+    out, err = watching.communicate(timeout=10)
+    assert (watching.returncode, out, err) == (128 + signal.SIGTERM, "", "")

@@ -1,0 +1,255 @@
+"""Defines `traceview watch`: a line for each new run of a log directory, and alarms and metrics for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Final, cast
+
+import typer
+from msgspec import Struct
+
+from traceview.cli.options import Logdir
+from traceview.cli.output import Target, write_file
+from traceview.document.sanitize import sanitize
+from traceview.errors import OutputExistsError, StoreError, TraceFormatError, UsageError
+from traceview.location import Location
+from traceview.store.address import is_remote, location_of
+
+if TYPE_CHECKING:
+    from traceview.watch.commands import OnFinding
+    from traceview.watch.follow import Follower, Memory, News
+    from traceview.watch.telemetry import Telemetry
+
+PAIRS: Final = ("on_finding",)
+"""Options of two values."""
+
+
+def watch(
+    logdir: Logdir,
+    every: Annotated[
+        str, typer.Option("--every", metavar="TIME", help="Time between two looks: 30s, 5m.")
+    ] = "10s",
+    once: Annotated[
+        bool, typer.Option("--once", help="End after two looks, for cron and for tests.")
+    ] = False,
+    last: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Compare with the N runs before, and begin with the N newest runs.",
+        ),
+    ] = 5,
+    on_finding: Annotated[
+        list[str] | None,  # pairs, see PAIRS: Typer knows no list of tuples
+        typer.Option(
+            "--on-finding",
+            metavar="CODE COMMAND",
+            help="Run this shell command if a new run has this finding. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    prometheus: Annotated[
+        Location | None,
+        typer.Option(
+            "--prometheus",
+            metavar="FILE",
+            parser=location_of,
+            help="Keep what the newest run says in FILE, for Prometheus' text-file collector.",
+            show_default=False,
+        ),
+    ] = None,
+    otel: Annotated[
+        bool,
+        typer.Option(
+            "--otel",
+            help="Send each run as OpenTelemetry metrics, to where OTEL_EXPORTER_OTLP_ENDPOINT leads.",
+        ),
+    ] = False,
+    state: Annotated[
+        Location | None,
+        typer.Option(
+            "--state",
+            metavar="FILE",
+            parser=location_of,
+            help="Keep in FILE which runs were reported, so that a later call goes on from there.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print a line for each new run as it lands, until Ctrl-C.
+
+    A line has step time, how busy the least busy device was, whether the step takes longer than in the runs before, and
+    the verdict. Files that still grow or are cut off are waited for. Commands get what is known of the run in variables:
+    TRACEVIEW_RUN, TRACEVIEW_FINDING, TRACEVIEW_TITLE and others; they run for runs that come while traceview watches,
+    with --once or --state for each run that gets a line.
+
+    Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
+    """
+    from traceview.capture.duration import parse_duration
+    from traceview.capture.script import terminable
+    from traceview.trace.locate import find_runs
+    from traceview.watch.follow import Follower
+
+    interval_s = parse_duration("--every", every) / 1000
+    commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
+    if prometheus is not None:
+        _check_own(prometheus)
+    known = None if state is None else _read_state(state)
+    follower = Follower(logdir, known, last)
+    outputs = _Outputs(
+        str(logdir), commands, prometheus, state, is_all_new=once or state is not None
+    )
+    if otel:
+        from traceview.watch.telemetry import Telemetry
+
+        outputs.telemetry = Telemetry()
+    with terminable():
+        try:
+            follower.begin()
+            if once and not follower.has_runs:
+                find_runs(logdir)  # raises, and says why there is none
+            if not follower.has_runs:
+                _say(f"no run below {logdir} yet; waiting")
+            pause = Event()
+            while True:
+                pause.wait(interval_s)
+                outputs.look(follower, is_last=once)
+                if once:
+                    return
+        finally:
+            if outputs.telemetry is not None:
+                outputs.telemetry.close()
+
+
+class _Outputs(Struct):
+    """Where the news of a log directory go."""
+
+    logdir: str
+    commands: tuple[OnFinding, ...]
+    prometheus: Location | None
+    state: Location | None
+    is_all_new: bool
+    telemetry: Telemetry | None = None
+    run_count: int = 0
+    unreadable_count: int = 0
+    newest: News | None = None
+    trouble: str = ""
+    """What has been said of a store that does not answer; it is said once."""
+
+    def look(self, follower: Follower, *, is_last: bool) -> None:
+        """Report what has come. A store that does not answer ends the command only if this is the only look."""
+        from traceview.watch.follow import Unreadable
+
+        try:
+            for news in follower.look():
+                if isinstance(news, Unreadable):
+                    self.unreadable_count += 1
+                    _say(f"{news.run} cannot be read: {news.reason}")
+                    self.renew_metrics()
+                else:
+                    self.report(news)
+                self.remember(follower)
+            if self.trouble:
+                _say("the store answers again")
+            self.trouble = ""
+        except StoreError as error:
+            if is_last:
+                raise
+            if error.message != self.trouble:
+                _say(f"{error.message}; trying again")
+            self.trouble = error.message
+            return
+        if is_last:
+            for run in follower.incomplete:
+                _say(f"{run} is not complete yet")
+            self.remember(follower)
+
+    def report(self, news: News) -> None:
+        """Print the line of a run, then run commands and renew metrics."""
+        from traceview.watch.commands import run_commands
+        from traceview.watch.facts import line_of
+
+        facts, change = news.facts, news.change
+        self.run_count += 1
+        self.newest = news
+        Target(None).write(f"{sanitize(line_of(facts, change, is_again=news.is_again))}\n")
+        if self.is_all_new or not news.is_history:
+            for wrong in run_commands(self.commands, self.logdir, facts, change):
+                _say(wrong)
+        self.renew_metrics()
+        if self.telemetry is not None and not self.telemetry.send(self.logdir, facts, change):
+            _say(f"the metrics of {facts.run} were not sent: the collector did not answer")
+
+    def renew_metrics(self) -> None:
+        """Write the file of metrics, if there is one and a run to write of."""
+        if self.prometheus is None or self.newest is None:
+            return
+        from traceview.watch.prometheus import metrics_text
+
+        newest = self.newest
+        counts = (self.run_count, self.unreadable_count)
+        text = metrics_text(self.logdir, newest.facts, newest.change, *counts)
+        write_file(self.prometheus, [text.encode()])
+
+    def remember(self, follower: Follower) -> None:
+        """Renew the file of the state, and let go of what was read from a store."""
+        if self.state is not None:
+            from msgspec import json
+
+            write_file(self.state, [json.encode(follower.memory)])
+        if is_remote(follower.logdir):
+            from traceview.store.ranges import forget
+
+            forget()
+
+
+def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
+    from traceview.report.build import check_codes
+    from traceview.watch.commands import OnFinding
+
+    commands = tuple(OnFinding(code.lower(), command) for code, command in pairs or ())
+    check_codes([command.code for command in commands])
+    for command in commands:
+        if not command.command.strip():
+            raise UsageError(f"--on-finding {command.code}: the command is empty")
+    return commands
+
+
+def _check_own(path: Location) -> None:
+    """Raise `OutputExistsError` for a file that is none of ours: it is replaced without being asked for."""
+    from traceview.watch.prometheus import FIRST_LINE
+
+    Target.of(path, force=True)
+    if path.is_file() and not _first_bytes(path, len(FIRST_LINE)) == FIRST_LINE.encode():
+        raise OutputExistsError(
+            f"{path} exists, and is no file of metrics by traceview", hint="choose another file"
+        )
+
+
+def _first_bytes(path: Location, count: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(count)
+
+
+def _read_state(path: Location) -> Memory | None:
+    """What an earlier call kept; None without one. Raises `TraceFormatError` for another file."""
+    from msgspec import DecodeError, json
+
+    from traceview.watch.follow import Memory
+
+    Target.of(path, force=True)
+    if not path.is_file():
+        return None
+    try:
+        memory = json.decode(path.read_bytes(), type=Memory)
+    except (DecodeError, RecursionError) as error:
+        raise TraceFormatError(path, f"not a state of traceview watch: {error}") from None
+    if memory.version != Memory().version:
+        raise TraceFormatError(path, f"a state of version {memory.version}")
+    return memory
+
+
+def _say(text: str) -> None:
+    typer.echo(f"traceview: {sanitize(text)}", err=True)

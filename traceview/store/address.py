@@ -1,0 +1,50 @@
+"""Tells addresses such as `gs://bucket/logs` from paths, without importing what opens them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from traceview.errors import UsageError
+from traceview.location import Location
+from traceview.store.schemes import SCHEMES
+
+if TYPE_CHECKING:
+    from traceview.store.remote import RemotePath
+
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z\d+.\-]+):/(?P<second>/?)(?P<rest>.*)", re.DOTALL
+)
+"""`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows, whose name is one letter."""
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address rather than a path."""
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and bool(match["second"] or match["scheme"].lower() in SCHEMES)
+
+
+def location_of(text: str | os.PathLike[str] | Location) -> Location:
+    """The place that a path or an address names; raises `UsageError` for an address of an unknown kind."""
+    if not isinstance(text, str | os.PathLike):
+        return text
+    name = os.fspath(text)
+    match = _ADDRESS.fullmatch(name)
+    if match is None or not is_address(name):
+        return Path(text)
+    scheme = match["scheme"].lower()
+    if scheme == "file":
+        return Path(f"/{match['rest'].lstrip('/')}")
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise UsageError(f"{scheme}://: no such kind of store", hint=f"known kinds: {known}")
+    from traceview.store.remote import remote_path
+
+    return remote_path(scheme, match["rest"])
+
+
+def is_remote(location: object) -> TypeGuard[RemotePath]:
+    """Whether a place is in a store, without importing what opens stores."""
+    return not isinstance(location, Path) and hasattr(location, "scheme")

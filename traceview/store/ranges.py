@@ -1,0 +1,223 @@
+"""Reads a file of a store in ranges: several at the same time, and each byte once.
+
+What has been read is kept for a while, because a run is chosen by parts of its files before it is read.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from traceview.errors import StoreError
+
+if TYPE_CHECKING:
+    from traceview.store.service import Entry, Service
+
+BLOCK_BYTES: Final = 1 << 20
+"""The least that is asked for: a request takes as long as a megabyte."""
+
+RANGE_BYTES: Final = 8 << 20
+AT_ONCE: Final = 8
+"""Requests for one file at the same time: one alone does not fill a network."""
+
+KEPT_BYTES: Final = 256 << 20
+
+
+class Transfer:
+    """Bytes that were read so far, and those of the files that are being read."""
+
+    def __init__(self, show: Callable[[int, int], None]) -> None:
+        self.done_bytes = 0
+        self.total_bytes = 0
+        self._show = show
+        self._lock = Lock()
+
+    def expect(self, count: int) -> None:
+        """This many more bytes will be read."""
+        with self._lock:
+            self.total_bytes += count
+
+    def add(self, count: int) -> None:
+        """This many bytes have been read."""
+        with self._lock:
+            self.done_bytes += count
+        self._show(self.done_bytes, self.total_bytes)
+
+
+_watching: list[Transfer] = []
+
+
+@contextmanager
+def transfers_shown(show: Callable[[int, int], None]) -> Iterator[None]:
+    """Calls `show` with the bytes read so far and those to be read, whenever more have come."""
+    transfer = Transfer(show)
+    _watching.append(transfer)
+    try:
+        yield
+    finally:
+        _watching.remove(transfer)
+
+
+class _Blocks:
+    """The parts of a file that were read, by number; `whole` replaces them once there are all."""
+
+    def __init__(self) -> None:
+        self.parts: dict[int, bytes] = {}
+        self.whole: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.whole or b"") + sum(map(len, self.parts.values()))
+
+
+_kept: OrderedDict[tuple[str, int, str], _Blocks] = OrderedDict()
+_keeping: Final = Lock()
+
+
+def forget() -> None:
+    """Keep nothing of what was read."""
+    with _keeping:
+        _kept.clear()
+
+
+def _blocks_of(address: str, entry: Entry) -> _Blocks:
+    key = (address, entry.st_size, entry.version)
+    with _keeping:
+        blocks = _kept.setdefault(key, _Blocks())
+        _kept.move_to_end(key)
+        while len(_kept) > 1 and sum(kept.size for kept in _kept.values()) > KEPT_BYTES:
+            _kept.popitem(last=False)
+    return blocks
+
+
+class RemoteFile(io.RawIOBase):
+    """A file of a store, opened to be read."""
+
+    def __init__(self, service: Service, path: str, query: str, entry: Entry) -> None:
+        super().__init__()
+        self._service = service
+        self._path = path
+        self._query = query
+        self._blocks = _blocks_of(f"{service.scheme}://{service.authority}{path}{query}", entry)
+        self._size = entry.st_size
+        self._place = 0
+        if self._size < 0:
+            self._read_unknown()
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte; returns which."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = max(0, base + place)
+        return self._place
+
+    def tell(self) -> int:
+        """The byte that is read next."""
+        return self._place
+
+    def read(self, count: int | None = -1) -> bytes:
+        """The next bytes: all of them for -1, fewer only at the end."""
+        begin = min(self._place, self._size)
+        end = self._size if count is None or count < 0 else min(begin + count, self._size)
+        self._place = end
+        if begin == 0 and end == self._size:
+            return self._all()
+        numbers = range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES))
+        whole = self._fetched(numbers)
+        if whole is not None:
+            return whole[begin:end]
+        data = b"".join(self._blocks.parts[number] for number in numbers)
+        first = numbers.start * BLOCK_BYTES
+        return data[begin - first : end - first]
+
+    def readall(self) -> bytes:
+        """All bytes from here on."""
+        return self.read()
+
+    def readinto(self, buffer: object) -> int:
+        """Fill a buffer."""
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]  # any buffer, as Python's own files
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def _all(self) -> bytes:
+        blocks = self._blocks
+        whole = self._fetched(range(-(-self._size // BLOCK_BYTES)))
+        if whole is None:
+            whole = b"".join(blocks.parts[number] for number in sorted(blocks.parts))
+            blocks.whole, blocks.parts = whole, {}
+        return whole
+
+    def _read_unknown(self) -> None:
+        """Read a file whose server does not say how large it is."""
+        if self._blocks.whole is None:
+            self._blocks.whole = self._service.read(self._path, 0, None, self._query)
+        self._size = len(self._blocks.whole)
+
+    def _fetched(self, numbers: range) -> bytes | None:
+        """Read those of the blocks that are missing; the whole file, if it has been read."""
+        if self._blocks.whole is None:
+            self._fetch(numbers)
+        return self._blocks.whole
+
+    def _fetch(self, numbers: range) -> None:
+        missing = [number for number in numbers if number not in self._blocks.parts]
+        ranges = list(_joined(missing))
+        for transfer in _watching:
+            transfer.expect(sum(min(end, self._size) - begin for begin, end in ranges))
+        if ranges and not self._blocks.parts:
+            # Whether the server knows ranges shows the first answer.
+            self._read(*ranges.pop(0))
+            if self._blocks.whole is not None:
+                return
+        if len(ranges) < 2:
+            for begin, end in ranges:
+                self._read(begin, end)
+            return
+        with ThreadPoolExecutor(min(AT_ONCE, len(ranges))) as pool:
+            reads = [pool.submit(self._read, begin, end) for begin, end in ranges]
+            try:
+                for read in reads:
+                    read.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _read(self, begin: int, end: int) -> None:
+        end = min(end, self._size)
+        data = self._service.read(self._path, begin, end, self._query)
+        for transfer in _watching:
+            transfer.add(len(data))
+        if len(data) == end - begin:
+            for place in range(begin, end, BLOCK_BYTES):
+                offset = place - begin
+                self._blocks.parts[place // BLOCK_BYTES] = data[offset : offset + BLOCK_BYTES]
+        elif len(data) == self._size:
+            self._blocks.whole, self._blocks.parts = data, {}
+        else:
+            name = self._service.shown(self._path)
+            raise StoreError(f"{name}: {len(data):,} bytes came instead of {end - begin:,}")
+
+
+def _joined(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Blocks beside each other as ranges of bytes, none longer than one request should be."""
+    most = RANGE_BYTES // BLOCK_BYTES
+    begin = 0
+    for place in range(1, len(numbers) + 1):
+        is_end = place == len(numbers) or numbers[place] != numbers[place - 1] + 1
+        if is_end or place - begin == most:
+            yield numbers[begin] * BLOCK_BYTES, (numbers[place - 1] + 1) * BLOCK_BYTES
+            begin = place

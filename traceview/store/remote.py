@@ -1,0 +1,232 @@
+"""Names files in stores as `Path` names those on disk, and reads each of their bytes once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import BinaryIO, Final, Literal, cast
+from urllib.parse import unquote
+
+from traceview.errors import TraceNotFoundError, UsageError
+from traceview.store.ranges import RemoteFile
+from traceview.store.schemes import SCHEMES
+from traceview.store.service import UNKNOWN_BYTES, DeniedError, Entry, Service
+
+DEEPEST: Final = 16
+MOST_FOLDERS: Final = 10_000
+"""No log directory is so large; the pages of a web server may link to each other without an end."""
+
+_LISTED_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, order=True)
+class RemotePath:
+    """A place in a store: a file, a folder, or a name that neither has. See `traceview.location.Location`.
+
+    What a listing has said of it, it knows and does not ask again: `known` is its entry there, `folder` all that lies
+    beside it, `content` all that lies in it. `query` gives access to a file on a web server and is never shown.
+    """
+
+    scheme: str
+    authority: str
+    path: PurePosixPath
+    query: str = field(default="", repr=False)
+    known: Entry | None = field(default=None, compare=False, repr=False)
+    folder: Mapping[str, Entry] | None = field(default=None, compare=False, repr=False)
+    content: Mapping[str, Entry] | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self._service.shown(self._text).rstrip("/")
+
+    # Its name
+
+    @property
+    def name(self) -> str:
+        """The last part; that of a bucket or host where there is no other."""
+        return self.path.name or self.authority.rpartition("@")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name."""
+        return self.path.suffix
+
+    @property
+    def parent(self) -> RemotePath:
+        """The folder that holds it."""
+        # Such a link opens one file, and nothing beside it.
+        content = {} if self.query else self.folder
+        return replace(
+            self, path=self.path.parent, query="", known=None, folder=None, content=content
+        )
+
+    @property
+    def parents(self) -> tuple[RemotePath, ...]:
+        """All folders that hold it, the innermost first."""
+        return tuple(
+            replace(self, path=path, query="", known=None, folder=None, content=None)
+            for path in self.path.parents
+        )
+
+    def __truediv__(self, name: str) -> RemotePath:
+        place = self
+        for part in PurePosixPath(name.lstrip("/")).parts:
+            known = None if place.content is None else place.content.get(part)
+            # Nothing lies below what is not there.
+            content: Mapping[str, Entry] | None = None
+            if place.content is not None and known is None:
+                content = {}
+            place = replace(
+                place,
+                path=place.path / part,
+                query="",
+                known=known,
+                folder=place.content,
+                content=content,
+            )
+        return place
+
+    def with_name(self, name: str) -> RemotePath:
+        """The place of this name in the same folder."""
+        return self.parent / name
+
+    def relative_to(self, folder: RemotePath) -> PurePosixPath:
+        """The way from `folder` to this place."""
+        if (folder.scheme, folder.authority) != (self.scheme, self.authority):
+            raise ValueError(f"{self} is not below {folder}")
+        return self.path.relative_to(folder.path)
+
+    def resolve(self) -> RemotePath:
+        """Itself: stores have no links."""
+        return self
+
+    # What is there
+
+    def stat(self) -> Entry:
+        """What the store says of it; raises `FileNotFoundError` if there is nothing."""
+        if self.known is not None and self.known.st_size != UNKNOWN_BYTES:
+            return self.known
+        if self.folder is not None and self.known is None:
+            raise FileNotFoundError(str(self))
+        return self._service.entry(self._text, self.query)
+
+    def asked(self) -> RemotePath:
+        """The same place, with what the store says of it now; raises `FileNotFoundError` and `StoreError`."""
+        return replace(self, known=self._service.entry(self._text, self.query))
+
+    def vacant(self) -> RemotePath:
+        """The same place, of which it is known that nothing is there."""
+        return replace(self, known=None, folder={}, content={})
+
+    def exists(self) -> bool:
+        """Whether there is a file or a folder."""
+        return self._is_folder() is not None
+
+    def is_file(self) -> bool:
+        """Whether there is a file."""
+        return self._is_folder() is False
+
+    def is_dir(self) -> bool:
+        """Whether there is a folder."""
+        return self._is_folder() is True
+
+    def _is_folder(self) -> bool | None:
+        if self.known is not None:
+            return self.known.is_folder
+        try:
+            return self.stat().is_folder
+        except (FileNotFoundError, DeniedError):
+            # Some stores deny what is not there.
+            return None
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """What the folder holds."""
+        folder = self if self.content is not None else self.listed()
+        for name in folder.content or ():
+            yield folder / name
+
+    def walk(self) -> Iterator[tuple[RemotePath, list[str], list[str]]]:
+        """As `os.walk`: each folder, with the names of those in it, which the caller may shorten, and of its files.
+
+        Folders of one level are listed at the same time. Raises `TraceNotFoundError` if they never end.
+        """
+        level = [self.listed()]
+        count = 0
+        with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
+            for _ in range(DEEPEST):
+                below: list[RemotePath] = []
+                for folder in level:
+                    content = folder.content or {}
+                    folders = sorted(name for name, entry in content.items() if entry.is_folder)
+                    names = [name for name, entry in content.items() if not entry.is_folder]
+                    yield folder, folders, names
+                    below += [folder / name for name in folders]
+                    count += len(folders)
+                    if count > MOST_FOLDERS:
+                        raise TraceNotFoundError(
+                            f"{self}: more than {MOST_FOLDERS:,} folders below it",
+                            hint="name the log directory or the run itself",
+                        )
+                if not below:
+                    return
+                level = list(pool.map(RemotePath.listed, below))
+
+    def listed(self) -> RemotePath:
+        """The same place, with what lies in it now."""
+        return replace(self, content=self._service.entries(self._text))
+
+    # Its content
+
+    def open(self, mode: Literal["rb"] = "rb") -> BinaryIO:
+        """The file, to be read in parts or whole. Raises `FileNotFoundError`, `IsADirectoryError`, `StoreError`."""
+        entry = self.stat()
+        if entry.is_folder:
+            raise IsADirectoryError(21, "Is a directory", str(self))
+        # It is what `open` gives in Python, which no class of `io` says of itself.
+        return cast("BinaryIO", RemoteFile(self._service, self._text, self.query, entry))
+
+    def read_bytes(self) -> bytes:
+        """The content of the file."""
+        with self.open() as file:
+            return file.read()
+
+    def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The content of a text file."""
+        return self.read_bytes().decode(encoding, errors)
+
+    def put(self, file: str) -> None:
+        """Store a local file here; readers see it whole or not at all."""
+        self._service.put(self._text, file)
+
+    def unlink(self) -> None:
+        """Remove the file."""
+        self._service.remove(self._text)
+
+    # Inside
+
+    @property
+    def _text(self) -> str:
+        return str(self.path) if self.path.name else "/"
+
+    @property
+    def _service(self) -> Service:
+        return Service(self.scheme, self.authority)
+
+
+def remote_path(scheme: str, rest: str) -> RemotePath:
+    """The place that `rest`, what stands behind `scheme://`, names there; raises `UsageError` if it names none."""
+    authority, _, path = rest.partition("/")
+    query = ""
+    if SCHEMES[scheme].is_web:
+        path, mark, query = path.partition("?")
+        path, query = unquote(path), mark + query
+    elif scheme == "memory":
+        authority, path = "", rest
+    if not authority and scheme != "memory":
+        what = "host" if SCHEMES[scheme].is_web else "bucket"
+        raise UsageError(f"{scheme}://{rest}: names no {what}")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise UsageError(f"{scheme}://…/{path}: a store has no folder ..")
+    return RemotePath(scheme, authority, PurePosixPath("/", *parts), query)

@@ -1,0 +1,41 @@
+"""Lists the kinds of stores, and what each needs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+EXTRA: Final = "pip install 'traceview[cloud]'"
+
+
+class Scheme(Struct, frozen=True):
+    """A kind of store. `package`: what fsspec needs for it. `access`: how it is told who asks."""
+
+    package: str
+    access: str
+    is_web: bool = False
+
+
+_AZURE: Final = Scheme(
+    "adlfs",
+    "set AZURE_STORAGE_ACCOUNT_NAME and run az login, or set AZURE_STORAGE_CONNECTION_STRING",
+)
+_GOOGLE: Final = Scheme(
+    "gcsfs", "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
+)
+_WEB: Final = Scheme("aiohttp", "the server wants credentials or denies them", is_web=True)
+SCHEMES: Final = {
+    "gs": _GOOGLE,
+    "s3": Scheme(
+        "s3fs",
+        "run aws configure, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
+        "FSSPEC_S3_ANON=true for a public bucket",
+    ),
+    "az": _AZURE,
+    "abfs": _AZURE,
+    "hf": Scheme("huggingface_hub", "run hf auth login, or set HF_TOKEN"),
+    "http": _WEB,
+    "https": _WEB,
+    "memory": Scheme("fsspec", "the memory of this process"),
+}

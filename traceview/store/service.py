@@ -1,0 +1,304 @@
+"""Asks a store through fsspec: opens it once per process, asks again where that can help, and names what is wrong.
+
+Whatever a store or its client raises becomes `FileNotFoundError` or a `StoreError` of one line.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from html import unescape
+from threading import Lock
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
+
+from traceview.errors import StoreError, TraceviewError, UsageError
+from traceview.store.schemes import EXTRA, SCHEMES
+
+_Answer = TypeVar("_Answer")
+
+PAUSES_S: Final = (0.5, 1.0, 2.0)
+"""How long to wait before each further try at a web server; the clients of stores try again by themselves."""
+
+LONGEST_WAIT_S: Final = 60
+"""How long a web server may say nothing."""
+
+_LONGEST_REASON: Final = 160
+_FINAL: Final = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+_DENIALS: Final = (401, 403, 407)
+_CREDENTIALS: Final = ("Credential", "Token", "Auth", "Forbidden", "Gated", "AccountName")
+"""What the clients' errors about credentials have in their names; importing each client to ask would take seconds."""
+
+_VERSIONS: Final = (
+    "ETag",
+    "etag",
+    "generation",
+    "blob_id",
+    "LastModified",
+    "last_modified",
+    "updated",
+    "mtime",
+    "created",
+)
+_LINK_KINDS: Final = ("directory", "file")
+
+
+class DeniedError(StoreError):
+    """The store does not let this user in."""
+
+
+class FileSystem(Protocol):
+    """The part of `fsspec.AbstractFileSystem` that is used; fsspec has no types."""
+
+    def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
+        """What lies in a folder."""
+
+    def info(self, path: str) -> dict[str, Any]:
+        """What is known of a file or a folder."""
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        """A part of a file."""
+
+    def put_file(self, lpath: str, rpath: str) -> None:
+        """Store a local file."""
+
+    def rm_file(self, path: str) -> None:
+        """Remove a file."""
+
+    def invalidate_cache(self) -> None:
+        """Forget what was listed."""
+
+    def _strip_protocol(self, path: str) -> str: ...
+
+
+class Entry(Struct, frozen=True):
+    """What a store says of a file or a folder. `st_size`: bytes of a file. `version` changes with its content."""
+
+    st_size: int
+    version: str = ""
+    is_folder: bool = False
+
+
+class Service:
+    """A store, or a server. `scheme` and `authority` name it: `s3` and a bucket, `https` and a host.
+
+    Paths begin with `/` and are not encoded.
+    """
+
+    def __init__(self, scheme: str, authority: str) -> None:
+        self.scheme = scheme
+        self.authority = authority
+        self._kind = SCHEMES[scheme]
+
+    @property
+    def _filesystem(self) -> FileSystem:
+        return _filesystem(self.scheme, self.authority)
+
+    def entry(self, path: str, query: str = "") -> Entry:
+        """The file or folder of this path. Raises `FileNotFoundError` if there is none."""
+        address = self._address(path, query)
+
+        def ask() -> dict[str, Any]:
+            self._filesystem.invalidate_cache()
+            return self._filesystem.info(address)
+
+        found = self.ask(ask, path)
+        is_page = self._kind.is_web and str(found.get("mimetype")).startswith("text/html")
+        return _entry({**found, "type": "directory"} if is_page else found)
+
+    def entries(self, path: str) -> dict[str, Entry]:
+        """What the folder holds, by name; empty if there is no such folder.
+
+        A name that no file below the folder can have is left out.
+        """
+        address = self._address(path)
+
+        def ask() -> list[dict[str, Any]]:
+            self._filesystem.invalidate_cache()
+            return self._filesystem.ls(address, detail=True)
+
+        try:
+            listed = self.ask(ask, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except DeniedError:
+            if self._kind.is_web:
+                # Few servers list what they let everybody read.
+                return {}
+            raise
+        return dict(self._named(address, listed))
+
+    def _named(self, address: str, listed: list[dict[str, Any]]) -> Iterator[tuple[str, Entry]]:
+        folder = self._filesystem._strip_protocol(address).rstrip("/") + "/"
+        for row in listed:
+            place = str(row.get("name", ""))
+            kind = str(row.get("type"))
+            if self._kind.is_web:
+                place = unescape(place).partition("?")[0].partition("#")[0]
+            if not place.startswith(folder) or kind not in _LINK_KINDS:
+                continue
+            name = place[len(folder) :].rstrip("/")
+            if self._kind.is_web:
+                kind = "directory" if place.endswith("/") else kind
+                name = unquote(name).removeprefix("./")
+            if name and "/" not in name and "\0" not in name and name not in (".", ".."):
+                yield name, _entry({**row, "type": kind})
+
+    def read(self, path: str, begin: int, end: int | None, query: str = "") -> bytes:
+        """The bytes from `begin` to `end`, or all of them from a server that knows no ranges, and for `end` None."""
+        address = self._address(path, query)
+        if end is None:
+            return self.ask(lambda: self._filesystem.cat_file(address), path)
+        return self.ask(lambda: self._filesystem.cat_file(address, start=begin, end=end), path)
+
+    def put(self, path: str, file: str) -> None:
+        """Store a local file; readers see it whole or not at all."""
+        self.ask(lambda: self._filesystem.put_file(file, self._address(path)), path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self.ask(lambda: self._filesystem.rm_file(self._address(path)), path)
+
+    def shown(self, path: str) -> str:
+        """The address as it may be shown: without a password and what else gives access."""
+        authority = self.authority.rpartition("@")[2] if self._kind.is_web else self.authority
+        return f"{self.scheme}://{authority}{path}" if authority else f"{self.scheme}:/{path}"
+
+    def _address(self, path: str, query: str = "") -> str:
+        if self._kind.is_web:
+            return f"{self.scheme}://{self.authority}{quote(path)}{query}"
+        return f"{self.scheme}://{self.authority}{path}"
+
+    def ask(self, action: Callable[[], _Answer], path: str) -> _Answer:
+        """The answer, if necessary after several tries. Raises `FileNotFoundError` or `StoreError`."""
+        for pause_s in (*(PAUSES_S if self._kind.is_web else ()), None):
+            try:
+                return action()
+            except TraceviewError:
+                raise
+            except Exception as raised:
+                error = raised
+                if isinstance(raised, FileNotFoundError):
+                    # For a web server, whatever fails is a file that is not there, with the failure as its cause.
+                    if not self._kind.is_web or not isinstance(raised.__cause__, Exception):
+                        raise
+                    error = raised.__cause__
+                if pause_s is None or _is_final(error):
+                    raise self._store_error(error, path) from error
+                time.sleep(pause_s)
+        raise AssertionError("the last try answers or raises")
+
+    def _store_error(self, error: Exception, path: str) -> Exception:
+        status = _status(error)
+        if status == 404:
+            return FileNotFoundError(path)
+        if isinstance(error, IsADirectoryError | NotADirectoryError):
+            return error
+        if _is_denial(error):
+            return DeniedError(
+                f"{self.shown(path)}: access denied: {_reason(error)}", hint=self._kind.access
+            )
+        return StoreError(f"{self.shown(path)}: {_reason(error)}")
+
+
+_opened: dict[tuple[int, str, str], FileSystem] = {}
+_opening: Final = Lock()
+
+
+def _filesystem(scheme: str, authority: str) -> FileSystem:
+    """The client of a store. It has threads, which a forked process does not have, so each process opens its own."""
+    key = (os.getpid(), scheme, authority)
+    with _opening:
+        if key not in _opened:
+            _opened[key] = _open(scheme, authority)
+        return _opened[key]
+
+
+def _open(scheme: str, authority: str) -> FileSystem:
+    package = SCHEMES[scheme].package
+    # Without this what a client logs goes to standard error, with tracebacks; who configures logging gets it still.
+    logging.getLogger(package).addHandler(logging.NullHandler())
+    options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+    try:
+        from fsspec.core import url_to_fs
+
+        if SCHEMES[scheme].is_web:
+            from aiohttp import ClientTimeout
+
+            waiting = ClientTimeout(sock_connect=LONGEST_WAIT_S, sock_read=LONGEST_WAIT_S)
+            # What is packed has other lengths than the ranges that are asked for.
+            headers = {"Accept-Encoding": "identity"}
+            options["client_kwargs"] = {"headers": headers, "timeout": waiting}
+        opened: FileSystem = url_to_fs(f"{scheme}://{authority}/", **options)[0]
+    except ImportError as error:
+        named = "fsspec" if error.name == "fsspec" else package
+        raise UsageError(f"{scheme}:// needs {named}", hint=EXTRA) from None
+    except Exception as error:
+        # Most clients look for credentials here.
+        raise StoreError(
+            f"{scheme}://{authority.rpartition('@')[2]}: {_reason(error)}",
+            hint=SCHEMES[scheme].access,
+        ) from error
+    return opened
+
+
+def _entry(row: Mapping[str, Any]) -> Entry:
+    if row.get("type") == "directory":
+        return Entry(0, is_folder=True)
+    size = row.get("size")
+    version = next((str(row[key]) for key in _VERSIONS if row.get(key)), "")
+    return Entry(size if isinstance(size, int) and size >= 0 else UNKNOWN_BYTES, version)
+
+
+UNKNOWN_BYTES: Final = -1
+"""The size of a file in the listing of a web server, which names no sizes."""
+
+
+def _status(error: BaseException) -> int | None:
+    status = getattr(error, "status", None) or getattr(error, "code", None)
+    status = status or getattr(getattr(error, "response", None), "status_code", None)
+    return (
+        int(status)
+        if isinstance(status, int) or (isinstance(status, str) and status.isdigit())
+        else None
+    )
+
+
+def _is_denial(error: BaseException) -> bool:
+    names = " ".join(kind.__name__ for kind in type(error).__mro__)
+    return (
+        isinstance(error, PermissionError)
+        or _status(error) in _DENIALS
+        or any(word in names for word in _CREDENTIALS)
+    )
+
+
+def _is_final(error: BaseException) -> bool:
+    """Whether asking again would give the same answer."""
+    status = _status(error)
+    is_refusal = status is not None and 400 <= status < 500 and status not in (408, 429)
+    return isinstance(error, _FINAL) or is_refusal or _is_denial(error)
+
+
+def _reason(error: BaseException) -> str:
+    """What an error says, in one line; its class where it says nothing."""
+    if isinstance(error, TimeoutError) or type(error).__name__ == "FSTimeoutError":
+        return "no answer in time"
+    text = " ".join(str(error).split()) or type(error).__name__
+    status = _status(error)
+    if status is not None and "http" in text:
+        # The text holds the whole address, with what gives access.
+        text = f"HTTP {status} {getattr(error, 'message', '')}".strip()
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}…"

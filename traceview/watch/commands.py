@@ -1,0 +1,88 @@
+"""Runs the user's commands on findings. What a trace says reaches them as variables, never as part of a command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+
+from traceview.document.sanitize import encodable, sanitize
+from traceview.units import PS_PER_S
+from traceview.watch.change import StepChange
+from traceview.watch.facts import FindingFacts, RunFacts
+
+PATIENCE_S: Final = 60
+"""A command that takes longer is ended, so that the watch goes on."""
+
+
+_STANDARD_ERROR: Final = 2
+
+
+class OnFinding(Struct, frozen=True):
+    """The shell command to run when a run has this finding."""
+
+    code: str
+    command: str
+
+
+def variables(
+    logdir: str, facts: RunFacts, finding: FindingFacts, change: StepChange | None
+) -> Mapping[str, str]:
+    """What a command is given: texts on one line, without control characters; empty where nothing is known."""
+    step = "" if facts.step_ps is None else repr(facts.step_ps / PS_PER_S)
+    known = {
+        "LOGDIR": logdir,
+        "RUN": facts.run,
+        "FINDING": finding.code,
+        "SEVERITY": finding.severity,
+        "TITLE": finding.title,
+        "COST_RATIO": "" if finding.cost_ratio is None else repr(finding.cost_ratio),
+        "HEADLINE": facts.headline,
+        "STEP_SECONDS": step,
+        "STEP_CHANGE_RATIO": repr(change.ratio) if change else "",
+        "STEP_NOISE_RATIO": repr(change.noise_ratio) if change else "",
+        "BUSY_RATIO": "" if facts.busy_ratio is None else repr(facts.busy_ratio),
+    }
+    return {f"TRACEVIEW_{name}": encodable(sanitize(text)) for name, text in known.items()}
+
+
+def run_commands(
+    commands: tuple[OnFinding, ...], logdir: str, facts: RunFacts, change: StepChange | None
+) -> Iterator[str]:
+    """Run those for the findings of a run, one after another; yields what went wrong."""
+    found = {finding.code: finding for finding in facts.findings}
+    for command in commands:
+        if command.code in found:
+            wrong = _run(command.command, variables(logdir, facts, found[command.code], change))
+            if wrong:
+                yield f"--on-finding {command.code}: the command {wrong}"
+
+
+def _run(command: str, known: Mapping[str, str]) -> str | None:
+    """Run a command; why it failed, if it did. What it prints goes to standard error, for the lines of runs are data."""
+    process = subprocess.Popen(
+        command,
+        shell=True,
+        stdin=subprocess.DEVNULL,
+        stdout=_STANDARD_ERROR,
+        env={**os.environ, **known},
+        # Everything that it starts can be ended with it.
+        start_new_session=True,
+    )
+    try:
+        code = process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return f"took longer than {PATIENCE_S} s and was ended"
+    finally:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if code < 0:
+        return f"was ended by signal {-code}"
+    return f"ended with exit code {code}" if code else None

@@ -1,0 +1,139 @@
+"""Reads each new run of a log directory once, in the order in which runs come, and compares it with those before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
+from traceview.location import Location
+from traceview.report.build import analyze
+from traceview.trace.load import load_run
+from traceview.trace.model import Trace
+from traceview.watch.arrivals import Arrival, Arrivals, Files
+from traceview.watch.change import StepChange, step_change
+from traceview.watch.facts import RunFacts, facts_of
+
+DAMAGED_LOOKS: Final = 6
+"""So many looks at an unchanged file are enough to call it damaged rather than incomplete."""
+
+_KEPT_FACTS: Final = 20
+
+
+class SeenRun(Struct, frozen=True):
+    """A run that was read, or passed over, with the files that it had."""
+
+    run: str
+    files: Files
+
+
+class Memory(Struct):
+    """What a later call needs to know: the runs seen, and the facts of the last of them, oldest first."""
+
+    version: int = 1
+    seen: tuple[SeenRun, ...] = ()
+    last: tuple[RunFacts, ...] = ()
+
+
+class News(Struct, frozen=True):
+    """A run that was read. `is_history`: it was there before the watch began. `is_again`: it has more files by now."""
+
+    facts: RunFacts
+    change: StepChange | None
+    is_history: bool
+    is_again: bool
+
+
+class Unreadable(Struct, frozen=True):
+    """A run that cannot be read, and why."""
+
+    run: str
+    reason: str
+
+
+class Follower:
+    """The runs below `logdir`. `memory`: of an earlier watch, None without one. `most`: how many runs before are compared
+    with, and read at the beginning.
+    """
+
+    def __init__(self, logdir: Location, memory: Memory | None, most: int) -> None:
+        known = memory or Memory()
+        self.logdir = logdir
+        self._arrivals = Arrivals(logdir)
+        self._most = most
+        self._seen = {seen.run: seen.files for seen in known.seen}
+        self._last = list(known.last)
+        self._history: frozenset[str] | None = None if memory is None else frozenset()
+
+    @property
+    def memory(self) -> Memory:
+        """What a later watch needs to know; runs that are gone are forgotten."""
+        there = self._arrivals.sizes
+        seen = tuple(SeenRun(run, files) for run, files in self._seen.items() if run in there)
+        return Memory(seen=seen, last=tuple(self._last[-_KEPT_FACTS:]))
+
+    def begin(self) -> None:
+        """Look for the first time: the runs that are there now are history, of which only the newest are read."""
+        self._arrivals.look()
+        if self._history is None:
+            self._history = frozenset(self._arrivals.sizes)
+
+    def look(self) -> Iterator[News | Unreadable]:
+        """What has come since the last look. Raises `StoreError` if a store cannot be asked."""
+        arrived = [
+            arrival
+            for arrival in self._arrivals.look()
+            if self._seen.get(arrival.files.name) != arrival.sizes
+        ]
+        history = self._history or frozenset()
+        old = [arrival for arrival in arrived if arrival.files.name in history]
+        for arrival in old[: -self._most]:
+            self._seen.setdefault(arrival.files.name, arrival.sizes)
+        for arrival in arrived:
+            if self._seen.get(arrival.files.name) != arrival.sizes:
+                yield from self._read(arrival, is_history=arrival.files.name in history)
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether there were runs at the last look."""
+        return bool(self._arrivals.sizes)
+
+    @property
+    def incomplete(self) -> list[str]:
+        """The runs that are there and were not read so far."""
+        there = self._arrivals.sizes.items()
+        return [run for run, files in there if self._seen.get(run) != files]
+
+    def _read(self, arrival: Arrival, *, is_history: bool) -> Iterator[News | Unreadable]:
+        run = arrival.files.name
+        is_again = run in self._seen
+        is_patient = arrival.looks < DAMAGED_LOOKS
+        if 1 < arrival.looks < DAMAGED_LOOKS:
+            # It was damaged when it was read, and is as it was then.
+            return
+        try:
+            trace = load_run(arrival.files)
+        except (TraceFormatError, TraceNotFoundError) as error:
+            if not is_patient:
+                self._seen[run] = arrival.sizes
+                yield Unreadable(run, error.message)
+            return
+        if is_patient and _is_damaged(trace):
+            return
+        self._seen[run] = arrival.sizes
+        try:
+            facts = facts_of(trace, analyze(trace, top=0))
+        except UsageError as error:
+            yield Unreadable(run, error.message)
+            return
+        before = [other for other in self._last if other.run != run]
+        change = step_change(facts, before[-self._most :])
+        self._last = [*before[-_KEPT_FACTS:], facts]
+        yield News(facts, change, is_history, is_again)
+
+
+def _is_damaged(trace: Trace) -> bool:
+    """Whether a file of the run is cut off, as one is that is being copied."""
+    return any(problem.code == "damaged-file" for problem in trace.problems)
