@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from traceview.errors import TraceFormatError
 from traceview.intervals import Int64Array
 from traceview.location import Location
+from traceview.store.address import is_remote
 from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
 from traceview.xplane.columns import (
@@ -94,7 +95,8 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
         try:
             if len(data) < _THREADED_BYTES:
                 return _Reader(path, data[:], salvage=salvage).space_with(partial)
-            return _Reader(path, data, salvage=salvage).space()
+            # A store gives a whole file in several ranges at the same time, but parts of it one after another.
+            return _Reader(path, data[:] if is_remote(path) else data, salvage=salvage).space()
         except MemoryError:
             raise TraceFormatError(
                 path, f"{len(data):,} bytes do not fit into memory", hint="record fewer steps"
