@@ -13,6 +13,7 @@ from scripts.scenarios.model import marked_steps, new_trace
 from tests.charts import MS
 from tests.reports import anatomy_of, bare_report, finding, full_report
 from traceview.analysis.anatomy.result import Anatomy
+from traceview.analysis.base import Finding
 from traceview.analysis.path.result import CriticalPath
 from traceview.analysis.registry import Results
 from traceview.document import numbers
@@ -29,7 +30,9 @@ from traceview.report.verdict import (
     Loss,
     largest_loss,
     losses,
+    verdict_of,
 )
+from traceview.trace.load import load
 
 NAMED_FIRST = {
     "waits_for_input_in_the_graph": ("input-bound", "input"),
@@ -113,6 +116,36 @@ def test_healthy_is_said_aloud(kernel_ms: float, is_problem: bool, tmp_path: Pat
     )
     assert (verdict.finding, verdict.cause) == (None, "unattributed")
     assert verdict.cost_ratio == pytest.approx(lost)
+
+
+@pytest.mark.parametrize(
+    ("problems", "besides"),
+    [
+        (
+            [finding(severity="warning", cost_ratio=0.05)],
+            "The listed problem, unused-gpu, costs 5.0%.",
+        ),
+        (
+            [finding(severity="warning", cost_ratio=None)],
+            "The listed problem, unused-gpu, is another one.",
+        ),
+        ([finding(severity="warning", cost_ratio=0.05)] * 2, "The listed problems are others."),
+    ],
+)
+def test_problems_that_are_not_the_largest_loss_follow_it(
+    problems: list[Finding], besides: str, tmp_path: Path
+) -> None:
+    """A tenth of the step is idle without a finding about it."""
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=50):
+        step.kernel(0, 0, 45, launch_ms=0)
+    trace.write(tmp_path)
+    report = analyze(tmp_path)
+    told = verdict_of(load(tmp_path), report.capture, report.results, problems)
+    assert told.headline == (
+        f"1 GPU, 90.0% busy; largest loss: no recorded cause, 10.0%. {besides}"
+    )
+    assert told.finding is None
 
 
 def loss(ratio: float, cause: str | None = "input") -> Loss:

@@ -88,11 +88,9 @@ def verdict_of(
             and (largest is None or largest.ratio < LEAST_LOSS_RATIO)
         )
         headline = _of_devices(results, largest)
-        problems = sum(finding.severity != "info" for finding in findings)
-        if problems == 1:
-            headline += " The listed problem is another one."
-        elif problems:
-            headline += " The listed problems are others."
+        problems = [finding for finding in findings if finding.severity != "info"]
+        if problems:
+            headline += f" {_besides(problems)}"
         else:
             headline = f"{'No problem found' if is_healthy else 'No clear problem'}: {headline}"
     finding = largest.finding if largest and _is_named(largest) else None
@@ -179,6 +177,16 @@ def title_with_cost(finding: Finding) -> str:
     of_step = cost_words(finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic)
     costs = [] if has_time else [of_step]
     return f"{finding.title} ({', '.join([*costs, *([] if has_share else [share])])})"
+
+
+def _besides(problems: Sequence[Finding]) -> str:
+    """What the listed problems are, where the largest loss is none of them."""
+    if len(problems) > 1:
+        return "The listed problems are others."
+    (problem,) = problems
+    if not problem.cost_ratio:
+        return f"The listed problem, {problem.code}, is another one."
+    return f"The listed problem, {problem.code}, costs {numbers.share(problem.cost_ratio)}."
 
 
 def _of_devices(results: Results, largest: Loss | None) -> str:
