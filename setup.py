@@ -1,17 +1,15 @@
-"""The compiled module and the start-up file. All else is in pyproject.toml, whose words for this setuptools still calls experimental."""
+"""The compiled modules and the start-up file. All else is in pyproject.toml, whose words for this setuptools still calls experimental."""
 
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
-# Optional: without a C compiler the install goes through, and traceview.xplane.decode_reference does the work.
-DECODER = Extension(
-    "traceview.xplane.decode",
-    ["traceview/xplane/decode.pyx"],
-    extra_compile_args=["-O3"],
-    optional=True,
-)
+# Optional: without a C compiler the install goes through, and the modules `…_reference` do the work.
+COMPILED = [
+    Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"], optional=True)
+    for name in ("traceview.sweeps", "traceview.xplane.decode")
+]
 STARTUP = "traceview.pth"
 
 
@@ -39,4 +37,4 @@ class BuildWithStartup(build_py):
         return [*super().get_source_files(), STARTUP]
 
 
-setup(ext_modules=[DECODER], cmdclass={"build_py": BuildWithStartup})
+setup(ext_modules=COMPILED, cmdclass={"build_py": BuildWithStartup})

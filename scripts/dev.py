@@ -40,16 +40,16 @@ if sys.version_info < (3, 10):
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "slow-input-2"
 PACKAGE = ROOT / "traceview"
-EXTENSION_DIR = PACKAGE / "xplane"
+EXTENSIONS = (PACKAGE / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
 STARTUP = "traceview.pth"
 # An install is made from these; everything else is picked up by the editable install as it changes.
 INSTALL_INPUTS = (
     ROOT / "pyproject.toml",
     ROOT / "setup.py",
     ROOT / STARTUP,
-    EXTENSION_DIR / "decode.pyx",
+    *EXTENSIONS,
 )
-BUILT_EXTENSION = EXTENSION_DIR / f"decode{sysconfig.get_config_var('EXT_SUFFIX')}"
+BUILT_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 PYTEST_NOTHING_COLLECTED = 5
 INTERRUPTED_PATIENCE_S = 60
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -195,7 +195,8 @@ class Environment:
             held |= set(groups)
             wanted: list[str | Path] = [f"--group={group}" for group in sorted(held)]
             if not installed:
-                BUILT_EXTENSION.unlink(missing_ok=True)  # would outlive a build without a compiler
+                for source in EXTENSIONS:  # what is built would outlive a build without a compiler
+                    source.with_suffix(BUILT_SUFFIX).unlink(missing_ok=True)
                 wanted += ["--editable", "."]
             if held:
                 self.install("pip>=25.1")  # for groups; Python 3.10 to 3.13 bring an older one
@@ -411,7 +412,7 @@ def check_contents(wheel_path: Path) -> None:
 LOOK_AROUND = """
 import importlib.util, json, sys, traceview
 print(json.dumps({
-    "compiled": importlib.util.find_spec("traceview.xplane.decode") is not None,
+    "compiled": all(importlib.util.find_spec(f"traceview.{name}") for name in ("sweeps", "xplane.decode")),
     "path": traceview.__file__,
     "heavy": sorted({"jinja2", "pandas", "tensorflow"} & set(sys.modules)),
 }))

@@ -1,18 +1,25 @@
-"""Measures how the time of a report grows with devices, lines and hosts, and prints a Markdown table.
+"""Measures how the time of a report grows with events, devices, lines and hosts, and prints a Markdown table.
 
-Processor time of this process, without imports. Nothing is asserted: the numbers depend on the machine, the ratios less.
+Processor time of a process, without imports. An exponent of 1 means that twice as much takes twice as long. Nothing is
+asserted: the numbers depend on the machine, the exponents less.
 
-    python -m scripts.growth
+    python -m scripts.growth [--most-events N]
 """
 
 from __future__ import annotations
 
+import argparse
+import gc
+import math
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from scripts.bench_trace import write_trace
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps, new_trace
@@ -58,31 +65,60 @@ def write_hosts(logdir: Path, count: int) -> Path:
     return logdir
 
 
+def write_events(logdir: Path, count: int) -> Path:
+    """Eight GPUs that train, in steps of about 27,000 events each."""
+    write_trace(logdir / "plugins" / "profile" / "run" / "a.xplane.pb", max(1, count // 27_000))
+    return logdir
+
+
 GROWING: Final[Sequence[tuple[str, Write, Sequence[int]]]] = (
-    ("GPUs of one host", write_gpus, (250, 1000)),
+    ("events", write_events, (27_000, 270_000, 1_400_000, 6_000_000, 24_000_000)),
+    ("GPUs of one host", write_gpus, (1, 8, 64, 250, 1000)),
     ("lines of one id", write_lines, (10_000, 40_000)),
-    ("hosts", write_hosts, (64, 256)),
+    ("hosts", write_hosts, (1, 4, 16, 64, 256)),
 )
 
 
 def seconds_of(logdir: Path) -> float:
-    """Processor time of a report."""
+    """Processor time of a report, in a process of its own, which leaves no memory behind."""
+    command = [sys.executable, "-m", "scripts.growth", "--of", str(logdir)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return float(done.stdout)
+
+
+def _print_seconds(logdir: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        analyze(load(write_hosts(Path(scratch), 1)))  # imports
+    gc.disable()
     begun = time.process_time()
     analyze(load(logdir))
-    return time.process_time() - begun
+    print(time.process_time() - begun)
 
 
 def main() -> None:
     """Print the table."""
-    print("| recorded | few | s | four times as many | s | ratio |")
-    print("|---|---:|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as scratch:
-        seconds_of(write_hosts(Path(scratch) / "imports", 1))
-        for name, write, (few, many) in GROWING:
-            times = [seconds_of(write(Path(scratch) / f"{name} {n}", n)) for n in (few, many)]
-            print(
-                f"| {name} | {few:,} | {times[0]:.2f} | {many:,} | {times[1]:.2f} | {times[1] / times[0]:.1f} |"
-            )
+    parser = argparse.ArgumentParser(prog="python -m scripts.growth", description=__doc__)
+    parser.add_argument("--most-events", type=int, default=24_000_000)
+    parser.add_argument("--of", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.of:
+        _print_seconds(arguments.of)
+        return
+    print("| recorded | number | CPU s | exponent |")
+    print("|---|---:|---:|---:|")
+    for name, write, counts in GROWING:
+        before = None
+        for count in counts:
+            if name == "events" and count > arguments.most_events:
+                continue
+            with tempfile.TemporaryDirectory() as scratch:
+                seconds = seconds_of(write(Path(scratch), count))
+            exponent = ""
+            if before:
+                grown = math.log(seconds / before[1]) / math.log(count / before[0])
+                exponent = f"{grown:.2f}"
+            print(f"| {name} | {count:,} | {seconds:.2f} | {exponent} |", flush=True)
+            before = count, seconds
 
 
 if __name__ == "__main__":

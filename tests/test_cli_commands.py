@@ -354,7 +354,7 @@ def test_a_long_reading_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
     with progress.reading(Path(FIXTURE), None):
         assert terminal.written.wait(30)
-    assert terminal.text.startswith("reading 101 kB …")
+    assert terminal.text.startswith("\rreading 101 kB …")
     assert terminal.text.endswith("\r")
 
 

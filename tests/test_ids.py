@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.ids import is_dense, order_by, unique_ids, unique_inverse
+from traceview.ids import (
+    groups_of,
+    in_order,
+    is_dense,
+    is_in,
+    labels,
+    order_by,
+    unique_counts,
+    unique_ids,
+    unique_inverse,
+)
 
 _SPARSE = 1 << 22
 
@@ -37,6 +48,28 @@ def test_occurring_and_distinct_are_the_sorted_set(ids: npt.NDArray[Any]) -> Non
     assert [values[i] for i in index.tolist()] == ids.tolist()
 
 
+@given(*[st.sampled_from(["i1", "u1", "i2", "i4", "i8"]).flatmap(_ids_of)] * 2)
+def test_membership_and_counts_are_those_of_sets(
+    ids: npt.NDArray[Any], known: npt.NDArray[Any]
+) -> None:
+    wanted = set(known.tolist())
+    assert is_in(ids, known).tolist() == [value in wanted for value in ids.tolist()]
+    assert is_in(ids, known.tolist()).tolist() == is_in(ids, known).tolist()
+    values, count = unique_counts(ids)
+    assert dict(zip(values.tolist(), count.tolist(), strict=True)) == Counter(ids.tolist())
+    assert values.tolist() == sorted(set(ids.tolist()))
+
+
+@given(st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([-(2**62), 0, 2**62])), max_size=12))
+def test_labels_and_groups_follow_the_order_of_the_keys(rows: list[tuple[int, int]]) -> None:
+    keys = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    distinct = sorted(set(rows))
+    label = labels(keys[:, 0], keys[:, 1])
+    assert [distinct[place] for place in label.tolist()] == rows
+    groups = [group.tolist() for group in groups_of(keys[:, 0], keys[:, 1])]
+    assert groups == [[i for i, row in enumerate(rows) if row == key] for key in distinct]
+
+
 @pytest.mark.parametrize(
     ("ids", "dense"),
     [([], True), ([0], True), ([_SPARSE - 1], True), ([_SPARSE], False), ([5, -1], False)],
@@ -55,6 +88,12 @@ def test_rows_are_ordered_by_one_key_after_the_other(row_count: int, spread: int
     third = random.integers(0, spread, row_count)
     order = order_by(first, second, third)
     assert order.tolist() == np.lexsort((third, second, first)).tolist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=5))
+def test_rows_in_order_are_recognized(rows: list[tuple[int, int]]) -> None:
+    keys = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    assert in_order(keys[:, 0], keys[:, 1]) is (rows == sorted(rows))
 
 
 def test_the_largest_numbers_are_ordered_too() -> None:

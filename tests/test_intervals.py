@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceview.intervals import Int64Array, difference, nesting, uncovered, union
+from traceview import sweeps_reference
+from traceview.intervals import SWEEPS, Int64Array, difference, nesting, places, uncovered, union
 
 _SPAN = 24
 Pairs = list[tuple[int, int]]
@@ -169,3 +171,42 @@ def test_deep_and_wide_nests(depth: int) -> None:
     assert nest.parent.tolist() == [*range(-1, depth - 1), *range(-1, depth - 1)]
     inside = np.array([2 * depth - 1, 4 * depth - 1, 4 * depth], dtype=np.int64)
     assert nest.innermost(inside).tolist() == [depth - 1, 0, -1]
+
+
+@given(
+    st.lists(st.integers(-3, 12), max_size=20).map(sorted),
+    st.lists(st.integers(-5, 15), max_size=30),
+    st.booleans(),
+)
+def test_places_are_those_of_a_binary_search(
+    values: list[int], times: list[int], right: bool
+) -> None:
+    known, asked = np.array(values, dtype=np.int64), np.array(times, dtype=np.int64)
+    found = places(known, asked, right=right)
+    assert found.dtype == np.int64
+    assert found.tolist() == [sum(v < t or (right and v == t) for v in values) for t in times]
+
+
+_EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
+
+
+@pytest.mark.parametrize("sweeps", _EVERY_SWEEPS)
+@given(_intervals, st.lists(st.integers(-16, 47), max_size=30), _far)
+def test_sweeps_compiled_or_not_count_cells(
+    sweeps: ModuleType, pairs: Pairs, times: list[int], shift: int
+) -> None:
+    start, end = _columns(pairs, shift)
+    filled = [a for a, b in zip(start.tolist(), end.tolist(), strict=True) if b > a]
+    assert (sweeps.merged(start, end) is None) is (filled != sorted(filled))
+    order = np.argsort(start, kind="stable")
+    starts, ends, totals = sweeps.merged(start[order], end[order])
+    cells = np.concatenate(([0], np.cumsum(_covered(pairs))))
+    edges = np.flatnonzero(np.diff(_covered(pairs).astype(np.int8))) + 1 - 16 + shift
+    assert np.stack((starts, ends), axis=1).reshape(-1).tolist() == edges.tolist()
+    assert totals.tolist() == [0, *np.cumsum(ends - starts).tolist()]
+    asked = np.array(times, dtype=np.int64)
+    before = sweeps.covered_before(starts, ends, totals, asked + shift)
+    assert before.tolist() == cells[asked + 16].tolist()
+    for right in (False, True):
+        found = sweeps.places(starts, asked + shift, right).tolist()
+        assert found == [int((starts < t + right).sum()) for t in (asked + shift).tolist()]

@@ -9,9 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _DENSE_IDS: Final = 1 << 22
 """Ids below this are counted in an array; larger ids, which no known writer uses, are sorted."""
+
+_FEW_VALUES: Final = 6
+"""So many are compared one after the other."""
+
+_DENSE_PER_ROW: Final = 16
+"""A table of so many places per row is made in less time than the rows are sorted."""
 
 _PACKED_BITS: Final = 62
 """Of the 63 that an int64 has without its sign, less one to spare."""
@@ -24,16 +31,73 @@ def is_dense(ids: npt.NDArray[np.integer]) -> bool:
     return ids.size == 0 or bool(ids.min() >= 0 and ids.max() < _DENSE_IDS)
 
 
-def _length(ids: npt.NDArray[np.integer]) -> int:
-    return int(ids.max()) + 1 if ids.size else 0
-
-
 def sorted_unique(values: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct values, sorted. `np.unique` would import `numpy.ma`, which takes longer than a small trace."""
     ordered = np.sort(values, axis=None).astype(np.int64)
-    is_first = np.ones(ordered.size, dtype=np.bool_)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[is_first]
+    return ordered[_begins(ordered)]
+
+
+def unique_counts(values: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
+    """The distinct values, sorted, and how often each occurs."""
+    ordered = np.sort(values, axis=None).astype(np.int64)
+    first = np.flatnonzero(_begins(ordered))
+    return ordered[first], np.diff(np.append(first, ordered.size))
+
+
+def is_in(values: npt.ArrayLike, known: npt.ArrayLike) -> BoolArray:
+    """Which of the integers `values` are among `known`; bool, the shape of `values`.
+
+    `np.isin` would import `numpy.ma`, and sorts where counting is enough.
+    """
+    number, wanted = np.asarray(values), np.asarray(known).reshape(-1)
+    if wanted.size <= _FEW_VALUES:
+        found = np.zeros(number.shape, dtype=np.bool_)
+        for value in wanted.tolist():
+            found |= number == value
+        return found
+    least, most = int(wanted.min()), int(wanted.max())
+    if most - least <= _DENSE_PER_ROW * (number.size + wanted.size):
+        inside = (number >= least) & (number <= most)
+        is_known = np.zeros(most - least + 1, dtype=np.bool_)
+        is_known[wanted.astype(np.int64) - least] = True
+        inside[inside] = is_known[number[inside].astype(np.int64) - least]
+        return inside
+    wanted = np.sort(wanted)
+    place = np.minimum(np.searchsorted(wanted, number), wanted.size - 1)
+    result: BoolArray = wanted[place] == number
+    return result
+
+
+def labels(*keys: npt.NDArray[np.integer]) -> Int64Array:
+    """One number per row, equal where all keys are, that sorts as the keys do, counted from 0 without holes."""
+    if not keys[0].size:
+        return np.empty(0, dtype=np.int64)
+    order = order_by(*keys)
+    begins = np.zeros(order.size, dtype=np.bool_)
+    for key in keys:
+        begins |= _begins(key[order])
+    result = np.empty(order.size, dtype=np.int64)
+    result[order] = np.cumsum(begins) - 1
+    return result
+
+
+def _begins(ordered: npt.NDArray[np.integer]) -> BoolArray:
+    """Where a run of equal values begins."""
+    begins = np.ones(ordered.size, dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    return begins
+
+
+def in_order(*keys: npt.NDArray[np.integer]) -> bool:
+    """Whether rows are sorted by the first key, then by the second, and so on."""
+    tied = np.ones(max(0, keys[0].size - 1), dtype=np.bool_)
+    for key in keys:
+        if (tied & (key[1:] < key[:-1])).any():
+            return False
+        tied &= key[1:] == key[:-1]
+        if not tied.any():
+            return True
+    return True
 
 
 def order_by(*keys: npt.NDArray[np.integer]) -> Int64Array:
@@ -73,29 +137,48 @@ def _packed(keys: tuple[npt.NDArray[np.integer], ...]) -> Int64Array | None:
 
 def unique_ids(ids: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct ids, sorted."""
-    if not is_dense(ids):
+    compact = _compact(ids)
+    if compact is None:
         return sorted_unique(ids)
-    occurs = np.zeros(_length(ids), dtype=np.bool_)
-    occurs[ids] = True
-    return np.flatnonzero(occurs)
+    places, least, length = compact
+    occurs = np.zeros(length, dtype=np.bool_)
+    occurs[places] = True
+    return np.flatnonzero(occurs) + least
 
 
 def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
     """The distinct ids, sorted, and for each of `ids` its index among them."""
-    if not is_dense(ids):
-        values, inverse = np.unique(ids, return_inverse=True)
-        return values.astype(np.int64), inverse.astype(np.int64)
     values = unique_ids(ids)
-    index_of = np.zeros(_length(ids), dtype=np.int64)
-    index_of[values] = np.arange(values.size)
-    return values, index_of[ids]
+    compact = _compact(ids)
+    if compact is None:
+        return values, np.searchsorted(values, ids.astype(np.int64)).astype(np.int64, copy=False)
+    places, least, length = compact
+    index_of = np.zeros(length, dtype=np.int64)
+    index_of[values - least] = np.arange(values.size)
+    return values, index_of[places]
+
+
+def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """The distinct ids, sorted, the place at which each first occurs, and for each of `ids` its index among them."""
+    values, index = unique_inverse(ids)
+    first = np.empty(values.size, dtype=np.int64)
+    # Of equal indices the last assignment remains.
+    first[index[::-1]] = np.arange(ids.size - 1, -1, -1)
+    return values, first, index
+
+
+def _compact(ids: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.integer], int, int] | None:
+    """Places of the ids in a table, the id of its first place, and its length; None if it would not be of moderate size."""
+    least, most = int(ids.min(initial=0)), int(ids.max(initial=0))
+    if most - least >= _DENSE_IDS:
+        return None
+    # Only signed ids have a negative one.
+    return (ids - np.int64(least) if least else ids), least, most - least + 1
 
 
 def groups_of(*keys: npt.NDArray[np.integer]) -> Iterator[Int64Array]:
     """The places at which all keys are equal, for each such combination, sorted by it."""
     if keys[0].size:
-        _, group, sizes = np.unique(
-            np.stack(keys, axis=1), axis=0, return_inverse=True, return_counts=True
-        )
-        places = np.argsort(group.reshape(-1), kind="stable")
-        yield from np.split(places, np.cumsum(sizes)[:-1])
+        label = labels(*keys)
+        places = np.argsort(label, kind="stable")
+        yield from np.split(places, np.flatnonzero(_begins(label[places]))[1:])

@@ -7,13 +7,24 @@ inside any window or step, takes one binary search.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from importlib import import_module
+from types import ModuleType
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceview import sweeps_reference
 from traceview.ids import sorted_unique
+
+try:
+    _compiled: ModuleType | None = import_module("traceview.sweeps")
+except ImportError:
+    _compiled = None
+
+SWEEPS: Final[ModuleType] = sweeps_reference if _compiled is None else _compiled
+"""The sweeps in use: the compiled ones, or the reference if the installation had no compiler."""
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -37,15 +48,11 @@ class IntervalSet(Struct, frozen=True, eq=False):
 
     def before(self, time: npt.ArrayLike) -> Int64Array:
         """Covered time before each of `time`; int64, the shape of `time`."""
-        at = np.asarray(time, dtype=np.int64)
-        if self.start.size == 0:
-            return np.zeros(at.shape, dtype=np.int64)
-        opened = np.searchsorted(self.start, at, side="right")
-        # The last opened interval may reach past `at`: subtract that part.
-        overshoot = self.end[np.maximum(opened - 1, 0)] - at
-        overshoot = np.where(opened > 0, np.maximum(overshoot, 0), 0)
-        result: Int64Array = self.covered[opened] - overshoot
-        return result
+        at = _contiguous(time)
+        total: Int64Array = SWEEPS.covered_before(
+            self.start, self.end, self.covered, at.reshape(-1)
+        )
+        return total.reshape(np.shape(time))
 
     def within(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Covered time inside each `[start, end)`."""
@@ -62,25 +69,26 @@ class IntervalSet(Struct, frozen=True, eq=False):
 
 def union(start: Int64Array, end: Int64Array) -> IntervalSet:
     """The union of intervals in any order; empty and negative ones cover nothing."""
-    positive = end > start
-    if not positive.all():
-        start, end = start[positive], end[positive]
-    if start.size == 0:
-        empty = np.empty(0, dtype=np.int64)
-        return IntervalSet(empty, empty, np.zeros(1, dtype=np.int64))
-    if (start[1:] < start[:-1]).any():
+    start, end = _contiguous(start), _contiguous(end)
+    parts = SWEEPS.merged(start, end)
+    if parts is None:
         order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end)
-    opens = np.empty(start.size, dtype=np.bool_)
-    opens[0] = True
-    np.greater(start[1:], reach[:-1], out=opens[1:])
-    first = np.flatnonzero(opens)
-    merged_start = start[first]
-    merged_end = reach[np.append(first[1:] - 1, start.size - 1)]
-    covered = np.zeros(first.size + 1, dtype=np.int64)
-    np.cumsum(merged_end - merged_start, out=covered[1:])
-    return IntervalSet(merged_start, merged_end, covered)
+        parts = SWEEPS.merged(start[order], end[order])
+    return IntervalSet(*parts)
+
+
+def places(values: Int64Array, times: npt.ArrayLike, *, right: bool = False) -> Int64Array:
+    """How many of the sorted `values` lie before each time, or at it too if `right`; int64, as `np.searchsorted`.
+
+    Where the times mostly rise it is several times faster than that.
+    """
+    at = _contiguous(times)
+    found: Int64Array = SWEEPS.places(_contiguous(values), at.reshape(-1), right)
+    return found.reshape(np.shape(times))
+
+
+def _contiguous(times: npt.ArrayLike) -> Int64Array:
+    return np.ascontiguousarray(times, dtype=np.int64)
 
 
 def uncovered(
@@ -89,13 +97,13 @@ def uncovered(
     """The time that `part` covers and `cover` does not, inside each `[start, end)`; int64, one per span."""
     begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
     cuts = sorted_unique(np.concatenate((begin, finish)))
-    around = np.searchsorted(part.start, cuts) - 1
+    around = places(part.start, cuts) - 1
     # Cut at all bounds, so that each piece is either inside or outside of a span.
     inside = cuts[(around >= 0) & (cuts < np.append(part.end, 0)[around])]
     low = np.sort(np.concatenate((part.start, inside)))
     high = np.sort(np.concatenate((part.end, inside)))
     total = np.concatenate(([0], np.cumsum(high - low - cover.within(low, high))))
-    result: Int64Array = total[np.searchsorted(low, finish)] - total[np.searchsorted(low, begin)]
+    result: Int64Array = total[places(low, finish)] - total[places(low, begin)]
     return result
 
 
@@ -109,8 +117,8 @@ def pieces_outside(
     start: Int64Array, end: Int64Array, cover: IntervalSet
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """The pieces of disjoint, sorted intervals outside of `cover`: number of the interval, start, end; none is empty."""
-    first = np.searchsorted(cover.end, start, side="right")
-    last = np.searchsorted(cover.start, end)
+    first = places(cover.end, start, right=True)
+    last = places(cover.start, end)
     # n intervals of the cover cut an interval into n + 1 pieces; those at the ends are mostly empty.
     cuts = last - first
     begin = np.cumsum(cuts + 1) - (cuts + 1)
@@ -127,8 +135,8 @@ def overlapping(
     begins: Int64Array, ends: Int64Array, start: Int64Array, end: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """The pairs of a span `[start, end)` and one of the disjoint, sorted intervals that overlap, by their numbers."""
-    first = np.searchsorted(ends, start, side="right")
-    count = np.maximum(np.searchsorted(begins, end, side="left") - first, 0)
+    first = places(ends, start, right=True)
+    count = np.maximum(places(begins, end) - first, 0)
     span = np.repeat(np.arange(start.size), count)
     place = np.arange(span.size) - np.repeat(np.cumsum(count) - count, count) + first[span]
     return span, place
@@ -149,7 +157,7 @@ class Nesting(Struct, frozen=True, eq=False):
 
     def innermost(self, time: Int64Array) -> Int64Array:
         """Original number of the last opened interval that contains each instant; -1 where none does."""
-        opened = np.searchsorted(self.start, time, side="right").astype(np.int64)
+        opened = places(self.start, time, right=True)
         return _originals(self.order, _last_open(self.end, opened, time))
 
 

@@ -41,7 +41,7 @@ thorough = settings(generous, max_examples=400)
 def same_columns(found: LineColumns | Fields, expected: LineColumns | Fields) -> None:
     for one in fields(expected):
         left, right = getattr(found, one.name), getattr(expected, one.name)
-        if one.name == "fault":
+        if one.name in ("fault", "contents"):
             assert left == right
             continue
         assert left.dtype == right.dtype == DTYPES.get(one.name, np.int64), one.name

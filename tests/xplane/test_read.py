@@ -19,7 +19,7 @@ from traceview.xplane.columns import Fault
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_file, read_summary
 from traceview.xplane.space import Plane, Space, Stat
-from traceview.xplane.table import PlaneTable, build_table, unrepeated_lines
+from traceview.xplane.table import PlaneTable, build_table
 
 SALVAGE_HINT = "traceview analyze --salvage reports the readable part"
 EMPTY = "the file is empty (0 bytes)"
@@ -41,7 +41,7 @@ def read(tmp_path: Path, content: bytes | Any, *, salvage: bool = False) -> Spac
 
 
 def table_of(space: Space, plane: Plane, origin_ns: int = 0) -> PlaneTable:
-    return build_table(plane, space.data, plane.lines, origin_ns)
+    return build_table(plane, list(plane.lines), origin_ns)
 
 
 # Other kinds of file
@@ -117,7 +117,7 @@ def test_a_file_larger_than_memory_is_refused_with_its_size(
 ) -> None:
     class Large(BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
-            if size == -1:
+            if size is None or not 0 <= size <= 4096:
                 raise MemoryError
             return super().read(size)
 
@@ -159,7 +159,7 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
         PlaneKind.GPU,
         PlaneKind.ENVIRONMENT,
     ]
-    assert (host.ordinal, gpu.ordinal, environment.lines) == (-1, 0, ())
+    assert (host.ordinal, gpu.ordinal, environment.lines) == (-1, 0, [])
     assert environment.stats[0] == Stat(b"profile_start_time", spaces.START_NS)
     assert gpu.event_metadata[1].stats == (Stat(b"kernel_details", b"regs:8 grid:1,1,1"),)
     assert (host.lines[0].id, host.lines[0].name, host.lines[0].timestamp_ns) == (-7, b"python", 5)
@@ -354,8 +354,8 @@ def test_a_file_joined_to_itself_repeats_its_lines(tmp_path: Path) -> None:
     message = spaces.small_space()
     message.planes[0].lines.add(id=-7, name=b"python", timestamp_ns=6)  # not a repetition
     space = read(tmp_path, message.SerializeToString() * 2)
-    kept = unrepeated_lines(space.planes, space.data)
-    assert [len(lines) for lines in kept] == [2, 1, 0, 0, 0, 0]
+    assert [len(lines) for lines in space.take_lines()] == [2, 1, 0, 0, 0, 0]
+    assert not any(plane.lines for plane in space.planes)
 
 
 # Damaged files

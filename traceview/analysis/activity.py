@@ -69,11 +69,12 @@ def device_activity(trace: Trace, device: int) -> DeviceActivity:
     for activity in ActivityClass:
         is_class, so_far = class_ == activity, class_ <= activity
         by_class.append(union(start[is_class], end[is_class]))
-        cumulative.append(
-            cumulative[-1]
-            if cumulative and not is_class.any()
-            else union(start[so_far], end[so_far])
-        )
+        if not cumulative:
+            cumulative.append(by_class[0])
+        elif not is_class.any():
+            cumulative.append(cumulative[-1])
+        else:
+            cumulative.append(union(start[so_far], end[so_far]))
     return DeviceActivity(tuple(by_class), tuple(cumulative))
 
 

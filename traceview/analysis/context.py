@@ -21,6 +21,7 @@ from traceview.analysis.selection import Selection
 from traceview.document.model import Section
 from traceview.intervals import Int64Array
 from traceview.record import Record
+from traceview.stages import stage
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
@@ -87,12 +88,14 @@ class Context:
     @cached_property
     def activities(self) -> tuple[DeviceActivity, ...]:
         """What each device did, by its index in the device list."""
-        return tuple(activities(self.trace))
+        with stage("activity of devices"):
+            return tuple(activities(self.trace))
 
     @cached_property
     def idle(self) -> IdleAttribution:
         """Every gap of every device with its cause."""
-        return attribute_idle_time(self.trace, self.selection)
+        with stage("causes of idle time"):
+            return attribute_idle_time(self.trace, self.selection)
 
     @cached_property
     def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
@@ -119,7 +122,8 @@ class Context:
     @cached_property
     def collectives(self) -> Collectives:
         """Collectives, matched across devices."""
-        return collectives_of(self.trace)
+        with stage("matching collectives"):
+            return collectives_of(self.trace)
 
     def once(self, make: Callable[[Context], T]) -> T:
         """What a function makes of this context; it is called once."""
@@ -131,7 +135,8 @@ class Context:
     def result(self, analysis: Analysis[R]) -> R | Skipped:
         """The result of a topic, or why there is none."""
         if analysis.name not in self._results:
-            self._results[analysis.name] = analysis.compute(self)
+            with stage(f"analysis of {analysis.name}"):
+                self._results[analysis.name] = analysis.compute(self)
         result: R | Skipped = self._results[analysis.name]
         return result
 
@@ -144,8 +149,11 @@ class Context:
         """What is concluded from a topic alone."""
         if analysis.name not in self._findings:
             result = self.record(analysis)
-            made = analysis.if_absent(self) if result is None else analysis.diagnose(self, result)
-            self._findings[analysis.name] = tuple(made)
+            with stage("findings"):
+                made = (
+                    analysis.if_absent(self) if result is None else analysis.diagnose(self, result)
+                )
+                self._findings[analysis.name] = tuple(made)
         return self._findings[analysis.name]
 
 

@@ -59,10 +59,10 @@ def python_of_steps(
             device
             for device in attribution.gaps
             if trace.device_list[device].host == host
-            and not attribution.gaps[device].cause_ps[Cause.UNUSED].any()
+            and Cause.UNUSED not in attribution.gaps[device].by_cause
         ]
         if devices:
-            busiest = min(devices, key=lambda device: int(attribution.gaps[device].cause_ps.sum()))
+            busiest = min(devices, key=lambda device: int(attribution.gaps[device].total_ps.sum()))
             bounds = step_bounds(selection.steps[host])
             gaps, states = attribution.gaps[busiest], attribution.states[host]
             by_host[host] = python_in_steps(trace, gaps, states, python, *bounds)

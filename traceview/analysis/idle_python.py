@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from traceview.analysis.base import Evidence
 from traceview.document import numbers
+from traceview.ids import is_in
 from traceview.intervals import BoolArray, Int64Array
 from traceview.record import Record, Share, SourceLine
 from traceview.trace.cause import Cause
@@ -142,7 +143,7 @@ def python_in_steps(
 ) -> list[PythonShare | None]:
     """For each of these steps, what the thread that runs them was in while it kept the device of the gaps waiting."""
     spans = cause_spans(trace, gaps, states, np.arange(gaps.count))
-    waits = np.flatnonzero(~np.isin(spans.cause, (*_QUEUED, *_BY_OTHER_THREADS)))
+    waits = np.flatnonzero(~is_in(spans.cause, (*_QUEUED, *_BY_OTHER_THREADS)))
     start, end = spans.start_ps[waits], spans.end_ps[waits]
     of_steps = []
     for begin_ps, until_ps in zip(start_ps.tolist(), end_ps.tolist(), strict=True):

@@ -34,7 +34,7 @@ def describe_strategy(
             facts.values["found_by"] = found_by
             _describe(facts, strategies[0])
             return facts.as_group(), strategies[0]
-    facts.missing["class"] = "neither the step nor the script has a strategy"
+    facts.missing["class"] = "no strategy of tf.distribute is in use"
     return facts.as_group(), None
 
 

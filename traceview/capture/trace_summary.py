@@ -72,7 +72,7 @@ def read_summary(path: Path) -> TraceSummary:
         options=options,
         warnings=tuple(warning.decode("utf-8", "replace") for warning in space.warnings),
         sha256=space.sha256,
-        size=len(space.data),
+        size=space.size,
     )
 
 

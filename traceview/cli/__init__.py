@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+from typing import Final
+
+STARTED: Final = perf_counter()
+"""When the command began, on the clock of `perf_counter`."""
+
 
 class ScriptInterrupted(BaseException):  # nothing has failed
     """Ctrl-C has ended the script of the user, and the process ends as Python's does then: by the signal."""

@@ -30,7 +30,9 @@ from traceview.cli.options import (
     step_range,
 )
 from traceview.cli.output import Target, format_of
+from traceview.cli.timings import Timings
 from traceview.errors import TraceNotFoundError
+from traceview.stages import stage
 
 TERMINAL_TOP: Final = 5
 """Op rows per device on a terminal, where every row costs a line or two."""
@@ -73,14 +75,14 @@ def analyze(
     redact: Redact = False,
     full: Full = False,
     width: Width = None,
+    timings: Timings = False,
 ) -> None:
     """Show how busy each device was, with what, and what to change.
 
     Example: traceview analyze logs/ --steps 5:10 -o report.json
     """
-    from traceview.analysis.context import TOP_OPS
+    from traceview.cli.ahead import import_analysis
     from traceview.cli.progress import reading
-    from traceview.report.build import analyze as build
     from traceview.trace.load import load
 
     target = Target.of(output, force=force, source=logdir)
@@ -88,7 +90,7 @@ def analyze(
     select_codes, ignore_codes = finding_codes(select, ignore)
     format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
     as_json = format_ is Format.json
-    rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
+    import_analysis()
     try:
         with reading(logdir, run):
             trace = load(logdir, run=run, salvage=salvage)
@@ -97,6 +99,10 @@ def analyze(
         if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
             return
         raise
+    from traceview.analysis.context import TOP_OPS
+    from traceview.report.build import analyze as build
+
+    rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
     with reading(logdir, run):
         report = build(
             trace,
@@ -117,17 +123,18 @@ def analyze(
         from traceview.report.redaction import redacted
 
         report = redacted(report)
-    if as_json:
-        from traceview.report.saved import to_json
+    with stage("writing"):
+        if as_json:
+            from traceview.report.saved import to_json
 
-        target.write(to_json(report).encode())
-    else:
-        from traceview.report.screen import Invocation
+            target.write(to_json(report).encode())
+        else:
+            from traceview.report.screen import Invocation
 
-        options = "".join(f" --device {shlex.quote(key)}" for key in device or ())
-        asked = Invocation(
-            logdir="" if redact else str(logdir),
-            is_salvaged=salvage,
-            options=options + (" --redact" if redact else ""),
-        )
-        target.write_report(report, width, is_full=full or top is not None, invocation=asked)
+            options = "".join(f" --device {shlex.quote(key)}" for key in device or ())
+            asked = Invocation(
+                logdir="" if redact else str(logdir),
+                is_salvaged=salvage,
+                options=options + (" --redact" if redact else ""),
+            )
+            target.write_report(report, width, is_full=full or top is not None, invocation=asked)

@@ -12,10 +12,12 @@ import typer
 from traceview.cli.bundle import Bundle
 from traceview.cli.options import Logdir, Run, Salvage, Steps, Window, WindowChoice, step_range
 from traceview.cli.output import Target
+from traceview.cli.timings import Timings
 from traceview.document.sanitize import sanitize
 from traceview.errors import UsageError
 from traceview.export.formats import TABLES, check_pyarrow
 from traceview.location import Location
+from traceview.stages import stage
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def export(
     steps: Steps = None,
     window: WindowChoice = Window.auto,
     salvage: Salvage = False,
+    timings: Timings = False,
     redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
 ) -> None:
     """Write a run for Perfetto, chrome://tracing, or as tables.
@@ -84,9 +87,8 @@ def export(
 
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """
-    from traceview.analysis.selection import select
+    from traceview.cli.ahead import import_analysis
     from traceview.cli.progress import reading
-    from traceview.report.build import analyze
     from traceview.trace.load import load
 
     if redact:
@@ -103,14 +105,19 @@ def export(
     if to is Format.parquet:
         check_pyarrow("--to parquet")
     chosen_steps = step_range(steps)
+    import_analysis()
     with reading(logdir, run):
         trace = load(logdir, run=run, salvage=salvage)
+        from traceview.analysis.selection import select
+        from traceview.report.build import analyze
+
         selection = select(trace, window.value, chosen_steps)
         report = analyze(trace, window=window.value, steps=chosen_steps, top=0)
-        if bundle:
-            bundle.write(_tables(to, trace, selection, report))
-        elif target:
-            target.write_parts(_parts(to, output, trace, selection, report))
+        with stage("writing"):
+            if bundle:
+                bundle.write(_tables(to, trace, selection, report))
+            elif target:
+                target.write_parts(_parts(to, output, trace, selection, report))
     if trace.other_runs and run is None:
         count = len(trace.other_runs) + 1
         typer.echo(

@@ -1,4 +1,4 @@
-"""Shows on standard error, after a second, how much is being read or what a command waits for."""
+"""Shows on standard error, after a second, what a command works on or waits for."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
-from threading import Timer
+from threading import Event, Thread
 from time import monotonic
 from typing import Final
 
 from traceview.location import Location
+from traceview.stages import measured
 from traceview.store.address import is_remote
 
 PATIENCE_SECONDS: Final = 1.0
 """What takes less needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
+_EVERY_SECONDS: Final = 0.2
 
 
 @contextmanager
 def reading(path: Location, run: str | None) -> Iterator[None]:
-    """Shows on standard error what is being read, if that is a terminal and reading takes long."""
+    """Shows on standard error the stage of the work on a run, if that is a terminal and the work takes long."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -27,28 +29,41 @@ def reading(path: Location, run: str | None) -> Iterator[None]:
         with _transferring():
             yield
         return
-    shown: list[str] = []
+    ended = Event()
+    with measured() as stages:
 
-    def show() -> None:
-        text = f"reading {_size(path, run)}…"
-        shown.append(text)
-        _write(text)
+        def show() -> None:
+            if ended.wait(PATIENCE_SECONDS):
+                return
+            size, shown = _size(path, run), ""
+            while not ended.is_set():
+                text = _text(stages.current, stages.detail, size)
+                if text != shown:
+                    _write(f"\r{text}{' ' * (len(shown) - len(text))}")
+                    shown = text
+                ended.wait(_EVERY_SECONDS)
+            _write(f"\r{' ' * len(shown)}\r")
 
-    timer = Timer(PATIENCE_SECONDS, show)
-    timer.daemon = True
-    try:
-        timer.start()
-    except RuntimeError:
-        # No more threads may be started, in a container for instance.
-        yield
-        return
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        if shown:
-            _write(f"\r{' ' * len(shown[0])}\r")
+        thread = Thread(target=show, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # No more threads may be started, in a container for instance.
+            yield
+            return
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _text(stage: str, detail: str, size: str) -> str:
+    """What is shown: the stage, and while files are read how much that is."""
+    if not stage or stage == "reading files":
+        several = f", file {detail}" if detail and detail != "1 of 1" else ""
+        return f"reading {size.rstrip()}{several} …"
+    return f"{stage} …"
 
 
 @contextmanager

@@ -23,10 +23,12 @@ from traceview.cli.options import (
     step_range,
 )
 from traceview.cli.output import Target, checked_place
+from traceview.cli.timings import Timings
 from traceview.errors import UsageError
 from traceview.export.formats import TABLES, check_pyarrow
 from traceview.location import Location
 from traceview.report.formats import DOCUMENTS
+from traceview.stages import stage
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ def report(
     select: Select = None,
     ignore: Ignore = None,
     salvage: Salvage = False,
+    timings: Timings = False,
 ) -> None:
     """Write the report of a run as a folder of documents.
 
@@ -84,9 +87,8 @@ def report(
 
     Example: traceview report logs/ -o report
     """
-    from traceview.analysis.selection import select as selection_of
+    from traceview.cli.ahead import import_analysis
     from traceview.cli.progress import reading
-    from traceview.report.build import analyze
     from traceview.trace.load import load
 
     if output is not None:
@@ -104,8 +106,12 @@ def report(
         _check_data(redact=redact, has_folder=bundle is not None)
     chosen_steps = step_range(steps)
     select_codes, ignore_codes = finding_codes(select, ignore)
+    import_analysis()
     with reading(logdir, run):
         trace = load(logdir, run=run, salvage=salvage)
+        from traceview.analysis.selection import select as selection_of
+        from traceview.report.build import analyze
+
         made = analyze(
             trace,
             window=window.value,
@@ -120,10 +126,11 @@ def report(
         from traceview.report.redaction import redacted
 
         made = redacted(made)
-    if target and document:
-        target.write(document.render(made).encode())
-    elif bundle:
-        _write(bundle, made, trace, selection_of(trace, window.value, chosen_steps), with_data)
+    with stage("writing"):
+        if target and document:
+            target.write(document.render(made).encode())
+        elif bundle:
+            _write(bundle, made, trace, selection_of(trace, window.value, chosen_steps), with_data)
 
 
 def _check_data(*, redact: bool, has_folder: bool) -> None:

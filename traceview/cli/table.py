@@ -28,6 +28,7 @@ from traceview.cli.options import (
 from traceview.cli.output import Target, format_of
 from traceview.errors import UsageError
 from traceview.export.formats import check_pyarrow
+from traceview.stages import stage
 
 if TYPE_CHECKING:
     from traceview.analysis.context import Analysis, Context
@@ -166,8 +167,8 @@ def _write_table(
             is_terminal=format_ is Format.terminal,
         )
         answer = make(request)
-        content = _content(target, format_, request, answer, width)
-    target.write(content)
+        with stage("writing"):
+            target.write_parts(_content(target, format_, request, answer, width))
     for remark in answer.remarks:
         typer.echo(f"traceview: {remark}", err=True)
 
@@ -199,17 +200,18 @@ def _chosen_devices(trace: Trace, wanted: list[str] | None) -> frozenset[str]:
 
 def _content(
     target: Target, format_: Format, request: Request, answer: Answer, width: int | None
-) -> str | bytes:
+) -> Iterable[str | bytes]:
+    """What is written, part by part."""
     if format_ is Format.parquet:
         from traceview.export import parquet
 
-        return parquet.written(answer.rows)
+        return (parquet.written(answer.rows),)
     if format_ is Format.csv:
         from traceview.export import csv
 
-        return b"".join(csv.written(answer.rows, is_escaped=target.is_terminal))
+        return csv.written(answer.rows, is_escaped=target.is_terminal)
     if format_ is Format.json:
-        return _json(request, answer)
+        return (_json(request, answer),)
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
@@ -218,7 +220,7 @@ def _content(
     for section in answer.sections():
         if section is not None:
             add_section(page, section)
-    return page.render()
+    return (page.render(),)
 
 
 def _head(request: Request, answer: Answer) -> Iterator[str]:

@@ -13,7 +13,7 @@ from traceview.crosscheck.recount import (
     is_named_for_xprof,
     steps_of_events,
 )
-from traceview.ids import unique_ids
+from traceview.ids import groups_of, unique_ids
 from traceview.intervals import union
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
@@ -43,7 +43,8 @@ class Facts:
 def facts_of(trace: Trace) -> Facts:
     """Look at every device event once."""
     columns = trace.device_columns
-    pairs = np.unique(np.stack([columns.name.astype(np.int64), columns.class_]), axis=1)
+    first = np.array([of[0] for of in groups_of(columns.name, columns.class_)], dtype=np.int64)
+    pairs = list(zip(columns.name[first].tolist(), columns.class_[first].tolist(), strict=True))
     return Facts(
         has_gpu_events=has_gpu_events(trace),
         has_several_hosts=len(trace.hosts) > 1,
@@ -53,10 +54,10 @@ def facts_of(trace: Trace) -> Facts:
         has_unlinked=bool((steps_of_events(trace) == NONE).any()),
         has_overlap=_has_overlap(trace),
         has_unnamed=bool((columns.op == NONE).any()),
-        classes=frozenset(trace.class_name(class_) for class_ in pairs[1].tolist()),
+        classes=frozenset(trace.class_name(class_) for _, class_ in pairs),
         misread=frozenset(
             trace.class_name(class_)
-            for name, class_ in pairs.T.tolist()
+            for name, class_ in pairs
             if not is_named_for_xprof(trace.names[name], class_)
         ),
     )

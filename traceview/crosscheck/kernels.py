@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.crosscheck.answer import KernelAnswer
+from traceview.ids import is_in
 from traceview.intervals import Int64Array
 from traceview.trace.model import Names, Trace
 from traceview.xplane.planes import ActivityClass
@@ -18,7 +19,7 @@ def kernels_of(trace: Trace) -> dict[str, KernelAnswer]:
     columns = trace.device_columns
     gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
     rows = np.flatnonzero(
-        (columns.class_ <= ActivityClass.COLLECTIVE) & np.isin(columns.device, gpus)
+        (columns.class_ <= ActivityClass.COLLECTIVE) & is_in(columns.device, gpus)
     )
     return summed_by_name(columns.name[rows], columns.duration_ps[rows], trace.names)
 

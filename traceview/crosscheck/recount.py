@@ -20,7 +20,7 @@ import numpy as np
 
 from traceview.crosscheck.answer import Answer, KernelAnswer, StepAnswer
 from traceview.crosscheck.kernels import summed_by_name
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int64Array, union
 from traceview.location import Location
 from traceview.trace.model import NONE, Trace
@@ -145,7 +145,7 @@ def steps_of_events(trace: Trace) -> Int64Array:
             continue
         begins = np.array([start for start, _ in steps.marker_spans], dtype=np.int64)
         devices = [i for i, device in enumerate(trace.device_list) if device.host == steps.host]
-        rows = np.flatnonzero(np.isin(columns.device, devices) & (columns.launch != NONE))
+        rows = np.flatnonzero(is_in(columns.device, devices) & (columns.launch != NONE))
         launched = trace.host_columns.start_ps[columns.launch[rows]]
         step[rows] = np.searchsorted(begins, launched, side="right") - 1
     return step
@@ -201,8 +201,8 @@ def _gpu_tables(path: Location) -> Iterator[PlaneTable]:
     space = read_file(path, salvage=True)
     for plane in space.planes:
         if plane.kind is PlaneKind.GPU:
-            lines = tuple(line for line in plane.lines if not is_derived_line(line.id, line.name))
-            yield build_table(plane, space.data, lines, 0)
+            lines = [line for line in plane.lines if not is_derived_line(line.id, line.name)]
+            yield build_table(plane, lines, 0)
 
 
 def _idle(planes: Sequence[tuple[int, PlaneTable]]) -> int | None:

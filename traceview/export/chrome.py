@@ -15,6 +15,7 @@ import numpy as np
 
 from traceview.document.sanitize import sanitize
 from traceview.export.scene import Argument, Counter, Labels, Scene, Slices
+from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray, Int64Array
 from traceview.trace.model import NONE
 from traceview.units import PS_PER_NS, PS_PER_US
@@ -64,7 +65,7 @@ class _Texts:
 
     def of(self, indices: Int64Array) -> list[str]:
         """The text of each index."""
-        used, place = np.unique(indices, return_inverse=True)
+        used, place = unique_inverse(indices)
         for label in used.tolist():
             if label not in self._texts:
                 self._texts[label] = _json(self._labels.shown(label))

@@ -15,6 +15,7 @@ import numpy as np
 from traceview.document.sanitize import sanitize
 from traceview.export import wire
 from traceview.export.scene import Argument, Arrows, Counter, Labels, Scene, Slices
+from traceview.ids import unique_ids
 from traceview.intervals import BoolArray, Int64Array
 from traceview.trace.model import NONE
 
@@ -179,7 +180,7 @@ class _Interned:
     def labels(self, field: int, indices: Int64Array) -> bytes:
         """Packets with the texts at `indices` that are not known yet; their iids are the indices, from 1 on."""
         known = self._known.setdefault(field, set())
-        fresh = [label for label in np.unique(indices).tolist() if label not in known]
+        fresh = [label for label in unique_ids(indices).tolist() if label not in known]
         known.update(fresh)
         return b"".join(self._entry(field, label + 1, self._labels.shown(label)) for label in fresh)
 

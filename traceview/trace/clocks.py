@@ -25,6 +25,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.ids import is_in
 from traceview.intervals import Int64Array
 from traceview.robust import MAD_TO_SIGMA, median, median_ps
 from traceview.trace.collectives import CollectiveKind, match_collectives
@@ -186,7 +187,7 @@ def _ends(recording: Recording, steps_by_host: Sequence[HostSteps]) -> Int64Arra
     if matched.count == 0:
         return ends
     np.maximum.at(ends, (matched.collective, matched.host), matched.end_ps)
-    ends_at_once = np.isin(matched.kind[matched.first], _COMMON_END)
+    ends_at_once = is_in(matched.kind[matched.first], _COMMON_END)
     return ends[matched.is_complete & ends_at_once]
 
 

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import unique_inverse
+from traceview.ids import is_in, labels, unique_inverse
 from traceview.intervals import Int32Array, Int64Array
 from traceview.trace.correlation import innermost_value
 from traceview.trace.model import NONE, UNKNOWN_BYTES, HostColumns, Recording
@@ -110,7 +110,7 @@ def _producers_around(host: HostColumns, at: Int64Array, thread: Int32Array) -> 
         ids.at(consumer, NONE),
     ]
     types, ids = host.stat("producer_type"), host.stat("producer_id")
-    rows = ids.row[np.isin(ids.value, wanted[2])]
+    rows = ids.row[is_in(ids.value, wanted[2])]
     keys = [host.host[rows].astype(np.int64), types.at(rows, NONE), ids.at(rows, NONE)]
     result[known] = _first_equal(keys, rows, wanted)
     return result
@@ -120,10 +120,8 @@ def _first_equal(
     keys: list[Int64Array], values: Int64Array, wanted: list[Int64Array]
 ) -> Int64Array:
     """For each wanted key the value of the first equal one of `keys`, else `NONE`; keys are given by column."""
-    both = np.stack([np.concatenate(pair) for pair in zip(keys, wanted, strict=True)], axis=1)
-    _, index = np.unique(both, axis=0, return_inverse=True)
-    index = index.reshape(-1)
-    first = np.full(both.shape[0] + 1, NONE, dtype=np.int64)
+    index = labels(*(np.concatenate(pair) for pair in zip(keys, wanted, strict=True)))
+    first = np.full(index.size + 1, NONE, dtype=np.int64)
     # Assigned in reverse, so that of equal keys the first remains.
     first[index[: values.size][::-1]] = values[::-1]
     result: Int64Array = first[index[values.size :]]

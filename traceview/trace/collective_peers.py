@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from traceview.ids import unique_counts
 from traceview.intervals import Int64Array, IntervalSet, difference, union
 
 
@@ -57,8 +58,8 @@ class CollectivePeers:
 
     def _rows_by_device(self) -> list[tuple[int, Int64Array]]:
         order = np.argsort(self._device, kind="stable")
-        devices, first = np.unique(self._device[order], return_index=True)
-        bounds = [*first.tolist(), order.size]
+        devices, count = unique_counts(self._device)
+        bounds = [0, *np.cumsum(count).tolist()]
         return [
             (device, order[low:high])
             for device, (low, high) in zip(devices.tolist(), pairwise(bounds), strict=True)

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceview.ids import is_in, labels, unique_counts, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.robust import median
 from traceview.trace.collective_calls import CollectiveCalls, find_collective_calls
@@ -124,7 +125,7 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
         The transfer and wait times of an incomplete one are unknown, because the missing device may be the last.
         A collective of a single device is incomplete.
         """
-        groups, index = np.unique(self.group[self.first], return_inverse=True)
+        groups, index = unique_inverse(self.group[self.first])
         most = np.zeros(groups.size, dtype=np.int64)
         np.maximum.at(most, index, self.device_count)
         result: BoolArray = (self.device_count == most[index]) & (self.device_count > 1)
@@ -262,7 +263,7 @@ def _labels(
     name = np.where(
         is_replica[columns.device[rows]] if rows.size else False, NONE, columns.name[rows]
     ).astype(np.int64)
-    _, of_name = np.unique(name, return_inverse=True)
+    of_name = labels(name)
     lacking = np.zeros(of_name.max(initial=-1) + 1, dtype=np.bool_)
     lacking[of_name[calls.instance == NONE]] = True
     by_keys = ~lacking[of_name]
@@ -276,9 +277,7 @@ def _labels(
         np.where(by_keys, calls.group, NONE),
         np.where(by_keys, calls.instance, NONE),
     ]
-    _, label = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)
-    _, group = np.unique(np.stack(keys[:3], axis=1), axis=0, return_inverse=True)
-    return label.reshape(-1).astype(np.int64), group.reshape(-1).astype(np.int64), by_keys
+    return labels(*keys), labels(*keys[:3]), by_keys
 
 
 def _matched(
@@ -300,9 +299,7 @@ def _matched(
             _shift(step[longest], end[longest], step[part], end[part]) for part in parts
         ]
     slot = place + np.repeat(shift, count)
-    pairs = np.stack((of_label, slot), axis=1)
-    _, index = np.unique(pairs, axis=0, return_inverse=True)
-    index = index.reshape(-1)
+    index = labels(of_label, slot)
     began = np.full(index.max(initial=-1) + 1, np.iinfo(np.int64).max, dtype=np.int64)
     np.minimum.at(began, index, start[order])
     rank = np.empty(began.size, dtype=np.int64)
@@ -357,16 +354,24 @@ def _shift(
         before = np.maximum(after - 1, 0)
         nearer = np.abs(longest_end[before] - end) < np.abs(longest_end[after] - end)
         votes = np.where(nearer, before, after) - np.arange(end.size)
-    values, count = np.unique(votes, return_counts=True)
+    values, count = unique_counts(votes)
     best = values[count == count.max()].tolist()
     return int(min(best, key=lambda shift: _distance(longest_end, end, shift)))
 
 
 def _first_votes(longest_step: Int64Array, step: Int64Array) -> Int64Array:
     """For each common step the shift that makes the first events of both devices match."""
-    common, there, here = np.intersect1d(longest_step, step, return_indices=True)
-    votes: Int64Array = (there - here)[common != NONE]
+    (steps, here), (longest_steps, there) = _first_places(step), _first_places(longest_step)
+    common, common_there = is_in(steps, longest_steps), is_in(longest_steps, steps)
+    votes: Int64Array = (there[common_there] - here[common])[steps[common] != NONE]
     return votes
+
+
+def _first_places(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The distinct values, sorted, and the place at which each occurs first."""
+    order = np.argsort(values, kind="stable")
+    distinct, count = unique_counts(values)
+    return distinct, order[np.cumsum(count) - count]
 
 
 def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:
@@ -385,7 +390,7 @@ def _kinds(
     kind = np.zeros(rows.size, dtype=np.uint8)
     for name in (recording.device_columns.name[rows], called, op):
         unknown = np.flatnonzero((kind == CollectiveKind.UNKNOWN) & (name != NONE))
-        names, index = np.unique(name[unknown], return_inverse=True)
+        names, index = unique_inverse(name[unknown])
         kinds = np.array(
             [collective_kind(recording.names[i]) for i in names.tolist()], dtype=np.uint8
         )

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import Int32Array, Int64Array, nesting
+from traceview.intervals import Int32Array, Int64Array, nesting, places
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -55,9 +55,7 @@ def _ops_around(trace: Trace, calls: Int64Array, lines: Int64Array) -> Int32Arra
     rows = np.concatenate([np.arange(s.start, s.stop) for s in map(host.rows_of, lines.tolist())])
     times = np.sort(host.start_ps[calls])
     # Sorting only events around one of the calls saves time.
-    around = rows[
-        np.searchsorted(times, host.start_ps[rows]) < np.searchsorted(times, host.end_ps[rows])
-    ]
+    around = rows[places(times, host.start_ps[rows]) < places(times, host.end_ps[rows])]
     names, index = unique_inverse(host.name[around])
     is_op = np.array([op_type(trace.names[int(i)]) is not None for i in names], dtype=np.bool_)
     around = around[is_op[index]] if names.size else around

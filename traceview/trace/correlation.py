@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
 from traceview.trace.model import NONE, HostColumns
 
@@ -102,10 +102,8 @@ def linked_events(
         types, ids = host.stat(f"{side}_type"), host.stat(f"{side}_id")
         if among is not None:
             types, ids = types.among(among), ids.among(among)
-        rows, in_types, in_ids = np.intersect1d(
-            types.row, ids.row, assume_unique=True, return_indices=True
-        )
-        sides.append((rows, types.value[in_types], ids.value[in_ids]))
+        typed, numbered = is_in(types.row, ids.row), is_in(ids.row, types.row)
+        sides.append((types.row[typed], types.value[typed], ids.value[numbered]))
     rows, type_, id_ = (np.concatenate(parts) for parts in zip(*sides, strict=True))
     order = np.lexsort((id_, type_, host.host[rows]))
     columns = [host.host[rows].astype(np.int64)[order], type_[order], id_[order]]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceview.ids import is_in
 from traceview.intervals import Int64Array
 from traceview.trace.active_devices import active_steps
 from traceview.trace.cause import Cause
@@ -116,7 +117,7 @@ def copies(trace: Trace, rows: Int64Array) -> Table:
         whole("bytes", size, size == UNKNOWN_BYTES),
         category(
             "host_memory",
-            np.where(np.isin(memory, kinds), memory - kinds[0], NONE),
+            np.where(is_in(memory, kinds), memory - kinds[0], NONE),
             [kind.name.lower() for kind in kinds],
         ),
         flag("p2p", columns.p2p[row]),

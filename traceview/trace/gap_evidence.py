@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.ids import is_in
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
@@ -24,11 +25,11 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     Cause.HOST_COMPUTE: (HostNameKind.OP, HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
     Cause.PEER: (HostNameKind.OP,),
 }
-_SHOWS: Final = np.ones((len(Cause), max(HostNameKind) + 1), dtype=np.bool_)
+SHOWS: Final = np.ones((len(Cause), max(HostNameKind) + 1), dtype=np.bool_)
 """Which kinds of names show a cause, by cause and kind; any kind if `_SHOWN_BY` lists none."""
 for _cause, _kinds in _SHOWN_BY.items():
-    _SHOWS[_cause] = np.isin(np.arange(_SHOWS.shape[1]), _kinds)
-_NEARLY: Final = 0.8
+    SHOWS[_cause] = is_in(np.arange(SHOWS.shape[1]), _kinds)
+NEARLY: Final = 0.8
 """An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
 
@@ -60,7 +61,7 @@ def evidence_of(
             # Scopes of the program and frames: what calls show is not Python.
             rows = rows[~states.is_spoken(rows)]
         else:
-            shows = _SHOWS[cause, states.kind_of(rows)]
+            shows = SHOWS[cause, states.kind_of(rows)]
             if cause is Cause.COMPILE:
                 shows |= trace.host_columns.stat("tf_function_call").has(rows)
             rows = rows[shows]
@@ -121,7 +122,7 @@ def _clearest(trace: Trace, rows: Int64Array, start_ps: int, end_ps: int) -> int
     columns = trace.host_columns
     start, end = columns.start_ps[rows], columns.end_ps[rows]
     overlap = np.minimum(end, end_ps) - np.maximum(start, start_ps)
-    most = np.flatnonzero(overlap >= _NEARLY * overlap.max())
+    most = np.flatnonzero(overlap >= NEARLY * overlap.max())
     return int(rows[most[np.lexsort((-start[most], (end - start)[most]))[0]]])
 
 

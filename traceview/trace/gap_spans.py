@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int64Array, IntervalSet, overlapping
 from traceview.trace.cause import Cause
 from traceview.trace.gaps import YIELDS_TO_PEERS, Gaps
@@ -74,7 +74,7 @@ def _parts(trace: Trace, gaps: Gaps, states: HostStates, chosen: Int64Array) -> 
             timeline = states.timeline(launching)
             yield _of_timeline(timeline, turn[rows], late_end[rows], chosen[rows])
     cause = gaps.queued_cause[chosen]
-    yields = np.isin(cause, YIELDS_TO_PEERS) & (end > late_end)
+    yields = is_in(cause, YIELDS_TO_PEERS) & (end > late_end)
     yield late_end[~yields], end[~yields], cause[~yields], chosen[~yields]
     if yields.any():
         peers = trace.collective_peers.of(gaps.device)

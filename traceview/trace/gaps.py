@@ -39,8 +39,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import sorted_unique, unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
+from traceview.ids import is_in, sorted_unique, unique_ids
+from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_events import LONG_AGO_PS
 from traceview.trace.host_states import HostStates
@@ -61,8 +61,8 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     """The gaps of one device in time order, cut at the bounds of steps into pieces.
 
     Per piece, all `[n]`: int64 `start_ps`, `end_ps`; `gap`, the number of its gap; `step`, the index of its step (of
-    several the one that began last), `NONE` outside of steps. `cause_ps`: int64 `[causes, n]`; the causes sum to the
-    length of the piece. Per gap, all `[m]`: int64 `before`, `after`, the device rows on either side, `NONE` where the
+    several the one that began last), `NONE` outside of steps. `by_cause`: for each cause that occurs the pieces with it and
+    how long they have it, both int64; the causes sum to the length of the piece. Per gap, all `[m]`: int64 `before`, `after`, the device rows on either side, `NONE` where the
     window cuts the gap; int32 `thread`, the thread that was late; int64 `handed_over_ps`, from when on its timeline
     counts, not that of the thread that calls graphs; int64 `late_end_ps`, where the queued part begins; uint8
     `queued_cause`, the cause of the queued part where no other device was in a collective.
@@ -73,7 +73,7 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     end_ps: Int64Array
     gap: Int64Array
     step: Int64Array
-    cause_ps: Int64Array
+    by_cause: dict[int, tuple[Int64Array, Int64Array]]
     before: Int64Array
     after: Int64Array
     thread: Int32Array
@@ -94,26 +94,61 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def spans(self) -> tuple[Int64Array, Int64Array]:
         """Start and end of each whole gap, int64 `[m]`."""
+        if self.gap.size == self.count:
+            return self.start_ps, self.end_ps
         last = np.append(self._first, self.gap.size)[1:] - 1
         return self.start_ps[self._first], self.end_ps[last]
 
+    @cached_property
+    def longest_steps(self) -> Int64Array:
+        """The step of the longest piece of each gap, of several the first, int64 `[m]`; `NONE` outside of steps."""
+        if self.gap.size == self.count:
+            return self.step
+        order = np.lexsort((self.start_ps - self.end_ps, self.gap))
+        return self.step[order[self._first]]
+
+    @property
+    def cause_ps(self) -> Int64Array:
+        """Time by cause and piece, int64 `[causes, n]`; made anew each time, for most of it is zero."""
+        result = np.zeros((len(Cause), self.gap.size), dtype=np.int64)
+        for cause, (pieces, lengths) in self.by_cause.items():
+            result[cause, pieces] = lengths
+        return result
+
+    def of_cause(self, cause: Cause) -> Int64Array:
+        """The time of each piece with a cause, int64 `[n]`."""
+        result = np.zeros(self.gap.size, dtype=np.int64)
+        pieces, lengths = self.by_cause.get(cause, ((), ()))
+        result[np.asarray(pieces, dtype=np.int64)] = lengths
+        return result
+
+    @property
+    def total_ps(self) -> Int64Array:
+        """Time by cause, int64 `[causes]`."""
+        result = np.zeros(len(Cause), dtype=np.int64)
+        for cause, (_, lengths) in self.by_cause.items():
+            result[cause] = lengths.sum()
+        return result
+
     def causes_of(self, chosen: Int64Array) -> Int64Array:
         """The causes of the whole gaps of these numbers, int64 `[causes, chosen]`."""
-        first = np.append(self._first, self.gap.size)
-        result = self.cause_ps[:, first[chosen]]
-        # Most gaps are one piece.
-        for place in np.flatnonzero(first[chosen + 1] - first[chosen] > 1).tolist():
-            pieces = slice(first[chosen[place]], first[chosen[place] + 1])
-            result[:, place] = self.cause_ps[:, pieces].sum(axis=1)
+        result = np.zeros((len(Cause), chosen.size), dtype=np.int64)
+        place_of = np.full(self.count, NONE, dtype=np.int64)
+        place_of[chosen] = np.arange(chosen.size)
+        for cause, (pieces, lengths) in self.by_cause.items():
+            place = place_of[self.gap[pieces]]
+            wanted = place != NONE
+            # The pieces of a gap add up.
+            np.add.at(result[cause], place[wanted], lengths[wanted])
         return result
 
     def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
         """Idle time by cause and step, int64 `[causes, steps]`; the gaps must have been cut at these bounds."""
         result = np.zeros((len(Cause), start.size), dtype=np.int64)
         first, last = np.searchsorted(self.start_ps, [start, end])
-        for cause in np.flatnonzero(self.cause_ps.any(axis=1)).tolist():
-            before = np.append(0, np.cumsum(self.cause_ps[cause]))
-            result[cause] = before[last] - before[first]
+        for cause, (pieces, lengths) in self.by_cause.items():
+            before = np.append(0, np.cumsum(lengths))
+            result[cause] = before[places(pieces, last)] - before[places(pieces, first)]
         return result
 
 
@@ -147,10 +182,10 @@ class _Finder:
         before = self._ending_at(gap_start, events)
         at = _pieces(gap_start, gap_end, step_start, step_end)
         caller = self._states.caller
-        cause_ps = np.zeros((len(Cause), at.start.size), dtype=np.int64)
+        cause_ps = _CauseTimes(at.start.size)
         thread = np.full(gap_start.size, caller, dtype=np.int32)
         if self._is_unused():
-            cause_ps[Cause.UNUSED] = at.end - at.start
+            cause_ps.add(Cause.UNUSED, np.arange(at.start.size), at.end - at.start)
             handed_over = late_end = gap_start
             queued_cause = np.full(gap_start.size, Cause.UNUSED, dtype=np.uint8)
         else:
@@ -161,7 +196,7 @@ class _Finder:
             late_end = self._late_ends(gap_start, gap_end, after, launch)
             handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
             self._add_late(cause_ps, at, thread, late_end, handed_over)
-            is_launching = _largest(cause_ps, at.gap) == Cause.LAUNCH
+            is_launching = cause_ps.largest(at.gap) == Cause.LAUNCH
             is_short = gap_end - late_end < LATENCY_PS
             queued_cause = self._queued_causes(before, after, is_short, is_launching)
             self._add_queued(cause_ps, at, late_end, queued_cause)
@@ -171,7 +206,7 @@ class _Finder:
             end_ps=at.end,
             gap=at.gap,
             step=at.step,
-            cause_ps=cause_ps,
+            by_cause=cause_ps.occurring(),
             before=before,
             after=after,
             thread=thread,
@@ -240,7 +275,7 @@ class _Finder:
 
     def _add_late(
         self,
-        cause_ps: Int64Array,
+        cause_ps: _CauseTimes,
         at: _Pieces,
         thread: Int32Array,
         late_end: Int64Array,
@@ -252,7 +287,7 @@ class _Finder:
         start, end = at.start[is_late], end[is_late]
         caller = self._states.caller
         if caller == NONE:
-            cause_ps[Cause.UNATTRIBUTED, is_late] += end - start
+            cause_ps.add(Cause.UNATTRIBUTED, is_late, end - start)
             return
         by_caller = np.clip(handed_over[gap], start, end)
         self._add(cause_ps, is_late, self._states.timeline(caller), start, by_caller)
@@ -263,7 +298,7 @@ class _Finder:
 
     @staticmethod
     def _add(
-        cause_ps: Int64Array,
+        cause_ps: _CauseTimes,
         pieces: Int64Array,
         timeline: StateTimeline,
         start: Int64Array,
@@ -271,7 +306,7 @@ class _Finder:
     ) -> None:
         if pieces.size:
             for cause, lengths in timeline.parts(start, end):
-                cause_ps[cause, pieces] += lengths
+                cause_ps.add(cause, pieces, lengths)
 
     def _queued_causes(
         self,
@@ -295,7 +330,7 @@ class _Finder:
 
     def _add_queued(
         self,
-        cause_ps: Int64Array,
+        cause_ps: _CauseTimes,
         at: _Pieces,
         late_end: Int64Array,
         queued_cause: npt.NDArray[np.uint8],
@@ -305,19 +340,57 @@ class _Finder:
         if queued.size == 0:
             return
         start, end, cause = start[queued], at.end[queued], queued_cause[at.gap[queued]]
-        by_peers = np.isin(cause, YIELDS_TO_PEERS)
+        by_peers = is_in(cause, YIELDS_TO_PEERS)
         peer = np.where(
             by_peers, self._trace.collective_peers.of(self._device).within(start, end), 0
         )
-        cause_ps[Cause.PEER, queued] += peer
-        cause_ps[cause, queued] += end - start - peer
+        cause_ps.add(Cause.PEER, queued, peer)
+        own = end - start - peer
+        for number in unique_ids(cause).tolist():
+            of_cause = np.flatnonzero(cause == number)
+            cause_ps.add(number, queued[of_cause], own[of_cause])
+
+
+class _CauseTimes:
+    """The time of each piece by cause, of which only those are kept that are added."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._rows: dict[int, Int64Array] = {}
+
+    def add(self, cause: int, pieces: Int64Array, lengths: Int64Array) -> None:
+        """Add to the time of some pieces, each of which stands there once."""
+        if lengths.any():
+            if cause not in self._rows:
+                self._rows[cause] = np.zeros(self._count, dtype=np.int64)
+            self._rows[cause][pieces] += lengths
+
+    def largest(self, gap: Int64Array) -> Int64Array:
+        """The largest cause of each gap so far, of equal ones the earlier; `NONE` where all are zero."""
+        first = np.flatnonzero(np.diff(gap, prepend=-1))
+        largest = np.full(first.size, NONE, dtype=np.int64)
+        most = np.zeros(first.size, dtype=np.int64)
+        for cause, lengths in sorted(self._rows.items()):
+            whole = lengths if first.size == lengths.size else np.add.reduceat(lengths, first)
+            larger = whole > most
+            largest[larger] = cause
+            np.maximum(most, whole, out=most)
+        return largest
+
+    def occurring(self) -> dict[int, tuple[Int64Array, Int64Array]]:
+        """For each cause that occurs the pieces with it, and how long they have it."""
+        found = {}
+        for cause, lengths in sorted(self._rows.items()):
+            pieces = np.flatnonzero(lengths)
+            found[int(cause)] = pieces, lengths[pieces]
+        return found
 
 
 def _is_among(values: Int64Array, known: Int64Array) -> BoolArray:
     """Whether each value is in `known`, which is sorted; that makes it much faster than `numpy.isin`."""
     if known.size == 0:
         return np.zeros(values.size, dtype=np.bool_)
-    place = np.minimum(np.searchsorted(known, values), known.size - 1)
+    place = np.minimum(places(known, values), known.size - 1)
     result: BoolArray = known[place] == values
     return result
 
@@ -326,25 +399,10 @@ def _first_at(
     moment: Int64Array, events: Int64Array, order: Int64Array, time: Int64Array
 ) -> Int64Array:
     """The first event, in `order`, whose moment is each `time`; `NONE` without one. `order` sorts by moment."""
-    place = np.searchsorted(moment[order], time, side="left")
-    matches = np.append(moment[order], LONG_AGO_PS)[place] == time
+    sorted_moment = moment[order]
+    place = places(sorted_moment, time)
+    matches = np.append(sorted_moment, LONG_AGO_PS)[place] == time
     return np.where(matches, np.append(events[order], NONE)[place], NONE)
-
-
-def _largest(cause_ps: Int64Array, gap: Int64Array) -> Int64Array:
-    """The largest cause of each gap so far, of equal ones the earlier; `NONE` where all are zero."""
-    first = np.flatnonzero(np.diff(gap, prepend=-1))
-    occurs = np.flatnonzero(cause_ps.any(axis=1))
-    if occurs.size == 0:
-        return np.full(first.size, NONE, dtype=np.int64)
-    largest = np.full(first.size, NONE, dtype=np.int64)
-    most = np.zeros(first.size, dtype=np.int64)
-    for cause in occurs.tolist():
-        whole = np.add.reduceat(cause_ps[cause], first)
-        larger = whole > most
-        largest[larger] = cause
-        np.maximum(most, whole, out=most)
-    return largest
 
 
 class _Pieces(Struct, frozen=True, eq=False):
@@ -361,8 +419,8 @@ def _pieces(
     if gap_start.size == 0:
         return _Pieces(gap_start, gap_end, gap_start, gap_start)
     bounds = sorted_unique(np.concatenate((step_start, step_end)))
-    first = np.searchsorted(bounds, gap_start, side="right")
-    cuts = np.searchsorted(bounds, gap_end, side="left") - first
+    first = places(bounds, gap_start, right=True)
+    cuts = places(bounds, gap_end) - first
     after_gap = np.cumsum(cuts + 1)
     gap = np.repeat(np.arange(gap_start.size), cuts + 1)
     begin, end = gap_start[gap], gap_end[gap]

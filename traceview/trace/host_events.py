@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
+from traceview.ids import is_in, unique_ids, unique_inverse
+from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
 from traceview.trace.correlation import ProducerConsumerLinks
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
 from traceview.trace.side_work import SideWork, side_work_of
@@ -81,9 +81,8 @@ class HostEvents:
 
     def _busiest(self, rows: Int64Array) -> int:
         """The thread with most of the rows, of several the one with the earliest row."""
-        candidates, of_row, count = np.unique(
-            self.thread[self._columns.line[rows]], return_inverse=True, return_counts=True
-        )
+        candidates, of_row = unique_inverse(self.thread[self._columns.line[rows]])
+        count = np.bincount(of_row)
         first = np.full(candidates.size, -LONG_AGO_PS, dtype=np.int64)
         np.minimum.at(first, of_row, self._columns.start_ps[rows])
         return int(candidates[np.lexsort((first, -count))[0]])
@@ -135,8 +134,8 @@ class HostEvents:
         """The events of a thread, ascending; none if it belongs to the input pipeline."""
         if thread not in self._rows_of:
             lines = np.flatnonzero((self.thread == thread) & self._is_model_line)
-            first, last = np.searchsorted(self._columns.line, [lines, lines + 1])
-            parts = [np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+            spans = [self._columns.rows_of(line) for line in lines.tolist()]
+            parts = [np.arange(span.start, span.stop) for span in spans]
             self._rows_of[thread] = np.concatenate([np.empty(0, dtype=np.int64), *parts])
         return self._rows_of[thread]
 
@@ -178,9 +177,12 @@ class HostEvents:
         """The events of a thread by start, their starts, and the latest end up to each."""
         if thread not in self._by_start:
             rows = self.rows_of_thread(thread)
-            rows = rows[np.argsort(self._columns.start_ps[rows], kind="stable")]
+            start = self._columns.start_ps[rows]
+            if (start[1:] < start[:-1]).any():
+                order = np.argsort(start, kind="stable")
+                rows, start = rows[order], start[order]
             reach = np.maximum.accumulate(self._columns.end_ps[rows])
-            self._by_start[thread] = rows, self._columns.start_ps[rows], reach
+            self._by_start[thread] = rows, start, reach
         return self._by_start[thread]
 
     @cached_property
@@ -199,7 +201,7 @@ class HostEvents:
     def pipeline_work(self) -> Int64Array:
         """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event."""
         rows = self._rows_of_host
-        is_work = np.isin(self.kind_of(rows), (HostNameKind.OP, HostNameKind.EXECUTOR))
+        is_work = is_in(self.kind_of(rows), (HostNameKind.OP, HostNameKind.EXECUTOR))
         result: Int64Array = rows[is_work & self._is_pipeline(rows)]
         return result
 
@@ -290,7 +292,7 @@ class HostEvents:
         rows, first = self._rows_of_host, self._span.start
         is_root = self._names_that(is_pipeline_call)[columns.name[rows]]
         captured = id_.value[is_root[id_.row - first]]
-        is_root[id_.row[np.isin(id_.value, captured)] - first] = True
+        is_root[id_.row[is_in(id_.value, captured)] - first] = True
         result = np.zeros(rows.size, dtype=np.bool_)
         roots, thread = rows[is_root], self.thread[columns.line[rows]]
         for number in unique_ids(thread[is_root]).tolist():
@@ -369,11 +371,11 @@ class HostEvents:
 
 def among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:
     """The `rows` that are in `wanted`, or their `values`."""
-    result: Int64Array = (rows if values is None else values)[np.isin(rows, wanted)]
+    result: Int64Array = (rows if values is None else values)[is_in(rows, wanted)]
     return result
 
 
 def last_begun(spans: IntervalSet, time: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Start and end of the last span that began by each instant, `LONG_AGO_PS` without one."""
-    place = np.searchsorted(spans.start, time, side="right")
+    place = places(spans.start, time, right=True)
     return np.append(LONG_AGO_PS, spans.start)[place], np.append(LONG_AGO_PS, spans.end)[place]

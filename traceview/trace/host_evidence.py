@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import unique_ids
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.ids import is_in, unique_ids
+from traceview.intervals import Int64Array, IntervalSet, places, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_events import HostEvents, among
 from traceview.trace.model import NONE, Trace
@@ -88,7 +88,7 @@ class HostEvidence(HostEvents):
         )
         strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
         functions = among(self._stat("tf_function_call").row, rows)
-        is_scheduling = np.isin(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))
+        is_scheduling = is_in(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))
         scheduling = rows[is_scheduling & ~in_pipeline]
         pipeline = rows[(is_scheduling | (kind == HostNameKind.OP)) & in_pipeline]
         return Evidence(
@@ -110,10 +110,10 @@ class HostEvidence(HostEvents):
         """Launches with the ops that only launch, and the ops that compute on the host."""
         columns = self._columns
         if not self._has_queue:
-            return np.empty(0, dtype=np.int64), ops[np.isin(ops, self._trace.shared_rows)]
+            return np.empty(0, dtype=np.int64), ops[is_in(ops, self._trace.shared_rows)]
         start = np.sort(columns.start_ps[launches])
-        first = np.searchsorted(start, columns.start_ps[ops])
-        last = np.searchsorted(start, columns.end_ps[ops])
+        first = places(start, columns.start_ps[ops])
+        last = places(start, columns.end_ps[ops])
         computes = (last == first) & (columns.duration_ps[ops] >= SCHEDULING_OP_PS)
         return np.concatenate((launches, ops[~computes])), ops[computes]
 
@@ -127,10 +127,10 @@ class HostEvidence(HostEvents):
         """Iterator ops on tf.data threads that block a graph call of the model: they share its id."""
         rows = self._rows_of_kind(HostNameKind.ASYNC_INPUT)
         id_ = self._stat("id")
-        called = id_.value[np.isin(id_.row, self._call_rows)]
+        called = id_.value[is_in(id_.row, self._call_rows)]
         waited = among(id_.row, rows, values=id_.value)
         rows = among(rows, id_.row)
-        return self._spans(rows[np.isin(waited, called)])
+        return self._spans(rows[is_in(waited, called)])
 
     def _traced(self, rows: Int64Array) -> IntervalSet:
         """Calls that traced a `tf.function`, up to where they run the traced graph."""
@@ -168,7 +168,7 @@ class HostEvidence(HostEvents):
         """
         columns, rows = self._columns, self.rows_of_thread(thread)
         frames = rows[self._is_frame[columns.name[rows]]]
-        called = self._is_called(rows) | np.isin(self.kind_of(rows), _DRIVER_CALLS)
+        called = self._is_called(rows) | is_in(self.kind_of(rows), _DRIVER_CALLS)
         is_spoken = self.is_spoken(rows)
         rows, called = rows[is_spoken], called[is_spoken]
         order = np.lexsort((~called, columns.start_ps[rows]))
@@ -181,7 +181,7 @@ class HostEvidence(HostEvents):
         """Copies from a device that the calling thread waited for: it began no event between the call and the end."""
         columns = self._columns
         copies, calls = self._reads_of_devices
-        is_own = np.isin(calls, rows)
+        is_own = is_in(calls, rows)
         calls, copied = calls[is_own], self._trace.device_columns.end_ps[copies[is_own]]
         started = np.sort(columns.start_ps[rows]) if calls.size else columns.start_ps[calls]
         after = np.searchsorted(started, columns.end_ps[calls])

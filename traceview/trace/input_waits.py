@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids
 from traceview.intervals import BoolArray, Int64Array
 from traceview.trace.model import NONE, HostSteps, Trace
 from traceview.trace.pipeline import (
@@ -99,7 +99,7 @@ def _block_a_call(trace: Trace, host: int, rows: Int64Array) -> BoolArray:
         [trace.names[int(name)].endswith(_COMPUTE) for name in columns.name[rows]], dtype=np.bool_
     )
     of_calls = id_.at(calls[id_.has(calls)], 0)
-    return computes & has_id & np.isin(id_.at(rows, 0), of_calls)
+    return computes & has_id & is_in(id_.at(rows, 0), of_calls)
 
 
 def _pipelines(trace: Trace, rows: Int64Array, calls: IteratorCalls) -> Int64Array:
@@ -165,8 +165,8 @@ def arrivals(trace: Trace, calls: IteratorCalls, waits: InputWaits) -> Int64Arra
     for pipeline in unique_ids(waits.pipeline[waits.pipeline != NONE]).tolist():
         in_pipeline = np.flatnonzero(waits.pipeline == pipeline)
         of_pipeline = calls.pipeline == pipeline
-        by_model = of_pipeline & np.isin(on_line, columns.line[waits.row[in_pipeline]]) & ~ahead
-        makers = ahead & of_pipeline & np.isin(calls.above, calls.iterator[by_model])
+        by_model = of_pipeline & is_in(on_line, columns.line[waits.row[in_pipeline]]) & ~ahead
+        makers = ahead & of_pipeline & is_in(calls.above, calls.iterator[by_model])
         made = np.sort(columns.end_ps[calls.row[makers]])
         if made.size == 0:
             continue

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict
 
+from traceview.ids import in_order
 from traceview.intervals import Int64Array
 from traceview.trace.classify import Activity, final_classes
 from traceview.trace.correlation import find_launches
@@ -142,7 +143,8 @@ class DeviceParts:
             position=take("position", np.int64),
         )
         # Events that begin together have an order of their own, whatever that of the file is.
-        order = np.lexsort((columns.class_, -columns.end_ps, columns.start_ps, columns.device))
-        if (order[1:] > order[:-1]).all():
+        keys = columns.device, columns.start_ps, -columns.end_ps, columns.class_
+        if in_order(*keys):
             return columns
+        order = np.lexsort(keys[::-1])
         return DeviceColumns(**{key: column[order] for key, column in asdict(columns).items()})

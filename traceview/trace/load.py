@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 from msgspec.structs import asdict, replace
 
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
+from traceview.intervals import SWEEPS
 from traceview.location import Location
+from traceview.stages import stage
 from traceview.store.address import location_of
 from traceview.trace.classify import activity_of
 from traceview.trace.clocks import AlignedClocks, align, on_one_clock, without_solved
@@ -38,13 +40,12 @@ from traceview.trace.task_environment import profile_times, tracer_levels
 from traceview.xplane.planes import STEPS_LINE, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
 from traceview.xplane.source import read_bytes
-from traceview.xplane.space import Plane, PlaneSummary, Space, Stat
+from traceview.xplane.space import Line, Plane, PlaneSummary, Space, Stat
 from traceview.xplane.table import (
     ABSOLUTE_STAMP_NS,
     PlaneTable,
     build_table,
     stat_of,
-    unrepeated_lines,
 )
 
 _DROPPED = re.compile(rb"(\d+) events? dropped")
@@ -101,10 +102,14 @@ class _Loader:
 
     def trace(self, other_runs: tuple[str, ...]) -> Trace:
         self.read_files()
-        clocks = align(self.hosts)
-        by_starts = self.recording(clocks)
+        # Decoding has left as much free memory as the columns take, in pieces.
+        SWEEPS.release_free_memory()
+        with stage("joining events"):
+            clocks = align(self.hosts)
+            by_starts = self.recording(clocks)
         hangs = tuple(self.hangs())
-        recording, steps_by_host = on_one_clock(by_starts, find_steps(by_starts))
+        with stage("finding steps"):
+            recording, steps_by_host = on_one_clock(by_starts, find_steps(by_starts))
         parts = asdict(recording) | {"hosts": with_detected_strategies(recording)}
         return Trace(
             **parts,
@@ -153,7 +158,7 @@ class _Loader:
         whole_count = 0
         size_of_digest: dict[tuple[int, str], str] = {}
         sizes: list[int] = []
-        for path in self.run.paths:
+        for number, path in enumerate(self.run.paths, 1):
             size = path.stat().st_size if path.exists() else 0
             try:
                 if size in sizes:
@@ -163,7 +168,8 @@ class _Loader:
                         self.add_duplicate(path, size, digest, original)
                         continue
                 sizes.append(size)
-                space = read_file(path, salvage=self.salvage)
+                with stage("reading files", f"{number} of {len(self.run.paths)}"):
+                    space = read_file(path, salvage=self.salvage)
                 whole_count += 1
             except (TraceFormatError, TraceNotFoundError) as failure:
                 first_failure = first_failure or failure
@@ -172,7 +178,8 @@ class _Loader:
                     continue
                 space = salvaged
             size_of_digest[size, space.sha256] = path.name
-            self.add_space(space)
+            with stage("arranging events", f"{number} of {len(self.run.paths)}"):
+                self.add_space(space)
         if first_failure and not whole_count:
             raise first_failure
 
@@ -213,8 +220,8 @@ class _Loader:
                     "damaged-file", f"{space.path.name}: byte {fault.offset}: {fault.reason}", name
                 )
             )
-        lines_of = unrepeated_lines(space.planes, space.data)
-        repeated = sum(len(p.lines) for p in space.planes) - sum(map(len, lines_of))
+        lines_of = space.take_lines()
+        repeated = len(space.repeated)
         if repeated:
             self.problems.append(
                 Problem(
@@ -225,7 +232,7 @@ class _Loader:
                 )
             )
         event_count = sum(line.columns.metadata_id.size for lines in lines_of for line in lines)
-        origin = start if start is not None else _smallest_absolute_stamp(space)
+        origin = start if start is not None else _smallest_absolute_stamp(lines_of)
         sidecar = self.sidecar(space.path, name)
         if start is None and origin == 0 and sidecar is not None:
             start, stop = sidecar.started_ns, sidecar.stopped_ns
@@ -249,7 +256,7 @@ class _Loader:
         )
         self.files.append(
             SourceFile(
-                space.path, space.path.name, name, len(space.data), space.sha256, event_count, None
+                space.path, space.path.name, name, space.size, space.sha256, event_count, None
             )
         )
         # Devices by number, in whatever order the writer stored their planes.
@@ -258,7 +265,7 @@ class _Loader:
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
         for plane, lines in planes:
-            self.add_plane(index, space, plane, build_table(plane, space.data, lines, origin))
+            self.add_plane(index, space, plane, build_table(plane, lines, origin))
 
     def sidecar(self, path: Location, host: str) -> Sidecar | None:
         try:
@@ -347,10 +354,8 @@ class _Loader:
         return first
 
 
-def _smallest_absolute_stamp(space: Space) -> int:
-    stamps = [
-        line.timestamp_ns for plane in space.planes for line in plane.lines if line.timestamp_ns
-    ]
+def _smallest_absolute_stamp(lines_of: Iterable[list[Line]]) -> int:
+    stamps = [line.timestamp_ns for lines in lines_of for line in lines if line.timestamp_ns]
     return min((stamp for stamp in stamps if stamp >= ABSOLUTE_STAMP_NS), default=0)
 
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError
-from traceview.ids import unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.ids import is_in, unique_ids
+from traceview.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.location import Location
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers
@@ -27,7 +27,7 @@ from traceview.trace.threads import threads
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
 from traceview.xplane.read import read_event_stats
-from traceview.xplane.source import read_bytes
+from traceview.xplane.source import partly_read
 from traceview.xplane.space import Stat
 
 NONE: Final = -1
@@ -76,7 +76,7 @@ class Names:
     def matching(self, indices: Int32Array, wanted: Iterable[bytes]) -> BoolArray:
         """Which of `indices` are names in `wanted`."""
         ids = [self._index[name] for name in wanted if name in self._index]
-        result: BoolArray = np.isin(indices, ids)
+        result: BoolArray = is_in(indices, ids)
         return result
 
 
@@ -285,7 +285,7 @@ class HostStat(Struct, frozen=True, eq=False):
         """Which of `rows` have the stat."""
         if self.row.size == 0:
             return np.zeros(rows.size, dtype=np.bool_)
-        place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
+        place = np.minimum(places(self.row, rows), self.row.size - 1)
         result: BoolArray = self.row[place] == rows
         return result
 
@@ -293,7 +293,7 @@ class HostStat(Struct, frozen=True, eq=False):
         """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
         if self.row.size == 0:
             return np.full(rows.size, default, dtype=np.int64)
-        place = np.minimum(np.searchsorted(self.row, rows), self.row.size - 1)
+        place = np.minimum(places(self.row, rows), self.row.size - 1)
         return np.where(self.row[place] == rows, self.value[place], default)
 
 
@@ -313,8 +313,7 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
 
     def rows_of_host(self, host: int) -> slice:
         """The rows of one host; they are contiguous."""
-        first, last = np.searchsorted(self.host, [host, host + 1])
-        return slice(int(first), int(last))
+        return _rows_equal_to(self.host, host)
 
     def rows_of(self, line: int) -> slice:
         """The rows of one line; they are contiguous."""
@@ -489,7 +488,7 @@ class Trace(Recording, frozen=True, eq=False):
         """
         info = self.lines[line]
         source = self.files[info.file]
-        data = read_bytes(source.path)
-        if len(data) != source.bytes:
-            raise TraceFormatError(source.path, "the file has changed since it was loaded")
-        return read_event_stats(data, position, info.stat_names)
+        with partly_read(source.path) as data:
+            if len(data) != source.bytes:
+                raise TraceFormatError(source.path, "the file has changed since it was loaded")
+            return read_event_stats(data, position, info.stat_names)

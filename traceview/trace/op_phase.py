@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -46,10 +47,14 @@ _USES_VARIABLE: Final = re.compile(
     rb"(?:Read|Assign(?:Add|Sub)?)VariableOp|Resource(?:Gather|Scatter|(?:Sparse)?Apply)\w*"
 )
 _FORWARD_PATH: Final = re.compile(rb"(?:^|/)jvp\(")
+KEPT_NAMES: Final = 1 << 14
+"""Names whose reading is remembered, because several topics ask for it."""
+
 LONGEST_NAME: Final = 1 << 13
 """Bytes of a name that are searched; a name may be of any length."""
 
 
+@lru_cache(KEPT_NAMES)
 def phase_of(name: bytes) -> Phase:
     """The phase that the recorded text of an op, `scope/name:Type`, shows."""
     path, type_ = split_op_name(name[:LONGEST_NAME])
@@ -65,9 +70,15 @@ def phase_of(name: bytes) -> Phase:
 def split_op_name(name: bytes) -> tuple[bytes, bytes]:
     """Path and type of an op; an op without a type has a name from XLA."""
     path, _, type_ = name.rpartition(b":")
-    return (path, type_) if path and _TYPE.fullmatch(type_) else (name, b"")
+    return (path, type_) if path and _is_type(type_) else (name, b"")
 
 
+@lru_cache(KEPT_NAMES)
+def _is_type(text: bytes) -> bool:
+    return _TYPE.fullmatch(text) is not None
+
+
+@lru_cache(KEPT_NAMES)
 def uses_variable(type_: bytes) -> bool:
     """Whether an op of this type runs on the device of a variable, whichever replica issues it."""
     return _USES_VARIABLE.fullmatch(type_) is not None

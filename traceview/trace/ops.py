@@ -8,14 +8,20 @@ replica have no kernel.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from traceview.ids import order_by, unique_ids, unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, union
+from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places, union
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.op_phase import KEPT_NAMES
 
 _REPLICA_PART = re.compile(r"(?:^|(?<=/))replica_\d+/")
 _UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
@@ -46,6 +52,7 @@ class OpTable(Struct, frozen=True, eq=False):
     bytes: Int64Array
 
 
+@lru_cache(KEPT_NAMES)
 def split_op(text: str) -> tuple[str, str | None]:
     """Name without its replica part, and type, of an op as recorded."""
     name, colon, type_ = text.rpartition(":")
@@ -56,19 +63,35 @@ def split_op(text: str) -> tuple[str, str | None]:
 
 
 def _without_replica(name: str) -> str:
-    return _UPDATE_PART.sub("update", _REPLICA_PART.sub("", name))
+    if "replica_" in name:
+        name = _REPLICA_PART.sub("", name)
+    return _UPDATE_PART.sub("update", name) if "update_" in name else name
 
 
 def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
-    """Group the device events at `rows` (all by default) by device, class, op and kernel."""
+    """Group the device events at `rows` (all by default), which are in order, by device, class, op and kernel."""
     columns = trace.device_columns
     if rows is None:
         rows = np.arange(columns.count, dtype=np.int64)
-    ops, op_id = _by_replica_free_name(trace, columns.op[rows])
-    is_replica = np.array(
-        [device.kind == "replica" for device in trace.device_list], dtype=np.bool_
+    # Device by device: what is made on the way is as large as the events.
+    bounds = places(rows, [columns.rows_of(i).start for i in range(len(trace.device_list))])
+    return _joined([_of_device(trace, part) for part in np.split(rows, bounds[1:])])
+
+
+def _joined(tables: Sequence[OpTable]) -> OpTable:
+    fields: Iterator[tuple[Any, ...]] = zip(*(astuple(table) for table in tables), strict=True)
+    columns: Iterator[Any] = (
+        tuple(chain.from_iterable(parts)) if isinstance(parts[0], tuple) else np.concatenate(parts)
+        for parts in fields
     )
-    of_replica = is_replica[columns.device[rows]] if rows.size else np.empty(0, dtype=np.bool_)
+    return OpTable(*columns)
+
+
+def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
+    """The table of rows that are all of one device."""
+    columns = trace.device_columns
+    ops, op_id = _by_replica_free_name(trace, columns.op[rows])
+    of_replica = rows.size > 0 and trace.device_list[columns.device[rows[0]]].kind == "replica"
     kernel = np.where(of_replica, NONE, columns.name[rows]).astype(np.int64)
     duration = columns.duration_ps[rows]
     group = _groups(
@@ -112,7 +135,7 @@ def _groups(*keys: Int64Array) -> Int64Array:
     for key in keys:
         width = int(key.max(initial=NONE)) + 2
         if span * width >= 1 << 62:
-            values, group = np.unique(group, return_inverse=True)
+            values, group = unique_inverse(group)
             span = int(values.size)
         group = group * width + key + 1
         span *= width
@@ -147,13 +170,11 @@ def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
     """
     columns = trace.device_columns
     self_time = columns.duration_ps[rows].copy()
-    nests = np.array([device.kind != "gpu" for device in trace.device_list], dtype=np.bool_)
-    if rows.size == 0 or not nests.any():
+    if rows.size == 0 or trace.device_list[columns.device[rows[0]]].kind == "gpu":
         return self_time
-    nesting_rows = np.flatnonzero(nests[columns.device[rows]])
     line, start, end = columns.line[rows], columns.start_ps[rows], columns.end_ps[rows]
-    for number in unique_ids(line[nesting_rows]):
-        on_line = nesting_rows[line[nesting_rows] == number]
+    for number in unique_ids(line):
+        on_line = np.flatnonzero(line == number)
         parent = nesting(start[on_line], end[on_line]).parent
         inner = on_line[parent != NONE]
         outer = on_line[parent[parent != NONE]]

@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import unique_ids, unique_inverse
+from traceview.ids import is_in, unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int64Array, nesting, union
 from traceview.record import Count, Hostname, Picoseconds, Ratio, Record, StageName, ThreadNames
 from traceview.robust import median_ps
@@ -152,7 +152,7 @@ def iterator_calls(trace: Trace, host: int) -> IteratorCalls:
     stage, stage_names = _stages(trace, row)
     own = columns.stat("id").at(row, 0)
     above = _parents(columns.stat("parent_id"), row, own)
-    ids, number = np.unique(np.concatenate((own, above)), return_inverse=True)
+    ids, number = unique_inverse(np.concatenate((own, above)))
     iterator, above = number[: row.size].astype(np.int64), number[row.size :].astype(np.int64)
     enclosing = _enclosing(trace, row)
     calls = IteratorCalls(
@@ -179,7 +179,7 @@ def stages_of(
     one within the others, so that the replicas of a distributed dataset are counted together.
     """
     columns = trace.host_columns
-    blocks = np.isin(calls.pipeline[chosen], blocking)
+    blocks = is_in(calls.pipeline[chosen], blocking)
     _, group = unique_inverse(calls.stage[chosen] * 2 + blocks)
     # The calls of a group are a slice of the calls in the order of groups.
     order = np.argsort(group, kind="stable")
@@ -293,7 +293,7 @@ def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
 
     All iterators are computed at once: each gets a stretch of one long time axis for its own calls and its inputs'.
     """
-    from_shard = np.isin(calls.iterator, _shard_takers(trace, host, calls))
+    from_shard = is_in(calls.iterator, _shard_takers(trace, host, calls))
     calls.waiting_ps[from_shard] = calls.self_ps[from_shard]
     makers = np.flatnonzero(calls.from_other_thread)
     asker = calls.above[makers]
@@ -341,9 +341,9 @@ def _shard_takers(trace: Trace, host: int, calls: IteratorCalls) -> Int64Array:
     fills = is_root & filling[trace.host_columns.line[calls.row]]
     takes = np.array([name.endswith(GENERATOR) for name in calls.stage_names], dtype=np.bool_)
     # A generator of the user, among the stages that fill the shards, does not take from a shard.
-    is_replicas = ~np.isin(calls.pipeline, calls.pipeline[fills])
+    is_replicas = ~is_in(calls.pipeline, calls.pipeline[fills])
     takers = unique_ids(calls.iterator[takes[calls.stage] & is_replicas])
-    return np.setdiff1d(takers, calls.above[~is_root])
+    return takers[~is_in(takers, calls.above[~is_root])]
 
 
 def requests_of_buffer(

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.ids import unique_inverse
 from traceview.intervals import Int64Array, union
 from traceview.trace.model import NONE, Recording
 from traceview.trace.python_samples import PythonFrame, PythonSamples, PythonThread
@@ -67,7 +68,7 @@ class PythonLines:
         self._samples = samples
         since_ns = np.clip(samples.t_ns - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
         self.time_ps: Int64Array = since_ns * PS_PER_NS + recording.hosts[host].start_ps
-        rounds, round_of_sample = np.unique(self.time_ps, return_inverse=True)
+        rounds, round_of_sample = unique_inverse(self.time_ps)
         self.previous_ps: Int64Array = rounds[np.maximum(round_of_sample - 1, 0)]
         """Time of the round before that of each sample; of the first round its own."""
 

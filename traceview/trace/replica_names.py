@@ -32,6 +32,7 @@ class ReplicaNames:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
+        self._on_device: dict[int, tuple[int, ...]] = {}
 
     @cached_property
     def least_counts(self) -> dict[int, int]:
@@ -43,6 +44,11 @@ class ReplicaNames:
 
     def on_device(self, device: int) -> tuple[int, ...]:
         """The replicas, `replica_4/…`, that the names of ops computed on one device contain, sorted."""
+        if device not in self._on_device:
+            self._on_device[device] = self._found_on(device)
+        return self._on_device[device]
+
+    def _found_on(self, device: int) -> tuple[int, ...]:
         columns, rows = (
             self._recording.device_columns,
             self._recording.device_columns.rows_of(device),

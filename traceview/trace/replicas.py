@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Struct, structs
 from msgspec.structs import asdict, replace
 
-from traceview.ids import unique_ids
+from traceview.ids import is_in, labels, sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int64Array, nesting
 from traceview.trace.correlation import linked_events
 from traceview.trace.model import (
@@ -125,7 +125,7 @@ def find_replicas(
         ),
     )
     rows = np.flatnonzero(facts.work[columns.name] & _on_executor_thread(events))
-    rows = rows[np.isin(columns.host[rows], on_cpu)]
+    rows = rows[is_in(columns.host[rows], on_cpu)]
     replica = _replica_of_rows(events, rows, facts)
     placed = replica >= 0
     devices: list[Device] = []
@@ -161,7 +161,7 @@ def _name_facts(names: Names, highest: Int64Array) -> _NameFacts:
         uses[index] = uses_variable(op[2])
         work[index] = not _NOT_WORK.fullmatch(op[2])
         collective[index] = _COLLECTIVE.fullmatch(op[2]) is not None
-        limits = np.unique(highest).tolist() if b"update_" in name else [NONE]
+        limits = sorted_unique(highest).tolist() if b"update_" in name else [NONE]
         for limit in limits:
             number = replica_in(name, limit)
             of_host = highest == limit if len(limits) > 1 else slice(None)
@@ -214,11 +214,12 @@ def _replica_of_rows(events: _HostEvents, rows: Int64Array, facts: _NameFacts) -
 
 def _most_frequent(group: Int64Array, value: Int64Array, group_count: int) -> Int64Array:
     """The most frequent value of each group, int64 `[group_count]`; of several the largest, 0 in an empty group."""
-    pairs, count = np.unique(np.stack((group, value), axis=1), axis=0, return_counts=True)
-    order = np.lexsort((pairs[:, 1], count, pairs[:, 0]))
+    pair = labels(group, value)
+    count = np.bincount(pair)
+    # Of equal indices the last one is kept: that of the most frequent pair, of several the largest.
+    order = np.lexsort((value, count[pair], group))
     result = np.zeros(group_count, dtype=np.int64)
-    # Of equal indices the last one is kept.
-    result[pairs[order, 0]] = pairs[order, 1]
+    result[group[order]] = value[order]
     return result
 
 
@@ -228,7 +229,7 @@ def _component_of_rows(events: _HostEvents, rows: Int64Array) -> Int64Array:
     producers, producer_key, consumers, consumer_key = linked_events(host)
     runs = events.names.matching(host.name[producers], [b"FunctionRun"])
     calls = runs & _on_executor_thread(events)[producers]
-    is_component = np.isin(consumer_key, producer_key[calls])
+    is_component = is_in(consumer_key, producer_key[calls])
     executes = events.names.matching(host.name[consumers], [b"ExecutorState::Process"])
     component = np.full(rows.size, NONE, dtype=np.int64)
     for line in unique_ids(host.line[rows]):

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import sorted_unique, unique_ids
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.ids import is_in, sorted_unique, unique_ids
+from traceview.intervals import Int64Array, IntervalSet, places, union
 from traceview.trace.cause import Cause
 
 _FOREVER: Final = 1 << 61
@@ -51,7 +51,7 @@ class StateTimeline(Struct, frozen=True, eq=False):
 
     def spans_of(self, causes: Collection[Cause]) -> IntervalSet:
         """When the cause is one of these; the last stretch, after all events, is left out."""
-        is_one = np.isin(self.cause[:-1], list(causes))
+        is_one = is_in(self.cause[:-1], list(causes))
         return union(self.start[:-1][is_one], self.start[1:][is_one])
 
     def at(self, time: npt.ArrayLike) -> npt.NDArray[np.uint8]:
@@ -59,7 +59,7 @@ class StateTimeline(Struct, frozen=True, eq=False):
         return self.cause[self._stretch(np.asarray(time, dtype=np.int64))]
 
     def _stretch(self, time: Int64Array) -> Int64Array:
-        return np.searchsorted(self.start, time, side="right") - 1
+        return places(self.start, time, right=True) - 1
 
 
 def stacked(layers: Sequence[Layer]) -> StateTimeline:
@@ -71,7 +71,7 @@ def stacked(layers: Sequence[Layer]) -> StateTimeline:
     cause = np.full(start.size, Cause.UNATTRIBUTED, dtype=np.uint8)
     is_open = np.ones(start.size, dtype=np.bool_)
     for layer_cause, layer in known:
-        opened = np.searchsorted(layer.start, start, side="right") - 1
+        opened = places(layer.start, start, right=True) - 1
         covered = is_open & (opened >= 0) & (layer.end[np.maximum(opened, 0)] > start)
         cause[covered] = layer_cause
         is_open[covered] = False

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from traceview.ids import sorted_unique, unique_ids
+from traceview.ids import is_in, sorted_unique, unique_ids
 from traceview.intervals import Int64Array
 from traceview.robust import median
 from traceview.trace.model import Recording, Step
@@ -55,7 +55,7 @@ def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
         for name in unique_ids(columns.name[columns.host == host]).tolist()
         if (op_type(recording.names[name]) or recording.names[name]).startswith(_INPUT_CALL)
     ]
-    rows = np.flatnonzero(np.isin(columns.name, calls) & (columns.host == host))
+    rows = np.flatnonzero(is_in(columns.name, calls) & (columns.host == host))
     runs_model = np.array([line.runs_model for line in recording.lines], dtype=np.bool_)
     rows = rows[runs_model[columns.line[rows]]]
     starts = _without_bursts(sorted_unique(columns.start_ps[rows]))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.ids import unique_inverse
 from traceview.intervals import BoolArray
 from traceview.record import Record, table_columns
 from traceview.trace.model import NONE, Names
@@ -104,7 +105,7 @@ def category(name: str, codes: npt.NDArray[np.integer], labels: Sequence[str]) -
 
 def named(name: str, indices: npt.NDArray[np.integer], names: Names) -> Column:
     """Names of a trace by their indices; only those that occur become labels."""
-    used, codes = np.unique(indices, return_inverse=True)
+    used, codes = unique_inverse(indices)
     labels = [text for text in map(names.text, used.tolist()) if text is not None]
     # `NONE` sorts before all names.
     return category(name, codes.reshape(-1) - (used.size - len(labels)), labels)

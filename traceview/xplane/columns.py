@@ -79,7 +79,8 @@ class LineColumns(Struct, frozen=True, eq=False):
 
     Per wanted stat, in file order: `stat_event` (int32, index of its event), `stat_slot` (int16),
     `stat_kind` (uint8, a `ValueKind`), `stat_value` (int64: integers and references modulo 2**64, the bits
-    of a double, or for str and bytes the offset of the field's tag).
+    of a double, or for str and bytes the offset of the field's tag, which the reader replaces by the index in
+    `contents`).
 
     `header`: begin and end offsets, int64 `[fields, 2]`, of the line's other fields.
     """
@@ -95,7 +96,24 @@ class LineColumns(Struct, frozen=True, eq=False):
     stat_value: Int64Array
     header: Int64Array
     fault: Fault | None
+    contents: tuple[bytes, ...] = ()
 
+
+_NONE: Final = np.empty(0, dtype=np.int64)
+NO_EVENTS: Final = LineColumns(
+    metadata_id=_NONE,
+    time=_NONE,
+    duration_ps=_NONE,
+    position=_NONE,
+    aggregated=np.empty(0, dtype=np.uint8),
+    stat_event=np.empty(0, dtype=np.int32),
+    stat_slot=np.empty(0, dtype=np.int16),
+    stat_kind=np.empty(0, dtype=np.uint8),
+    stat_value=_NONE,
+    header=np.empty((0, 2), dtype=np.int64),
+    fault=None,
+)
+"""The columns of a line without events."""
 
 DENSE_STAT_IDS: Final = 1 << 16
 UNWANTED: Final = -1

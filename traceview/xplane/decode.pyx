@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Decodes the events of an XLine at the speed of memory: one pass counts, one pass fills, without the GIL.
+"""Decodes the events of an XLine at the speed of memory: one pass, without the GIL, into columns that grow where they are full.
 
 Field numbers: openxla/xla `tsl/profiler/protobuf/xplane.proto`. `decode_reference` does the same in plain Python; the
 tests compare the two. Every length is checked against the end of its message before use, so that damaged bytes end in
@@ -18,6 +18,8 @@ cdef enum:
     BAD_NUMBER = 1
     PAST_END = 2
     BAD_FIELD = 3
+    # No reason for a fault: the columns have no room for the next event.
+    FULL = 4
 
 cdef struct Cursor:
     const uint8_t* data
@@ -40,10 +42,13 @@ cdef struct Wanted:
     int64_t sparse_count
 
 cdef struct Output:
-    # All pointers are null in the counting pass.
     int64_t events
     int64_t stats
     int64_t headers
+    # How many of each there is room for.
+    int64_t event_room
+    int64_t stat_room
+    int64_t header_room
     int64_t whole_end
     int64_t* metadata_id
     int64_t* time
@@ -159,11 +164,12 @@ cdef int read_stat(Cursor* cursor, const Wanted* wanted, Output* out) noexcept n
             value = field.tag
     slot = slot_of(wanted, stat_id)
     if slot >= 0:
-        if out.stat_slot != NULL:
-            out.stat_event[out.stats] = <int32_t> out.events
-            out.stat_slot[out.stats] = slot
-            out.stat_kind[out.stats] = kind
-            out.stat_value[out.stats] = value
+        if out.stats == out.stat_room:
+            return FULL
+        out.stat_event[out.stats] = <int32_t> out.events
+        out.stat_slot[out.stats] = slot
+        out.stat_kind[out.stats] = kind
+        out.stat_value[out.stats] = value
         out.stats += 1
     return FINE
 
@@ -199,18 +205,19 @@ cdef int read_event(
             if status != FINE:
                 cursor.at = inner.at
                 return status
-    if out.metadata_id != NULL:
-        out.metadata_id[out.events] = metadata_id
-        out.time[out.events] = time
-        out.duration_ps[out.events] = duration
-        out.position[out.events] = position
-        out.aggregated[out.events] = aggregated
+    if out.events == out.event_room:
+        return FULL
+    out.metadata_id[out.events] = metadata_id
+    out.time[out.events] = time
+    out.duration_ps[out.events] = duration
+    out.position[out.events] = position
+    out.aggregated[out.events] = aggregated
     out.events += 1
     return FINE
 
 
 cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept nogil:
-    # Stops at the first event that is not readable as a whole; `whole_end` is its start.
+    # Stops at the first event that is not readable as a whole, or for which there is no room; `whole_end` is its start.
     cdef Field field
     cdef Cursor inner
     cdef int status
@@ -231,9 +238,10 @@ cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept n
                 cursor.at = inner.at
                 return status
         else:
-            if out.header != NULL:
-                out.header[2 * out.headers] = field.tag
-                out.header[2 * out.headers + 1] = field.end
+            if out.headers == out.header_room:
+                return FULL
+            out.header[2 * out.headers] = field.tag
+            out.header[2 * out.headers + 1] = field.end
             out.headers += 1
     out.whole_end = cursor.end
     return FINE
@@ -294,6 +302,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     cdef Output out
     cdef int status
     cdef int64_t stopped
+    cdef double whole
     _bounds(data, begin, end)
     want.dense_count = dense.shape[0]
     want.dense = &dense[0] if dense.shape[0] else NULL
@@ -304,60 +313,84 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     cursor.at = begin
     cursor.end = end
     out.events = out.stats = out.headers = out.whole_end = 0
-    out.metadata_id = out.time = out.duration_ps = out.position = out.stat_value = out.header = NULL
-    out.aggregated = out.stat_kind = NULL
-    out.stat_event = NULL
-    out.stat_slot = NULL
-    with nogil:
-        status = read_line(&cursor, &want, &out)
+    # The start of the line shows how many events there are in all of it.
+    out.event_room = (end - begin) // 1024 + 16
+    out.stat_room = (end - begin) // 512 + 16
+    out.header_room = 16
+    columns = _grown(None, &out)
+    _point_into(columns, &out)
+    while True:
+        with nogil:
+            status = read_line(&cursor, &want, &out)
+        if status != FULL:
+            break
+        whole = 1.03 * (end - begin) / max(1, out.whole_end - begin)
+        if out.headers == out.header_room:
+            out.header_room *= 2
+        elif out.events < out.event_room:
+            # One event may have any number of stats.
+            out.stat_room += out.stat_room // 2
+        out.event_room = max(out.event_room, 16 + <int64_t> (whole * out.events))
+        out.stat_room = max(out.stat_room, 16 + <int64_t> (whole * out.stats))
+        columns = _grown(columns, &out)
+        _point_into(columns, &out)
+        cursor.at = out.whole_end
     stopped = cursor.at
-
-    # One element more than needed, so that the address of the first exists even for none.
-    cdef int64_t events = out.events, stats = out.stats, headers = out.headers
-    metadata_id = np.empty(events + 1, dtype=np.int64)
-    time = np.empty(events + 1, dtype=np.int64)
-    duration_ps = np.empty(events + 1, dtype=np.int64)
-    position = np.empty(events + 1, dtype=np.int64)
-    aggregated = np.empty(events + 1, dtype=np.uint8)
-    stat_event = np.empty(stats + 1, dtype=np.int32)
-    stat_slot = np.empty(stats + 1, dtype=np.int16)
-    stat_kind = np.empty(stats + 1, dtype=np.uint8)
-    stat_value = np.empty(stats + 1, dtype=np.int64)
-    header = np.empty(2 * headers + 1, dtype=np.int64)
-    cdef int64_t[::1] v_metadata_id = metadata_id, v_time = time, v_duration = duration_ps
-    cdef int64_t[::1] v_position = position, v_value = stat_value, v_header = header
-    cdef uint8_t[::1] v_aggregated = aggregated, v_kind = stat_kind
-    cdef int32_t[::1] v_event = stat_event
-    cdef int16_t[::1] v_slot = stat_slot
-    out.metadata_id = &v_metadata_id[0]
-    out.time = &v_time[0]
-    out.duration_ps = &v_duration[0]
-    out.position = &v_position[0]
-    out.aggregated = &v_aggregated[0]
-    out.stat_event = &v_event[0]
-    out.stat_slot = &v_slot[0]
-    out.stat_kind = &v_kind[0]
-    out.stat_value = &v_value[0]
-    out.header = &v_header[0]
-    out.events = out.stats = out.headers = 0
-    # The stats of a cut event are not in the counts, so they must not be stored either.
-    cursor.end = out.whole_end
-    cursor.at = begin
-    with nogil:
-        read_line(&cursor, &want, &out)
+    events, stats = [_cut(column, out.events) for column in columns[0]], [
+        _cut(column, out.stats) for column in columns[1]
+    ]
     return LineColumns(
-        metadata_id[:events],
-        time[:events],
-        duration_ps[:events],
-        position[:events],
-        aggregated[:events],
-        stat_event[:stats],
-        stat_slot[:stats],
-        stat_kind[:stats],
-        stat_value[:stats],
-        header[: 2 * headers].reshape(-1, 2),
+        *events,
+        *stats,
+        columns[2][: 2 * out.headers].copy().reshape(-1, 2),
         None if status == FINE else Fault(stopped, FAULT_REASONS[status]),
     )
+
+
+_EVENT_TYPES = (np.int64, np.int64, np.int64, np.int64, np.uint8)
+_STAT_TYPES = (np.int32, np.int16, np.uint8, np.int64)
+
+
+cdef _grown(columns, Output* out):
+    """Columns with the room that `out` says, and what is in the old ones."""
+    new = (
+        [np.empty(out.event_room, dtype=kind) for kind in _EVENT_TYPES],
+        [np.empty(out.stat_room, dtype=kind) for kind in _STAT_TYPES],
+        np.empty(2 * out.header_room, dtype=np.int64),
+    )
+    if columns is not None:
+        for count, before, after in (
+            (out.events, columns[0], new[0]),
+            (out.stats, columns[1], new[1]),
+            (2 * out.headers, [columns[2]], [new[2]]),
+        ):
+            for old, column in zip(before, after):
+                column[:count] = old[:count]
+    return new
+
+
+cdef void _point_into(columns, Output* out):
+    cdef int64_t[::1] metadata_id = columns[0][0], time = columns[0][1], duration_ps = columns[0][2]
+    cdef int64_t[::1] position = columns[0][3], stat_value = columns[1][3], header = columns[2]
+    cdef uint8_t[::1] aggregated = columns[0][4], stat_kind = columns[1][2]
+    cdef int32_t[::1] stat_event = columns[1][0]
+    cdef int16_t[::1] stat_slot = columns[1][1]
+    out.metadata_id = &metadata_id[0]
+    out.time = &time[0]
+    out.duration_ps = &duration_ps[0]
+    out.position = &position[0]
+    out.aggregated = &aggregated[0]
+    out.stat_event = &stat_event[0]
+    out.stat_slot = &stat_slot[0]
+    out.stat_kind = &stat_kind[0]
+    out.stat_value = &stat_value[0]
+    out.header = &header[0]
+
+
+def _cut(column, int64_t count):
+    """The part of a column that is filled; what is not filled of a large one has never been touched, so it takes no memory."""
+    part = column[:count]
+    return part.copy() if column.nbytes < 1 << 20 else part
 
 
 def intern_contents(const uint8_t[::1] data, const int64_t[::1] offsets):

@@ -91,6 +91,7 @@ def is_pipeline_call(name: bytes) -> bool:
     return _PIPELINE.fullmatch(name) is not None
 
 
+@lru_cache(maxsize=1 << 14)
 def host_name_kind(name: bytes) -> HostNameKind:
     """The activity of a thread while a host event of this name is open."""
     eager = _EAGER_OP.fullmatch(name)

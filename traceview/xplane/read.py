@@ -7,6 +7,7 @@ itself, so that every fault has a byte offset and a damaged part leaves the othe
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -17,10 +18,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from google.protobuf.message import DecodeError
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError
 from traceview.intervals import Int64Array
 from traceview.location import Location
+from traceview.store.address import is_remote
 from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
 from traceview.xplane.columns import (
@@ -33,7 +36,7 @@ from traceview.xplane.columns import (
     joined,
 )
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
-from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read, read_bytes
+from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
 from traceview.xplane.space import (
     EventMetadata,
     Line,
@@ -54,12 +57,14 @@ DECODER: Final[ModuleType] = decode_reference if _compiled is None else _compile
 """The decoder in use: the compiled one, or the reference if the installation had no compiler."""
 
 _CONTENT: Final = 2
-_THREADS: Final = 8
+_MOST_THREADS: Final = 8
 _THREADED_BYTES: Final = 1 << 20
 """A smaller file is decoded in less time than threads take to start and `concurrent.futures` to import."""
 
 _Start: TypeAlias = Callable[..., Callable[[], Any]]
 """Starts a call of a function with arguments; calling what it gives waits for the result."""
+
+_DIGEST_BYTES: Final = 1 << 20
 
 MAX_PS: Final = 1 << 57
 """The longest time within a profile; far below int64, so that sums of dozens of such times still fit."""
@@ -86,8 +91,18 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
     Raises `TraceNotFoundError` if it cannot be opened, `TraceFormatError` with the byte offset if it is not a trace or
     damaged. With `salvage` damage is collected in `faults`, and the readable part is returned.
     """
-    data = read_bytes(path)
-    return _Reader(path, data, salvage=salvage).space()
+    with partly_read(path) as data:
+        try:
+            if is_remote(path):
+                # Read at once: a request for each line would take longer. It is kept for those who ask for a part.
+                path.read_bytes()
+            if len(data) < _THREADED_BYTES:
+                return _Reader(path, data[:], salvage=salvage).space_with(partial)
+            return _Reader(path, data, salvage=salvage).space()
+        except MemoryError:
+            raise TraceFormatError(
+                path, f"{len(data):,} bytes do not fit into memory", hint="record fewer steps"
+            ) from None
 
 
 class _PlaneParts(Struct, frozen=True, eq=False):
@@ -108,11 +123,11 @@ class _Reader:
         self.cut_ends: set[int] = set()
 
     def space(self) -> Space:
-        if len(self.data) < _THREADED_BYTES:
-            return self.space_with(partial)
+        """The file, read and decoded on threads."""
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(_THREADS) as pool:
+        # Each thread holds the bytes of one line.
+        with ThreadPoolExecutor(min(_MOST_THREADS, 1 + (os.cpu_count() or 1))) as pool:
 
             def start(*call: Any) -> Callable[[], Any]:
                 try:
@@ -124,13 +139,14 @@ class _Reader:
             return self.space_with(start)
 
     def space_with(self, start: _Start) -> Space:
-        digest = start(hashlib.sha256, self.data)
+        digest = start(self.digest)
         parts = [self.parts(begin, end) for begin, end in self.plane_bounds()]
         decoded = self.decode_lines(start, parts)
         planes = tuple(
             self.plane(part, [decoded[bounds] for bounds in part.line_bounds]) for part in parts
         )
         self.check_sum([line for plane in planes for line in plane.lines])
+        repeated = self.repeated(planes)
         header = self.space_header
         if not planes and self.faults:
             first = self.faults[0]
@@ -143,14 +159,52 @@ class _Reader:
             )
         return Space(
             self.path,
-            bytes(self.data[:]),
-            digest().hexdigest(),
+            len(self.data),
+            digest(),
             planes,
             tuple(header.hostnames),
             tuple(dict.fromkeys(header.errors)),
             tuple(dict.fromkeys(header.warnings)),
+            repeated,
             tuple(self.faults),
         )
+
+    def part(self, begin: int, end: int) -> bytes:
+        """The bytes from `begin` to `end`; called on threads too."""
+        if isinstance(self.data, FileBytes):
+            return self.data.part(begin, end)
+        return bytes(self.data[begin:end])
+
+    def digest(self) -> str:
+        """The SHA-256 of the file."""
+        found = hashlib.sha256()
+        size = len(self.data)
+        for begin in range(0, size, _DIGEST_BYTES):
+            found.update(self.part(begin, min(begin + _DIGEST_BYTES, size)))
+        return found.hexdigest()
+
+    def repeated(self, planes: Iterable[Plane]) -> frozenset[tuple[int, int]]:
+        """The payloads of lines that are exact copies of lines in an earlier plane of the same name."""
+        first: dict[tuple[bytes, int, int], tuple[int, int]] = {}
+        contents: dict[tuple[bytes, int, int], set[bytes]] = {}
+        repeated = set()
+        for plane in planes:
+            for line in plane.lines:
+                begin, end = line.payload
+                key = (plane.name, line.id, end - begin)
+                if key not in first:
+                    # Almost every line: it is not read for this.
+                    first[key] = line.payload
+                    continue
+                known = contents.setdefault(key, {self.content_digest(*first[key])})
+                content = self.content_digest(begin, end)
+                if content in known:
+                    repeated.add(line.payload)
+                known.add(content)
+        return frozenset(repeated)
+
+    def content_digest(self, begin: int, end: int) -> bytes:
+        return hashlib.sha256(self.part(begin, end)).digest()
 
     def fault(self, offset: int, reason: str) -> None:
         """Raise for damage at `offset`, or note it when salvaging."""
@@ -203,8 +257,13 @@ class _Reader:
     def parse(self, message_class: Any, spans: Iterable[tuple[int, int]]) -> Any:
         message = message_class()
         kept = [(tag, end) for tag, end in spans]
+        runs: list[tuple[int, int]] = []
+        for tag, end in kept:
+            # Fields mostly follow each other.
+            is_next = runs and runs[-1][1] == tag
+            runs.append((runs.pop()[0], end) if is_next else (tag, end))
         try:
-            message.ParseFromString(b"".join(self.data[tag:end] for tag, end in kept))
+            message.ParseFromString(b"".join(self.data[tag:end] for tag, end in runs))
         except DecodeError:
             self.fault(kept[0][0], "damaged: metadata from here on cannot be parsed")
             message = message_class()
@@ -269,11 +328,20 @@ class _Reader:
     ) -> dict[tuple[int, int], LineColumns]:
         jobs = [(bounds, part.wanted) for part in parts for bounds in part.line_bounds]
         jobs.sort(key=lambda job: job[0][0] - job[0][1])
-        results = {
-            bounds: start(DECODER.decode_line, self.data, *bounds, wanted)
-            for bounds, wanted in jobs
-        }
+        results = {bounds: start(self.decode_line, *bounds, wanted) for bounds, wanted in jobs}
         return {bounds: result() for bounds, result in results.items()}
+
+    def decode_line(self, begin: int, end: int, wanted: WantedStats) -> LineColumns:
+        """The columns of a line, with its offsets in the file and its texts; runs on a thread."""
+        data = self.part(begin, end)
+        columns: LineColumns = DECODER.decode_line(data, 0, len(data), wanted)
+        is_text = (columns.stat_kind == ValueKind.STR) | (columns.stat_kind == ValueKind.BYTES)
+        texts, index = DECODER.intern_contents(data, columns.stat_value[is_text])
+        columns.stat_value[is_text] = index
+        columns.position[:] += begin
+        columns.header[:] += begin
+        fault = columns.fault and Fault(columns.fault.offset + begin, columns.fault.reason)
+        return replace(columns, fault=fault, contents=tuple(texts))
 
     def plane(self, parts: _PlaneParts, columns: list[LineColumns]) -> Plane:
         header = parts.header
@@ -286,10 +354,10 @@ class _Reader:
             )
             for key, entry in header.event_metadata.items()
         }
-        lines = tuple(
+        lines = [
             self.line(header.name, bounds, columns_)
             for bounds, columns_ in zip(parts.line_bounds, columns, strict=True)
-        )
+        ]
         return Plane(
             header.id,
             header.name,
@@ -403,7 +471,7 @@ def _stat_value(message: Any, stat_names: dict[int, bytes]) -> StatValue:
     return value
 
 
-def read_event_stats(data: bytes, position: int, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
+def read_event_stats(data: Buffer, position: int, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
     """Every stat of the event whose tag is at `position`, including stats that do not become columns."""
     stats = []
     for stat_id, kind, value in decode_reference.read_stats_of_event(data, position):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import SEEK_END
+from threading import Lock
 from typing import BinaryIO, Final, overload
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
@@ -17,6 +18,7 @@ BLOCK_BYTES: Final = 1 << 16
 """How much is read at once of a file that is only read in parts."""
 
 _HEAD_BYTES: Final = 4096
+_SHORTER: Final = "the file became shorter while it was read"
 _WIRE_TYPES: Final = (0, 1, 2, 5)
 """Wire types in use: varint, 64 bits, length-delimited, 32 bits (protobuf's encoding; groups are obsolete)."""
 
@@ -28,13 +30,7 @@ def read_bytes(path: Location) -> bytes:
     with _opened(path) as file:
         _refuse_impostor(path, file.read(_HEAD_BYTES))
         file.seek(0)
-        try:
-            return file.read()
-        except MemoryError:
-            size = path.stat().st_size
-            raise TraceFormatError(
-                path, f"{size:,} bytes do not fit into memory", hint="record fewer steps"
-            ) from None
+        return file.read()
 
 
 class FileBytes:
@@ -50,6 +46,7 @@ class FileBytes:
         self._size = file.seek(0, SEEK_END)
         self._block_begin = 0
         self._block = b""
+        self._turn = Lock()
 
     def __len__(self) -> int:
         return self._size
@@ -66,18 +63,26 @@ class FileBytes:
         begin, end, _ = key.indices(self._size)
         return self._between(begin, end)
 
+    def part(self, begin: int, end: int) -> bytes:
+        """The bytes from `begin` to `end`; several threads may read parts."""
+        part = self._read(begin, end - begin)
+        if len(part) < end - begin:
+            raise TraceFormatError(self._path, _SHORTER)
+        return part
+
     def _between(self, begin: int, end: int) -> bytes:
         first = begin - self._block_begin
         if not 0 <= first <= first + end - begin <= len(self._block):
             self._block = self._read(begin, max(end - begin, BLOCK_BYTES))
             self._block_begin, first = begin, 0
             if len(self._block) < min(end, self._size) - begin:
-                raise TraceFormatError(self._path, "the file became shorter while it was read")
+                raise TraceFormatError(self._path, _SHORTER)
         return self._block[first : first + end - begin]
 
     def _read(self, begin: int, count: int) -> bytes:
-        self._file.seek(begin)
-        return self._file.read(count)
+        with self._turn:
+            self._file.seek(begin)
+            return self._file.read(count)
 
 
 @contextmanager

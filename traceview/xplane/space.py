@@ -50,7 +50,7 @@ class Plane(Struct, frozen=True, eq=False):
     stat_names: dict[int, bytes]
     stats: tuple[Stat, ...]
     spellings: dict[str, tuple[bytes, ...]]
-    lines: tuple[Line, ...]
+    lines: list[Line]
 
     @property
     def event_count(self) -> int:
@@ -59,16 +59,29 @@ class Plane(Struct, frozen=True, eq=False):
 
 
 class Space(Struct, frozen=True, eq=False):
-    """One file. `faults` is empty unless it was read with `salvage`; `data` holds the bytes of the file."""
+    """One file of `size` bytes.
+
+    `repeated`: the payloads of lines that are exact copies of lines in an earlier plane of the same name. `faults` is
+    empty unless it was read with `salvage`.
+    """
 
     path: Location
-    data: bytes
+    size: int
     sha256: str
     planes: tuple[Plane, ...]
     hostnames: tuple[bytes, ...]
     errors: tuple[bytes, ...]
     warnings: tuple[bytes, ...]
+    repeated: frozenset[tuple[int, int]]
     faults: tuple[Fault, ...]
+
+    def take_lines(self) -> list[list[Line]]:
+        """The lines of each plane, without the `repeated` ones. The planes keep none, so that lines can be let go of."""
+        taken = []
+        for plane in self.planes:
+            taken.append([line for line in plane.lines if line.payload not in self.repeated])
+            plane.lines.clear()
+        return taken
 
 
 class PlaneSummary(Struct, frozen=True):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Final
+from itertools import accumulate
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
-from traceview.ids import is_dense, unique_inverse
+from traceview.ids import is_dense, is_in, unique_first, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.units import PS_PER_NS
-from traceview.xplane.columns import ValueKind, joined
+from traceview.xplane.columns import NO_EVENTS, LineColumns, ValueKind, joined
 from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, PlaneKind
-from traceview.xplane.read import DECODER, MAX_PS
+from traceview.xplane.read import MAX_PS
 from traceview.xplane.space import Line, Plane, Stat, StatValue
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
 _MAX_DOUBLE: Final = 2.0**62
@@ -56,7 +60,6 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     """
 
     plane: Plane
-    data: bytes
     lines: tuple[Line, ...]
     names: tuple[bytes, ...]
     start_ps: Int64Array
@@ -72,6 +75,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     _kind: npt.NDArray[np.uint8]
     _value: Int64Array
     _metadata: Int64Array
+    _texts: list[bytes]
 
     @property
     def count(self) -> int:
@@ -91,7 +95,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         if key not in self.plane.spellings:
             return np.empty(0, dtype=np.int64)
         entries = self._by_slot[list(self.plane.spellings).index(key)]
-        matching: BoolArray = np.isin(self._kind[entries], kinds)
+        matching: BoolArray = is_in(self._kind[entries], kinds)
         return entries if matching.all() else entries[matching]
 
     def ints(self, key: str) -> Ints:
@@ -130,7 +134,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         numbers = {i: n for i, v in shared.items() if (n := _as_int64(v)) is not None}
         if not numbers:
             return Ints(*_last_per_event(row, value))
-        rows = np.flatnonzero(np.isin(self._metadata, list(numbers)))
+        rows = np.flatnonzero(is_in(self._metadata, list(numbers)))
         values = np.array([numbers[int(i)] for i in self._metadata[rows]], dtype=np.int64)
         return Ints(*_last_per_event(np.concatenate((rows, row)), np.concatenate((values, value))))
 
@@ -141,13 +145,13 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         refs, strings = entries[is_ref], entries[~is_ref]
         ids, ref_index = unique_inverse(self._value[refs])
         texts = [self.plane.stat_names.get(int(i), b"") for i in ids]
-        contents, content_index = DECODER.intern_contents(self.data, self._value[strings])
+        contents, content_index = self._contents(self._value[strings])
         rows = [self._row_of_stat[refs], self._row_of_stat[strings]]
-        indices = [ref_index, content_index.astype(np.int64) + len(texts)]
+        indices = [ref_index, content_index + len(texts)]
         texts += contents
         shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
         if shared:
-            of_metadata = np.flatnonzero(np.isin(self._metadata, list(shared)))
+            of_metadata = np.flatnonzero(is_in(self._metadata, list(shared)))
             index_of = {i: len(texts) + n for n, i in enumerate(shared)}
             texts += shared.values()
             rows.insert(0, of_metadata)
@@ -156,6 +160,16 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             )
         event, index = _last_per_event(np.concatenate(rows), np.concatenate(indices))
         return Texts(event, index.astype(np.int32), tuple(texts))
+
+    def _contents(self, places: Int64Array) -> tuple[list[bytes], Int64Array]:
+        """The distinct texts at places in `_texts`, in the order in which they first occur, and which one each place has."""
+        used, first, index = unique_first(places)
+        index_of: dict[bytes, int] = {}
+        number = np.empty(used.size, dtype=np.int64)
+        for place in np.argsort(first).tolist():
+            text = self._texts[used[place]]
+            number[place] = index_of.setdefault(text, len(index_of))
+        return list(index_of), number[index]
 
     @cached_property
     def _stats_of_metadata(self) -> dict[int, tuple[Stat, ...]]:
@@ -198,30 +212,32 @@ def stat_of(stats: Iterable[Stat], name: bytes) -> int | float | bytes | None:
     return value
 
 
-def build_table(
-    plane: Plane, data: bytes, lines: tuple[Line, ...], absolute_origin_ns: int
-) -> PlaneTable:
-    """One table from `lines` of `plane`; `absolute_origin_ns` is subtracted from stamps that are Unix times."""
+def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> PlaneTable:
+    """One table from `lines` of `plane`, which are taken out of the list: no column exists twice for long.
+
+    `absolute_origin_ns` is subtracted from stamps that are Unix times.
+    """
     placed = [line for line in lines if abs(_stamp(line, absolute_origin_ns)) <= MAX_STAMP_NS]
-    misplaced_count, lines = len(lines) - len(placed), tuple(placed)
-    columns = [line.columns for line in lines]
-    counts = [c.metadata_id.size for c in columns]
-    before = np.cumsum([0, *counts])
-    stamps = [_stamp(line, absolute_origin_ns) for line in lines]
-    metadata = joined([c.metadata_id for c in columns], np.int64)
-    start = joined(
-        [c.time + stamp * PS_PER_NS for c, stamp in zip(columns, stamps, strict=True)], np.int64
-    )
-    duration = joined([c.duration_ps for c in columns], np.int64)
-    position = joined([c.position for c in columns], np.int64)
-    aggregated = joined([c.aggregated for c in columns], np.bool_)
-    line = np.repeat(np.arange(len(lines), dtype=np.int32), counts)
-    row_of_stat = joined(
-        [c.stat_event + first for c, first in zip(columns, before[:-1], strict=True)], np.int64
-    )
-    slot = joined([c.stat_slot for c in columns], np.int16)
-    kind = joined([c.stat_kind for c in columns], np.uint8)
-    value = joined([c.stat_value for c in columns], np.int64)
+    misplaced_count = len(lines) - len(placed)
+    lines.clear()
+    stamps = [_stamp(line, absolute_origin_ns) for line in placed]
+    heads = tuple(replace(line, columns=NO_EVENTS) for line in placed)
+    parts = _ColumnParts([line.columns for line in placed])
+    placed.clear()
+    metadata = parts.take("metadata_id", np.int64)
+    start = parts.take("time", np.int64, [stamp * PS_PER_NS for stamp in stamps])
+    duration = parts.take("duration_ps", np.int64)
+    position = parts.take("position", np.int64)
+    aggregated = parts.take("aggregated", np.bool_)
+    line = np.repeat(np.arange(len(heads), dtype=np.int32), parts.event_counts)
+    row_of_stat = parts.take("stat_event", np.int64, parts.first_events)
+    slot = parts.take("stat_slot", np.int16)
+    kind = parts.take("stat_kind", np.uint8)
+    value = parts.take("stat_value", np.int64)
+    if parts.texts:
+        texts = np.flatnonzero((kind == ValueKind.STR) | (kind == ValueKind.BYTES))
+        of_line = np.repeat(np.arange(len(heads), dtype=np.int32), parts.stat_counts)
+        value[texts] += np.array(parts.first_texts, dtype=np.int64)[of_line[texts]]
     if aggregated.any():
         kept = ~aggregated
         new_row = np.cumsum(kept) - 1
@@ -234,8 +250,7 @@ def build_table(
     name, names = _names(plane, metadata)
     return PlaneTable(
         plane=plane,
-        data=data,
-        lines=lines,
+        lines=heads,
         names=names,
         start_ps=start,
         duration_ps=np.where(negative, 0, duration) if negative.any() else duration,
@@ -250,7 +265,37 @@ def build_table(
         _kind=kind,
         _value=value,
         _metadata=metadata,
+        _texts=parts.texts,
     )
+
+
+class _ColumnParts:
+    """The columns of several lines; each is let go of as it is joined."""
+
+    def __init__(self, columns: list[LineColumns]) -> None:
+        self.event_counts = [of_line.metadata_id.size for of_line in columns]
+        self.first_events = _before(self.event_counts)
+        self.stat_counts = [of_line.stat_slot.size for of_line in columns]
+        self.first_texts = _before([len(of_line.contents) for of_line in columns])
+        self.texts = [text for of_line in columns for text in of_line.contents]
+        self._parts: list[dict[str, Any]] = [asdict(of_line) for of_line in columns]
+
+    def take(
+        self, key: str, dtype: type[_Scalar], added: Sequence[int] | None = None
+    ) -> npt.NDArray[_Scalar]:
+        """A whole column, with a number `added` to the part of each line; it can be taken once."""
+        parts = [of_line.pop(key) for of_line in self._parts]
+        if added is None:
+            return joined(parts, dtype)
+        whole = [part.astype(dtype) for part in parts]
+        for part, number in zip(whole, added, strict=True):
+            part += number
+        return joined(whole, dtype)
+
+
+def _before(counts: Sequence[int]) -> list[int]:
+    """How many come before each of several parts."""
+    return [0, *accumulate(counts)][: len(counts)]
 
 
 def _stamp(line: Line, absolute_origin_ns: int) -> int:
@@ -280,28 +325,3 @@ def _display_name(plane: Plane, metadata_id: int) -> bytes:
     metadata = plane.event_metadata[metadata_id]
     # On TPU planes the name is a whole HLO expression and the display name its op.
     return (plane.kind is PlaneKind.TPU and metadata.display_name) or metadata.name
-
-
-def unrepeated_lines(planes: Iterable[Plane], data: bytes) -> list[tuple[Line, ...]]:
-    """The lines of each plane, without exact copies of lines in an earlier plane of the same name."""
-    view = memoryview(data)
-    first: dict[tuple[bytes, int, int], memoryview] = {}
-    contents: dict[tuple[bytes, int, int], set[memoryview]] = {}
-    kept = []
-    for plane in planes:
-        lines = []
-        for line in plane.lines:
-            begin, end = line.payload
-            content = view[begin:end]
-            key = (plane.name, line.id, end - begin)
-            if key not in first:
-                # Almost every line: it is not read for this.
-                first[key] = content
-                lines.append(line)
-                continue
-            known = contents.setdefault(key, {first[key]})
-            if content not in known:
-                known.add(content)
-                lines.append(line)
-        kept.append(tuple(lines))
-    return kept

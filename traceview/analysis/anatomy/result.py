@@ -12,6 +12,7 @@ from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.context import Context
 from traceview.analysis.selection import step_bounds
+from traceview.ids import is_in
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered
 from traceview.record import Count, DeviceKey, Picoseconds, Record, Share
 from traceview.trace.cause import Cause
@@ -83,7 +84,7 @@ def compute(context: Context) -> Anatomy | Skipped:
     devices = [
         device
         for device, gaps in context.idle.gaps.items()
-        if context.trace.device_list[device].host in spans and not gaps.cause_ps[Cause.UNUSED].any()
+        if context.trace.device_list[device].host in spans and Cause.UNUSED not in gaps.by_cause
     ]
     if not devices:
         return Skipped("no device ran a kernel in the window")
@@ -169,7 +170,7 @@ def _longest_awaited(
     collectives = context.collectives
     rows = collectives.is_complete[collectives.collective] & (collectives.device == device)
     if spans.step_count:
-        rows &= np.isin(collectives.step, spans.numbers)
+        rows &= is_in(collectives.step, spans.numbers)
     else:
         rows &= (collectives.start_ps < spans.end[0]) & (collectives.end_ps > spans.start[0])
     wait_ps = np.zeros(collectives.count, dtype=np.int64)

@@ -163,7 +163,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
 
 
 def _of_step(priced: Cost) -> str:
-    """`, 46.3% of the median 14.5 ms step`; beside the waiting devices a share alone would be taken for theirs."""
+    """`, 46.3% of the mean 14.5 ms step`; beside the waiting devices a share alone would be taken for theirs."""
     if priced.statistic is None or not priced.ratio or priced.ps_per_step is None:
         return ""
     step = numbers.time(priced.ps_per_step / priced.ratio)

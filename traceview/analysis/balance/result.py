@@ -39,7 +39,7 @@ from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.context import Context
 from traceview.analysis.joined_steps import NEVER, JoinedSteps, joined_steps
 from traceview.analysis.selection import Selection, covered_ps
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids
 from traceview.record import Count, Integer, Picoseconds, Ratio, Record
 from traceview.robust import median, median_ps
 from traceview.trace.collectives import Collectives
@@ -320,8 +320,6 @@ def _last_counts(collectives: Collectives, joined: JoinedSteps) -> tuple[dict[in
     if not joined.count:
         return {}, 0
     is_whole = collectives.is_complete & (collectives.device_count > 1)
-    is_counted = (is_whole & np.isin(collectives.first_step, joined.numbers))[
-        collectives.collective
-    ]
+    is_counted = (is_whole & is_in(collectives.first_step, joined.numbers))[collectives.collective]
     last = collectives.device[collectives.last_among(is_counted)].tolist()
     return Counter(last), unique_ids(collectives.collective[is_counted]).size

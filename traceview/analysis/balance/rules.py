@@ -61,7 +61,7 @@ STRAGGLER: Final = Rule(
         "batches, drop_remainder=True. input: traceview input LOGDIR. late_start: TF_GPU_THREAD_MODE=gpu_private."
     ),
     example=(
-        "GPU:2 computes 9.10 ms longer per step (+20.0% vs. the others), 16.7% of the median 54.6 ms step; "
+        "GPU:2 computes 9.10 ms longer per step (+20.0% vs. the others), 16.7% of the mean 54.6 ms step; "
         "GPU:0, 1 and 3 wait for it"
     ),
     explains=("collective-wait",),

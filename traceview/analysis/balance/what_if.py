@@ -234,7 +234,7 @@ def _waits(gaps: Gaps | None, cause: Cause) -> _Span:
     """Idle time of one cause; only its length in a gap is known, not where it lies."""
     if gaps is None:
         return _Span.of(union(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)))
-    caused = gaps.cause_ps[cause]
+    caused = gaps.of_cause(cause)
     held = caused > 0
     # Pieces of a gap touch each other; each keeps its own amount.
     start, end = gaps.start_ps[held], gaps.end_ps[held]

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceview.analysis.capture import tracer_options
 from traceview.document import numbers
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int64Array
 from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
@@ -238,7 +238,7 @@ def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
     with_id = calls.stat("correlation_id").among(calls.rows_of_host(index)).row
     launch_names = unique_ids(calls.name[columns.launch[linked]])
     unanswered = with_id[
-        ~np.isin(with_id, columns.launch[linked]) & np.isin(calls.name[with_id], launch_names)
+        ~is_in(with_id, columns.launch[linked]) & is_in(calls.name[with_id], launch_names)
     ]
     last_answered = calls.start_ps[columns.launch[linked]].max()
     late = unanswered[calls.start_ps[unanswered] > last_answered]

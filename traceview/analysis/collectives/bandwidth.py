@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
-import numpy as np
 from msgspec import Struct
 
+from traceview.ids import groups_of, is_in
 from traceview.intervals import BoolArray
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.links import nvlink_bytes_per_second, pcie_bytes_per_second
@@ -122,7 +122,7 @@ def bandwidth_of(
 
 def is_reducing(collectives: Collectives) -> BoolArray:
     """Whether each collective may reduce gradients, bool `[collectives]`."""
-    result: BoolArray = np.isin(collectives.kind[collectives.first], _REDUCING)
+    result: BoolArray = is_in(collectives.kind[collectives.first], _REDUCING)
     return result
 
 
@@ -165,13 +165,11 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
 
 def _sizes(collectives: Collectives, complete: BoolArray) -> list[tuple[CollectiveKind, int, int]]:
     """Kind, device count and bytes of the complete collectives; those of equal kind and count are summed."""
-    keys = np.stack((collectives.kind[collectives.first], collectives.device_count), axis=1)
-    kinds, index = np.unique(keys[complete], axis=0, return_inverse=True)
-    total = np.zeros(kinds.shape[0], dtype=np.int64)
-    np.add.at(total, index.reshape(-1), collectives.bytes_moved[complete])
+    kind = collectives.kind[collectives.first][complete]
+    count, size = collectives.device_count[complete], collectives.bytes_moved[complete]
     return [
-        (CollectiveKind(kind), int(count), size)
-        for (kind, count), size in zip(kinds.tolist(), total.tolist(), strict=True)
+        (CollectiveKind(kind[of[0]]), int(count[of[0]]), int(size[of].sum()))
+        for of in groups_of(kind, count)
     ]
 
 

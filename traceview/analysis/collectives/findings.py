@@ -27,7 +27,7 @@ EXPOSED: Final = Rule(
         "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
         "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per replica."
     ),
-    example="exposed communication on GPU:0 takes 12.0 ms of the median 50.0 ms step (24.0%)",
+    example="exposed communication on GPU:0 takes 12.0 ms of the mean 50.0 ms step (24.0%)",
     path_causes=("collective",),
     jax_advice=(
         "Exchange less often: a larger batch per device. Check the shardings: an array that two ops want in "
@@ -51,7 +51,7 @@ WAIT: Final = Rule(
         "is ready for all of them (dataset.prefetch(tf.data.AUTOTUNE)), GPUs of one model. traceview collectives "
         "LOGDIR lists the last device of each collective."
     ),
-    example="GPU:2 waits for other devices in collectives for 6.00 ms of the median 50.0 ms step (12.0%)",
+    example="GPU:2 waits for other devices in collectives for 6.00 ms of the mean 50.0 ms step (12.0%)",
     idle_causes=("peer",),
     jax_advice=(
         "Give all devices equal work: equal shards of the batch, batches copied ahead with jax.device_put, "

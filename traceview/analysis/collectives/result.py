@@ -39,7 +39,7 @@ from traceview.analysis.collectives.reduction_path import (
 from traceview.analysis.context import Context
 from traceview.analysis.cost import mean_of_steps
 from traceview.analysis.selection import step_bounds
-from traceview.ids import sorted_unique, unique_ids
+from traceview.ids import is_in, sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, uncovered, union
 from traceview.record import Count, DeviceKey, Hostname, OpName, Picoseconds, Record, Share
 from traceview.robust import median_ps
@@ -218,7 +218,7 @@ class _Sums:
     def times(self, hosts: Sequence[int], path: ReductionPath) -> CollectiveTimes:
         """The sums over the devices of `hosts`."""
         collectives, trace = self._collectives, self._trace
-        rows = np.isin(collectives.host, hosts) & self._in_window[collectives.collective]
+        rows = is_in(collectives.host, hosts) & self._in_window[collectives.collective]
         chosen = np.zeros(collectives.count, dtype=np.bool_)
         chosen[collectives.collective[rows]] = True
         complete = chosen & collectives.is_complete

@@ -75,7 +75,7 @@ def unclear_words(last_count: int, collective_count: int) -> str | None:
 
 
 def _facts(result: CollectiveResult) -> Iterator[str]:
-    per_step = f", {result.count_per_step:,} per step" if result.count_per_step else ""
+    per_step = f", {result.count_per_step:,} per step (median)" if result.count_per_step else ""
     yield f"{numbers.plural(result.count, 'collective')}{per_step}"
     if result.transfer_per_step_ps is not None:
         yield f"transfer {numbers.time(result.transfer_per_step_ps)} per step (median)"

@@ -10,7 +10,7 @@ import numpy as np
 from traceview.analysis.collectives.reduction_path import events_in_windows
 from traceview.analysis.selection import Selection
 from traceview.document import model as doc
-from traceview.ids import unique_ids
+from traceview.ids import is_in, unique_ids
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.ops import split_op
@@ -32,7 +32,7 @@ def collective_table(
     """
     inside = events_in_windows(trace, selection, collectives)
     shown = unique_ids(collectives.collective[inside])
-    row_count = int(np.count_nonzero(np.isin(collectives.collective, shown)))
+    row_count = int(np.count_nonzero(is_in(collectives.collective, shown)))
     if top is not None and shown.size > top:
         longest = np.zeros(collectives.count, dtype=np.int64)
         np.maximum.at(longest, collectives.collective, collectives.wait_ps)

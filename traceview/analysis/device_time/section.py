@@ -68,7 +68,8 @@ def device_list(rows: Sequence[DeviceTimeRow]) -> str:
         same = [row for row in rows if row.kind == kind]
         models = " and ".join(dict.fromkeys(row.model for row in same if row.model))
         count = numbers.plural(len(same), look_of(DEVICE_KINDS, kind).words)
-        where = " on the host" if kind == "replica" else ""
+        hosts = len({row.device.rpartition("/")[0] for row in same})
+        where = f" on {numbers.plural(hosts, 'host')}" if kind == "replica" else ""
         kinds.append(f"{count}{where}" + (f", {models}" if models else ""))
     return "; ".join(kinds)
 

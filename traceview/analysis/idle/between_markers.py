@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.selection import Selection, step_bounds
+from traceview.ids import is_in
 from traceview.intervals import BoolArray, Int64Array
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
@@ -47,7 +48,7 @@ def between_markers(
     saves = _holds(start, end, columns.start_ps[rows[kind == HostNameKind.CHECKPOINT]])
     evaluates = _holds(start, end, columns.start_ps[graphs])
     of_model = states.rows_of_model
-    asks = of_model[np.isin(states.kind_of(of_model), _INPUT)]
+    asks = of_model[is_in(states.kind_of(of_model), _INPUT)]
     evaluates &= _holds(start, end, columns.start_ps[asks])
     if evaluates.mean() > MOST_EVALUATIONS_RATIO:
         evaluates[:] = False

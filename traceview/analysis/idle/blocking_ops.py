@@ -37,7 +37,8 @@ def blocking_ops(
     gaps, columns = attribution.gaps[device], trace.host_columns
     steps = selection.steps[host]
     used = np.array([step.excluded is None for step in steps], dtype=np.bool_)
-    waits = gaps.cause_ps[Cause.HOST_COMPUTE] > 0
+    computing_ps = gaps.of_cause(Cause.HOST_COMPUTE)
+    waits = computing_ps > 0
     if steps:
         waits &= (gaps.step >= 0) & used[np.maximum(gaps.step, 0)]
     idle = union(gaps.start_ps[waits], gaps.end_ps[waits])
@@ -45,7 +46,7 @@ def blocking_ops(
     overlap = idle.within(columns.start_ps[rows], columns.end_ps[rows])
     rows, overlap = rows[overlap > 0], overlap[overlap > 0]
     # In a gap with other causes too, the op takes no more than what those leave.
-    most_ps = int(gaps.cause_ps[Cause.HOST_COMPUTE, waits].sum())
+    most_ps = int(computing_ps[waits].sum())
     names, of_row = unique_inverse(columns.name[rows])
     total = np.bincount(of_row, weights=overlap.astype(np.float64), minlength=names.size)
     result = []

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from traceview.analysis.launches.eager_scopes import EAGER, GRAPH
 from traceview.analysis.selection import Selection, step_bounds
-from traceview.ids import unique_ids
+from traceview.ids import unique_counts, unique_ids
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.robust import median_ps
 from traceview.trace.model import Trace
@@ -70,6 +70,6 @@ def _types(trace: Trace, host: int) -> tuple[str, ...]:
     columns = trace.host_columns
     is_call = np.array([name.startswith(_CALL) for name in trace.names], dtype=np.bool_)
     calls = columns.name[(columns.host == host) & is_call[columns.name]]
-    names, count = np.unique(calls, return_counts=True)
+    names, count = unique_counts(calls)
     frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
     return tuple((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)

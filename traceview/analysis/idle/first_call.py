@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.selection import Selection
+from traceview.ids import unique_counts
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import op_type
@@ -41,7 +42,7 @@ def first_call(
     columns, rows = trace.device_columns, trace.device_rows(host)
     rows = rows[columns.class_[rows] == ActivityClass.COMPUTE]
     rows = rows[(columns.start_ps[rows] < window.end_ps) & (columns.end_ps[rows] > window.start_ps)]
-    names, count = np.unique(columns.op[rows][columns.op[rows] >= 0], return_counts=True)
+    names, count = unique_counts(columns.op[rows][columns.op[rows] >= 0])
     types: Counter[str] = Counter()
     for name, times in zip(names.tolist(), count.tolist(), strict=True):
         type_ = op_type(trace.names[name])

@@ -167,7 +167,7 @@ def _row(
         idle_ps=int(length.sum()),
         gap_count=gaps.count,
         longest_gap_ps=int(length.max(initial=0)),
-        causes=_by_cause(gaps.cause_ps.sum(axis=1)),
+        causes=_by_cause(gaps.total_ps),
         causes_per_step=_by_cause(of_steps[:, used].sum(axis=1) // int(used.sum()))
         if used.any()
         else None,
@@ -183,6 +183,9 @@ def _row(
     )
 
 
+_KEYS: Final = tuple(cause.key for cause in Cause)
+
+
 def longest_first(length: Int64Array, top: int | None) -> Int64Array:
     """Numbers of the `top` longest spans, longest first, of equal ones the earlier."""
     candidates = np.arange(length.size)
@@ -193,8 +196,9 @@ def longest_first(length: Int64Array, top: int | None) -> Int64Array:
 
 def _by_cause(picoseconds: Int64Array) -> dict[str, int]:
     """The causes that occur, largest first."""
-    order = np.argsort(-picoseconds, kind="stable").tolist()
-    return {Cause(i).key: int(picoseconds[i]) for i in order if picoseconds[i]}
+    values = picoseconds.tolist()
+    order = sorted((i for i, value in enumerate(values) if value), key=lambda i: -values[i])
+    return {_KEYS[i]: values[i] for i in order}
 
 
 def gap_rows(
@@ -217,7 +221,9 @@ def gap_rows(
         evidence = evidence_in_gap(
             trace, gaps, states, index, cause, int(start[index]), int(end[index])
         )
-        around = Surroundings() if evidence else _surroundings(trace, gaps, states, index, cause)
+        around = Surroundings()
+        if not evidence:
+            (around,) = surroundings(trace, gaps, states, chosen[[place]], np.array([cause]))
         pieces = slice(*np.searchsorted(gaps.gap, [index, index + 1]).tolist())
         longest = int((gaps.end_ps[pieces] - gaps.start_ps[pieces]).argmax())
         step = int(gaps.step[pieces][longest])
@@ -241,17 +247,23 @@ def gap_rows(
         )
 
 
-def _surroundings(
-    trace: Trace, gaps: Gaps, states: HostStates, index: int, cause: Cause
-) -> Surroundings:
-    """What was recorded around the longest part of a cause in a gap; nothing if the host was not late in it."""
-    spans = cause_spans(trace, gaps, states, np.array([index]))
-    length = np.where(spans.cause == cause, spans.end_ps - spans.start_ps, 0)
-    if cause is Cause.UNUSED or not length.any():
-        return Surroundings()
-    longest = int(length.argmax())
-    start, end = int(spans.start_ps[longest]), int(spans.end_ps[longest])
-    return around_part(trace, gaps, states, index, start, end)
+def surroundings(
+    trace: Trace, gaps: Gaps, states: HostStates, chosen: Int64Array, causes: Int64Array
+) -> Iterator[Surroundings]:
+    """What was recorded around the longest part of its cause in each gap; nothing if the host was not late in it."""
+    if not chosen.size:
+        return
+    spans = cause_spans(trace, gaps, states, np.sort(chosen))
+    first, last = np.searchsorted(spans.gap, [chosen, chosen + 1]).tolist()
+    for index, cause, low, high in zip(chosen.tolist(), causes.tolist(), first, last, strict=True):
+        start_ps, end_ps = spans.start_ps[low:high], spans.end_ps[low:high]
+        length = np.where(spans.cause[low:high] == cause, end_ps - start_ps, 0)
+        if cause == Cause.UNUSED or not length.any():
+            yield Surroundings()
+        else:
+            longest = int(length.argmax())
+            start, end = int(start_ps[longest]), int(end_ps[longest])
+            yield around_part(trace, gaps, states, index, start, end)
 
 
 def around_part(

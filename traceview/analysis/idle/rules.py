@@ -145,8 +145,8 @@ CALLBACK_STALL: Final = IdleRule(
     ),
     evidence="the thread of the markers is outside of any of them; needs explicit markers",
     advice=(
-        "Do it less often or elsewhere: save_freq and update_freq of Keras callbacks, if step % 100 == 0: log(...), a "
-        "thread for what needs no device."
+        "Do it less often or elsewhere: if step % 100 == 0: log(...) in a loop, save_freq and update_freq where Keras "
+        "callbacks do it, a thread for what needs no device."
     ),
     example="GPU:0 waits 13.7 ms of the mean 61.3 ms step for Python between steps (22.3%); 137 ms in step 14",
     idle_causes=("callback",),

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from traceview.analysis.idle.result import Gap, gap_rows
+from traceview.analysis.idle.result import surroundings
 from traceview.analysis.idle.section import evidence_text
 from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.idle_python import python_in_gaps
 from traceview.analysis.selection import Selection
 from traceview.document import model as doc
 from traceview.document.vocabulary import CAUSES, look_of
+from traceview.ids import is_in, unique_ids, unique_inverse
+from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
-from traceview.trace.model import Trace
-from traceview.trace.table import Table, integers, record_columns, table, texts
+from traceview.trace.gaps import Gaps
+from traceview.trace.many_evidence import ManyEvidence
+from traceview.trace.model import NONE, Trace
+from traceview.trace.table import Column, Table, table, whole
 
 STACK_SEPARATOR: Final = " > "
-_FIELDS: Final = (
-    "start_ps",
-    "duration_ps",
-    "step",
-    "cause",
-    "before",
-    "after",
-    "thread",
-    "host_event",
-    "python",
-    "python_inner",
-    "python_ratio",
-)
 
 
 def gap_table(
@@ -51,47 +44,151 @@ def gap_table(
     what the thread recorded around the gap's cause where no event shows it.
     """
     wanted = {Cause[name.upper()] for name in causes} or set(Cause)
-    order: list[tuple[bool, int, int, int]] = []
+    parts = [np.empty((0, 4), dtype=np.int64)]
     for device, gaps in idle.gaps.items():
         if trace.device_key(device) not in devices:
             continue
         start, end = gaps.spans
-        parts = gaps.causes_of(np.arange(gaps.count))
-        is_wanted = np.isin(parts.argmax(axis=0), list(wanted)) if parts.size else start == end
+        lengths = gaps.causes_of(np.arange(gaps.count))
+        is_wanted = is_in(lengths.argmax(axis=0), list(wanted)) if lengths.size else start == end
         chosen = np.flatnonzero(is_wanted & (end - start >= least_ps))
-        longest = chosen[np.lexsort((start[chosen], start[chosen] - end[chosen]))]
         # A device that was not used waited for nothing: its one gap comes last.
-        unused = parts[Cause.UNUSED] > 0
-        order += [
-            (bool(unused[i]), int(start[i] - end[i]), device, int(i)) for i in longest.tolist()
-        ]
-    order.sort()
-    shown = [(device, number) for _, _, device, number in order[:top]]
-    return _table(trace, selection, idle, shown), len(order) - len(shown)
+        unused = (lengths[Cause.UNUSED] > 0)[chosen]
+        of_device = np.full(chosen.size, device)
+        parts.append(np.stack((unused, (start - end)[chosen], of_device, chosen), axis=1))
+    every = np.concatenate(parts)
+    shown = every[np.lexsort(every.T[::-1])][:top]
+    return _table(trace, selection, idle, shown[:, 2], shown[:, 3]), len(every) - len(shown)
 
 
 def _table(
-    trace: Trace, selection: Selection, idle: IdleAttribution, shown: list[tuple[int, int]]
+    trace: Trace,
+    selection: Selection,
+    idle: IdleAttribution,
+    device: Int64Array,
+    number: Int64Array,
 ) -> Table:
-    gap_of: dict[tuple[int, int], Gap] = {}
-    for device in {device for device, _ in shown}:
-        numbers = [number for of_device, number in shown if of_device == device]
-        chosen = np.array(numbers, dtype=np.int64)
-        gaps = gap_rows(trace, selection, idle.gaps[device], idle, chosen)
-        gap_of |= {(device, number): gap for number, gap in zip(numbers, gaps, strict=True)}
-    rows = [gap_of[place] for place in shown]
+    """A row per gap, given by its device and its number there."""
+    columns = _Columns(number.size)
+    many: dict[int, ManyEvidence] = {}
+    for of_device in unique_ids(device).tolist():
+        place = np.flatnonzero(device == of_device)
+        host = trace.device_list[of_device].host
+        evidence = many.setdefault(host, ManyEvidence(trace, idle.states[host]))
+        columns.fill(place, trace, selection, idle, of_device, number[place], evidence)
+    keys = _objects([trace.device_key(index) for index in range(len(trace.device_list))])
     return table(
         "gaps",
-        texts("device", [trace.device_key(device) for device, _ in shown]),
-        *record_columns(Gap, rows, _FIELDS),
-        texts("host_stack", [STACK_SEPARATOR.join(gap.host_stack) or None for gap in rows]),
-        texts("previous_event", [gap.previous_event for gap in rows]),
-        texts("next_event", [gap.next_event for gap in rows]),
-        *(
-            integers(f"{cause.key}_ps", [gap.causes.get(cause.key, 0) for gap in rows])
-            for cause in Cause
-        ),
+        Column("device", "text", keys[device]),
+        whole("start_ps", columns.start_ps),
+        whole("duration_ps", columns.end_ps - columns.start_ps),
+        whole("step", columns.step, columns.has_no_step),
+        Column("cause", "text", _objects([cause.key for cause in Cause])[columns.cause]),
+        *(Column(name, "text", texts) for name, texts in columns.texts.items()),
+        Column("python_ratio", "float", columns.python_ratio),
+        *(Column(name, "text", texts) for name, texts in columns.around.items()),
+        *(whole(f"{cause.key}_ps", columns.cause_ps[cause]) for cause in Cause),
     )
+
+
+class _Columns:
+    """The columns of a table of gaps, of which devices fill their places."""
+
+    def __init__(self, count: int) -> None:
+        self.start_ps, self.end_ps, self.step = np.zeros((3, count), dtype=np.int64)
+        self.has_no_step = np.zeros(count, dtype=np.bool_)
+        self.cause = np.zeros(count, dtype=np.int64)
+        self.cause_ps = np.zeros((len(Cause), count), dtype=np.int64)
+        self.python_ratio = np.full(count, np.nan)
+        self.texts = {
+            name: np.full(count, None, dtype=np.object_)
+            for name in ("before", "after", "thread", "host_event", "python", "python_inner")
+        }
+        self.around = {
+            name: np.full(count, None, dtype=np.object_)
+            for name in ("host_stack", "previous_event", "next_event")
+        }
+
+    def fill(
+        self,
+        place: Int64Array,
+        trace: Trace,
+        selection: Selection,
+        idle: IdleAttribution,
+        device: int,
+        chosen: Int64Array,
+        many: ManyEvidence,
+    ) -> None:
+        """The gaps of a device with the numbers `chosen`, at these places of the columns."""
+        gaps, host = idle.gaps[device], trace.device_list[device].host
+        states, steps = idle.states[host], selection.steps[host]
+        start, end = (bound[chosen] for bound in gaps.spans)
+        causes = gaps.causes_of(chosen)
+        cause = causes.argmax(axis=0)
+        self.start_ps[place], self.end_ps[place] = start, end
+        self.cause[place], self.cause_ps[:, place] = cause, causes
+        step = gaps.longest_steps[chosen]
+        step_numbers = np.array([*(step.number for step in steps), 0], dtype=np.int64)
+        self.step[place], self.has_no_step[place] = step_numbers[step], step == NONE
+        self.texts["before"][place] = _activity_names(trace, gaps.before[chosen])
+        self.texts["after"][place] = _activity_names(trace, gaps.after[chosen])
+        row = _evidence_rows(trace, gaps, cause, chosen, many)
+        shown = np.flatnonzero(row != NONE)
+        stacks, index = many.stacks(row[shown])
+        joined = [STACK_SEPARATOR.join(stack) or None for stack in stacks]
+        lines = _objects([line.name for line in trace.lines])
+        self.texts["thread"][place[shown]] = lines[trace.host_columns.line[row[shown]]]
+        self.texts["host_event"][place[shown]] = _objects([stack[-1] for stack in stacks])[index]
+        self.around["host_stack"][place[shown]] = _objects(joined)[index]
+        hidden = np.flatnonzero(row == NONE)
+        around = surroundings(trace, gaps, states, chosen[hidden], cause[hidden])
+        for at, found in zip(place[hidden].tolist(), around, strict=True):
+            self.texts["thread"][at] = found.thread
+            self.around["previous_event"][at] = found.before
+            self.around["next_event"][at] = found.after
+        python = idle.python.get(host)
+        if python is None:
+            return
+        of_gaps = python_in_gaps(trace, gaps, states, python, chosen, cause)
+        for at, line in zip(place.tolist(), of_gaps, strict=True):
+            if line:
+                self.texts["python"][at] = str(line)
+                self.texts["python_inner"][at] = str(line.inner) if line.inner else None
+                self.python_ratio[at] = line.ratio
+
+
+def _evidence_rows(
+    trace: Trace, gaps: Gaps, cause: Int64Array, chosen: Int64Array, many: ManyEvidence
+) -> Int64Array:
+    """The host row that shows the cause of each gap, as `evidence_in_gap` finds it; `NONE` without one."""
+    start, end = (bound[chosen] for bound in gaps.spans)
+    after = gaps.after[chosen]
+    launch = np.where(after != NONE, trace.device_columns.launch[after], NONE)
+    is_known = ~is_in(cause, (Cause.UNUSED, Cause.UNATTRIBUTED))
+    by_launch = is_in(cause, (Cause.LATENCY, Cause.DEPENDENCY))
+    row = np.full(chosen.size, NONE, dtype=np.int64)
+    asked = np.flatnonzero(is_known & ~by_launch)
+    thread = gaps.thread[chosen[asked]]
+    row[asked] = many.rows(cause[asked], thread, start[asked], end[asked])
+    by_launch |= (cause == Cause.H2D) & (row == NONE)
+    return np.where(by_launch, launch, row)
+
+
+def _activity_names(trace: Trace, rows: Int64Array) -> npt.NDArray[np.object_]:
+    """The op of each device event, or its kernel without one; None without an event."""
+    columns, text = trace.device_columns, trace.names.text
+    no_text = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    no_text[NONE] = True
+    no_text[:-1] = trace.names.are([b""])
+    op, name = np.append(columns.op, NONE)[rows], np.append(columns.name, NONE)[rows]
+    distinct, index = unique_inverse(np.where(no_text[op], name, op))
+    return _objects([text(one) for one in distinct.tolist()])[index]
+
+
+def _objects(values: Sequence[str | None]) -> npt.NDArray[np.object_]:
+    cells = np.empty(len(values), dtype=np.object_)
+    cells[:] = list(values)
+    return cells
 
 
 def gap_table_section(rows: Table, windows: Mapping[str, int]) -> doc.Section | None:

@@ -97,7 +97,7 @@ def waiting_device(
     devices = [
         device
         for device, gaps in attribution.gaps.items()
-        if trace.device_list[device].host == host and not gaps.cause_ps[Cause.UNUSED].any()
+        if trace.device_list[device].host == host and Cause.UNUSED not in gaps.by_cause
     ]
     if not devices:
         return None
@@ -105,10 +105,7 @@ def waiting_device(
     idle_ps = {device: attribution.causes_of_steps[device][:, used] for device in devices}
     window_ps = selection.windows[host].length_ps
     if not used.any():
-        idle_ps = {
-            device: attribution.gaps[device].cause_ps.sum(axis=1, keepdims=True)
-            for device in devices
-        }
+        idle_ps = {device: attribution.gaps[device].total_ps[:, np.newaxis] for device in devices}
     if window_ps == 0:
         return None
     between = between_markers(trace, attribution.states[host], selection, host)

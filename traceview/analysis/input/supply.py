@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from traceview.ids import is_in
 from traceview.intervals import BoolArray, Int64Array
 from traceview.trace.model import Trace
 from traceview.trace.pipeline import (
@@ -53,7 +54,7 @@ def supply_of(
     """
     met = [
         _meets_empty(*requests_of_buffer(trace, calls, chosen), *bounds)
-        for chosen in _buffers(calls, np.isin(calls.pipeline, blocking), stage)
+        for chosen in _buffers(calls, is_in(calls.pipeline, blocking), stage)
     ]
     asked = [empty for empty in met if any(is_empty is not None for is_empty in empty)]
     return Supply(

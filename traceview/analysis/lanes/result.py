@@ -19,7 +19,7 @@ from traceview.analysis.lanes.slices import Slices, fair_shares, slices_of
 from traceview.analysis.selection import Selection, rows_in
 from traceview.document.chart import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
 from traceview.document.vocabulary import STEP_KINDS
-from traceview.ids import unique_ids
+from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int32Array, Int64Array, nesting
 from traceview.trace.cause import Cause
 from traceview.trace.gaps import Gaps
@@ -239,7 +239,7 @@ class _Names:
 
     def indices(self, names: Int32Array) -> tuple[int, ...]:
         """The places of names of the trace in the list."""
-        known, place = np.unique(names, return_inverse=True)
+        known, place = unique_inverse(names)
         index = [
             NONE if name == NONE else self._index.setdefault(name, len(self._index))
             for name in known.tolist()

@@ -19,7 +19,7 @@ from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.launches.eager_scopes import EagerScopes
 from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
 from traceview.ids import unique_inverse
-from traceview.intervals import Int32Array, Int64Array, IntervalSet, union
+from traceview.intervals import Int32Array, Int64Array, IntervalSet, places, union
 from traceview.record import (
     Count,
     DeviceKey,
@@ -248,7 +248,7 @@ class _Run:
         delay = calls.first_start_ps - host.start_ps[calls.row]
         lasted = host.duration_ps[calls.row]
         is_shorter = calls.total_ps < lasted
-        first, last = (np.searchsorted(columns.start_ps[kernels], at) for at in step_bounds(steps))
+        first, last = (places(columns.start_ps[kernels], at) for at in step_bounds(steps))
         return DeviceLaunches(
             *trace.identity(index),
             kernel_count=int(kernels.size),

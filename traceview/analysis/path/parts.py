@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,7 @@ FIRST_CAUSE: Final = len(ActivityClass)
 KIND_COUNT: Final = FIRST_CAUSE + len(Cause)
 
 
-class Parts(Struct, frozen=True, eq=False):
+class Parts(Struct, frozen=True, eq=False, dict=True):
     """Parts of the path in time order within each step; all arrays int64 `[n]`.
 
     `step`: the number of the walk. `device`; `start_ps`, `end_ps`; `kind`, see `FIRST_CAUSE`. `row`: the device
@@ -39,7 +40,7 @@ class Parts(Struct, frozen=True, eq=False):
     row: Int64Array
     gap: Int64Array
 
-    @property
+    @cached_property
     def duration_ps(self) -> Int64Array:
         """Length of each part."""
         return self.end_ps - self.start_ps

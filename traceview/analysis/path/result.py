@@ -195,9 +195,7 @@ def walked_steps(context: Context) -> WalkedSteps | Skipped:
     if not context.idle.gaps:
         return Skipped("no device recorded an event")
     in_use = [
-        device
-        for device, gaps in context.idle.gaps.items()
-        if not gaps.cause_ps[Cause.UNUSED].any()
+        device for device, gaps in context.idle.gaps.items() if Cause.UNUSED not in gaps.by_cause
     ]
     hosts = {context.trace.device_list[device].host for device in in_use}
     bounds = [bound for bound in _bounds(context) if bound[0] in hosts and bound[2] < bound[3]]
@@ -273,8 +271,9 @@ def compute(context: Context) -> CriticalPath | Skipped:
 
 def _by_key(picoseconds: Int64Array) -> dict[str, int]:
     """The keys that occur, largest first."""
-    order = np.argsort(-picoseconds, kind="stable").tolist()
-    return {PATH_KEYS[place]: int(picoseconds[place]) for place in order if picoseconds[place]}
+    values = picoseconds.tolist()
+    order = sorted((i for i, value in enumerate(values) if value), key=lambda i: -values[i])
+    return {PATH_KEYS[i]: values[i] for i in order}
 
 
 def _ops(trace: Trace, parts: Parts, count: int, whole: int) -> tuple[PathOp, ...]:

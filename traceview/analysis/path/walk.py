@@ -193,7 +193,7 @@ def _waits(context: Context, device: int, transfers: IntervalSet) -> _Waits:
     in_collectives = difference(exposed, transfers)
     gaps = context.idle.gaps[device]
     states = context.idle.states[context.trace.device_list[device].host]
-    chosen = unique_ids(gaps.gap[gaps.cause_ps[Cause.PEER] > 0])
+    chosen = unique_ids(gaps.gap[gaps.of_cause(Cause.PEER) > 0])
     idle = cause_spans(context.trace, gaps, states, chosen)
     is_peer = idle.cause == Cause.PEER
     start = np.concatenate((in_collectives.start, idle.start_ps[is_peer]))

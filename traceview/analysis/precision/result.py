@@ -18,7 +18,7 @@ from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.launches.result import computing_gpus
 from traceview.analysis.selection import Selection, covered_ps
-from traceview.ids import groups_of, unique_ids
+from traceview.ids import groups_of, is_in, unique_ids
 from traceview.intervals import BoolArray, Int64Array, union
 from traceview.record import (
     Count,
@@ -194,7 +194,7 @@ def _row(
     has_tensor_cores = _has_tensor_cores(
         trace.device_list[device], is_shown=bool(tensor_core.any())
     )
-    could = shown.is_matrix[names] & ~tensor_core & np.isin(precision, _WITH_TENSOR_CORES)
+    could = shown.is_matrix[names] & ~tensor_core & is_in(precision, _WITH_TENSOR_CORES)
     ordinary = _ordinary(trace, kernels[could], shown, compute_ps) if has_tensor_cores else []
     return DevicePrecision(
         *trace.identity(device),

@@ -21,6 +21,7 @@ from traceview.intervals import (
     Int64Array,
     IntervalSet,
     difference,
+    places,
     union,
 )
 from traceview.record import Count, OpType, Picoseconds, Record, Share, one_of
@@ -143,9 +144,7 @@ def _row(
     columns, events = trace.device_columns, trace.device_columns.rows_of(device)
     kinds = kind_of_event[events]
     begun, ended = columns.start_ps[events], columns.end_ps[events]
-    overlaps = np.zeros(begun.size, dtype=np.bool_)
-    for first, last in zip(start.tolist(), end.tolist(), strict=True):
-        overlaps |= (begun < last) & (ended > first)
+    overlaps = places(np.sort(start), ended) > places(np.sort(end), begun, right=True)
     busy_ps = activity.cumulative[-1].within(start, end)
     found = []
     for number, kind in enumerate(_KINDS):

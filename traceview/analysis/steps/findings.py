@@ -12,6 +12,7 @@ from traceview.analysis.cost import Cost
 from traceview.analysis.steps.result import StepRow, Steps
 from traceview.document import numbers
 from traceview.document.vocabulary import STEP_METHODS
+from traceview.ids import is_in
 from traceview.intervals import Int64Array
 from traceview.robust import MAD_TO_SIGMA, median
 
@@ -201,7 +202,7 @@ def diagnose_unsteady(
 def _unexplained(result: Steps, used: Sequence[StepRow]) -> Int64Array:
     """The durations of steps, without what the update takes where gradients accumulate over several steps."""
     durations = np.array([row.duration_ps for row in used], dtype=np.int64)
-    updates = np.isin([row.number for row in used], result.optimizer_steps)
+    updates = is_in([row.number for row in used], result.optimizer_steps)
     if updates.any() and not updates.all():
         durations[updates] -= int(median(durations[updates]) - median(durations[~updates]))
     return durations

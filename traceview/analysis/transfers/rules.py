@@ -33,7 +33,7 @@ H2D_EXPOSED: Final = Rule(
         "on one GPU, use dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')). Send less: uint8 images that are cast "
         "on the GPU are a quarter of float32."
     ),
-    example="copies to GPU:0 are exposed for 25.0 ms of the median 50.0 ms step (50.0%)",
+    example="copies to GPU:0 are exposed for 25.0 ms of the mean 50.0 ms step (50.0%)",
     idle_causes=("h2d",),
     jax_advice=(
         "Copy the next batch while this one is computed: jax.device_put of the next batch before the current "

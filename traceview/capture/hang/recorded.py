@@ -42,8 +42,9 @@ def recorded_collectives(trace: Path) -> RecordedCollectives:
     """What a trace says of collectives; raises `TraceFormatError`."""
     from traceview.xplane.planes import PlaneKind
     from traceview.xplane.read import read_event_stats, read_file
+    from traceview.xplane.source import read_bytes
 
-    space = read_file(trace)
+    space, data = read_file(trace), read_bytes(trace)
     begun: dict[Any, str] = {}
     ended: set[Any] = set()
     together: dict[tuple[int, int], set[str]] = {}
@@ -63,7 +64,7 @@ def recorded_collectives(trace: Path) -> RecordedCollectives:
                 name = names.get(key)
                 if name is None:
                     continue
-                stats = dict(read_event_stats(space.data, position, plane.stat_names))
+                stats = dict(read_event_stats(data, position, plane.stat_names))
                 if name == _START:
                     begun[stats.get(b"_p")] = _text(stats.get(b"name"))
                 elif name == _END:

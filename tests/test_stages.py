@@ -1,0 +1,47 @@
+"""Does the time of a stage leave out the stages inside it, and does --timings say all of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.command import Command
+from traceview import stages
+from traceview.stages import measured, stage
+
+FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "custom-loop-2"
+
+
+def test_a_stage_leaves_out_those_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 3.0, 6.0, 10.0, 15.0, 21.0])
+    monkeypatch.setattr(stages, "perf_counter", lambda: next(clock))
+    with measured() as found:
+        with stage("outer"):
+            assert found.current == "outer"
+            with stage("inner", "1 of 2"):
+                assert (found.current, found.detail) == ("inner", "1 of 2")
+        with stage("outer"):
+            pass
+    assert found.seconds == {"outer": 2.0 + 4.0 + 6.0, "inner": 3.0}
+    with stage("nobody asks"):
+        pass
+    assert "nobody asks" not in found.seconds
+
+
+@pytest.mark.parametrize(
+    "words", [("analyze",), ("export", "-o", "-"), ("report", "--format", "json")]
+)
+def test_timings_of_a_command(words: tuple[str, ...], command: Command) -> None:
+    name, *options = words
+    done = command(name, str(FIXTURE), *options, "--timings")
+    assert done.code == 0, done.err
+    head, *rows = done.err.strip().splitlines()
+    total = float(head.removeprefix("traceview: ").partition(" ")[0])
+    seconds = [float(row.split()[0]) for row in rows]
+    assert sum(seconds) == pytest.approx(total, abs=0.02)
+    assert "causes of idle time" in done.err
+
+
+def test_without_timings_nothing_is_said(command: Command) -> None:
+    assert command("analyze", str(FIXTURE)).err == ""

@@ -1,0 +1,87 @@
+"""Is the evidence of many gaps at once that of each gap alone, with the compiled search and without it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceview import sweeps_reference
+from traceview.analysis.context import Context
+from traceview.analysis.selection import select
+from traceview.intervals import SWEEPS
+from traceview.trace import many_evidence
+from traceview.trace.cause import Cause
+from traceview.trace.gap_evidence import evidence_of
+from traceview.trace.load import load
+from traceview.trace.many_evidence import ManyEvidence
+from traceview.trace.model import NONE
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
+
+
+@pytest.mark.parametrize("sweeps", EVERY_SWEEPS)
+@pytest.mark.parametrize("name", ["custom-loop-2", "keras-fit-4", "no-markers-2", "slow-input-2"])
+def test_evidence_of_every_gap(
+    name: str, sweeps: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many_evidence, "SWEEPS", sweeps)
+    trace = load(FIXTURES / name)
+    idle = Context(trace, select(trace)).idle
+    for device, gaps in idle.gaps.items():
+        states = idle.states[trace.device_list[device].host]
+        many = ManyEvidence(trace, states)
+        start, end = gaps.spans
+        # Every cause is asked for in every gap, whatever its own is.
+        for cause in Cause:
+            asked = np.full(gaps.count, cause)
+            rows = many.rows(asked, gaps.thread, start, end)
+            shown = np.flatnonzero(rows != NONE)
+            stacks, index = many.stacks(rows[shown])
+            found = dict(zip(shown.tolist(), index.tolist(), strict=True))
+            for gap in range(0, gaps.count, 7):
+                thread = int(gaps.thread[gap])
+                alone = evidence_of(trace, states, cause, thread, int(start[gap]), int(end[gap]))
+                assert (NONE if alone is None else alone.row) == rows[gap]
+                assert alone is None or alone.stack == stacks[found[gap]]
+
+
+_spans = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 3)), max_size=9)
+
+
+@pytest.mark.parametrize("sweeps", EVERY_SWEEPS)
+@given(_spans, _spans)
+def test_the_clearest_event_covers_most_and_is_the_shortest_of_those(
+    sweeps: ModuleType, events: list[tuple[int, int, int]], asked: list[tuple[int, int, int]]
+) -> None:
+    events = sorted(events, key=lambda event: event[0])
+    start, length, shows = np.array(events, dtype=np.int64).reshape(-1, 3).T.copy()
+    end = start + length
+    begin, size, wanted = np.array(asked, dtype=np.int64).reshape(-1, 3).T.copy()
+    finish = begin + size + 1
+    found = sweeps.clearest(
+        start,
+        end,
+        np.maximum.accumulate(end),
+        shows.astype(np.uint16),
+        begin,
+        finish,
+        wanted.astype(np.uint16),
+        0.8,
+    )
+    for place, low, high, bits in zip(
+        found.tolist(), begin.tolist(), finish.tolist(), wanted.tolist(), strict=True
+    ):
+        overlap = {
+            i: min(high, int(end[i])) - max(low, int(start[i]))
+            for i in range(len(events))
+            if start[i] < high and end[i] > low and int(shows[i]) & bits
+        }
+        near = [i for i, covered in overlap.items() if covered >= 0.8 * max(overlap.values())]
+        best = min(near, key=lambda i: (end[i] - start[i], -start[i], i), default=-1)
+        assert place == best
