@@ -98,7 +98,8 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
                 path.read_bytes()
             if len(data) < _THREADED_BYTES:
                 return _Reader(path, data[:], salvage=salvage).space_with(partial)
-            return _Reader(path, data, salvage=salvage).space()
+            # A store gives a whole file in several ranges at the same time, but parts of it one after another.
+            return _Reader(path, data[:] if is_remote(path) else data, salvage=salvage).space()
         except MemoryError:
             raise TraceFormatError(
                 path, f"{len(data):,} bytes do not fit into memory", hint="record fewer steps"
