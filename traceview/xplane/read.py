@@ -93,9 +93,6 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
     """
     with partly_read(path) as data:
         try:
-            if is_remote(path):
-                # Read at once: a request for each line would take longer. It is kept for those who ask for a part.
-                path.read_bytes()
             if len(data) < _THREADED_BYTES:
                 return _Reader(path, data[:], salvage=salvage).space_with(partial)
             # A store gives a whole file in several ranges at the same time, but parts of it one after another.
