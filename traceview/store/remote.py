@@ -21,7 +21,7 @@ MOST_FOLDERS: Final = 10_000
 _LISTED_AT_ONCE: Final = 16
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, repr=False)
 class RemotePath:
     """A place in a store: a file, a folder, or a name that neither has. See `traceview.location.Location`.
 
@@ -32,10 +32,13 @@ class RemotePath:
     scheme: str
     authority: str
     path: PurePosixPath
-    query: str = field(default="", repr=False)
-    known: Entry | None = field(default=None, compare=False, repr=False)
-    folder: Mapping[str, Entry] | None = field(default=None, compare=False, repr=False)
-    content: Mapping[str, Entry] | None = field(default=None, compare=False, repr=False)
+    query: str = ""
+    known: Entry | None = field(default=None, compare=False)
+    folder: Mapping[str, Entry] | None = field(default=None, compare=False)
+    content: Mapping[str, Entry] | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        return f"RemotePath({str(self)!r})"
 
     def __str__(self) -> str:
         return self._service.shown(self._text).rstrip("/")
