@@ -172,6 +172,16 @@ def test_a_pipeline_that_keeps_up_needs_no_advice() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("measures", "who"), [({}, "the devices"), (CALLS, "the thread that runs the steps")]
+)
+def test_who_hardly_waited_for_an_empty_buffer(measures: dict[str, Any], who: str) -> None:
+    result = replace(slow_input(**measures), verdict="none")
+    assert sentences_of(section(view_of(), result))[-1] == (
+        f"The model found its input buffer empty in 50.0% of its requests, but {who} hardly waited for it."
+    )
+
+
 def test_a_report_of_an_earlier_version_knows_less_of_the_pipeline() -> None:
     notes = sentences_of(section(view_of(), slow_input()))
     assert notes[0] == "Slowest stage: Root::Map, 93.3% of the work of all stages. Map in parallel."

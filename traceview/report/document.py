@@ -356,7 +356,7 @@ def _findings_section(report: Report, view: View, findings: tuple[doc.Finding, .
     ]
     lead = f"{', '.join(counts)}." if counts else "No problem found."
     if _is_unexplained_early(report.findings):
-        lead += " unexplained-idle comes first among findings of its size: its time may belong to any of the others."
+        lead += " unexplained-idle is listed early: its time may belong to any other finding."
     shown = findings[: view.most_rows]
     return doc.Section(
         "findings",

@@ -350,7 +350,7 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
         ),
         *doc.remarks(
             f"{_statistics(view)}A bound is the least that a step takes, not a forecast.",
-            _of_input(view, rows),
+            _of_input(view, rows, result.in_use_count),
             _of_first_finding(view, rows),
         ),
     )
@@ -366,12 +366,17 @@ def _statistics(view: View) -> str:
     return f"The median step takes {numbers.time(result.median_ps)}{mean}. "
 
 
-def _of_input(view: View, rows: Sequence[WhatIf]) -> str | None:
+def _of_input(view: View, rows: Sequence[WhatIf], in_use_count: int) -> str | None:
     """Why the row for input saves another time than `input-bound` costs, or saves some although the pipeline keeps up."""
     if all(row.name != "no_input_wait" for row in rows):
         return None
     bound = next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
     counted = "The row for input counts the moments in which any device waits for a batch"
+    several = (
+        " Where several devices wait in one gap, their waits are added up, because when each of them waits is not known exactly."
+        if in_use_count > 1
+        else ""
+    )
     if bound is not None:
         if any(item.metric == "input_cost_ratio" for item in bound.evidence):
             return (
@@ -379,7 +384,7 @@ def _of_input(view: View, rows: Sequence[WhatIf]) -> str | None:
                 "because the pipeline takes cores."
             )
         return (
-            f"{counted}, median over the steps; {bound.code} costs the mean wait of the device that is idle least."
+            f"{counted}, median over the steps; {bound.code} costs the mean wait of the device that is idle least.{several}"
             if bound.cost_statistic == "mean"
             else None
         )
@@ -387,7 +392,7 @@ def _of_input(view: View, rows: Sequence[WhatIf]) -> str | None:
     hosts = result.hosts if result else ()
     if not hosts or any(keeps_waiting(host) for host in hosts):
         return None
-    return f"The input pipeline keeps up: batches are ready in time. {counted} to be handed over."
+    return f"The input pipeline keeps up: batches are ready in time. {counted} to be handed over.{several}"
 
 
 def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:
