@@ -25,7 +25,9 @@ _HEAD = """\
 
 A finding names one cause: what it costs, how certain that is, the evidence, and what to change. The cost is the time that
 each step loses. Costs overlap, so they do not add up. *Confidence* is high if the trace records the cause, medium if the
-cause is inferred, low if there is little evidence. `traceview explain CODE` prints an entry of this page; `--select` and
+cause is inferred, low if there is little evidence. Findings about idle time and collectives
+with low confidence are info, whatever severity is listed; so are those about collectives between replicas on one CPU, which
+share its cores. `traceview explain CODE` prints an entry of this page; `--select` and
 `--ignore` choose findings by code.
 
 Examples come from recorded runs ([fixtures](../fixtures/README.md)) and from traces generated with a known fault
@@ -110,7 +112,8 @@ def _conditions(rule: Rule) -> str:
     """A list below the first sentence."""
     if not rule.conditions:
         return ""
-    listed = "".join(f"\n  - {words(text)}" for text in rule.start_conditions)
+    numbered = enumerate(rule.start_conditions, 1)
+    listed = "".join(f"\n  {place}. {words(text)}" for place, text in numbered)
     return f"; {words(rule.conditions_of)}:{listed}"
 
 

@@ -28,6 +28,7 @@ from traceview.analysis.balance.result import Balance
 from traceview.analysis.balance.section import balance_section
 from traceview.analysis.balance.uneven_steps import UnevenStep
 from traceview.analysis.balance.what_if import WhatIf
+from traceview.analysis.base import Evidence
 from traceview.document.model import Section
 
 
@@ -233,6 +234,26 @@ def test_a_brief_document_shows_bounds_from_a_hundredth_of_the_step(
     brief, whole = section(result, is_brief=True), section(result)
     assert len(tables_of(brief)) == 1 + is_shown
     assert len(tables_of(whole)) == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("idle_input_ratio", "input-bound costs the mean wait of the device that is idle least."),
+        (
+            "input_cost_ratio",
+            "It leaves out the rest of what input-bound costs: waiting for Python's lock",
+        ),
+    ],
+)
+def test_the_bound_of_input_says_what_it_counts(metric: str, words: str) -> None:
+    bound = WhatIf("no_input_wait", 20 * MS, 4 * MS, "reasoning")
+    evidence = (Evidence(metric, 0.2, 0.05, "GPU:0"),)
+    costly = finding(code="input-bound", evidence=evidence, cost_statistic="mean")
+    result = replace(balance_result(), what_if=(bound,))
+    sentences = " ".join(sentences_of(section(result, findings=(costly,))))
+    assert words in sentences
+    assert words not in " ".join(sentences_of(section(result)))
 
 
 def test_work_that_is_shared_already_needs_no_sharing(tmp_path: Path) -> None:

@@ -236,12 +236,12 @@ def test_a_document_says_what_it_lacks_and_what_each_host_recorded() -> None:
 @pytest.mark.parametrize(
     ("ratio", "spread", "sentence", "cell"),
     [
-        (0.25, 0.1, "Profiler overhead: 25.0% of a step.", 0.25),
-        (0.25, None, "Profiler overhead: 25.0% of a step.", 0.25),
+        (0.25, 0.1, "Profiler overhead: 25.0% of a step without it.", 0.25),
+        (0.25, None, "Profiler overhead: 25.0% of a step without it.", 0.25),
         (
             0.05,
             0.1,
-            "Profiler overhead: less than the ±10.0% by which steps vary.",
+            "Profiler overhead: less than steps vary (quartiles ±10.0%).",
             "less than steps vary",
         ),
         (-0.01, None, "Profiler overhead: too small to measure.", "too small to measure"),

@@ -68,3 +68,11 @@ def test_a_chain_stands_inside_its_first_cause() -> None:
 def test_codes_without_a_rule_explain_nothing() -> None:
     findings = [finding("straggler-gpu"), finding("collective-wait")]
     assert with_explained_inside(findings, {}) == findings
+
+
+def test_a_finding_that_costs_more_is_explained_in_part() -> None:
+    cause, consequence = finding("straggler-gpu", "GPU:1"), finding("collective-wait", "GPU:0")
+    for cost_ratio, metric in ((0.1, "explains"), (0.11, "explains_part")):
+        costly = replace(consequence, cost_ratio=cost_ratio)
+        (kept,) = with_explained_inside([replace(cause, cost_ratio=0.1), costly], RULES)
+        assert kept.evidence[-1].metric == metric

@@ -345,6 +345,10 @@ def test_python_of_a_pipeline_that_rests_keeps_the_lock_from_the_step(
         bound = findings["input-bound"]
         assert bound.cost_ps_per_step == ms(cost_ms)
         assert next(row for row in bound.evidence if row.metric == "work_ratio").threshold is None
+        # The stage is named beside what the pipeline costs, not beside a wait that is much shorter.
+        stage = {row.metric: row.value for row in findings["slow-input-stage"].evidence}
+        assert stage["input_cost_ratio"] == bound.cost_ratio
+        assert "input_ratio" not in stage
 
 
 def test_calls_that_still_run_are_no_buffer(tmp_path: Path) -> None:

@@ -154,9 +154,9 @@ def slow_input(**changes: Any) -> Input:
 def test_notes_on_the_slowest_stage_and_on_what_is_missing() -> None:
     result = slow_input(work_ratio=1.14, empty_step_ratio=0.75)
     notes = [
-        "Slowest stage: Root::Map, works 100% of the window. Map in parallel.",
+        "Slowest stage: Root::Map, works 114% of the window, on more than one thread. Map in parallel.",
         "Missing: prefetch at the end of the pipeline, a cache.",
-        "The prefetch buffers between it and the model were empty in 75.0% of the steps.",
+        "The fullest prefetch buffer between it and the model was empty in 75.0% of the steps.",
     ]
     assert sentences_of(section(view_of(), result)) == notes
     # The finding gives the advice already.
@@ -168,8 +168,18 @@ def test_a_pipeline_that_keeps_up_needs_no_advice() -> None:
     result = slow_input(work_ratio=0.1, empty_step_ratio=0.0)
     assert sentences_of(section(view_of(), result)) == [
         "Slowest stage: Root::Map, works 10.0% of the window.",
-        "The prefetch buffers between it and the model were empty in 0% of the steps.",
+        "The fullest prefetch buffer between it and the model was empty in 0% of the steps.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("measures", "who"), [({}, "the devices"), (CALLS, "the thread that runs the steps")]
+)
+def test_who_hardly_waited_for_an_empty_buffer(measures: dict[str, Any], who: str) -> None:
+    result = replace(slow_input(**measures), verdict="none")
+    assert sentences_of(section(view_of(), result))[-1] == (
+        f"The model found its input buffer empty in 50.0% of its requests, but {who} hardly waited for it."
+    )
 
 
 def test_a_report_of_an_earlier_version_knows_less_of_the_pipeline() -> None:

@@ -360,6 +360,20 @@ def test_one_step_is_no_warning(tmp_path: Path) -> None:
     assert (finding.severity, finding.confidence) == ("info", "low")
 
 
+def test_time_in_one_step_is_said_of_that_step(tmp_path: Path) -> None:
+    """Only the second of three steps has 30 ms without a cause: a mean of 10 ms says little."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace, count=3, marker_ms=50)):
+        step.kernel(0, 0, 20 if number == 1 else 50, launch_ms=0)
+    trace.write(tmp_path)
+    (finding, *_) = (row for row in analyze(tmp_path).findings if row.code == UNEXPLAINED_IDLE.code)
+    assert finding.title == (
+        "GPU:0 is idle 10.0 ms of the mean 50.0 ms step without a recorded cause (20.0%); 30.0 ms in step "
+        f"{finding.steps[0]}"
+    )
+    assert len(finding.steps) == 1
+
+
 def test_the_finding_says_where_and_what_was_recorded_around_it(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace, count=3, marker_ms=50, launch_name="cuLaunchKernel"):

@@ -492,9 +492,7 @@ def test_the_risk_of_a_workers_profile_is_said(capture: Capture) -> None:
     workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
     place = {"TF_CONFIG": json.dumps(workers)}
     done = capture(LOOP, "--run=plain", environment=place)
-    assert done.err.startswith(
-        "traceview: note: TensorFlow 2.21 can crash a worker when its profile"
-    )
+    assert done.err.startswith("traceview: note: TensorFlow can crash a worker when its profile")
     # A library that cannot be loaded costs a line of the loader, no more.
     preload = {**place, "LD_PRELOAD": "libjemalloc.so.0"}
     preloaded = capture(LOOP, "--run=preloaded", environment=preload)
@@ -506,7 +504,7 @@ def test_the_risk_is_said_where_the_script_names_the_workers(capture: Capture) -
     workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
     sets = f"import os; os.environ['TF_CONFIG'] = {json.dumps(workers)!r}\n"
     done = capture(sets + LOOP, "--run=set")
-    assert done.err.count("note: TensorFlow 2.21 can crash a worker when its profile") == 1
+    assert done.err.count("note: TensorFlow can crash a worker when its profile") == 1
 
 
 def test_captures_never_replace_each_other(capture: Capture) -> None:

@@ -10,7 +10,7 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.capture.tracer_options import DEFAULT_LEVELS
-from traceview.analysis.explained_findings import EXPLAINS
+from traceview.analysis.explained_findings import EXPLAINS, EXPLAINS_PART
 from traceview.document.evidence import METRICS, metric_words, value_words
 
 SEVERAL = (
@@ -26,7 +26,7 @@ def test_the_evidence_of_a_scenario_has_names(name: str, tmp_path: Path) -> None
         row.metric for found in traceview.analyze(tmp_path).findings for row in found.evidence
     }
     assert metrics
-    for metric in metrics - {EXPLAINS, *DEFAULT_LEVELS}:
+    for metric in metrics - {EXPLAINS, EXPLAINS_PART, *DEFAULT_LEVELS}:
         assert metric in METRICS or re.fullmatch(r"idle_\w+_ratio", metric), metric
         assert "_" not in metric_words(metric)
 

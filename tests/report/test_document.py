@@ -106,7 +106,11 @@ def test_findings_that_were_left_out_are_named() -> None:
 def test_what_is_recoverable_names_its_source() -> None:
     report = with_bounds(full_report(), WhatIf("no_input_wait", 4 * MS, 20 * MS, "a bound"))
     for changed, source, whole in (
-        (replace(report, findings=()), Link("no waiting for input", "balance"), "the median step"),
+        (
+            replace(report, findings=()),
+            Link("recorded waits for input removed", "balance"),
+            "the median step",
+        ),
         (with_bounds(report), Link("unused-gpu", "finding 1"), "the step"),
     ):
         *_, tile = document_of(changed).summary.tiles
@@ -163,7 +167,7 @@ def test_equal_evidence_stands_together() -> None:
         Evidence("memory_held_bytes", 536_870_912, 256_000_000, "GPU:2"),
     )
     assert evidence_words(evidence) == (
-        "status: no event (GPU:2 and GPU:3); memory held: 537 MB (GPU:2), limit 256 MB"
+        "status: no event (GPU:2 and GPU:3); memory held: 537 MB (GPU:2), reported from 256 MB"
     )
     longest = (
         Evidence("spread_ratio", 0.2, None, "steps"),
@@ -171,7 +175,13 @@ def test_equal_evidence_stands_together() -> None:
     )
     assert evidence_words(longest) == "spread: 20.0%; longest step: 1.00 ms (step 3)"
     delay = Evidence("spread_ps", 2 * MS, 3 * MS, "GPU:1")
-    assert evidence_words((delay,)).endswith("2.00 ms, at most 3.00 ms")
+    assert evidence_words((delay,)).endswith("2.00 ms, must be at most 3.00 ms")
+    low = Evidence("in_use_efficiency_ratio", 0.052, 0.5, "")
+    assert evidence_words((low,)).endswith("5.2%, reported below 50.0%")
+    dropped = Evidence("dropped_event_count", 15, 0, "")
+    assert evidence_words((dropped,)).endswith("15, reported above 0")
+    part = Evidence("explains_part", "the host is busy", None, "host-bound")
+    assert evidence_words((part,)) == "explains part of host-bound: the host is busy"
     many = tuple(Evidence(f"value{n}", n, None, "") for n in range(8))
     assert evidence_words(many).endswith("value5: 5; and 2 more")
 

@@ -45,14 +45,14 @@ def test_steps_that_raised_are_left_out_with_the_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overhead", "expected"),
     [
-        ({"ratio": 0.25}, "25.0% of a step"),
-        ({"ratio": 0.25, "spread_ratio": 0.1}, "25.0% of a step"),
-        ({"ratio": 0.25, "spread_ratio": 0.4}, "less than the ±40.0% by which steps vary"),
+        ({"ratio": 0.25}, "25.0% of a step without it"),
+        ({"ratio": 0.25, "spread_ratio": 0.1}, "25.0% of a step without it"),
+        ({"ratio": 0.25, "spread_ratio": 0.4}, "less than steps vary (quartiles ±40.0%)"),
         (
             {"ratio": -0.25, "spread_ratio": 0.1},
-            "not measurable; steps with the profiler were 25.0% shorter",
+            "not measurable, because steps with it were 25.0% shorter",
         ),
-        ({"ratio": -0.25}, "not measurable; steps with the profiler were 25.0% shorter"),
+        ({"ratio": -0.25}, "not measurable, because steps with it were 25.0% shorter"),
     ],
 )
 def test_an_overhead_that_may_be_chance_is_no_number(

@@ -12,6 +12,9 @@ from traceview.analysis.base import Evidence, Finding, Rule
 EXPLAINS: Final = "explains"
 """The metric of evidence whose value is the title of an explained finding."""
 
+EXPLAINS_PART: Final = "explains_part"
+"""The same of a finding that costs more than the one that explains it."""
+
 _SHARE_A_DEVICE: Final = frozenset(
     (
         ("replica-starved", "straggler-gpu"),
@@ -43,7 +46,9 @@ def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]
         if cause is None:
             kept.append(place)
         else:
-            evidence = Evidence(EXPLAINS, finding.title, None, finding.code)
+            costs_more = (finding.cost_ratio or 0.0) > (findings[cause].cost_ratio or 1.0)
+            metric = EXPLAINS_PART if costs_more else EXPLAINS
+            evidence = Evidence(metric, finding.title, None, finding.code)
             explained.setdefault(cause, []).append(evidence)
     return [
         replace(findings[place], evidence=(*findings[place].evidence, *explained.get(place, ())))

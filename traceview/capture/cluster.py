@@ -3,8 +3,8 @@
 TensorFlow documents TF_CONFIG under `tf.distribute.cluster_resolver.TFConfigClusterResolver`: lists of addresses by
 role, the same in all processes, and the role and index of the process that reads it.
 
-A worker among several can crash when its profile stops (TensorFlow 2.21 for Linux). `TraceMeRecorder::Consume` pairs
-the ends of activities with starts that other threads recorded, through pointers into queues of which a growing
+A worker among several can crash when its profile stops (seen with TensorFlow 2.19, 2.20 and 2.21 for Linux).
+`TraceMeRecorder::Consume` pairs the ends of activities with starts that other threads recorded, through pointers into queues of which a growing
 `std::vector` has kept copies and freed the originals. A request to another worker for the parameters of a collective
 (`CollectiveExecutor::CompleteParams`) ends in another thread than it began in. Where the allocator has written its own
 pointers over the freed end, moving the name there frees one of those. jemalloc keeps its pointers elsewhere.
@@ -31,8 +31,8 @@ _LONGEST_ROLE: Final = 40
 """Of the name of a file, which may have 255 bytes with the name of the host; real roles have ten letters at most."""
 
 STOP_RISK: Final = (
-    "TensorFlow 2.21 can crash a worker when its profile ends (see docs/capture.md): save a checkpoint before the "
-    "window, or preload jemalloc"
+    "TensorFlow can crash a worker when its profile ends (seen with 2.19 to 2.21, see docs/capture.md): save a "
+    "checkpoint before the window, or preload jemalloc"
 )
 
 

@@ -113,9 +113,9 @@ class StepTimes:
         elif ratio > spread:
             start = f"overhead: {ratio:+.0%} per step"
         elif spread >= max(_LEAST_SPREAD, -ratio):
-            start = f"overhead: less than the ±{spread:.0%} by which steps vary"
+            start = f"overhead: less than steps vary (quartiles ±{spread:.0%})"
         elif spread >= _LEAST_SPREAD:
-            start = f"overhead: not measurable, steps with the profiler were {-ratio:.0%} shorter"
+            start = f"overhead: not measurable, because steps with the profiler were {-ratio:.0%} shorter"
         else:
             start = "overhead: too small to measure"
         before = _described(self.unprofiled_ns, self.unprofiled_quartiles_ns, self.unprofiled_count)

@@ -104,8 +104,20 @@ METRICS: Final = {
 """What was measured, by metric."""
 
 
-AT_MOST: Final = frozenset({"spread_ps"})
-"""Values that stay below their threshold where a finding is made."""
+_BELOW: Final = frozenset(
+    (
+        "compute_ratio_to_busiest",
+        "concurrency_ratio",
+        "in_use_efficiency_ratio",
+        "link_use_ratio",
+        "low_precision_ratio",
+        "used_count",
+    )
+)
+"""Values that are below their threshold where a finding is made."""
+
+_ABOVE: Final = frozenset(("dropped_event_count", "least_replica_count", "opaque_count"))
+"""Values that exceed their threshold where a finding is made."""
 
 
 def metric_words(metric: str) -> str:
@@ -135,6 +147,14 @@ _VALUES: Final = {
     },
     "status": {key: look.words for key, look in STATUSES.items()},
 }
+
+
+def threshold_words(metric: str, threshold: str) -> str:
+    """`reported from 5.0%`: from which value on a finding is made."""
+    if metric == "spread_ps":
+        return f"must be at most {threshold}"
+    bound = "below" if metric in _BELOW else "above" if metric in _ABOVE else "from"
+    return f"reported {bound} {threshold}"
 
 
 def value_words(metric: str, value: str) -> str:

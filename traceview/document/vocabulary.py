@@ -232,7 +232,7 @@ VERDICTS: Final = _by_key(
 """How much of the step is lost, to input or to exposed copies."""
 
 BOUNDS: Final = _by_key(
-    Look("no_input_wait", "no waiting for input"),
+    Look("no_input_wait", "recorded waits for input removed"),
     Look("no_exposed_collectives", "communication hidden"),
     Look("no_exposed_copies", "copies hidden"),
     Look("concurrent_devices", "all devices computing at once"),

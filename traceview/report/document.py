@@ -16,7 +16,7 @@ from traceview.analysis.base import Finding as FindingRecord
 from traceview.analysis.context import View
 from traceview.analysis.cost import cost_words
 from traceview.analysis.environment.section import job_facts
-from traceview.analysis.explained_findings import EXPLAINS
+from traceview.analysis.explained_findings import EXPLAINS, EXPLAINS_PART
 from traceview.analysis.idle.section import NumberedGap, numbered_gaps
 from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.path.findings import UNEXPLAINED_IDLE
@@ -29,7 +29,7 @@ from traceview.analysis.steps.result import StepRow
 from traceview.analysis.steps.section import found_steps
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.evidence import AT_MOST, metric_words, value_words
+from traceview.document.evidence import metric_words, threshold_words, value_words
 from traceview.document.vocabulary import (
     BOUNDS,
     CAUSES,
@@ -356,7 +356,7 @@ def _findings_section(report: Report, view: View, findings: tuple[doc.Finding, .
     ]
     lead = f"{', '.join(counts)}." if counts else "No problem found."
     if _is_unexplained_early(report.findings):
-        lead += " unexplained-idle comes early, because its time may belong to any of the other findings."
+        lead += " unexplained-idle is listed early: its time may belong to any other finding."
     shown = findings[: view.most_rows]
     return doc.Section(
         "findings",
@@ -412,6 +412,9 @@ def _findings(
         )
 
 
+_EXPLAINS: Final = {EXPLAINS: "explains", EXPLAINS_PART: "explains part of"}
+
+
 def _is_cost_in_title(finding: FindingRecord) -> bool:
     """Whether the title has the time, the share and the step that it is a share of."""
     ps, ratio, statistic = finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic
@@ -434,29 +437,32 @@ def _cost(finding: FindingRecord, without_statistic: str) -> str:
 
 
 def evidence_words(evidence: tuple[Evidence, ...]) -> str:
-    """`On GPU:0: status: no event; memory held: 537 MB, limit 256 MB`: values of one metric together.
+    """`On GPU:0: status: no event; memory held: 537 MB, reported from 256 MB`: values of one metric together.
 
     A place that all values share is named once.
     """
     places: dict[tuple[str, str], dict[str, list[str]]] = {}
-    stated = [item for item in evidence if item.metric != EXPLAINS]
+    stated = [item for item in evidence if item.metric not in _EXPLAINS]
     shared = {item.where for item in stated if _has_place(item)}
     is_shared = len(shared) == 1 and all(map(_has_place, stated))
     for item in evidence:
         value = value_words(item.metric, numbers.measured(item.metric, item.value))
-        limit = "" if item.threshold is None else numbers.measured(item.metric, item.threshold)
-        metric = f"explains {item.where}" if item.metric == EXPLAINS else metric_words(item.metric)
+        limit = (
+            ""
+            if item.threshold is None
+            else threshold_words(item.metric, numbers.measured(item.metric, item.threshold))
+        )
+        explains = _EXPLAINS.get(item.metric)
+        metric = f"{explains} {item.where}" if explains else metric_words(item.metric)
         where = item.where if _has_place(item) and not is_shared else ""
         places.setdefault((metric, limit), {}).setdefault(value, []).append(where)
     sentences = []
-    bounded = {metric_words(key) for key in AT_MOST}
     for (metric, limit), values in places.items():
         shown = [
             f"{value} ({_places(wheres)})" if any(wheres) else value
             for value, wheres in values.items()
         ]
-        bound = "at most" if metric in bounded else "limit"
-        threshold = f", {bound} {limit}" if limit else ""
+        threshold = f", {limit}" if limit else ""
         sentences.append(f"{metric}: {numbers.listed(shown)}{threshold}")
     hidden_count = len(sentences) - _SHOWN_EVIDENCE
     more = f"; and {hidden_count} more" if hidden_count > 0 else ""
@@ -465,7 +471,7 @@ def evidence_words(evidence: tuple[Evidence, ...]) -> str:
 
 
 def _has_place(item: Evidence) -> bool:
-    return item.metric != EXPLAINS and item.where not in ("", _OF_ALL)
+    return item.metric not in _EXPLAINS and item.where not in ("", _OF_ALL)
 
 
 def _places(wheres: list[str]) -> str:

@@ -218,7 +218,7 @@ def _remark(trace: Trace, phase: Int64Array, rows: list[DevicePhases]) -> str:
         why = _UNNAMED if is_whole else f"{_BEFORE}, or {_UNNAMED}"
         return f"{numbers.listed(later)} ran, but no {noun} is named after a gradient; {why}"
     if backward_count:
-        return f"the recording does not reach the backward pass: {few}: they prepare its constants"
+        return f"the recording does not reach the backward pass: {few}, so they only prepare it"
     if on_host:
         return f"the host launched gradients, but no {noun} of them ran in the recording"
     return "neither gradients nor an optimizer ran: the recording is of inference, or ends before the backward pass"

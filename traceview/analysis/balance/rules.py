@@ -11,7 +11,7 @@ STRAGGLER: Final = Rule(
     starts_at=(
         "one device delays the others by {warning_ratio} of the median step; critical from {critical_ratio} on"
     ),
-    conditions_of="one of the first three, and the last",
+    conditions_of="needs condition 4, and one of 1 to 3",
     conditions=(
         (
             "it computes {longer_ratio} longer than the median of the others, and longest of all in {steps_ratio} of the "

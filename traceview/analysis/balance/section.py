@@ -18,6 +18,7 @@ from traceview.analysis.collectives.section import unclear_words
 from traceview.analysis.context import View
 from traceview.analysis.cost import cost_words
 from traceview.analysis.input.result import Input, keeps_waiting
+from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import BOUNDS, look_of
@@ -349,7 +350,7 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
         ),
         *doc.remarks(
             f"{_statistics(view)}A bound is the least that a step takes, not a forecast.",
-            _of_ready_input(view, rows),
+            _of_input(view, rows, result.in_use_count),
             _of_first_finding(view, rows),
         ),
     )
@@ -365,17 +366,33 @@ def _statistics(view: View) -> str:
     return f"The median step takes {numbers.time(result.median_ps)}{mean}. "
 
 
-def _of_ready_input(view: View, rows: Sequence[WhatIf]) -> str | None:
-    """What is won without waiting for input where the pipeline keeps up."""
+def _of_input(view: View, rows: Sequence[WhatIf], in_use_count: int) -> str | None:
+    """Why the row for input saves another time than `input-bound` costs, or saves some although the pipeline keeps up."""
+    if all(row.name != "no_input_wait" for row in rows):
+        return None
+    bound = next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
+    counted = "The row for input counts the moments in which any device waits for a batch"
+    several = (
+        " Where several devices wait in one gap, their waits are added up, because when each of them waits is not known exactly."
+        if in_use_count > 1
+        else ""
+    )
+    if bound is not None:
+        if any(item.metric == "input_cost_ratio" for item in bound.evidence):
+            return (
+                f"{counted}. It leaves out the rest of what {bound.code} costs: waiting for Python's lock, and ops that take longer "
+                "because the pipeline takes cores."
+            )
+        return (
+            f"{counted}, median over the steps; {bound.code} costs the mean wait of the device that is idle least.{several}"
+            if bound.cost_statistic == "mean"
+            else None
+        )
     result: Input | None = view.results.get("input")
     hosts = result.hosts if result else ()
-    is_ready = bool(hosts) and not any(keeps_waiting(host) for host in hosts)
-    if not is_ready or all(row.name != "no_input_wait" for row in rows):
+    if not hosts or any(keeps_waiting(host) for host in hosts):
         return None
-    return (
-        "The input pipeline keeps up: waiting for input is here the time in which any device waits until a batch that "
-        "is ready is handed over."
-    )
+    return f"The input pipeline keeps up: batches are ready in time. {counted} to be handed over.{several}"
 
 
 def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:
@@ -392,8 +409,8 @@ def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:
             f"{first.code} has no row: bounds are computed for input, communication, copies and balance only. Its cost, "
             f"{cost}, is the most that its fix saves."
         )
-    if first.code in _BOUND_OF_CODE:
-        return None  # the note on the straggler says what sharing its work saves
+    if first.code in _BOUND_OF_CODE or first.code == INPUT_BOUND.code:
+        return None  # notes of their own say what sharing the work, and a ready batch, saves
     if saved_ps < _LEAST_OF_COST * first.cost_ps_per_step:
         return (
             f"{first.code} costs {cost}, more than its row saves: the row takes away only the time that is recorded "

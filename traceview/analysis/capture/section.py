@@ -199,15 +199,15 @@ def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
     spreads = _step_spreads(view)
     measured = measured_overhead(view, hosts)
     if measured is not None:
-        return f"Profiler overhead: {numbers.share(measured)} of a step."
+        return f"Profiler overhead: {numbers.share(measured)} of a step without it."
     variation, host = max(
         (_variation(ratio, spreads.get(host, 0.0)), host) for host, ratio in ratios.items()
     )
     if variation < LEAST_SPREAD_RATIO:
         return "Profiler overhead: too small to measure."
     if variation > spreads.get(host, 0.0):
-        return f"Profiler overhead: not measurable; steps with the profiler were {numbers.share(variation)} shorter."
-    return f"Profiler overhead: less than the ±{numbers.share(variation)} by which steps vary."
+        return f"Profiler overhead: not measurable, because steps with it were {numbers.share(variation)} shorter."
+    return f"Profiler overhead: less than steps vary (quartiles ±{numbers.share(variation)})."
 
 
 def _variation(overhead: float, spread: float) -> float:

@@ -57,7 +57,7 @@ def finding_of(
             share=numbers.share(cost.ratio),
             **(words or {}),
         )
-        + _in_steps(waiting, affected),
+        + (affected.words if affected else ""),
         (
             *evidence,
             *_of_affected(waiting, affected),
@@ -80,16 +80,6 @@ def _span(waiting: Waiting, idle_ps: int, cost: Cost) -> str:
     if cost.statistic is None:
         return f"{numbers.time(idle_ps)} of the {numbers.time(waiting.window_ps)} window"
     return cost.words
-
-
-def _in_steps(waiting: Waiting, affected: Affected | None) -> str:
-    """What an affected step takes, for a mean says little of it."""
-    if affected is None:
-        return ""
-    time, count = numbers.time(affected.ps), len(affected.steps)
-    if count == 1:
-        return f"; {time} in step {affected.steps[0]}"
-    return f"; {time} each in {count} of {len(waiting.step_numbers)} steps"
 
 
 def _of_affected(waiting: Waiting, affected: Affected | None) -> Iterator[Evidence]:

@@ -156,20 +156,22 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
     """A step in a graph whose replicas wait for the host between ops: information, for short steps always do."""
     rule, idle_ps = HOST_BOUND, waiting.idle_of(HOST_BOUND)
     cost, recording, metric = waiting.cost(idle_ps), "", "idle_host_compute_ratio"
+    span = "{span} while the host dispatches ops"
     host = trace.device_list[waiting.device].host
     gaps = union(*attribution.gaps[waiting.device].spans)
     spent = profiler_time(trace, waiting.selection, host, gaps)
     if spent is not None and cost.ps_per_step is not None:
-        idle_ps = max(idle_ps - spent.idle_ps, 0)
+        recorded_ps, idle_ps = idle_ps, max(idle_ps - spent.idle_ps, 0)
+        span = f"{numbers.time(recorded_ps)} per step while the host dispatches ops, about {{span}} without the profiler"
         step_ps = (waiting.selection.mean_step_ps or 0) - spent.step_ps
         cost = Cost.per_step("mean", idle_ps, step_ps)
         metric = "unprofiled_dispatch_ratio"
         recording = (
             f" With the profiler a step took {numbers.time(spent.step_ps)} longer, for "
-            f"{numbers.plural(spent.event_count, 'event')}. The cost leaves that out, and is a share of the step without it."
+            f"{numbers.plural(spent.event_count, 'event')}; by their number, {numbers.time(recorded_ps - idle_ps)} of that is in this "
+            "waiting. The cost leaves it out, and is a share of the step without the profiler."
         )
     ratio, least_ratio = cost.ratio or 0.0, rule.limits["replica_ratio"]
-    unprofiled = " without the profiler" if recording else ""
     if ratio >= least_ratio:
         yield finding_of(
             rule,
@@ -177,7 +179,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
             idle_ps,
             [Evidence(metric, ratio, least_ratio, waiting.key)],
             severity="info",
-            title=f"{{device}} waits {{span}}{unprofiled} while the host dispatches ops ({{share}})",
+            title=f"{{device}} waits {span} ({{share}})",
             explanation=(
                 "The host dispatches ops one by one, or converts values for them, while the replica runs none. Steps "
                 f"of a few milliseconds and ops that work row by row show this.{recording}"

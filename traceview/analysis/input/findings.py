@@ -48,13 +48,14 @@ def diagnose(
         findings += bound
     if not bound:
         return findings
-    ratio = max(finding.cost_ratio or 0.0 for finding in bound)
+    most = max(bound, key=lambda finding: finding.cost_ratio or 0.0)
+    costly = _input_evidence(worst, most)
     stage = result.bottleneck
     if stage and stage.share_ratio >= SLOW_INPUT_STAGE.limits["share_ratio"]:
         ran = (python or {}).get(stage.host)
-        findings.append(_slow_stage(stage, worst, ratio, selection, ran))
+        findings.append(_slow_stage(stage, costly, selection, ran))
     if "prefetch" in result.missing and not (stage and stage.name.endswith(GENERATOR)):
-        findings.append(_no_prefetch(worst, ratio, selection))
+        findings.append(_no_prefetch(worst, costly, selection))
     return findings
 
 
@@ -103,15 +104,17 @@ def _bound(result: Input, worst: InputHost, cost: Cost, selection: Selection) ->
     )
 
 
-def _input_evidence(worst: InputHost, ratio: float) -> Evidence:
-    """That input costs time at all; the rules on stages share the limit."""
-    return Evidence("input_ratio", ratio, NO_PREFETCH.limits["input_ratio"], _where(worst))
+def _input_evidence(worst: InputHost, bound: Finding) -> Evidence:
+    """That input costs time at all, by waiting or in another way as well; the rules on stages share the limit."""
+    has_other_cost = any(item.metric == "input_cost_ratio" for item in bound.evidence)
+    metric = "input_cost_ratio" if has_other_cost else "input_ratio"
+    limit = NO_PREFETCH.limits["input_ratio"]
+    return Evidence(metric, bound.cost_ratio or 0.0, limit, _where(worst))
 
 
 def _slow_stage(
     stage: Bottleneck,
-    worst: InputHost,
-    ratio: float,
+    costly: Evidence,
     selection: Selection,
     python: PythonShare | None,
 ) -> Finding:
@@ -120,7 +123,7 @@ def _slow_stage(
         f"input stage {stage.kind} takes {numbers.share(stage.share_ratio)} of the pipeline's own time",
         (
             Evidence("share_ratio", stage.share_ratio, limit, f"{stage.host}, {stage.name}"),
-            _input_evidence(worst, ratio),
+            costly,
             *([python.evidence] if python else []),
         ),
         confidence=_confidence(selection),
@@ -141,10 +144,10 @@ def _python_of_input(python: PythonShare | None) -> str:
     )
 
 
-def _no_prefetch(worst: InputHost, ratio: float, selection: Selection) -> Finding:
+def _no_prefetch(worst: InputHost, costly: Evidence, selection: Selection) -> Finding:
     return NO_PREFETCH.finding(
         NO_PREFETCH.example,
-        (Evidence("missing", "prefetch", None, worst.host), _input_evidence(worst, ratio)),
+        (Evidence("missing", "prefetch", None, worst.host), costly),
         confidence=_confidence(selection),
     )
 

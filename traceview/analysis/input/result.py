@@ -20,6 +20,7 @@ from traceview.analysis.input.late_shards import InputReplica, late_shards
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.analysis.input.supply import Supply, supply_of
 from traceview.analysis.selection import Selection, covered_ps, step_bounds
+from traceview.document import numbers
 from traceview.intervals import Int64Array, union
 from traceview.record import (
     Count,
@@ -174,6 +175,12 @@ def keeps_waiting(row: InputHost) -> bool:
         row.empty_step_ratio >= limits["empty_step_ratio"]
         and row.work_ratio >= limits["work_ratio"]
     )
+
+
+def work_words(ratio: float) -> str:
+    """`works 70.0% of the window`: how long a stage works, on one thread or on several."""
+    more = ", on more than one thread" if ratio > 1 else ""
+    return f"works {numbers.share(ratio)} of the window{more}"
 
 
 def compute(

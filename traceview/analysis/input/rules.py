@@ -12,7 +12,7 @@ _LIMITING_WORK_RATIO: Final = 0.70
 
 INPUT_BOUND: Final = IdleRule(
     code="input-bound",
-    starts_at="{warning_ratio} of the mean step spent waiting for input; critical from {critical_ratio} on",
+    starts_at="{warning_ratio} of the mean step lost to input; critical from {critical_ratio} on",
     conditions_of="where prefetch buffers were recorded, only with one of these",
     conditions=(
         "the slowest stage works {work_ratio} of the window, and the buffers are empty in {empty_step_ratio} of the steps",
@@ -20,6 +20,10 @@ INPUT_BOUND: Final = IdleRule(
         (
             "a Python generator works {limiting_work_ratio} of the window, and the step waits {lock_wait_ratio} of its time "
             "for Python's lock"
+        ),
+        (
+            "Python of the pipeline, such as a generator or tf.py_function, runs while the step waits for Python's lock, for "
+            "{lock_wait_ratio} of the mean step"
         ),
     ),
     severities=("warning", "critical", "info"),
@@ -40,11 +44,11 @@ INPUT_BOUND: Final = IdleRule(
         "run meanwhile."
     ),
     evidence=(
-        "idle time with cause input on the device of each host that is idle least; without devices input_ratio in "
-        "results.input. Full buffers contradict it: work_ratio, empty_step_ratio and empty_wait_ratio of the host in "
-        f"results.input. A Python generator that works {numbers.share(_LIMITING_WORK_RATIO)} of the window also holds up the "
-        "step where no wait is recorded: it takes Python's lock. On CPU devices the cost includes what ops take longer because "
-        "the pipeline takes cores"
+        "idle time with cause input, on the device of each host that is idle least. Without devices it is input_ratio "
+        "in results.input. Whether the buffers were full is in work_ratio, empty_step_ratio and empty_wait_ratio of the "
+        f"host in results.input. A Python generator that works {numbers.share(_LIMITING_WORK_RATIO)} of the window, or Python of the "
+        "pipeline that runs while the step waits for Python's lock, also costs time where no wait is recorded. On CPU devices the "
+        "cost includes how much longer ops take because the pipeline uses cores"
     ),
     advice=(
         "Let the pipeline run ahead of the step: dataset = dataset.map(f, "

@@ -15,6 +15,7 @@ from traceview.analysis.input.result import (
     Input,
     InputHost,
     keeps_waiting,
+    work_words,
 )
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.document import model as doc
@@ -114,9 +115,11 @@ def _fill(result: Input, row: InputHost | None, *, is_slow: bool) -> str | None:
     """How often the buffers that shield the model were empty; `is_slow`: the model waits for input."""
     if row is not None and row.empty_step_ratio is not None:
         steps = numbers.share(row.empty_step_ratio)
-        return f"The prefetch buffers between it and the model were empty in {steps} of the steps."
+        return f"The fullest prefetch buffer between it and the model was empty in {steps} of the steps."
     if result.empty_ratio is not None:
-        hardly = "" if is_slow or not result.empty_ratio else ", and hardly waited for it"
+        by_idle = any(host.measured_by == "idle" for host in result.hosts)
+        who = "the devices" if by_idle else "the thread that runs the steps"
+        hardly = "" if is_slow or not result.empty_ratio else f", but {who} hardly waited for it"
         return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests{hardly}."
     return None
 
@@ -125,7 +128,7 @@ def _work(stage: Bottleneck, row: InputHost | None) -> str:
     """How long a stage works; reports of earlier versions know only its share of the work of all."""
     if row is None or row.work_ratio is None:
         return f"{numbers.share(stage.share_ratio)} of the work of all stages"
-    return f"works {numbers.share(min(row.work_ratio, 1.0))} of the window"
+    return work_words(row.work_ratio)
 
 
 def _hosts(hosts: Sequence[InputHost], most_rows: int, rest: str) -> tuple[doc.Table, ...]:

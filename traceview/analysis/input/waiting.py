@@ -22,11 +22,12 @@ from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.input.busy_cores import busy_cores
 from traceview.analysis.input.lock_waits import idle_beside_python, idle_in_lock_waits
-from traceview.analysis.input.result import Input, InputHost, keeps_waiting
+from traceview.analysis.input.result import Input, InputHost, keeps_waiting, work_words
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.analysis.input.stretched import DISPATCH, Stretched, stretched_by_pipeline
 from traceview.analysis.selection import step_bounds
 from traceview.document import numbers
+from traceview.document.vocabulary import CAUSES
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.pipeline import GENERATOR
@@ -232,19 +233,25 @@ def _explanation(
     sentences = []
     if row is not None and row.slowest_stage is not None and _is_at_its_limit(row):
         stage = row.slowest_stage.removeprefix("Iterator::")
-        work = f"{stage} works {numbers.share(min(row.work_ratio or 0.0, 1.0))} of the window."
+        work = f"{stage} {work_words(row.work_ratio or 0.0)}."
         sentences.append(f"The pipeline is slower than the model: {work}" if is_short else work)
     if lost.locked_ps.any():
         sentences.append(
             f"Python of the input pipeline holds Python's lock: {numbers.time(mean_ps(lost.locked_ps))} of the cost is idle "
-            "time in which the thread of the step waits for that. Tables of idle time show it under other causes than "
-            "waiting for input."
+            f"time in which the thread of the step waits for that. Tables of idle time show it as {_shown_as(waiting, lost)}."
         )
     if lost.ops_ps.any() or lost.dispatch_ps.any():
         sentences.append(_slowed(context, host, waiting, lost))
     if not sentences:
         return None
     return " ".join(sentences if row is not None else (INPUT_BOUND.meaning, *sentences))
+
+
+def _shown_as(waiting: Waiting, lost: _Lost) -> str:
+    """The causes of idle time that hold waiting for the lock, most first."""
+    idle_ps = {key: mean_ps(waiting.idle_ps[Cause[key.upper()]]) for key in lost.locked_causes}
+    shown = sorted((key for key in idle_ps if idle_ps[key]), key=lambda key: -idle_ps[key])
+    return numbers.listed([CAUSES[key].words for key in shown])
 
 
 def _slowed(context: Context, host: int, waiting: Waiting, lost: _Lost) -> str:
@@ -262,5 +269,5 @@ def _slowed(context: Context, host: int, waiting: Waiting, lost: _Lost) -> str:
     return (
         f"The pipeline keeps {numbers.number(busy)} of {cores} cores busy on average. While more threads have work than there are cores, "
         f"{' and '.join(parts)} longer per step than is usual, by the median of the same op; that is part of the cost. "
-        "What is slowed every time does not show, so the estimate is rather low."
+        "Ops that are always slowed are missed, so this is a lower estimate."
     )

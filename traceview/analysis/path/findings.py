@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from traceview.analysis.base import Evidence, Finding, Rule, Skipped
+from traceview.analysis.idle.waiting_device import Affected, affected_steps
 from traceview.analysis.idle_python import PYTHON_LINE
 from traceview.analysis.path.result import CriticalPath, UnexplainedPart
 from traceview.analysis.selection import Selection
@@ -57,12 +60,14 @@ def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[F
     )
     first = result.unexplained[0]
     devices = list(dict.fromkeys(part.device for part in result.unexplained))
+    affected = _affected(result)
+    in_steps = affected.words if affected else ""
     few_steps = selection.few_steps
     is_warning = result.unexplained_ratio >= limits["warning_ratio"] and few_steps is None
     yield UNEXPLAINED_IDLE.finding(
-        f"{first.device} is {idle}"
+        f"{first.device} is {idle}{in_steps}"
         if len(devices) == 1
-        else f"{numbers.listed(devices)} are {idle}",
+        else f"{numbers.listed(devices)} are {idle}{in_steps}",
         (
             Evidence(
                 "unexplained_ratio",
@@ -77,8 +82,18 @@ def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[F
         or ("high", f"every instant of {numbers.plural(len(result.steps), 'step')} was examined"),
         explanation=f"{UNEXPLAINED_IDLE.meaning} {_where(first)}",
         devices=devices,
+        steps=affected.steps if affected else (),
         cost=cost,
     )
+
+
+def _affected(result: CriticalPath) -> Affected | None:
+    """The few steps that the time is in; None where most have some, and where hosts number steps each for itself."""
+    numbered = [(row.step, row) for row in result.steps if row.step is not None]
+    if len({row.host for row in result.steps}) != 1 or len(numbered) != len(result.steps):
+        return None
+    of_steps = [row.by_cause.get(Cause.UNATTRIBUTED.key, 0) for row in result.steps]
+    return affected_steps([number for number, _ in numbered], np.array(of_steps, dtype=np.int64))
 
 
 def _parts(parts: tuple[UnexplainedPart, ...]) -> Iterator[Evidence]:

@@ -132,7 +132,7 @@ def check_stop(environment: Mapping[str, str]) -> Check:
     if not is_stop_risky(environment):
         return subject.ok("no crash expected when a profile ends")
     return subject.warning(
-        "TF_CONFIG names several workers, and TensorFlow 2.21 can crash a worker when its profile ends",
+        "TF_CONFIG names several workers, and TensorFlow can crash a worker when its profile ends (seen with 2.19 to 2.21)",
         "save a checkpoint before the window, or preload jemalloc: LD_PRELOAD=libjemalloc.so.2",
     )
 
