@@ -87,7 +87,7 @@ def loops(tf: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         ),
         **(
             {"Keras fit": (lambda: model.make_train_function(), fit_step(model, pairs))}
-            if find_spec("keras.src.backend.tensorflow")
+            if find_spec("keras.src.backend.common")
             else {}
         ),
     }

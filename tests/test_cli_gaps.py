@@ -90,7 +90,7 @@ def test_terminal(command: Command, logs: str) -> None:
     assert re.split(r"\s{2,}", head)[-2:] == ["waiting for input", "kernel launches"]
     assert re.split(r"\s{2,}", first)[:5] == ["GPU:1", "25.0 ms", "waiting for input", "0", "0"]
     assert re.split(r"\s{2,}", first)[-2:] == ["20.0 ms", "5.00 ms"]
-    assert "python3: train > IteratorGetNext:IteratorGetNext" in first
+    assert "Python thread: train > IteratorGetNext:IteratorGetNext" in first
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])

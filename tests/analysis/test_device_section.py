@@ -199,7 +199,7 @@ def test_without_devices_the_section_says_so() -> None:
         ([device(0, kind="replica", device="replica:0", model=None)], "The CPU, as replica:0"),
         (
             [device(n, kind="replica", model=None) for n in range(2)],
-            "2 replicas on the host",
+            "2 replicas on 1 host",
         ),
         ([device(0), device(1, kind="tpu", model=None)], "1 GPU, Tesla V100; 1 TPU"),
     ],

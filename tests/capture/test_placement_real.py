@@ -108,12 +108,13 @@ with two.scope():
 fed_net.fit(examples(), steps_per_epoch=12, verbose=0)
 """,
     "a PyDataset": """
-class Rows(tf.keras.utils.PyDataset):
+utils = tf.keras.utils
+class Rows(utils.PyDataset if hasattr(utils, "PyDataset") else utils.Sequence):  # Keras 2
     def __len__(self): return 12
     def __getitem__(self, number): return np.zeros([10, 8]), np.zeros([10, 1])
 rows_net = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)], name="rows_net")
 rows_net.compile("sgd", "mse")
-rows_net.fit(Rows(workers=2), verbose=0)
+rows_net.fit(Rows(), verbose=0)
 """,
     "a generator in a graph": """
 def examples():

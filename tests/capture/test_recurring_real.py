@@ -63,7 +63,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def runs_of(logs: Path) -> list[Path]:
-    return sorted((logs / "plugins" / "profile").iterdir())
+    """The runs in the order in which they were recorded; a name becomes free again when its run is removed."""
+    runs = (logs / "plugins" / "profile").iterdir()
+    return sorted(runs, key=lambda run: int(sidecar_of(run)["clock"]["started"]["wall_ns"]))
 
 
 def sidecar_of(run: Path) -> dict[str, Any]:
