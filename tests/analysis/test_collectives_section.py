@@ -36,9 +36,9 @@ def test_a_step_with_collectives_that_nothing_hides() -> None:
     made = section(collective_result())
     assert made.lead == "Collective ops sum the gradients through NCCL."
     assert facts_of(section(collective_result())) == (
-        "8 collectives, 2 per step",
-        "transfer 2.00 ms per step (median)",
-        "25.0% hidden by compute",
+        "8 collectives, 2 per step (median)",
+        "transfers 2.00 ms per step in sum (median)",
+        "25.0% of the time in collectives hidden by compute",
         "1.00 ms expected at the speed of the link",
         "50.0 GB/s over each link; NVLink carries 150 GB/s",
     )
@@ -55,7 +55,7 @@ def test_a_step_with_collectives_that_nothing_hides() -> None:
 
 def test_without_steps_times_are_those_of_the_window() -> None:
     result = collective_result(count_per_step=None, transfer_per_step_ps=None)
-    assert facts_of(section(result))[:2] == ("8 collectives", "transfer 8.00 ms in the window")
+    assert facts_of(section(result))[:2] == ("8 collectives", "transfers 8.00 ms in the window in sum")
     table = by_device(section(result))
     assert values_of(table, "exposed") == (12 * MS, 12 * MS)
     assert values_of(table, "waiting") == (4 * MS, 0)
@@ -67,9 +67,9 @@ def test_what_is_not_known_is_left_out() -> None:
         ("bus_bytes_per_second", "link_bytes_per_second", "link", "expected_ps")
     )
     assert facts_of(section(collective_result(incomplete_count=3, **unknown))) == (
-        "8 collectives, 2 per step",
-        "transfer 2.00 ms per step (median)",
-        "25.0% hidden by compute",
+        "8 collectives, 2 per step (median)",
+        "transfers 2.00 ms per step in sum (median)",
+        "25.0% of the time in collectives hidden by compute",
         "3 not recorded on all 2 devices",
     )
 

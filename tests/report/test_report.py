@@ -46,11 +46,11 @@ def analyzed(folder: Path, *traces: CudaTrace) -> Report:
         (["active"], "1 of 1 GPU ran kernels."),
         (["active", "active"], "2 of 2 GPUs ran kernels."),
         (["active", "empty"], "1 of 2 GPUs ran kernels (GPU:0); GPU:1 recorded nothing."),
-        (["active", "marginal"], "2 of 2 GPUs ran kernels; GPU:1 computed little."),
+        (["active", "marginal"], "2 of 2 GPUs ran kernels; GPU:1 computed far less than the busiest."),
         (
             ["copy_only", "active", "memory_only", "empty", "marginal", "empty"],
             (
-                "2 of 6 GPUs ran kernels (GPU:1 and GPU:4); GPU:4 computed little; GPU:0 only copied "
+                "2 of 6 GPUs ran kernels (GPU:1 and GPU:4); GPU:4 computed far less than the busiest; GPU:0 only copied "
                 "data; GPU:2 held memory and ran nothing; 2 recorded nothing."
             ),
         ),

@@ -34,7 +34,7 @@ UNEXPLAINED_FACTOR: Final = 2
 UNEXPLAINED: Final = Cause.UNATTRIBUTED.key
 
 _STATUS_WORDS: Final = {
-    "marginal": "computed little",
+    "marginal": "computed far less than the busiest",
     "copy_only": "only copied data",
     "memory_only": "held memory and ran nothing",
     "empty": "recorded nothing",
@@ -69,7 +69,7 @@ def verdict_of(
 ) -> Verdict:
     """What costs most of the findings and on the critical path, and the numbers to remember."""
     device_time = results.device_time or DeviceTime((), ())
-    devices = _devices(trace, capture, device_time)
+    devices = _devices(trace, capture, device_time, _delaying(results))
     largest = largest_loss(losses(results, findings))
     first = findings[0] if findings else None
     if first is not None and first.severity == "critical" and not first.cost_ratio:
@@ -210,7 +210,16 @@ def _largest_cost(findings: Sequence[Finding]) -> str | None:
     return max(costly, key=lambda finding: finding.cost_ratio or 0.0).title if costly else None
 
 
-def _devices(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
+def _delaying(results: Results) -> str | None:
+    """The device that computes so much longer than the others that they are idle beside it."""
+    late = results.balance.straggler if results.balance else None
+    return late.device if late is not None and late.wait_ps_per_step is None else None
+
+
+def _devices(
+    trace: Trace, capture: Capture, device_time: DeviceTime, delaying: str | None
+) -> str:
+    """Which devices worked; of `delaying` others, that they computed less is no news."""
     rows = device_time.devices
     if not rows:
         return "No device was recorded: nothing can be said about GPUs."
@@ -227,7 +236,7 @@ def _devices(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
         sentence += f" ({numbers.listed([row.device for row in working])})"
     for status, words in _STATUS_WORDS.items():
         same = [row for row in rows if row.status == status]
-        if same:
+        if same and (status != "marginal" or delaying is None):
             sentence += f"; {same[0].device if len(same) == 1 else len(same)} {words}"
     return sentence + _unknown_hosts(trace, device_time) + _missing(trace, capture) + "."
 
