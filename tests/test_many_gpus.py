@@ -73,7 +73,10 @@ def test_the_screen_has_a_row_for_the_slow_one_and_one_for_all_others(
     lines = command("analyze", logs, "--width", "80").out.splitlines()
     rows = [line for line in lines if line.endswith(" ms") and "##" in line]
     assert len(lines) <= 40
-    assert [line.split("  ")[0] for line in rows] == ["mean of 126 devices on 16 hosts", "host5/GPU:3"]
+    assert [line.split("  ")[0] for line in rows] == [
+        "mean of 126 devices on 16 hosts",
+        "host5/GPU:3",
+    ]
 
 
 def test_the_headline_names_who_is_missing(command: Command, logs: str) -> None:

@@ -18,7 +18,12 @@ from tests.analysis.sections import (
 from tests.charts import MS
 from tests.reports import collective_result
 from traceview.analysis.collectives.result import CollectiveResult
-from traceview.analysis.collectives.section import HIDDEN_REMARK, SUM_REMARK, collectives_section
+from traceview.analysis.collectives.section import (
+    HIDDEN_REMARK,
+    SUM_REMARK,
+    TRANSFER_REMARK,
+    collectives_section,
+)
 from traceview.document.model import Section, Table
 
 
@@ -55,7 +60,10 @@ def test_a_step_with_collectives_that_nothing_hides() -> None:
 
 def test_without_steps_times_are_those_of_the_window() -> None:
     result = collective_result(count_per_step=None, transfer_per_step_ps=None)
-    assert facts_of(section(result))[:2] == ("8 collectives", "transfers 8.00 ms in the window in sum")
+    assert facts_of(section(result))[:2] == (
+        "8 collectives",
+        "transfers 8.00 ms in the window in sum",
+    )
     table = by_device(section(result))
     assert values_of(table, "exposed") == (12 * MS, 12 * MS)
     assert values_of(table, "waiting") == (4 * MS, 0)
@@ -116,6 +124,20 @@ def test_the_lead_says_how_devices_reduce(changes: dict[str, Any], lead: str) ->
 @pytest.mark.parametrize("path", [None, "none"])
 def test_a_run_that_reduces_nothing_has_no_section(path: str | None) -> None:
     assert collectives_section(view_of(), collective_result(count=0, path=path)) is None
+
+
+def test_without_gpus_there_is_no_link() -> None:
+    words = facts_of(section(collective_result(library=None, link_bytes_per_second=None)))
+    assert "50.0 GB/s per device" in words
+
+
+@pytest.mark.parametrize(("transfer_ms", "is_explained"), [(2, False), (1, True)])
+def test_transfers_in_sum_and_those_exposed_are_explained(
+    transfer_ms: int, is_explained: bool
+) -> None:
+    exposed = dict.fromkeys(("GPU:0", "GPU:1"), transfer_ms * MS)
+    made = section(collective_result(exposed_transfer_per_step_ps=exposed))
+    assert (TRANSFER_REMARK in sentences_of(made)) == is_explained
 
 
 def test_devices_that_took_no_part_are_left_out() -> None:

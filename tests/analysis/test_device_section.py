@@ -171,9 +171,13 @@ def test_rows_beyond_the_room_are_counted() -> None:
             {"outside_window_count": 1},
             "Outside the window: 1 event of GPU:0; use --window devices to include them.",
         ),
+        (
+            {"status": "marginal"},
+            "Status marginal: computes less than 20.0% of what the busiest device does.",
+        ),
     ],
 )
-def test_remarks(changes: dict[str, int], sentence: str) -> None:
+def test_remarks(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in sentences_of(section(device(0, **changes)))
     assert sentence not in sentences_of(section(device(0)))
 

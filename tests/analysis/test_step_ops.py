@@ -170,7 +170,9 @@ def test_the_type_of_the_op_shows_which_call_made_it(
     ops = {"model/MatMul:MatMul": (2.0, 8.0), **{f"{t}:{t}": span for t, span in lengths}}
     _, (finding,) = analyzed(tmp_path, run_of(ops))
     assert finding.title.startswith(f"{words} ")
-    assert finding.advice.startswith(f"Take {words.partition(' inside')[0]} out of the step function")
+    assert finding.advice.startswith(
+        f"Take {words.partition(' inside')[0]} out of the step function"
+    )
 
 
 @pytest.mark.parametrize(("print_ms", "codes"), [(20, ["host-op-in-step"]), (8, None)])

@@ -133,7 +133,9 @@ def _by_device(view: View, result: Balance) -> Iterator[doc.Block]:
         count = max((row.collective_count or 0 for row in result.devices), default=0)
         yield from doc.remarks(unclear_words(last_count, count))
     ratios = ratios_remark(row.longer_ratio for row in rows)
-    yield from doc.remarks(f"Times per step are medians over the steps.{f' {ratios}' if ratios else ''}")
+    yield from doc.remarks(
+        f"Times per step are medians over the steps.{f' {ratios}' if ratios else ''}"
+    )
 
 
 def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Column]:

@@ -212,7 +212,7 @@ def _marginal(rows: Sequence[DeviceTimeRow]) -> str | None:
     if all(row.status != "marginal" for row in rows):
         return None
     words = look_of(STATUSES, "marginal").words
-    return f"{numbers.capitalized(words)}: computes less than {numbers.share(MARGINAL_RATIO)} of what the busiest device does."
+    return f"Status {words}: computes less than {numbers.share(MARGINAL_RATIO)} of what the busiest device does."
 
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:

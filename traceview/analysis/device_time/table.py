@@ -124,7 +124,9 @@ def _ranges(rows: Table) -> str:
     ratios = {
         "busy": rows["busy_ratio"],
         "compute": rows["compute_ratio"],
-        "communication and waiting": map(doc.ratio, rows["exposed_collective_ps"], rows["window_ps"]),
+        "communication and waiting": map(
+            doc.ratio, rows["exposed_collective_ps"], rows["window_ps"]
+        ),
         "exposed copies": map(doc.ratio, _copies_ps(rows), rows["window_ps"]),
     }
     parts = ", ".join(f"{name} {numbers.share_range(values)}" for name, values in ratios.items())

@@ -129,7 +129,10 @@ class _OnPath(Struct, frozen=True):
     @property
     def devices_by_type(self) -> dict[str, list[str]]:
         """By type of these ops where they ran, those of the device that has most of them first."""
-        types = (*self.kind.op_types, *(type_ for kind in self.kinds.values() for type_ in kind.op_types))
+        types = (
+            *self.kind.op_types,
+            *(type_ for kind in self.kinds.values() for type_ in kind.op_types),
+        )
         return {
             type_: [device for device, kind in self.kinds.items() if type_ in kind.op_types]
             for type_ in dict.fromkeys(types)
