@@ -220,7 +220,9 @@ def _excused(results: Results, findings: Sequence[Finding]) -> frozenset[str]:
     return frozenset(row.device for row in balance.devices if row.longer_ratio is not None)
 
 
-def _devices(trace: Trace, capture: Capture, device_time: DeviceTime, excused: Collection[str]) -> str:
+def _devices(
+    trace: Trace, capture: Capture, device_time: DeviceTime, excused: Collection[str]
+) -> str:
     """Which devices worked; of `excused` ones it does not say that they computed little."""
     rows = device_time.devices
     if not rows:
