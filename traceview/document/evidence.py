@@ -68,7 +68,7 @@ METRICS: Final = {
     "next_event": "next event on the host",
     "nvml_busy_ratio": "busy by NVML",
     "op": "op",
-    "op_count": "ops of this kind in the used steps",
+    "op_count": "ops of this kind on each device in the used steps",
     "op_type": "type of the op",
     "opaque_count": "kernels without an op",
     "pageable_ratio": "bytes that come from pageable memory",
