@@ -193,7 +193,7 @@ def figures(rename: Rename = str) -> tuple[HeatMap | Chain | Speeds, ...]:
     """Every other chart."""
     return (
         HeatMap(
-            "exposed communication in a step",
+            "communication and waiting in a step",
             (rename("GPU:0"), rename("GPU:1")),
             ("0", "1"),
             ((MS, 2 * MS), (0, None)),

@@ -84,8 +84,8 @@ def words_of(command: Command, *arguments: str) -> str:
 def test_balance_names_the_slowest_device_and_the_cause(command: Command, logs: str) -> None:
     words = words_of(command, "balance", logs)
     assert "2 GPUs compute 70.0% of the time" in words
-    assert "GPU:1 has more to do: it computes 10.0 ms longer per step" in words
-    assert "work shared evenly 45.0 ms 5.00 ms 10.0%" in words
+    assert "GPU:1 has more to do: it computes 10.0 ms longer in the mean step" in words
+    assert "overlapped and shared evenly 45.0 ms 5.00 ms 10.0%" in words
     assert "4 GPUs would train at most 1.92× as fast" in words
 
 
@@ -102,8 +102,8 @@ def test_a_late_start_costs_the_waiting_of_the_others(command: Command, tmp_path
     SCENARIOS["late_start"]().write(tmp_path)
     words = words_of(command, "balance", str(tmp_path))
     assert "8.00 ms" in words
-    assert "all devices computing at once 42.0 ms" in words
-    assert "work shared evenly" not in words
+    assert "compute fully overlapped 42.0 ms" in words
+    assert "shared evenly" not in words
 
 
 def test_devices_say_when_the_devices_at_work_change(command: Command, tmp_path: Path) -> None:

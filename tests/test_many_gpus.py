@@ -11,7 +11,7 @@ from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview.document import numbers
 
-OF_OTHERS = "busy 91.8%, compute 79.8%, exposed communication 12.0%, exposed copies 0%."
+OF_OTHERS = "busy 91.8%, compute 79.8%, communication and waiting 12.0%, exposed copies 0%."
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
 
@@ -26,11 +26,11 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("name", "most", "rest"),
     [
-        ("devices", 12, f"125 other devices: {OF_OTHERS}"),
-        ("balance", 32, "125 other devices: compute 39.9 ms per step, 0% vs. the others."),
+        ("devices", 14, f"125 other devices: {OF_OTHERS}"),
+        ("balance", 33, "125 other devices: compute 39.9 ms per step, 0% vs. the others."),
         ("collectives", 45, "125 other devices: exposed 6.00 ms, waiting 4.00 ms."),
         ("steps", 60, "125 devices: compute 79.8–80.0% of a step, idle 8.0–8.2%."),
-        ("analyze --full", 214, f"125 other devices: {OF_OTHERS}"),
+        ("analyze --full", 218, f"125 other devices: {OF_OTHERS}"),
     ],
 )
 @pytest.mark.parametrize("width", [80, 120])
@@ -73,7 +73,10 @@ def test_the_screen_has_a_row_for_the_slow_one_and_one_for_all_others(
     lines = command("analyze", logs, "--width", "80").out.splitlines()
     rows = [line for line in lines if line.endswith(" ms") and "##" in line]
     assert len(lines) <= 40
-    assert [line.split("  ")[0] for line in rows] == ["126 devices on 16 hosts", "host5/GPU:3"]
+    assert [line.split("  ")[0] for line in rows] == [
+        "mean of 126 devices on 16 hosts",
+        "host5/GPU:3",
+    ]
 
 
 def test_the_headline_names_who_is_missing(command: Command, logs: str) -> None:

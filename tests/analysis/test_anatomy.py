@@ -122,7 +122,7 @@ def test_waiting_in_a_collective_names_the_device_and_is_told_from_idle_time() -
     (row,) = anatomy_rows(result)
     assert parts_of(row) == {
         "compute": 50,
-        "waiting in collectives for GPU:1": 20,
+        "waiting in collectives (for GPU:1)": 20,
         "another device still busy": 30,
     }
     assert [part.look.key for part in row.parts] == ["compute", "collective_wait", "peer"]

@@ -179,6 +179,10 @@ def test_one_step_shows_no_straggler(tmp_path: Path) -> None:
     assert balance(analyzed(tmp_path, with_lengths((20, 40)))).straggler is None
 
 
+def explanation_of(report: Report) -> str:
+    return next(row.explanation for row in report.findings if row.code == "straggler-gpu")
+
+
 def test_slower_at_the_same_kernels_or_more_of_them(tmp_path: Path) -> None:
     slower = straggler(analyzed(tmp_path / "a", with_lengths(*[(20, 30)] * 4, count=5)))
     assert (slower.cause, slower.launches_ratio) == ("slower_device", 1.0)
@@ -190,6 +194,8 @@ def test_slower_at_the_same_kernels_or_more_of_them(tmp_path: Path) -> None:
                 step.kernel(0, 2 + 10 * part, 12 + 10 * part)
     more = straggler(analyzed(tmp_path / "b", trace))
     assert (more.cause, more.launches_ratio) == ("more_work", 1.5)
+    explanation = explanation_of(traceview.analyze(tmp_path / "b"))
+    assert "it launches 50.0% more kernels than the others" in explanation
 
 
 def test_longer_in_one_kernel_of_many_is_more_work(tmp_path: Path) -> None:
@@ -202,6 +208,35 @@ def test_longer_in_one_kernel_of_many_is_more_work(tmp_path: Path) -> None:
     found = straggler(analyzed(tmp_path, trace))
     assert (found.device, found.cause) == ("GPU:1", "more_work")
     assert found.top_kernels == ("void flash::attention_64",)
+    explanation = explanation_of(traceview.analyze(tmp_path))
+    assert "no more kernels than the others, but some of its kernels take longer" in explanation
+
+
+def test_long_names_keep_the_end_that_tells_them_apart(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 12)
+            for place, what in enumerate(("Filter", "Input")):
+                begin = 12 + 10 * place
+                end = begin + 2 + 6 * ordinal
+                step.kernel(ordinal, begin, end, name=f"{'convolution/' * 6}Backprop{what}")
+    explanation = explanation_of(analyzed(tmp_path, trace))
+    assert "BackpropFilter" in explanation
+    assert "BackpropInput" in explanation
+
+
+def test_sharing_evenly_saves_what_the_longest_computes_beyond_the_mean(tmp_path: Path) -> None:
+    """GPU:1 computes 30 ms beside 10 of GPU:0, which begins 4 ms before: the mean of both takes 10 ms less."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 12)
+        for begin in (6, 16, 26):
+            step.kernel(1, begin, begin + 10)
+    report = analyzed(tmp_path, trace)
+    saved = {row.name: row.mean_saved_ps for row in balance(report).what_if}
+    assert (saved["concurrent_devices"], saved["balanced_devices"]) == (ms(4), ms(14))
+    assert "saves less, about 10.0 ms of the mean step" in explanation_of(report)
 
 
 # Who comes last

@@ -18,7 +18,12 @@ from tests.analysis.sections import (
 from tests.charts import MS
 from tests.reports import collective_result
 from traceview.analysis.collectives.result import CollectiveResult
-from traceview.analysis.collectives.section import HIDDEN_REMARK, SUM_REMARK, collectives_section
+from traceview.analysis.collectives.section import (
+    HIDDEN_REMARK,
+    SUM_REMARK,
+    TRANSFER_REMARK,
+    collectives_section,
+)
 from traceview.document.model import Section, Table
 
 
@@ -36,9 +41,9 @@ def test_a_step_with_collectives_that_nothing_hides() -> None:
     made = section(collective_result())
     assert made.lead == "Collective ops sum the gradients through NCCL."
     assert facts_of(section(collective_result())) == (
-        "8 collectives, 2 per step",
-        "transfer 2.00 ms per step (median)",
-        "25.0% hidden by compute",
+        "8 collectives, 2 per step (median)",
+        "transfers 2.00 ms per step in sum (median)",
+        "25.0% of the time in collectives hidden by compute",
         "1.00 ms expected at the speed of the link",
         "50.0 GB/s over each link; NVLink carries 150 GB/s",
     )
@@ -55,7 +60,10 @@ def test_a_step_with_collectives_that_nothing_hides() -> None:
 
 def test_without_steps_times_are_those_of_the_window() -> None:
     result = collective_result(count_per_step=None, transfer_per_step_ps=None)
-    assert facts_of(section(result))[:2] == ("8 collectives", "transfer 8.00 ms in the window")
+    assert facts_of(section(result))[:2] == (
+        "8 collectives",
+        "transfers 8.00 ms in the window in sum",
+    )
     table = by_device(section(result))
     assert values_of(table, "exposed") == (12 * MS, 12 * MS)
     assert values_of(table, "waiting") == (4 * MS, 0)
@@ -67,9 +75,9 @@ def test_what_is_not_known_is_left_out() -> None:
         ("bus_bytes_per_second", "link_bytes_per_second", "link", "expected_ps")
     )
     assert facts_of(section(collective_result(incomplete_count=3, **unknown))) == (
-        "8 collectives, 2 per step",
-        "transfer 2.00 ms per step (median)",
-        "25.0% hidden by compute",
+        "8 collectives, 2 per step (median)",
+        "transfers 2.00 ms per step in sum (median)",
+        "25.0% of the time in collectives hidden by compute",
         "3 not recorded on all 2 devices",
     )
 
@@ -116,6 +124,20 @@ def test_the_lead_says_how_devices_reduce(changes: dict[str, Any], lead: str) ->
 @pytest.mark.parametrize("path", [None, "none"])
 def test_a_run_that_reduces_nothing_has_no_section(path: str | None) -> None:
     assert collectives_section(view_of(), collective_result(count=0, path=path)) is None
+
+
+def test_without_gpus_there_is_no_link() -> None:
+    words = facts_of(section(collective_result(library=None, link_bytes_per_second=None)))
+    assert "50.0 GB/s per device" in words
+
+
+@pytest.mark.parametrize(("transfer_ms", "is_explained"), [(2, False), (1, True)])
+def test_transfers_in_sum_and_those_exposed_are_explained(
+    transfer_ms: int, is_explained: bool
+) -> None:
+    exposed = dict.fromkeys(("GPU:0", "GPU:1"), transfer_ms * MS)
+    made = section(collective_result(exposed_transfer_per_step_ps=exposed))
+    assert (TRANSFER_REMARK in sentences_of(made)) == is_explained
 
 
 def test_devices_that_took_no_part_are_left_out() -> None:

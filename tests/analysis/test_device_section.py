@@ -55,7 +55,7 @@ def test_a_row_holds_the_parts_of_the_window() -> None:
         "busy": 0.75,
         "busy time": 75 * MS,
         "compute": 0.6,
-        "exposed communication": 0.1,
+        "communication and waiting": 0.1,
         "copies to the device": 0.03,
         "copies from the device": 0.01,
         "copies between devices": 0.01,
@@ -150,7 +150,7 @@ def test_other_devices_are_a_range() -> None:
     assert values_of(table(made), "device") == ("GPU:0",)
     assert table(made).hidden_count == 0
     assert sentences_of(made)[0] == (
-        "2 other devices: busy 71.0–72.0%, compute 60.0%, exposed communication 10.0%, exposed copies 5.0%. "
+        "2 other devices: busy 71.0–72.0%, compute 60.0%, communication and waiting 10.0%, exposed copies 5.0%. "
         "All devices: traceview devices logs -o FILE.csv"
     )
 
@@ -171,9 +171,13 @@ def test_rows_beyond_the_room_are_counted() -> None:
             {"outside_window_count": 1},
             "Outside the window: 1 event of GPU:0; use --window devices to include them.",
         ),
+        (
+            {"status": "marginal"},
+            "Status marginal: computes less than 20.0% of what the busiest device does.",
+        ),
     ],
 )
-def test_remarks(changes: dict[str, int], sentence: str) -> None:
+def test_remarks(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in sentences_of(section(device(0, **changes)))
     assert sentence not in sentences_of(section(device(0)))
 
@@ -227,7 +231,7 @@ def test_of_128_gpus_the_outliers_have_rows(tmp_path: Path) -> None:
     assert made is not None
     assert values_of(table(made), "device") == ("host0/GPU:0", "host5/GPU:3", "host9/GPU:7")
     assert sentences_of(made)[0].startswith(
-        "125 other devices: busy 91.8%, compute 79.8%, exposed communication 12.0%, exposed copies 0%."
+        "125 other devices: busy 91.8%, compute 79.8%, communication and waiting 12.0%, exposed copies 0%."
     )
 
 

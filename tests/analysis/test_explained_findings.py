@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from traceview.analysis.base import Evidence, Finding, Rule
@@ -15,6 +16,7 @@ def rule(code: str, *explains: str) -> Rule:
 RULES = {
     each.code: each
     for each in (
+        rule("host-op-in-step", "straggler-gpu", "collective-wait"),
         rule("marginal-gpu", "straggler-gpu"),
         rule("replica-starved", "straggler-gpu", "collective-wait"),
         rule("straggler-gpu", "collective-wait"),
@@ -63,6 +65,15 @@ def test_a_late_shard_explains_only_its_own_device() -> None:
 def test_a_chain_stands_inside_its_first_cause() -> None:
     chain = [finding("collective-wait"), finding("straggler-gpu"), finding("marginal-gpu")]
     assert explained_by(chain) == {"marginal-gpu": ["collective-wait", "straggler-gpu"]}
+
+
+@pytest.mark.parametrize(("ratio", "is_explained"), [(0.10, True), (0.09, False)])
+def test_an_op_on_the_host_explains_waiting_if_it_costs_half_as_much(
+    ratio: float, is_explained: bool
+) -> None:
+    wait = replace(finding("collective-wait", "GPU:0"), cost_ratio=0.20)
+    findings = [replace(finding("host-op-in-step", "GPU:1"), cost_ratio=ratio), wait]
+    assert ("collective-wait" in explained_by(findings)) != is_explained
 
 
 def test_codes_without_a_rule_explain_nothing() -> None:

@@ -142,7 +142,7 @@ def test_what_information_explains_is_named(tmp_path: Path) -> None:
     """Information does not make the low use a known one, but is no secret either."""
     report = traceview.analyze(Path("fixtures/keras-fit-4"))
     (poor,) = (finding for finding in report.findings if finding.code == POOR_SCALING.code)
-    assert "information of its own: host-bound, collective-exposed and collective-wait." in (
+    assert "Partly explained by: host-bound, collective-exposed and collective-wait." in (
         poor.explanation
     )
     computing(10, 10).write(tmp_path)

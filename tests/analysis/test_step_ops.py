@@ -145,7 +145,34 @@ def test_devices_that_take_turns_cost_together(tmp_path: Path) -> None:
     assert [row.kinds[0].path_ps_per_step for row in rows] == [ms(10), ms(20)]
     assert (finding.code, finding.cost_ps_per_step) == ("host-op-in-step", ms(30))
     assert finding.devices == ("replica:0", "replica:1")
-    assert "of the mean 50.0 ms step on replica:0 and replica:1" in finding.title
+    assert finding.title == (
+        "tf.py_function inside the step takes 30.0 ms of the mean 50.0 ms step on replica:0 and replica:1, one after "
+        "the other (60.0%), counted as compute"
+    )
+    counts = [(row.value, row.where) for row in finding.evidence if row.metric == "op_count"]
+    assert counts == [(4, "replica:0"), (4, "replica:1")]
+    types = [(row.value, row.where) for row in finding.evidence if row.metric == "op_type"]
+    assert types == [("EagerPyFunc", "replica:0 and replica:1")]
+
+
+@pytest.mark.parametrize(
+    ("types", "words"),
+    [
+        (("PyFunc",), "tf.numpy_function inside the step takes"),
+        (("PyFuncStateless",), "tf.numpy_function inside the step takes"),
+        (("PyFunc", "EagerPyFunc"), "tf.py_function and tf.numpy_function inside the step take"),
+    ],
+)
+def test_the_type_of_the_op_shows_which_call_made_it(
+    types: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    lengths = zip(types, ((8.0, 12.0), (12.0, 20.0)), strict=False)
+    ops = {"model/MatMul:MatMul": (2.0, 8.0), **{f"{t}:{t}": span for t, span in lengths}}
+    _, (finding,) = analyzed(tmp_path, run_of(ops))
+    assert finding.title.startswith(f"{words} ")
+    assert finding.advice.startswith(
+        f"Take {words.partition(' inside')[0]} out of the step function"
+    )
 
 
 @pytest.mark.parametrize(("print_ms", "codes"), [(20, ["host-op-in-step"]), (8, None)])

@@ -100,7 +100,7 @@ def fits(content: Screen) -> None:
 
 
 def unexplained(lines: list[str]) -> set[str]:
-    """Letters in a bar that neither the lines of its numbers name nor the line about other parts."""
+    """Letters in a bar that neither the lines of numbers name nor the line about other parts."""
     begin = next((n for n, line in enumerate(lines) if line.startswith("What each device")), None)
     drawn: list[tuple[set[str], set[str]]] = []
     others: set[str] = set()
@@ -114,7 +114,8 @@ def unexplained(lines: list[str]) -> set[str]:
             (others if is_other else drawn[-1][1]).update(NAMED.findall(line))
         else:
             break
-    return set().union(*(letters - named - others for letters, named in drawn))
+    named = others.union(*(letters for _, letters in drawn))
+    return set().union(*(letters for letters, _ in drawn)) - named
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -254,8 +255,24 @@ def test_every_letter_is_explained() -> None:
 def test_a_bar_of_alike_devices_says_that_it_is_a_mean() -> None:
     """Its numbers are those of none of them."""
     both = replace(row("GPU:0, 1", compute=50), devices=("GPU:0", "GPU:1"))
-    assert "mean of 4 steps and of alike devices\n" in shown(screen(anatomy=(both,)))
-    assert "mean of 4 steps\n" in shown(screen(anatomy=(row("GPU:0", compute=50),)))
+    assert "\nmean of GPU:0, 1  ##" in shown(screen(anatomy=(both,)))
+    assert "\nGPU:0  ##" in shown(screen(anatomy=(row("GPU:0", compute=50),)))
+
+
+def test_a_large_part_is_never_other_time() -> None:
+    """Four devices with three lines of text each: a finding makes room for 10 % of the step."""
+    parts = {"compute": 20, "collective": 14, "peer": 11, "callback": 4, "launch": 1}
+    rows = tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4))
+    text = shown(screen(anatomy=rows, findings=(FINDING,) * 2))
+    assert len(text.splitlines()) <= 24
+    assert text.count("P another device still busy 11.0 ms") == 4
+
+
+def test_a_part_that_another_device_names_is_not_explained_again() -> None:
+    rows = (row("GPU:0", compute=20, peer=26, input=4), row("GPU:1", compute=20, input=30))
+    text = shown(screen(anatomy=rows), 60)
+    assert "I waiting for input 30.0 ms" in text
+    assert "I waiting for input\n" not in text
 
 
 def test_without_steps_the_window_stands_in_their_place() -> None:

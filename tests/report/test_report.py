@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.test_step_ops import run_of
 from traceview.report.build import analyze
 from traceview.report.model import Report
 
@@ -46,11 +47,14 @@ def analyzed(folder: Path, *traces: CudaTrace) -> Report:
         (["active"], "1 of 1 GPU ran kernels."),
         (["active", "active"], "2 of 2 GPUs ran kernels."),
         (["active", "empty"], "1 of 2 GPUs ran kernels (GPU:0); GPU:1 recorded nothing."),
-        (["active", "marginal"], "2 of 2 GPUs ran kernels; GPU:1 computed little."),
+        (
+            ["active", "marginal"],
+            "2 of 2 GPUs ran kernels; GPU:1 computed far less than the busiest.",
+        ),
         (
             ["copy_only", "active", "memory_only", "empty", "marginal", "empty"],
             (
-                "2 of 6 GPUs ran kernels (GPU:1 and GPU:4); GPU:4 computed little; GPU:0 only copied "
+                "2 of 6 GPUs ran kernels (GPU:1 and GPU:4); GPU:4 computed far less than the busiest; GPU:0 only copied "
                 "data; GPU:2 held memory and ran nothing; 2 recorded nothing."
             ),
         ),
@@ -73,6 +77,19 @@ def test_the_devices_that_worked_are_counted(
     assert report.verdict.devices == devices
     assert report.results.device_time is not None
     assert [row.status for row in report.results.device_time.devices] == statuses
+
+
+def test_a_straggler_explains_that_others_compute_less(tmp_path: Path) -> None:
+    """Replica 0 computes 2 ms and its gradients beside 32 of replica 1: it has no more to do."""
+    ops = {"model/MatMul:MatMul": (2.0, 3.0), "gradient_tape/model/MatMul:MatMul": (3.0, 4.0)}
+    more = {f"replica_1/{op}": span for op, span in ops.items()}
+    run_of(ops, more | {"replica_1/model/Conv2D:Conv2D": (4.0, 34.0)}).write(tmp_path)
+    report = analyze(tmp_path)
+    assert report.results.device_time is not None
+    statuses = [row.status for row in report.results.device_time.devices]
+    assert statuses == ["marginal", "active"]
+    assert "straggler-gpu" in {finding.code for finding in report.findings}
+    assert report.verdict.devices == "2 of 2 replicas ran ops."
 
 
 def test_devices_of_several_hosts_are_named(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ _SHARE_A_DEVICE: Final = frozenset(
 )
 """Cause and consequence that belong together only where both are about one device; others need not share one."""
 
-_COSTS_AS_MUCH: Final = frozenset((("host-op-in-step", "straggler-gpu"),))
+_COSTS_AS_MUCH: Final = frozenset(
+    (("host-op-in-step", "straggler-gpu"), ("host-op-in-step", "collective-wait"))
+)
 """Cause and consequence that belong together only where the cause costs `_LEAST_PART` of the consequence."""
 
 _LEAST_PART: Final = 0.5

@@ -17,8 +17,8 @@ def balance(request: Request, baseline: Baseline = None) -> Answer:
     """Compare the devices: which computes longest, which is last.
 
     One row per device that computed, with the phases of the step that ran on it. A terminal also shows how long a
-    step takes at least with the work shared evenly and, with --baseline, the speedup over one device. traceview
-    analyze --format json has all of it.
+    step takes at least per fix and, with --baseline, the speedup over one device. traceview analyze --format json has
+    all of it.
 
     Example: traceview balance logs/ --baseline logs_of_one_gpu/
     """

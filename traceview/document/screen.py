@@ -24,14 +24,21 @@ MOST_LINES: Final = 39
 _LEAST_RATIO: Final = 0.005
 """A smaller part of a step is not named beside its bar."""
 
-_WIDEST_LABEL: Final = 24
+_LARGE_RATIO: Final = 0.10
+"""A part of this share of a step or more is named, if need be instead of a finding; a choice of ours."""
+
+_WIDEST_LABEL: Final = 32
+_BESIDE_LABEL: Final = 16
 _NARROWEST_BAR: Final = 10
 _GAP: Final = 2
 _REST: Final = "other"
 
 
 class _Room(Struct, frozen=True):
-    """How much is shown: findings; lines of numbers, of what to do about findings and answer, of titles; empty lines."""
+    """How much is shown: findings; lines of numbers, of what to do about findings and answer, of titles; empty lines.
+
+    `has_large_parts`: parts that are large have a number, on further lines if those of numbers are too few.
+    """
 
     findings: int
     number_lines: int = 2
@@ -39,6 +46,7 @@ class _Room(Struct, frozen=True):
     answer_action_lines: int = 2
     title_lines: int = 2
     gaps: int = 4
+    has_large_parts: bool = True
 
 
 _ROOMS: Final = (
@@ -50,6 +58,7 @@ _ROOMS: Final = (
     _Room(1, number_lines=1),
     _Room(1, number_lines=1, gaps=2),
     *(_Room(count, 1, 1, 1, title_lines=1, gaps=0) for count in (2, 1, 0)),
+    *(_Room(count, 1, 1, 1, 1, 0, has_large_parts=False) for count in (1, 0)),
 )
 """From the roomiest to the tightest: the answer and the devices come before further findings."""
 
@@ -77,11 +86,11 @@ def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: 
     if room.gaps:
         page.gap()
     page.prose(page.styled(screen.answer, "bold"), most_lines=room.title_lines + 1)
-    if screen.headline:
-        page.prose(screen.headline, most_lines=room.title_lines)
     if screen.place:
         page.prose(screen.place, indent=_GAP, most_lines=1)
     _add_action(page, screen.actions, room.answer_action_lines)
+    if screen.headline:
+        page.prose(screen.headline, most_lines=room.title_lines)
     if room.gaps:
         page.gap()
     _add_anatomy(page, screen, room)
@@ -124,27 +133,29 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
             page.prose(numbers.sentence(f"step anatomy: {screen.anatomy_reason}"), most_lines=2)
         return
     longest_ps = max(row.step_ps for row in rows) or 1
-    labels = [page.middle(row.label, _WIDEST_LABEL) for row in rows]
+    widest = min(_WIDEST_LABEL, page.width - _BESIDE_LABEL)
+    labels = [page.middle(_label(row), widest) for row in rows]
     times = [numbers.time(row.step_ps) for row in rows]
     indent = max(map(cell_len, labels)) + _GAP
     bar_width = page.width - indent - max(cell_len(page.text(time)) for time in times) - _GAP
     if bar_width < _NARROWEST_BAR:
         indent, bar_width = _GAP, max(bar_width, 0)
     page.prose(page.styled(_title(rows), "dim"), most_lines=1)
-    unnamed: dict[str, Look] = {}
+    drawn: dict[str, Look] = {}
+    named: set[str] = set()
     for row, label, time in zip(rows, labels, times, strict=True):
         parts = tuple(doc.Part(part.look, part.ratio) for part in row.parts)
         bar = bar_text(doc.Bar(parts, row.step_ps / longest_ps), bar_width)
         blank = " " * (indent - cell_len(label)) if bar_width else " "
         rest = " " * (bar_width - cell_len(bar.plain) + _GAP)
         page.line(page.styled(label, "bold"), blank, bar, rest, page.text(time))
-        shown = _numbers(page, row, page.width - _GAP, room.number_lines)
+        shown = _numbers(page, row, page.width - _GAP, room)
         for line in shown.lines:
             page.line(" " * _GAP, line)
-        for part in row.parts:
-            letter = letter_of(part.look)
-            if letter in bar.plain and letter not in shown.letters:
-                unnamed[letter] = part.look
+        named |= shown.letters
+        letters = {letter_of(part.look): part.look for part in row.parts}
+        drawn |= {letter: look for letter, look in letters.items() if letter in bar.plain}
+    unnamed = {letter: look for letter, look in drawn.items() if letter not in named}
     for line in _legend(page, unnamed, page.width - _GAP):
         page.line(" " * _GAP, line)
     if screen.anatomy_remark:
@@ -153,19 +164,19 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
 
 def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
     counts = sorted({row.step_count for row in rows})
-    is_joined = any(len(row.devices) > 1 for row in rows)
     if not counts[-1]:
-        joined = ", mean of alike devices" if is_joined else ""
-        return f"What each device did in the window{joined}"
+        return "What each device did in the window"
     of = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    joined = " and of alike devices" if is_joined else ""
-    return (
-        f"What each device did in a step, mean of {of} {'step' if of == '1' else 'steps'}{joined}"
-    )
+    return f"What each device did in a step, mean of {of} {'step' if of == '1' else 'steps'}"
+
+
+def _label(row: doc.AnatomyRow) -> str:
+    """The device, or of which devices that are alike the row is the mean: its numbers are those of none of them."""
+    return f"mean of {row.label}" if len(row.devices) > 1 else row.label
 
 
 def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
-    """What the letters mean that bars have and the numbers below them add up as other parts."""
+    """What the letters mean that bars have and no number below them names."""
     before = f"{_REST}: "
     room = width - cell_len(before) - 2
     pieces = [
@@ -184,10 +195,15 @@ class _Numbers(Struct, frozen=True):
     letters: frozenset[str]
 
 
-def _numbers(page: Page, row: doc.AnatomyRow, width: int, most_lines: int) -> _Numbers:
-    """Compute, the longest other parts that fit, and the rest of the step as one number: they add up to it."""
+def _numbers(page: Page, row: doc.AnatomyRow, width: int, room: _Room) -> _Numbers:
+    """Compute, the longest other parts that fit, and the rest of the step as one number: they add up to it.
+
+    Large parts have a number of their own, on further lines where they need them.
+    """
     parts = sorted(row.parts, key=lambda part: (part.look.key != "compute", -part.duration_ps))
     named = [part for part in parts if part.ratio >= _LEAST_RATIO]
+    large = [count for count, part in enumerate(named, 1) if part.ratio >= _LARGE_RATIO]
+    least_count = max(large, default=0) if room.has_large_parts else 0
     lines: list[Text] = []
     for count in range(len(named), -1, -1):
         rest_ps = sum(part.duration_ps for part in row.parts if part not in named[:count])
@@ -202,9 +218,10 @@ def _numbers(page: Page, row: doc.AnatomyRow, width: int, most_lines: int) -> _N
         if rest_ps:
             pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
         lines = _wrapped(pieces, width)
-        if len(lines) <= most_lines and all(cell_len(line.plain) <= width for line in lines):
+        has_room = len(lines) <= room.number_lines or count == least_count
+        if has_room and all(cell_len(line.plain) <= width for line in lines):
             return _Numbers(lines, frozenset(letter_of(part.look) for part in named[:count]))
-    return _Numbers(lines[:most_lines], frozenset())
+    return _Numbers(lines[: room.number_lines], frozenset())
 
 
 def _wrapped(pieces: list[Text], width: int) -> list[Text]:

@@ -235,8 +235,8 @@ BOUNDS: Final = _by_key(
     Look("no_input_wait", "recorded waits for input removed"),
     Look("no_exposed_collectives", "communication hidden"),
     Look("no_exposed_copies", "copies hidden"),
-    Look("concurrent_devices", "all devices computing at once"),
-    Look("balanced_devices", "work shared evenly"),
+    Look("concurrent_devices", "compute fully overlapped"),
+    Look("balanced_devices", "overlapped and shared evenly"),
 )
 """What would have to change for a step to take no less than a bound."""
 

@@ -263,7 +263,8 @@ def devices_at_work(report: Report, answer: str) -> str:
     """Which devices worked, where not all did; empty if the answer says it."""
     verdict, times = report.verdict, report.results.device_time
     sentence = verdict.headline if verdict.devices is None else verdict.devices
-    all_work = times is not None and all(row.status == "active" for row in times.devices)
+    statuses = {row.status for row in times.devices} if times else set()
+    all_work = bool(statuses) and statuses <= {"active", "marginal"}
     is_known = verdict.devices is not None and all_work and ";" not in sentence
     return "" if sentence == answer or is_known else sentence
 

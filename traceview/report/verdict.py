@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -34,7 +34,7 @@ UNEXPLAINED_FACTOR: Final = 2
 UNEXPLAINED: Final = Cause.UNATTRIBUTED.key
 
 _STATUS_WORDS: Final = {
-    "marginal": "computed little",
+    "marginal": "computed far less than the busiest",
     "copy_only": "only copied data",
     "memory_only": "held memory and ran nothing",
     "empty": "recorded nothing",
@@ -69,7 +69,7 @@ def verdict_of(
 ) -> Verdict:
     """What costs most of the findings and on the critical path, and the numbers to remember."""
     device_time = results.device_time or DeviceTime((), ())
-    devices = _devices(trace, capture, device_time)
+    devices = _devices(trace, capture, device_time, _excused(results, findings))
     largest = largest_loss(losses(results, findings))
     first = findings[0] if findings else None
     if first is not None and first.severity == "critical" and not first.cost_ratio:
@@ -218,7 +218,20 @@ def _largest_cost(findings: Sequence[Finding]) -> str | None:
     return max(costly, key=lambda finding: finding.cost_ratio or 0.0).title if costly else None
 
 
-def _devices(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
+def _excused(results: Results, findings: Sequence[Finding]) -> frozenset[str]:
+    """Devices that compute as much as they have to: their finding is that another one takes longer."""
+    balance = results.balance
+    late = balance.straggler if balance else None
+    is_finding = any(finding.code == "straggler-gpu" for finding in findings)
+    if balance is None or late is None or late.wait_ps_per_step is not None or not is_finding:
+        return frozenset()
+    return frozenset(row.device for row in balance.devices if row.longer_ratio is not None)
+
+
+def _devices(
+    trace: Trace, capture: Capture, device_time: DeviceTime, excused: Collection[str]
+) -> str:
+    """Which devices worked; of `excused` ones it does not say that they computed little."""
     rows = device_time.devices
     if not rows:
         return "No device was recorded: nothing can be said about GPUs."
@@ -234,7 +247,11 @@ def _devices(trace: Trace, capture: Capture, device_time: DeviceTime) -> str:
     if 0 < len(working) < len(rows) and len(working) <= _NAMED_DEVICES:
         sentence += f" ({numbers.listed([row.device for row in working])})"
     for status, words in _STATUS_WORDS.items():
-        same = [row for row in rows if row.status == status]
+        same = [
+            row
+            for row in rows
+            if row.status == status and not (status == "marginal" and row.device in excused)
+        ]
         if same:
             sentence += f"; {same[0].device if len(same) == 1 else len(same)} {words}"
     return sentence + _unknown_hosts(trace, device_time) + _missing(trace, capture) + "."

@@ -126,7 +126,7 @@ def _words(key: str, devices: Sequence[DeviceAnatomy]) -> str:
     }
     words = look_of(STEP_PARTS, key).words
     if key == "collective_wait" and len(awaited) == 1 and awaited.isdisjoint(own):
-        return f"{words} for {awaited.pop()}"
+        return f"{words} (for {awaited.pop()})"
     return words
 
 

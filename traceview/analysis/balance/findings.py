@@ -15,11 +15,13 @@ from traceview.analysis.balance.straggler import (
     required_spreads,
     required_steps_ratio,
 )
+from traceview.analysis.balance.what_if import even_share_ps
 from traceview.analysis.base import Confidence, Evidence, Finding
 from traceview.analysis.cost import Cost
 from traceview.analysis.nvml.findings import GPU_THROTTLED
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
+from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.trace.cause import Cause
 
@@ -30,7 +32,10 @@ _NAMED_DEVICES: Final = 4
 """A title names up to so many waiting devices, and counts more of them."""
 
 _LONGEST_NAME: Final = 60
-"""Characters of a kernel: its template arguments, which follow, tell a reader little."""
+"""Characters of a kernel or op; the start and the end of a longer name tell it from others."""
+
+_MORE_KERNELS_RATIO: Final = 1.02
+"""From so many kernels for each of another device on a device launches more of them; a choice of ours."""
 
 _TITLES: Final = {
     "slower_device": "{device} computes {cost} longer per step ({longer} vs. the others)",
@@ -50,7 +55,7 @@ _CAUSES: Final = {
         ),
     ),
     "more_work": (
-        "It launches more kernels than the others, or takes longer for only some of them: it has more to do.",
+        "It has more to do: {work}.",
         (
             "Give all replicas the same work: batches of one size (drop_remainder=True), sequences padded or bucketed "
             "by length, and no metrics or summaries that only one replica computes inside the step."
@@ -128,9 +133,11 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
     row = next(row for row in result.devices if row.device == late.device)
     is_throttled = _is_throttled(result, row)
     explanation, advice = _CAUSES[late.cause]
-    if late.cause == "more_work" and late.top_kernels:
-        names = numbers.listed([name[:_LONGEST_NAME] for name in late.top_kernels])
-        explanation += f" Most of the difference is in {names}."
+    if late.cause == "more_work":
+        explanation = explanation.replace("{work}", _more_work(late))
+        names = [shortened(name, _LONGEST_NAME) for name in late.top_kernels]
+        if names:
+            explanation += f" Most of the difference is in {numbers.listed(names)}."
     if late.cause == "input" and len(selection.windows) > 1:
         advice += _OF_SEVERAL_WORKERS
     if late.cause == "slower_device" and is_throttled:
@@ -160,6 +167,14 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
         cost=priced,
         path_causes=_ON_PATH.get(late.cause),
     )
+
+
+def _more_work(late: Straggler) -> str:
+    """What shows that a straggler has more to do: more kernels, or longer ones."""
+    ratio = late.launches_ratio
+    if ratio is not None and ratio >= _MORE_KERNELS_RATIO:
+        return f"it launches {numbers.share(ratio - 1)} more kernels than the others"
+    return "it launches no more kernels than the others, but some of its kernels take longer than theirs"
 
 
 def _of_step(priced: Cost) -> str:
@@ -197,11 +212,11 @@ def _is_of_rarer_kind(result: Balance, device: str) -> bool:
 
 def _shared_evenly(result: Balance, late: Straggler) -> str:
     """How the cost of a straggler fits the smaller bound for work that is shared evenly."""
-    saved_ps = _mean_saved_ps(result, "balanced_devices") or 0
+    saved_ps = even_share_ps(result.what_if) or 0
     if late.wait_ps_per_step is not None or not 0 < saved_ps < (late.mean_cost_ps_per_step or 0):
         return ""
     return (
-        f" Sharing its work evenly saves less, at most {numbers.time(saved_ps)} of each step, because the others "
+        f" Sharing its work evenly saves less, about {numbers.time(saved_ps)} of the mean step, because the others "
         "would compute longer."
     )
 
@@ -317,7 +332,7 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
         confidence=selection.few_steps
         or ("medium" if is_replica else "high", f"{over_steps}{cores}"),
         explanation=(
-            f"Independent devices would reach {numbers.share(chance)} by chance, so something makes them wait for each "
+            f"Independent devices would reach {numbers.share(chance)}, so something makes them wait for each "
             "other: they take turns. The cost is an upper bound: the time in a step in which any of them computes, minus the "
             "compute of the busiest."
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from traceview.analysis import steps
@@ -12,7 +12,7 @@ from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.rules import MIXED, SERIAL, SINGLE, STRAGGLER
 from traceview.analysis.balance.straggler import Straggler
 from traceview.analysis.balance.uneven_steps import UnevenStep
-from traceview.analysis.balance.what_if import WhatIf
+from traceview.analysis.balance.what_if import WhatIf, even_share_ps
 from traceview.analysis.base import FEWEST_STEPS
 from traceview.analysis.collectives.section import unclear_words
 from traceview.analysis.context import View
@@ -22,16 +22,12 @@ from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import BOUNDS, look_of
-from traceview.robust import median
 
 TITLE: Final = "Balance"
 SHOWN_UNEVEN: Final = 3
 """Steps that are named; the others are counted."""
 WORTH_RATIO: Final = 0.01
 """A brief document leaves out costs and savings below this share of the step."""
-
-VARY_RATIO: Final = 0.01
-"""A median over the steps this far from the ratio of the median times is explained."""
 
 _BOUND_OF_CAUSE: Final = {
     "input": "no_input_wait",
@@ -47,10 +43,10 @@ one beside the mean of the other. A choice of ours."""
 
 _CODES: Final = {rule.code for rule in (STRAGGLER, MIXED, SERIAL, SINGLE)} | {"poor-scaling"}
 _CAUSES: Final = {
-    "slower_device": "{device} is slower at the same kernels: it computes {cost} longer per step",
-    "more_work": "{device} has more to do: it computes {cost} longer per step",
-    "input": "{device} gets its part of the batch late: the others wait {cost} of each step",
-    "late_start": "{device} starts its kernels late: the others wait {cost} of each step",
+    "slower_device": "{device} is slower at the same kernels: it computes {cost} longer in the mean step",
+    "more_work": "{device} has more to do: it computes {cost} longer in the mean step",
+    "input": "{device} gets its part of the batch late: the others wait {cost} of the mean step",
+    "late_start": "{device} starts its kernels late: the others wait {cost} of the mean step",
 }
 
 
@@ -98,13 +94,13 @@ def _facts(result: Balance) -> Iterator[str]:
     elif result.concurrency_ratio is not None:
         yield (
             f"compute overlap {numbers.share(result.concurrency_ratio)} of the maximum "
-            f"({numbers.share(result.chance_ratio)} expected by chance)"
+            f"(independent devices would reach {numbers.share(result.chance_ratio)})"
         )
     phases = _common_phases(result)
     if phases and result.in_use_count > 1:
         yield f"phases on each: {phases}"
     if result.stagger_ps:
-        yield f"start delay from first to last device {numbers.time(result.stagger_ps)}"
+        yield f"start delay from first to last device {numbers.time(result.stagger_ps)} (median)"
     elif result.stagger_ps is not None:
         yield "no start delay between devices"
     speed = result.throughput
@@ -137,7 +133,10 @@ def _by_device(view: View, result: Balance) -> Iterator[doc.Block]:
         last_count = sum(row.last_count or 0 for row in result.devices)
         count = max((row.collective_count or 0 for row in result.devices), default=0)
         yield from doc.remarks(unclear_words(last_count, count))
-    yield from doc.remarks("Times per step are medians over the steps.")
+    ratios = ratios_remark(row.longer_ratio for row in rows)
+    yield from doc.remarks(
+        f"Times per step are medians over the steps.{f' {ratios}' if ratios else ''}"
+    )
 
 
 def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Column]:
@@ -178,6 +177,13 @@ def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Col
     phases = {row.device: row for row in result.gradients.devices}
     if _common_phases(result) is None:
         yield doc.words("ran", [_phases(phases.get(row.device)) for row in rows], priority=2)
+
+
+def ratios_remark(longer_ratios: Iterable[float | None]) -> str | None:
+    """What the column of ratios says, which is not the ratio of the times beside it; None without any."""
+    if all(ratio is None for ratio in longer_ratios):
+        return None
+    return "The column vs. others is the median of each step's ratio, not the ratio of the medians."
 
 
 def _range(rows: Sequence[DeviceBalance]) -> str:
@@ -226,16 +232,11 @@ def _statements(result: Balance, least_ratio: float) -> Iterator[str]:
         saved = f"; computing all at once saves at most {numbers.time(saved_ps)} per step"
         yield f"{turns}{saved if saved_ps else ''}"
     if late is not None and late.cost_ps_per_step >= least_ratio * step_ps:
-        yield _of_straggler(late, result.saved_ps("balanced_devices"))
+        yield _of_straggler(late, even_share_ps(result.what_if))
     if late is None:
         yield from _of_unsteady(result)
     if result.clock_reason is not None:
         yield f"compute overlap and start times are not compared: {result.clock_reason}"
-    if _vary(result):
-        yield (
-            "vs. others is a median over the steps of their ratios; steps vary here, so it differs from the ratio of the "
-            "median times"
-        )
     if len(result.hardware) > 1:
         groups = [
             f"{group.model or 'model not recorded'} ({numbers.joined_devices(group.devices)})"
@@ -251,14 +252,17 @@ def _statements(result: Balance, least_ratio: float) -> Iterator[str]:
 
 
 def _of_straggler(late: Straggler, saved_ps: int | None) -> str:
-    cost = numbers.time(late.cost_ps_per_step)
+    """Its cost in the mean step, as in its finding; `saved_ps`: by sharing its work evenly."""
+    # Reports of earlier versions have the median only.
+    cost_ps = late.mean_cost_ps_per_step or late.cost_ps_per_step
+    cost = numbers.time(cost_ps)
     cause = _CAUSES[late.cause].format(device=late.device, cost=cost)
     if late.wait_ps_per_step is not None:
         return cause
-    if not saved_ps or saved_ps >= late.cost_ps_per_step:
+    if not saved_ps or saved_ps >= cost_ps:
         return f"{cause}, and the others wait"
     return (
-        f"{cause}, and the others wait; sharing its work evenly saves at most {numbers.time(saved_ps)}, because they "
+        f"{cause}, and the others wait; sharing its work evenly saves about {numbers.time(saved_ps)}, because they "
         "would compute longer"
     )
 
@@ -272,21 +276,6 @@ def _of_unsteady(result: Balance) -> Iterator[str]:
             f"{row.device} computed {numbers.share(row.longer_ratio)} longer than the others (median), but too "
             "unsteadily to be a straggler"
         )
-
-
-def _vary(result: Balance) -> bool:
-    """Whether the median ratio of a device is far from the ratio of the medians."""
-    known = [
-        (row.compute_ps_per_step, row.longer_ratio)
-        for row in result.devices
-        if row.compute_ps_per_step is not None and row.longer_ratio is not None
-    ]
-    for place, (length, longer) in enumerate(known):
-        others = [other for row, (other, _) in enumerate(known) if row != place]
-        usual = median(others) if others else 0
-        if usual and abs(length / usual - 1 - longer) >= VARY_RATIO:
-            return True
-    return False
 
 
 def _of_gradients(gradients: Gradients) -> Iterator[str]:

@@ -201,6 +201,16 @@ def what_ifs(
     return Bounds(tuple(rows), missing)
 
 
+def even_share_ps(bounds: Sequence[WhatIf]) -> int | None:
+    """What sharing the compute evenly saves of the mean step by itself, at the present overlap; None if not known.
+
+    Its bound also removes what computing at once saves, which has a bound of its own.
+    """
+    saved_ps = {bound.name: bound.mean_saved_ps for bound in bounds}
+    shared, at_once = saved_ps.get("balanced_devices"), saved_ps.get("concurrent_devices")
+    return None if shared is None or at_once is None else max(shared - at_once, 0)
+
+
 def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
     """Whether collectives show that a moment on one of the devices is the same on another."""
     clocks = [

@@ -27,7 +27,7 @@ EXPOSED: Final = Rule(
         "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
         "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per replica."
     ),
-    example="exposed communication on GPU:0 takes 12.0 ms of the mean 50.0 ms step (24.0%)",
+    example="exposed transfer on GPU:0 takes 12.0 ms of the mean 50.0 ms step (24.0%)",
     path_causes=("collective",),
     jax_advice=(
         "Exchange less often: a larger batch per device. Check the shardings: an array that two ops want in "
@@ -141,7 +141,7 @@ class _Costs:
             EXPOSED,
             costs,
             "exposed_transfer_ratio",
-            title="exposed communication on {devices} takes {cost}",
+            title="exposed transfer on {devices} takes {cost}",
             explanation=f"{meaning}{self._calls()}{self._speed()}",
             advice=(
                 f"{self._packing()}Exchange gradients less often: a larger batch per replica, so that one exchange "
@@ -211,7 +211,9 @@ class _Costs:
         if speed is None:
             return ""
         if not link:
-            return f" Each link carries {numbers.rate(speed)}."
+            # Only collectives of GPUs have a library, and links.
+            carrier = "link carries" if result.library else "device sends"
+            return f" Each {carrier} {numbers.rate(speed)}."
         if speed > link:
             return (
                 f" Each link carries {numbers.rate(speed)}, more than the recorded link can "

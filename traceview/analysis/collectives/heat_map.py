@@ -41,4 +41,4 @@ def heat_map(view: View) -> tuple[HeatMap, ...]:
     names = tuple(
         str(group[0]) if len(group) == 1 else f"{group[0]}–{group[-1]}" for group in columns
     )
-    return (HeatMap("exposed communication in a step", tuple(rows), names, values),)
+    return (HeatMap("communication and waiting in a step", tuple(rows), names, values),)

@@ -14,6 +14,10 @@ from traceview.document import numbers
 
 TITLE: Final = "Collectives"
 HIDDEN_REMARK: Final = "Waiting that compute hides counts as waiting, not as exposed."
+TRANSFER_REMARK: Final = (
+    "In the sum each transfer counts in full. Exposed transfer counts transfers at the same time once, and only while "
+    "their op runs on the device and nothing computes."
+)
 SUM_REMARK: Final = (
     f"Times per step are medians over the steps, which need not add up. {HIDDEN_REMARK}"
 )
@@ -78,10 +82,10 @@ def _facts(result: CollectiveResult) -> Iterator[str]:
     per_step = f", {result.count_per_step:,} per step (median)" if result.count_per_step else ""
     yield f"{numbers.plural(result.count, 'collective')}{per_step}"
     if result.transfer_per_step_ps is not None:
-        yield f"transfer {numbers.time(result.transfer_per_step_ps)} per step (median)"
+        yield f"transfers {numbers.time(result.transfer_per_step_ps)} per step in sum (median)"
     else:
-        yield f"transfer {numbers.time(result.transfer_ps)} in the window"
-    yield f"{numbers.share(result.overlap_ratio)} hidden by compute"
+        yield f"transfers {numbers.time(result.transfer_ps)} in the window in sum"
+    yield f"{numbers.share(result.overlap_ratio)} of the time in collectives hidden by compute"
     if result.expected_ps is not None and not _is_beyond_link(result):
         yield f"{numbers.time(result.expected_ps)} expected at the speed of the link"
     if result.bus_bytes_per_second is not None:
@@ -100,7 +104,9 @@ def _is_beyond_link(result: CollectiveResult) -> bool:
 
 
 def _speed(result: CollectiveResult) -> str:
-    speed = f"{numbers.rate(result.bus_bytes_per_second)} over each link"
+    # Only collectives of GPUs have a library, and links.
+    carrier = "over each link" if result.library else "per device"
+    speed = f"{numbers.rate(result.bus_bytes_per_second)} {carrier}"
     if result.link_bytes_per_second is None:
         return speed
     limit = f"{_LINKS.get(result.link or '', 'the link')} carries {numbers.rate(result.link_bytes_per_second)}"
@@ -153,6 +159,9 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     )
     if any(not _is_sum(exposed.get(key), transfer.get(key), wait.get(key)) for key in shown):
         yield from doc.remarks(SUM_REMARK if is_per_step else HIDDEN_REMARK)
+    whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
+    if any(not _is_sum(whole_ps, transfer.get(key), 0) for key in shown):
+        yield from doc.remarks(TRANSFER_REMARK)
     complete_count = result.count - result.incomplete_count
     yield from doc.remarks(unclear_words(sum(result.last_count.values()), complete_count))
     if others:

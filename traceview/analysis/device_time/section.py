@@ -8,7 +8,7 @@ from typing import Final
 
 from traceview.analysis.base import LEAST_SHOWN_RATIO
 from traceview.analysis.context import View
-from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
+from traceview.analysis.device_time.result import MARGINAL_RATIO, DeviceTime, DeviceTimeRow
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, PARTS, STATUSES, look_of
@@ -18,8 +18,8 @@ FOLD_FROM: Final = 4
 """So many devices that recorded nothing are named in a remark instead of a row each."""
 
 _PARTS_ADD_UP: Final = (
-    "Shares are of the window. Communication, copies and fills count only while nothing computes; with compute and "
-    "idle they add up to the window."
+    "Shares are of the window. Communication with the waiting in it, copies and fills count only while nothing "
+    "computes; with compute and idle they add up to the window."
 )
 
 
@@ -50,6 +50,7 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 _outside_window(result.devices),
                 *_shared(result),
                 _peaks(shown),
+                _marginal(shown),
                 _PARTS_ADD_UP if shown else None,
             ),
         ),
@@ -107,7 +108,7 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Column]:
     yield doc.times("busy time", [row.busy_ps for row in rows], priority=5)
     yield of_window("compute", [row.compute_ps for row in rows], priority=1)
     yield of_window(
-        "exposed communication", [row.exposed_collective_ps for row in rows], priority=2
+        "communication and waiting", [row.exposed_collective_ps for row in rows], priority=2
     )
     by_class = {} if view.is_brief else _copies_by_class(rows)
     if len(by_class) > 1:
@@ -187,7 +188,7 @@ def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> str | None:
     parts = {
         "busy": [row.busy_ratio for row in rows],
         "compute": [row.compute_ratio for row in rows],
-        "exposed communication": [
+        "communication and waiting": [
             doc.ratio(row.exposed_collective_ps, row.window_ps) for row in rows
         ],
         "exposed copies": [doc.ratio(copies_ps(row), row.window_ps) for row in rows],
@@ -204,6 +205,14 @@ def _peaks(rows: Sequence[DeviceTimeRow]) -> str | None:
     if all(row.memory_peak_bytes == row.memory_window_peak_bytes for row in rows):
         return "Peak memory is the most in use in the window; it was never more since the process started."
     return "Peak memory is the most in use in the window, the peak since start the most since the process started."
+
+
+def _marginal(rows: Sequence[DeviceTimeRow]) -> str | None:
+    """What the status says, which is no fault of the device where another one has more to do."""
+    if all(row.status != "marginal" for row in rows):
+        return None
+    words = look_of(STATUSES, "marginal").words
+    return f"Status {words}: computes less than {numbers.share(MARGINAL_RATIO)} of what the busiest device does."
 
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Final
 from traceview.analysis.balance import Balance
 from traceview.analysis.balance.hardware import DeviceHardware
 from traceview.analysis.balance.result import DeviceBalance
+from traceview.analysis.balance.section import ratios_remark
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
 from traceview.analysis.placement import Placement
 from traceview.analysis.placement.section import device_changes
@@ -80,7 +81,9 @@ def device_table_section(
         "Devices",
         (
             *doc.table("Devices", _columns(shown)),
-            *doc.remarks(_ranges(alike) if alike.count else None),
+            *doc.remarks(
+                _ranges(alike) if alike.count else None, ratios_remark(shown["longer_ratio"])
+            ),
             *doc.notes(*(device_changes(placement) if placement else ())),
         ),
         lead="" if rows.count else "No device was recorded.",
@@ -97,7 +100,7 @@ def _columns(rows: Table) -> Iterator[doc.Column]:
     yield doc.looks("status", [look_of(STATUSES, status) for status in rows["status"]], priority=2)
     yield doc.shares("busy", rows["busy_ratio"])
     yield doc.shares("compute", rows["compute_ratio"])
-    yield of_window("exposed communication", rows["exposed_collective_ps"], 4)
+    yield of_window("communication and waiting", rows["exposed_collective_ps"], 4)
     yield of_window("exposed copies", _copies_ps(rows), 5)
     yield of_window("idle", rows["idle_ps"], 1)
     yield doc.times("compute per step", rows["compute_ps_per_step"], priority=6)
@@ -121,7 +124,9 @@ def _ranges(rows: Table) -> str:
     ratios = {
         "busy": rows["busy_ratio"],
         "compute": rows["compute_ratio"],
-        "exposed communication": map(doc.ratio, rows["exposed_collective_ps"], rows["window_ps"]),
+        "communication and waiting": map(
+            doc.ratio, rows["exposed_collective_ps"], rows["window_ps"]
+        ),
         "exposed copies": map(doc.ratio, _copies_ps(rows), rows["window_ps"]),
     }
     parts = ", ".join(f"{name} {numbers.share_range(values)}" for name, values in ratios.items())

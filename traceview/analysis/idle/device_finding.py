@@ -44,8 +44,8 @@ def finding_of(
     if devices and not names_all:
         verb = "waits" if len(devices) == 1 else "wait"
         explanation = (
-            f"{explanation or rule.meaning} {numbers.joined_devices(devices)} {verb} for the same reason, at "
-            f"least {numbers.share(AS_LONG_RATIO)} as long."
+            f"{explanation or rule.meaning} {numbers.joined_devices(devices)} {verb} for the same reason, "
+            f"{_as_long(waiting, rule.cause, devices)}."
         )
     python = waiting.python.get(rule.cause.key)
     if python is not None:
@@ -73,6 +73,16 @@ def finding_of(
         cost=cost,
         path_causes=path_causes,
     )
+
+
+def _as_long(waiting: Waiting, cause: Cause, devices: Sequence[str]) -> str:
+    """How long devices wait beside the one of the finding, or that they wait longer than it."""
+    own_ps = int(waiting.idle_ps[cause].sum())
+    waits_ps = [int(waiting.others[device][cause].sum()) for device in devices]
+    share = numbers.share(AS_LONG_RATIO)
+    if not own_ps or max(waits_ps) * AS_LONG_RATIO <= own_ps:
+        return f"at least {share} as long"
+    return f"{share} as long or longer, up to {max(waits_ps) / own_ps:.1f}×"
 
 
 def _span(waiting: Waiting, idle_ps: int, cost: Cost) -> str:

@@ -56,7 +56,7 @@ def conclude(
         )
     )
     why = (
-        f"Part of what they wait for is information of its own: {numbers.listed(partly)}."
+        f"Partly explained by: {numbers.listed(partly)}."
         if partly
         else "No other finding explains what they wait for."
     )
@@ -70,7 +70,7 @@ def conclude(
             f"{len(known.devices)} {device_noun(known.kind)} compute {numbers.share(ratio)} of the time on average",
             (Evidence("in_use_efficiency_ratio", ratio, limit, "devices in use"),),
             confidence=context.selection.few_steps
-            or ("medium", "the low use is measured, why is not known as a whole"),
+            or ("medium", "the low use is measured, the cause is only partly known"),
             explanation=(
                 f"{POOR_SCALING.meaning} {why} The section on waiting devices has all idle time by cause."
             ),

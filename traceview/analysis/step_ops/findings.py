@@ -32,7 +32,7 @@ HOST_OP: Final = Rule(
         "Take them out of the step function: return the tensors and use them outside, every 100th step for instance."
     ),
     example="tf.print inside the step takes 12.9 ms of the mean 53.5 ms step on replica:0 (24.1%), counted as compute",
-    explains=("straggler-gpu",),
+    explains=("straggler-gpu", "collective-wait"),
     path_causes=("compute",),
 )
 
@@ -62,8 +62,14 @@ RULES: Final = (HOST_OP, OPTIMIZER_BOUND)
 _NAMED_RATIO: Final = 0.5
 """A device with this share of the time of another one is named beside it."""
 
+_FUNCTIONS: Final = {
+    "EagerPyFunc": "tf.py_function",
+    "PyFunc": "tf.numpy_function",
+    "PyFuncStateless": "tf.numpy_function",
+}
+"""By the type of an op the call that makes it (TensorFlow 2.21)."""
+
 _WORDS: Final = {
-    SideWork.PYTHON.value: "tf.py_function",
     SideWork.PRINTING.value: "tf.print",
     SideWork.SUMMARIES.value: "tf.summary",
     SideWork.TEXT.value: "work on text",
@@ -71,9 +77,9 @@ _WORDS: Final = {
 
 _ADVICE: Final = {
     SideWork.PYTHON.value: (
-        "Take tf.py_function and tf.numpy_function out of the step function: they hold Python's lock, so replicas run "
-        "them one after the other. Write the computation in TensorFlow ops, move what only needs the batch into "
-        "dataset.map(...), or return the tensors and call Python after the step."
+        "Take {words} out of the step function: Python's lock lets replicas run it only one after the other. Write "
+        "the computation in TensorFlow ops, move what only needs the batch into dataset.map(...), or return the "
+        "tensors and call Python after the step."
     ),
     SideWork.PRINTING.value: (
         "Take tf.print out of the step function, or print a scalar: formatting a tensor takes longer than computing it. "
@@ -105,12 +111,32 @@ def diagnose(selection: Selection, result: StepOps) -> Iterator[Finding]:
 
 
 class _OnPath(Struct, frozen=True):
-    """What one kind of op takes on the path of a host. `most`: the device that has most of it; `kind`: there."""
+    """What one kind of op takes on the path of a host. `most`: the device that has most of it; `kind`: there.
+
+    `kinds`: by device those ops of all that are named, in the order of devices.
+    """
 
     most: DeviceStepOps
     kind: OpKind
-    devices: tuple[str, ...]
+    kinds: dict[str, OpKind]
     ps_per_step: int
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that are named."""
+        return tuple(self.kinds)
+
+    @property
+    def devices_by_type(self) -> dict[str, list[str]]:
+        """By type of these ops where they ran, those of the device that has most of them first."""
+        types = (
+            *self.kind.op_types,
+            *(type_ for kind in self.kinds.values() for type_ in kind.op_types),
+        )
+        return {
+            type_: [device for device, kind in self.kinds.items() if type_ in kind.op_types]
+            for type_ in dict.fromkeys(types)
+        }
 
     @classmethod
     def of(cls, rows: Sequence[DeviceStepOps], name: str) -> _OnPath:
@@ -118,7 +144,7 @@ class _OnPath(Struct, frozen=True):
         found = [(row, kind) for row in rows for kind in row.kinds if kind.kind == name]
         most, kind = max(found, key=lambda pair: pair[1].path_ps_per_step)
         least_ps = _NAMED_RATIO * kind.path_ps_per_step
-        named = tuple(row.device for row, kind in found if kind.path_ps_per_step >= least_ps)
+        named = {row.device: kind for row, kind in found if kind.path_ps_per_step >= least_ps}
         return cls(most, kind, named, sum(kind.path_ps_per_step for _, kind in found))
 
 
@@ -126,18 +152,25 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
     cost = selection.cost("mean", ops.ps_per_step)
     if cost.ratio is None or HOST_OP.severity_of(cost.ratio) is None:
         return
-    kind, where = ops.kind, numbers.listed(ops.devices)
+    where, types = numbers.listed(ops.devices), ops.devices_by_type
+    calls = dict.fromkeys(_FUNCTIONS[type_] for type_ in types if type_ in _FUNCTIONS)
+    words = numbers.listed(list(calls)) or _WORDS[ops.kind.kind]
+    # The path is in one place at a time.
+    turns = ", one after the other" if len(ops.devices) > 1 else ""
     yield HOST_OP.finding(
-        f"{_WORDS[kind.kind]} inside the step takes {cost.words} on {where} ({numbers.share(cost.ratio)}), counted "
-        "as compute",
+        f"{words} inside the step {'take' if len(calls) > 1 else 'takes'} {cost.words} on {where}{turns} "
+        f"({numbers.share(cost.ratio)}), counted as compute",
         (
             Evidence("path_ratio", cost.ratio, HOST_OP.limits["warning_ratio"], where),
-            Evidence("op_count", kind.count, None, "in all used steps"),
-            *(Evidence("op_type", type_, None, ops.most.device) for type_ in kind.op_types),
+            *(Evidence("op_count", kind.count, None, device) for device, kind in ops.kinds.items()),
+            *(
+                Evidence("op_type", type_, None, numbers.listed(devices))
+                for type_, devices in types.items()
+            ),
         ),
         severity="info" if selection.few_steps else None,
         confidence=_confidence(selection),
-        advice=_ADVICE[kind.kind],
+        advice=_ADVICE[ops.kind.kind].replace("{words}", words),
         devices=ops.devices,
         cost=cost,
     )
