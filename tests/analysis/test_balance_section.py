@@ -72,7 +72,7 @@ def test_facts_are_numbers_in_a_few_words() -> None:
         "compute overlap 90.0% of the maximum (independent devices would reach 60.0%)",
         "phases on each: forward, backward, optimizer, reduction",
         "start delay from first to last device 500 µs (median)",
-        "5,333 examples per second, 2,667 per GPU, 128 per step",
+        "5,333 examples per second in the median step, 2,667 per GPU, 128 per step",
     )
     same = facts_of(section(replace(balance_result(), concurrency_ratio=0.0, stagger_ps=0)))
     assert same[0] == "GPUs never compute at the same time"

@@ -47,7 +47,10 @@ def test_steps_that_raised_are_left_out_with_the_reason(tmp_path: Path) -> None:
     [
         ({"ratio": 0.25}, "25.0% of a step without it"),
         ({"ratio": 0.25, "spread_ratio": 0.1}, "25.0% of a step without it"),
-        ({"ratio": 0.25, "spread_ratio": 0.4}, "less than steps vary (quartiles ±40.0%)"),
+        (
+            {"ratio": 0.25, "spread_ratio": 0.4},
+            "less than steps vary (the middle half of them by 40.0%)",
+        ),
         (
             {"ratio": -0.25, "spread_ratio": 0.1},
             "not measurable, because steps with it were 25.0% shorter",

@@ -85,7 +85,7 @@ METRICS: Final = {
     "slowed_dispatch_ps": "dispatch takes longer by, mean step",
     "slowed_ops_ps": "ops take longer by, mean step",
     "small_count_per_step": "small copies per step",
-    "spread_ps": "spread of the delay over the steps (IQR), limited by the median delay",
+    "spread_ps": "spread of the delay over the steps (IQR)",
     "status": "status",
     "steps_ratio": "steps or collectives in which it is last",
     "throttle_reasons": "reasons of the driver",

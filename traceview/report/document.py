@@ -332,7 +332,7 @@ def _waits(most: Recoverable) -> str:
 
 
 def _with_unexplained(most: Recoverable) -> str:
-    """` 596 ms, no recorded cause 46.0 ms`: what the two parts of it are; empty if it has one part."""
+    """` 596 ms, and 46.0 ms with no recorded cause if that belongs to it`: its two parts; empty if it has one."""
     if most.source == UNEXPLAINED_IDLE.code or not most.unexplained_ratio:
         return ""
     if most.ps_per_step and numbers.time(most.known_ps) == numbers.time(most.ps_per_step):
@@ -342,7 +342,8 @@ def _with_unexplained(most: Recoverable) -> str:
         return f", with {numbers.share(most.unexplained_ratio)} {words}"
     is_cut = most.known_ps + most.unexplained_ps > (most.ps_per_step or 0)
     cut = "; both together at most the step" if is_cut else ""
-    return f" {numbers.time(most.known_ps)}, {words} {numbers.time(most.unexplained_ps)}{cut}"
+    unexplained = f"{numbers.time(most.unexplained_ps)} with {words} if that belongs to it"
+    return f" {numbers.time(most.known_ps)}, and {unexplained}{cut}"
 
 
 # Findings

@@ -106,7 +106,7 @@ def _facts(result: Balance) -> Iterator[str]:
     speed = result.throughput
     if speed.examples_per_second is not None:
         yield (
-            f"{numbers.number(speed.examples_per_second)} examples per second, "
+            f"{numbers.number(speed.examples_per_second)} examples per second in the median step, "
             f"{numbers.number(speed.per_gpu_per_second)} per {device_noun(result.kind, 1)}, "
             f"{numbers.count(speed.batch_size)} per step"
         )

@@ -207,7 +207,7 @@ def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
         return "Profiler overhead: too small to measure."
     if variation > spreads.get(host, 0.0):
         return f"Profiler overhead: not measurable, because steps with it were {numbers.share(variation)} shorter."
-    return f"Profiler overhead: less than steps vary (quartiles ±{numbers.share(variation)})."
+    return f"Profiler overhead: less than steps vary (the middle half of them by {numbers.share(variation)})."
 
 
 def _variation(overhead: float, spread: float) -> float:

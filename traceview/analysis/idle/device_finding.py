@@ -105,7 +105,7 @@ def _longest_gap(waiting: Waiting, cause: Cause) -> Iterator[Evidence]:
     if gap is None:
         return
     where = "outside of steps" if gap.step is None else f"step {gap.step}"
-    yield Evidence("longest_gap_ps", gap.duration_ps, None, where)
+    yield Evidence("longest_gap_ps", gap.duration_ps, None, f"{waiting.key}, {where}")
     if gap.host_event is not None:
         yield Evidence("host_event", gap.host_event, None, thread_words(gap.thread))
 

@@ -46,8 +46,8 @@ D2H_SYNC: Final = IdleRule(
     idle_causes=("sync",),
     title="{device} is idle {span} while the host waits for a value ({share})",
     jax_advice=(
-        "Read results less often, and not in the step: no block_until_ready, float(loss) or print of an array "
-        "in the loop but every 100th step. JAX then queues the next step while the devices compute."
+        "Read results less often, and not in the step: block_until_ready, float(loss) or print of an array "
+        "in every 100th step only. JAX then queues the next step while the devices compute."
     ),
 )
 

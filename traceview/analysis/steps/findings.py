@@ -47,7 +47,7 @@ UNSTEADY_STEPS: Final = Rule(
     meaning=(
         "Steps of one training loop should take equally long, apart from those after which the capture saw an evaluation, "
         "and from the updates where gradients accumulate over several steps. The cost is how much longer the mean step is than the "
-        "median step; no other finding explains it."
+        "median step, if it is longer; no other finding explains it."
     ),
     evidence=f"{MAD_TO_SIGMA} times the median absolute deviation over the median, and the longest step",
     advice=(
