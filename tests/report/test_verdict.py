@@ -286,7 +286,7 @@ def test_what_is_recoverable_says_what_is_in_it() -> None:
     *_, tile = document_of(report).summary.tiles
     assert tile.value == "11.0 ms"
     assert tile.note == "30.0% of the mean step"
-    assert tile.rest == " 6.00 ms, no recorded cause 5.00 ms"
+    assert tile.rest == " 6.00 ms, and 5.00 ms with no recorded cause if that belongs to it"
     first = anatomy_of("GPU:0")
     rows = tuple(
         replace(first, device=key, activity={"collective_wait": ms * MS}, idle={"peer": MS})
