@@ -30,7 +30,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("balance", 34, "125 other devices: compute 39.9 ms per step, 0% vs. the others."),
         ("collectives", 45, "125 other devices: exposed 6.00 ms, waiting 4.00 ms."),
         ("steps", 60, "125 devices: compute 79.8–80.0% of a step, idle 8.0–8.2%."),
-        ("analyze --full", 218, f"125 other devices: {OF_OTHERS}"),
+        ("analyze --full", 220, f"125 other devices: {OF_OTHERS}"),
     ],
 )
 @pytest.mark.parametrize("width", [80, 120])
