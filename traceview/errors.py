@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from traceview.location import Location
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # The start-up file imports this module into every Python where the variable is set.
+    from traceview.location import Location
 
 
 class TraceviewError(Exception):

@@ -187,8 +187,9 @@ def test_a_span_leads_to_the_timeline(page_of: PageOf, section: str) -> None:
 
 def test_back_and_escape_return_to_the_link(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
-    before = page.evaluate("scrollY")
     link = page.locator("#finding-1 a.show")
+    link.scroll_into_view_if_needed()
+    before = page.evaluate("scrollY")
     for leave in (page.go_back, lambda: page.keyboard.press("Escape")):
         link.click()
         wait_until(page, "location.hash.startsWith('#at=')")
