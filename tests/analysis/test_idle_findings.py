@@ -299,7 +299,9 @@ def test_without_steps_shares_are_of_the_window(tmp_path: Path) -> None:
     assert (finding.severity, finding.confidence, finding.cost_ps_per_step) == ("info", "low", None)
     assert finding.cost_ratio == 0.5
     assert finding.title == "GPU:0 waits 50.0 ms of the 100 ms window for input (50.0%)"
-    assert ("longest_gap_ps", "GPU:0, outside of steps") in [(e.metric, e.where) for e in finding.evidence]
+    assert ("longest_gap_ps", "GPU:0, outside of steps") in [
+        (e.metric, e.where) for e in finding.evidence
+    ]
 
 
 def test_much_that_nothing_shows_lowers_confidence(tmp_path: Path) -> None:
