@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.idle_attribution import IdleAttribution
-from traceview.intervals import Int64Array, difference, union
+from traceview.intervals import Int64Array, IntervalSet, difference, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
@@ -33,13 +33,8 @@ def idle_in_lock_waits(
     end_ps: Int64Array,
 ) -> Int64Array:
     """The idle time of a device in each of some spans, while the thread of the step waited for the lock."""
-    gaps, states = (
-        attribution.gaps[device],
-        attribution.states[trace.device_list[device].host],
-    )
-    waits = union(*_returns(trace, states))
-    idle = intersection(union(gaps.start_ps, gaps.end_ps), waits)
-    return idle.within(start_ps, end_ps)
+    idle, states = _idle_and_states(trace, attribution, device)
+    return intersection(idle, union(*_returns(trace, states))).within(start_ps, end_ps)
 
 
 def idle_beside_python(
@@ -50,14 +45,22 @@ def idle_beside_python(
     end_ps: Int64Array,
 ) -> Int64Array:
     """The idle time of a device in each of some spans, while Python of the pipeline kept the lock from the step."""
-    gaps, states = attribution.gaps[device], attribution.states[trace.device_list[device].host]
-    beside = intersection(union(gaps.start_ps, gaps.end_ps), states.pipeline_python)
+    idle, states = _idle_and_states(trace, attribution, device)
+    beside = intersection(idle, states.pipeline_python)
     waits = intersection(beside, union(*_returns(trace, states)))
     silent = difference(
         intersection(beside, states.timeline(states.caller).spans_of(_SILENT)), waits
     )
     result: Int64Array = waits.within(start_ps, end_ps) + silent.within(start_ps, end_ps) // 2
     return result
+
+
+def _idle_and_states(
+    trace: Trace, attribution: IdleAttribution, device: int
+) -> tuple[IntervalSet, HostStates]:
+    gaps = attribution.gaps[device]
+    host = trace.device_list[device].host
+    return union(gaps.start_ps, gaps.end_ps), attribution.states[host]
 
 
 def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
