@@ -188,22 +188,19 @@ class HostEvents:
     @cached_property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
-        rows = self._rows_of_host
-        waited = self.kind_of(rows) == HostNameKind.ASYNC_INPUT
-        result: Int64Array = rows[waited | self._is_model_line[self._columns.line[rows]]]
-        return result
+        waited = self._kinds == HostNameKind.ASYNC_INPUT
+        counts = waited | self._is_model_line[self._columns.line[self._span]]
+        return np.flatnonzero(counts) + self._span.start
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
-        """The activity of the thread at each host row, as `HostNameKind`."""
-        return self._kind[self._columns.name[rows]]
+        """The activity of the thread at each row of this host, as `HostNameKind`."""
+        return self._kinds[rows - self._span.start]
 
     @cached_property
     def pipeline_work(self) -> Int64Array:
         """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event."""
-        rows = self._rows_of_host
-        is_work = is_in(self.kind_of(rows), (HostNameKind.OP, HostNameKind.EXECUTOR))
-        result: Int64Array = rows[is_work & self._is_pipeline(rows)]
-        return result
+        is_work = is_in(self._kinds, (HostNameKind.OP, HostNameKind.EXECUTOR))
+        return np.flatnonzero(is_work & self._in_pipeline) + self._span.start
 
     @cached_property
     def pipeline_python(self) -> IntervalSet:
@@ -244,6 +241,11 @@ class HostEvents:
         return ProducerConsumerLinks(self._columns, self.thread, self._host)
 
     @cached_property
+    def _kinds(self) -> npt.NDArray[np.uint8]:
+        """The same by row of this host, counted from its first."""
+        return self._kind[self._columns.name[self._span]]
+
+    @cached_property
     def _kind(self) -> npt.NDArray[np.uint8]:
         """The activity of a thread while an event is open, as `HostNameKind`, by name of the trace."""
         names = self._trace.names
@@ -271,6 +273,15 @@ class HostEvents:
         if key not in self._stats:
             self._stats[key] = self._columns.stat(key).among(self._span)
         return self._stats[key]
+
+    def _rows_with(self, key: str, rows: Int64Array) -> Int64Array:
+        """Which of some ascending rows of this host have a stat."""
+        known = self._stat(key).row
+        if not rows.size or not known.size:
+            return known[:0]
+        first, last = np.searchsorted(known, [rows[0], rows[-1] + 1])
+        near = known[first:last]
+        return near if rows[-1] - rows[0] == rows.size - 1 else among(near, rows)
 
     @cached_property
     def _is_python_call(self) -> BoolArray:
@@ -313,9 +324,7 @@ class HostEvents:
         return result
 
     def _rows_of_kind(self, kind: HostNameKind) -> Int64Array:
-        rows = self._rows_of_host
-        result: Int64Array = rows[self.kind_of(rows) == kind]
-        return result
+        return np.flatnonzero(self._kinds == kind) + self._span.start
 
     def _spans(self, rows: Int64Array) -> IntervalSet:
         return union(self._columns.start_ps[rows], self._columns.end_ps[rows])

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from traceview.analysis.balance.gradient_reasons import Reason, is_below_replicas, reasons_for_one
@@ -19,8 +20,8 @@ from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
-from traceview.intervals import Int64Array
 from traceview.record import LARGEST, Count, DeviceKey, Integer, Picoseconds, Record
+from traceview.sweeping import SWEEPS
 from traceview.trace.model import Trace
 from traceview.trace.op_phase import (
     Phase,
@@ -107,8 +108,8 @@ def compute(
         is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
         of_kernels = phase[events][is_kernel]
         count = np.bincount(of_kernels, minlength=len(Phase))
-        total = np.zeros(len(Phase), dtype=np.int64)
-        np.add.at(total, of_kernels, columns.duration_ps[events][is_kernel])
+        lengths_ps = columns.duration_ps[events][is_kernel]
+        total = SWEEPS.totals(of_kernels.astype(np.int64), lengths_ps, len(Phase))
         rows.append(_row(trace, replicas, device, count.tolist(), total.tolist()))
     named = [row for row in rows if row.backward is not None]
     empty = _with_empty_batches(trace, named)
@@ -187,7 +188,7 @@ def _row(
     )
 
 
-def _remark(trace: Trace, phase: Int64Array, rows: list[DevicePhases]) -> str:
+def _remark(trace: Trace, phase: npt.NDArray[np.uint8], rows: list[DevicePhases]) -> str:
     """Why no device is known to have computed gradients."""
     if all(row.backward is None for row in rows):
         return "the names of the kernels do not show which part of a training step they are"
