@@ -8,7 +8,18 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any, Final
 
-from traceview.analysis import capture, collectives, launches, ops, precision, steps, transfers
+from traceview.analysis import (
+    balance,
+    capture,
+    collectives,
+    idle,
+    input,
+    launches,
+    ops,
+    precision,
+    steps,
+    transfers,
+)
 from traceview.analysis.context import Analysis, Context
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
@@ -19,8 +30,11 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     precision.ANALYSIS,
     capture.ANALYSIS,
     steps.ANALYSIS,
+    balance.ANALYSIS,
+    idle.ANALYSIS,
+    input.ANALYSIS,
 )
-"""Topics that do without the causes of idle time, of which the first thread computes most others."""
+"""First those that do without the causes of idle time, which the first thread computes meanwhile."""
 
 _FEWEST_EVENTS: Final = 100_000
 """Fewer are analysed in less time than two threads lose by taking turns at Python's lock."""
