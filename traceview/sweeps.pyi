@@ -1,5 +1,7 @@
 """Sweeps over columns in one pass, without the GIL."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -32,4 +34,11 @@ def are_marked(marks: npt.NDArray[np.uint8], ids: _Ids, least: int) -> _BoolArra
 def looked_up(table: _Int64Array, ids: _Ids, least: int, absent: int) -> _Int64Array: ...
 def earliest(ids: _Int64Array, time: _Int64Array, least: int, length: int) -> _Int64Array: ...
 def totals(places: _Int64Array, values: _Int64Array, length: int) -> _Int64Array: ...
+def codes_of(values: npt.NDArray[np.object_], known: dict[Any, int]) -> npt.NDArray[np.int32]: ...
+def lines_of(
+    codes: npt.NDArray[np.int32],
+    numbers: _Int64Array,
+    cells: npt.NDArray[np.uint8],
+    begin: _Int64Array,
+) -> bytes: ...
 def release_free_memory() -> None: ...
