@@ -152,7 +152,9 @@ def test_nesting_is_what_a_loop_over_all_pairs_says(pairs: Pairs, shift: int) ->
     assert nest.end.tolist() == [pairs[i][1] + shift for i in nest.order]
     assert nest.parent.tolist() == _parents(pairs)
     times = np.arange(-3, _SPAN + 12)
-    assert nest.innermost(times + shift).tolist() == [_innermost(pairs, int(t)) for t in times]
+    expected = [_innermost(pairs, int(t)) for t in times]
+    assert nest.innermost(times + shift).tolist() == expected
+    assert nest.innermost(times[::-1] + shift).tolist() == expected[::-1]
 
 
 def test_innermost_of_no_instant_is_nothing() -> None:

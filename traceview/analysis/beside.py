@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Any, Final
 
@@ -54,7 +54,8 @@ def computed_beside(context: Context) -> Iterator[None]:
         for topic in _TOPICS:
             if ended.is_set():
                 return
-            context.result(topic)
+            with suppress(Exception):
+                context.result(topic)
 
     # Ctrl-C does not wait for it.
     thread = Thread(target=compute, daemon=True)

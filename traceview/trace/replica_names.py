@@ -94,7 +94,10 @@ class ReplicaNames:
                     np.concatenate(
                         (
                             unique_ids(events.name[events.rows_of_host(host)]),
-                            *(unique_ids(columns.op[columns.rows_of(device)]) for device in devices),
+                            *(
+                                unique_ids(columns.op[columns.rows_of(device)])
+                                for device in devices
+                            ),
                         )
                     )
                 )
