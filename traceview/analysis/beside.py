@@ -13,13 +13,13 @@ from traceview.analysis import (
     capture,
     collectives,
     idle,
-    input,
     launches,
     ops,
     precision,
     steps,
     transfers,
 )
+from traceview.analysis import input as input_topic
 from traceview.analysis.context import Analysis, Context
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
@@ -32,7 +32,7 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     steps.ANALYSIS,
     balance.ANALYSIS,
     idle.ANALYSIS,
-    input.ANALYSIS,
+    input_topic.ANALYSIS,
 )
 """First those that do without the causes of idle time, which the first thread computes meanwhile."""
 
