@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from traceview import sweeps_reference
-from traceview.intervals import SWEEPS, Int64Array, difference, nesting, places, uncovered, union
+from traceview.intervals import Int64Array, difference, nesting, places, uncovered, union
+from traceview.sweeping import SWEEPS
 
 _SPAN = 24
 Pairs = list[tuple[int, int]]

@@ -23,7 +23,7 @@ FIXTURE = Path(__file__).resolve().parent.parent.parent / "fixtures" / "keras-fi
 @pytest.fixture
 def threaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beside, "_FEWEST_EVENTS", 0)
-    monkeypatch.setattr(beside.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
 
 
 def _context() -> Context:

@@ -190,17 +190,20 @@ class HostEvents:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
         waited = self._kinds == HostNameKind.ASYNC_INPUT
         counts = waited | self._is_model_line[self._columns.line[self._span]]
-        return np.flatnonzero(counts) + self._span.start
+        result: Int64Array = np.flatnonzero(counts) + self._span.start
+        return result
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
         """The activity of the thread at each row of this host, as `HostNameKind`."""
-        return self._kinds[rows - self._span.start]
+        result: npt.NDArray[np.uint8] = self._kinds[rows - self._span.start]
+        return result
 
     @cached_property
     def pipeline_work(self) -> Int64Array:
         """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event."""
         is_work = is_in(self._kinds, (HostNameKind.OP, HostNameKind.EXECUTOR))
-        return np.flatnonzero(is_work & self._in_pipeline) + self._span.start
+        result: Int64Array = np.flatnonzero(is_work & self._in_pipeline) + self._span.start
+        return result
 
     @cached_property
     def pipeline_python(self) -> IntervalSet:
@@ -324,7 +327,8 @@ class HostEvents:
         return result
 
     def _rows_of_kind(self, kind: HostNameKind) -> Int64Array:
-        return np.flatnonzero(self._kinds == kind) + self._span.start
+        result: Int64Array = np.flatnonzero(self._kinds == kind) + self._span.start
+        return result
 
     def _spans(self, rows: Int64Array) -> IntervalSet:
         return union(self._columns.start_ps[rows], self._columns.end_ps[rows])

@@ -11,10 +11,10 @@ import numpy as np
 from msgspec.structs import asdict, replace
 
 from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError
-from traceview.intervals import SWEEPS
 from traceview.location import Location
 from traceview.stages import stage
 from traceview.store.address import location_of
+from traceview.sweeping import SWEEPS
 from traceview.trace.classify import activity_of
 from traceview.trace.clocks import AlignedClocks, align, on_one_clock, without_solved
 from traceview.trace.hang import Hang, hang_files, read_hang
