@@ -14,6 +14,7 @@ from traceview.analysis.hang.rules import (
     HANG_PYTHON,
     HANG_STEP,
     LONG_PAUSE,
+    TIMEOUT_ADVICE,
 )
 from traceview.document import numbers
 from traceview.trace.hang import Hang, HangThread, HangWorker, Wait
@@ -196,7 +197,7 @@ def _device_absent(hang: Hang) -> Finding:
         confidence=("high", "the profile that ran shows which devices started it"),
         advice=(
             "Look at what the step does on that device before the collective: a branch that waits, or one that does not "
-            f"come to the collective. {_TIMEOUT}"
+            f"come to the collective. {TIMEOUT_ADVICE}"
         ),
     )
 
@@ -246,7 +247,7 @@ def _collective_suspected(hang: Hang, device_count: int) -> Finding:
         f"collective of {where}: {who}",
         [Evidence("collective_count", count, None, hang.step_function or "the step")],
         confidence=("low", "which collective is open, and who did not come, was not recorded"),
-        advice=f"{HANG_STEP.advice} {_TIMEOUT}",
+        advice=f"{HANG_STEP.advice} {TIMEOUT_ADVICE}",
     )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from traceview.analysis.base import Rule
 
-_TIMEOUT: Final = (
+TIMEOUT_ADVICE: Final = (
     "With tf.distribute.experimental.CommunicationOptions(timeout_seconds=600) in the strategy, the job ends with an "
     "error that names the op. If GPUs hang in the first step, look at NCCL_DEBUG=INFO, and try NCCL_P2P_DISABLE=1."
 )
@@ -34,7 +34,7 @@ HANG_COLLECTIVE: Final = Rule(
     advice=(
         "Look at what the worker or device that did not come does: its own report has its stacks. Give all workers the "
         "same number of batches (repeat() and steps_per_epoch, or drop_remainder=True) and the same callbacks. "
-        f"{_TIMEOUT}"
+        f"{TIMEOUT_ADVICE}"
     ),
     example="worker 0 waits in train_step; worker 1 did not come: in train.py:50 in save, without a step for 60 s",
     severities=("critical",),
