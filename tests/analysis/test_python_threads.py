@@ -70,7 +70,8 @@ def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
     assert found.title == (
         "replica:0 waits 30.0 ms of the mean 100 ms step for Python's lock, which thread statistics keeps (30.0%)"
     )
-    assert (found.severity, found.cost_ps_per_step) == ("critical", pytest.approx(ms(30), rel=1e-3))
+    assert found.severity == "critical"
+    assert found.cost_ps_per_step == pytest.approx(ms(30), rel=1e-3)
     evidence = {item.metric: item.value for item in found.evidence}
     assert evidence["python_line"] == "train.py:13 in count"
     assert evidence["lock_wait_ratio"] == pytest.approx(0.3)
