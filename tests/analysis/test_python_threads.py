@@ -24,9 +24,8 @@ THREADS: list[dict[str, Any]] = [
 ]
 STEP: Line = ("train.py", "<module>", 60, True)
 COUNT: Line = ("train.py", "count", 12, True)
-NEXT: Line = ("train.py", "count", 13, True)
 _ROUNDS = 16
-"""In each step; an even number, so that the thread is where it was when the next step begins."""
+"""In each step."""
 
 
 def analyzed(
@@ -35,16 +34,19 @@ def analyzed(
     wait_ms: float = 30,
     lock_ms: float | None = None,
     round_ms: float = 5,
-    places: tuple[Line, ...] = (COUNT, NEXT),
+    at_work_ratio: float | None = 1,
     name: str | None = "statistics",
 ) -> tuple[list[ThreadBeside], dict[str, Finding]]:
     """Eight steps of 100 ms. In each the step waits for the lock for `lock_ms`, and the device works from `wait_ms` on.
 
-    A round of samples comes every `round_ms` from 1 ms on; the other thread is in one of `places` after the other.
+    A round of samples comes every `round_ms` from 1 ms on; the other thread uses a core for `at_work_ratio` of the time until
+    the last round, and rests until the next step.
     """
     trace = new_trace(length_ms=1000)
     executor = trace.thread("tf_Compute", 41)
     samples: list[Sample] = []
+    cpu_us: list[int] = []
+    used_us = 0.0
     for step in steps_of_100(trace, 8):
         step.host("TFE_Py_Execute", 0, 1 + (wait_ms if lock_ms is None else lock_ms))
         step.host("EagerExecute", 0, 1)
@@ -52,11 +54,12 @@ def analyzed(
         step.host("replica_0/x:MatMul", 1 + wait_ms, 100, thread=executor)
         for number in range(_ROUNDS + 1):
             at_ns = START_NS + round((step.start_ms + 1 + number * round_ms) * 1e6)
-            place = places[number % len(places)]
-            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (place,))]
+            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,))]
+            used_us += 1000 * round_ms * (at_work_ratio or 0) * bool(number)
+            cpu_us += [-1, -1 if at_work_ratio is None else round(used_us)]
     path = trace.write(folder)
     threads = [THREADS[0], {**THREADS[1], "name": name}]
-    write_sidecar(path, {"python": python_group(samples, threads)})
+    write_sidecar(path, {"python": python_group(samples, threads, cpu_us)})
     report = traceview.analyze(folder)
     assert {problem.code for problem in report.capture.problems} == {"no-gpu-plane"}
     rows = report.results.python_threads.threads if report.results.python_threads else ()
@@ -65,7 +68,7 @@ def analyzed(
 
 def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
     (row,), findings = analyzed(tmp_path)
-    assert (row.thread, row.python.line) == ("statistics", "train.py:13 in count")
+    assert (row.thread, row.python.line) == ("statistics", "train.py:12 in count")
     found = findings["python-thread"]
     assert found.title == (
         "replica:0 waits 30.0 ms of the mean 100 ms step for Python's lock, which thread statistics keeps (30.0%)"
@@ -73,7 +76,7 @@ def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
     assert found.severity == "critical"
     assert found.cost_ps_per_step == pytest.approx(ms(30), rel=1e-3)
     evidence = {item.metric: item.value for item in found.evidence}
-    assert evidence["python_line"] == "train.py:13 in count"
+    assert evidence["python_line"] == "train.py:12 in count"
     assert evidence["lock_wait_ratio"] == pytest.approx(0.3)
     assert evidence["lock_kept_ratio"] == row.kept_ratio
 
@@ -83,7 +86,9 @@ def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
     [
         pytest.param({"round_ms": 2.5}, True, id="rounds are late"),
         pytest.param({"round_ms": 2.4}, False, id="rounds come in time"),
-        pytest.param({"places": (COUNT,)}, False, id="the thread waits in one place"),
+        pytest.param({"at_work_ratio": 0.5}, True, id="it uses half of a core"),
+        pytest.param({"at_work_ratio": 0.49}, False, id="it uses less"),
+        pytest.param({"at_work_ratio": None}, False, id="no processor time was recorded"),
         pytest.param({"name": None}, False, id="a thread that Python did not start"),
     ],
 )

@@ -2,7 +2,7 @@
 
 One thread at a time runs Python. One that computes gives the lock to another only after 5 ms, and the thread of the step
 needs it after each call of TensorFlow. The samples of the stacks show such a thread: the sampling waits for the lock as
-well, so rounds come late, and from one to the next the thread has moved on. Threads of the input pipeline do not count
+well, so rounds come late, while the thread takes processor time. Threads of the input pipeline do not count
 here; Python did not start them, and their cost belongs to the input.
 """
 
@@ -54,7 +54,7 @@ PYTHON_THREAD: Final = Rule(
         "Move the work to a process of its own: multiprocessing.get_context('spawn').Process(target=...). Or let the thread sleep "
         "between short pieces of work, or call code that releases the lock, such as NumPy on large arrays."
     ),
-    example="replica:0 waits 36.1 ms of the mean 61.8 ms step for Python's lock, which thread statistics keeps (58.4%)",
+    example="replica:0 waits 45.8 ms of the mean 66.0 ms step for Python's lock, which thread statistics keeps (69.4%)",
     explains=("host-bound", "python-stall", "callback-stall", "launch-bound"),
 )
 
@@ -181,7 +181,7 @@ def _of_host(
         ),
         severity="info" if few_steps else severity,
         confidence=few_steps
-        or ("high", "the stacks of the thread and the wait for the lock agree"),
+        or ("high", "the processor time of the thread and the wait for the lock agree"),
         explanation=f"{PYTHON_THREAD.meaning} {longest.python.sentence}",
         devices=devices,
         cost=cost,
