@@ -237,7 +237,7 @@ def test_a_brief_document_shows_bounds_from_a_hundredth_of_the_step(
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("idle_input_ratio", "input-bound costs the mean wait of the device that is idle least."),
+        ("idle_input_ratio", "input-bound costs the wait of the device that is idle least."),
         (
             "input_cost_ratio",
             "It leaves out the rest of what input-bound costs: waiting for Python's lock",

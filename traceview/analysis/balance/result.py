@@ -33,7 +33,7 @@ from traceview.analysis.balance.throughput import (
     throughput_of,
 )
 from traceview.analysis.balance.uneven_steps import UnevenStep, short_steps, uneven_steps
-from traceview.analysis.balance.what_if import OTHER_CLOCKS, Moments, WhatIf, clocks_agree, what_ifs
+from traceview.analysis.balance.what_if import OTHER_CLOCKS, WhatIf, clocks_agree, what_ifs
 from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.context import Context
@@ -154,7 +154,7 @@ class Balance(Record, frozen=True):
 
     def saved_ps(self, fix: str) -> int | None:
         """What a fix saves of a step at most; None where its bound is not known."""
-        return next((bound.saved_ps for bound in self.what_if if bound.name == fix), None)
+        return next((bound.shown_ps for bound in self.what_if if bound.name == fix), None)
 
 
 def devices_in_use(
@@ -217,7 +217,7 @@ def compute(context: Context) -> Balance | Skipped:
     uneven = uneven_steps(trace, compared)
     throughput = throughput_of(trace, selection, len(in_use))
     transfers = transfer_spans(trace, context.collectives)
-    bounds = what_ifs(trace, selection, activities, joined, Moments(transfers, context.idle.gaps))
+    bounds = what_ifs(trace, selection, activities, joined, transfers, context.idle)
     straggler = find_straggler(
         trace,
         selection,

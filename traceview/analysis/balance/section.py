@@ -319,17 +319,22 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
     rows = _worth_showing(result, least_ratio)
     if not rows:
         return ()
+    mean_ps = _mean_step_ps(view)
+    statistic, step_ps = "median", rows[0].step_bound_ps + rows[0].saved_ps
+    # Costs are of the mean step. Reports of earlier versions have bounds of the median step only.
+    if mean_ps is not None and all(row.mean_saved_ps is not None for row in rows):
+        statistic, step_ps = "mean", mean_ps
     return (
         doc.Subheading("Best case per fix"),
         *doc.table(
             "Best case per fix",
             (
                 doc.words("fix", [look_of(BOUNDS, row.name).words for row in rows]),
-                doc.times("median step at least", [row.step_bound_ps for row in rows]),
-                doc.times("saves at most", [row.saved_ps for row in rows], priority=2),
+                doc.times(f"{statistic} step at least", [step_ps - row.shown_ps for row in rows]),
+                doc.times("saves at most", [row.shown_ps for row in rows], priority=2),
                 doc.shares(
-                    "of the median step",
-                    [doc.ratio(row.saved_ps, row.saved_ps + row.step_bound_ps) for row in rows],
+                    f"of the {statistic} step",
+                    [doc.ratio(row.shown_ps, step_ps) for row in rows],
                     priority=1,
                 ),
                 None
@@ -339,7 +344,7 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
         ),
         *doc.remarks(
             f"{_statistics(view)}A bound is the least that a step takes, not a forecast.",
-            _of_input(view, rows, result.in_use_count),
+            _of_input(view, rows),
             _of_first_finding(view, rows),
         ),
     )
@@ -347,25 +352,26 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
 
 def _statistics(view: View) -> str:
     """How long the median step is, and the mean one, of which costs are shares."""
-    result = view.result(steps.ANALYSIS)
-    used = [step.duration_ps for step in (result.steps if result else ()) if step.used]
-    if result is None or result.median_ps is None or not used:
+    result, mean_ps = view.result(steps.ANALYSIS), _mean_step_ps(view)
+    if result is None or result.median_ps is None or mean_ps is None:
         return ""
-    mean = f", the mean step {numbers.time(sum(used) // len(used))}" if len(used) > 1 else ""
+    mean = f", the mean step {numbers.time(mean_ps)}" if result.used_count > 1 else ""
     return f"The median step takes {numbers.time(result.median_ps)}{mean}. "
 
 
-def _of_input(view: View, rows: Sequence[WhatIf], in_use_count: int) -> str | None:
+def _mean_step_ps(view: View) -> int | None:
+    """The mean of the used steps, rounded down; None without any."""
+    result = view.result(steps.ANALYSIS)
+    used = [step.duration_ps for step in (result.steps if result else ()) if step.used]
+    return sum(used) // len(used) if used else None
+
+
+def _of_input(view: View, rows: Sequence[WhatIf]) -> str | None:
     """Why the row for input saves another time than `input-bound` costs, or saves some although the pipeline keeps up."""
     if all(row.name != "no_input_wait" for row in rows):
         return None
     bound = next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
     counted = "The row for input counts the moments in which any device waits for a batch"
-    several = (
-        " Where several devices wait in one gap, their waits are added up, because when each of them waits is not known exactly."
-        if in_use_count > 1
-        else ""
-    )
     if bound is not None:
         if any(item.metric == "input_cost_ratio" for item in bound.evidence):
             return (
@@ -373,7 +379,7 @@ def _of_input(view: View, rows: Sequence[WhatIf], in_use_count: int) -> str | No
                 "because the pipeline takes cores."
             )
         return (
-            f"{counted}, median over the steps; {bound.code} costs the mean wait of the device that is idle least.{several}"
+            f"{counted}; {bound.code} costs the wait of the device that is idle least."
             if bound.cost_statistic == "mean"
             else None
         )
@@ -381,7 +387,7 @@ def _of_input(view: View, rows: Sequence[WhatIf], in_use_count: int) -> str | No
     hosts = result.hosts if result else ()
     if not hosts or any(keeps_waiting(host) for host in hosts):
         return None
-    return f"The input pipeline keeps up: batches are ready in time. {counted} to be handed over.{several}"
+    return f"The input pipeline keeps up: batches are ready in time. {counted} to be handed over."
 
 
 def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:
@@ -391,7 +397,7 @@ def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:
         return None
     names = {_BOUND_OF_CAUSE.get(cause, "") for cause in first.path_causes}
     names.add(_BOUND_OF_CODE.get(first.code, ""))
-    saved_ps = max((row.saved_ps for row in rows if row.name in names), default=None)
+    saved_ps = max((row.shown_ps for row in rows if row.name in names), default=None)
     cost = cost_words(first.cost_ps_per_step, first.cost_ratio, first.cost_statistic)
     if saved_ps is None:
         return (
@@ -417,9 +423,9 @@ def _worth_showing(result: Balance, least_ratio: float) -> list[WhatIf]:
     rows = [
         bound
         for bound in result.what_if
-        if bound.saved_ps
-        and bound.saved_ps >= least_ratio * (bound.saved_ps + bound.step_bound_ps)
-        and not (bound.name == "balanced_devices" and bound.saved_ps <= at_once)
+        if bound.shown_ps
+        and bound.shown_ps >= least_ratio * (bound.saved_ps + bound.step_bound_ps)
+        and not (bound.name == "balanced_devices" and bound.shown_ps <= at_once)
     ]
     order = list(BOUNDS)
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
