@@ -76,6 +76,7 @@ METRICS: Final = {
     "path_op": "op that sums gradients",
     "path_ratio": "on the critical path, share of the mean step",
     "previous_event": "previous event on the host",
+    "profiler_ps": "left out of that waiting, time of the profiler, mean step",
     "python_line": "line of Python",
     "reason": "reason",
     "robust_spread_ratio": "spread of the step times, share of the median step",

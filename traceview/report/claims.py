@@ -12,9 +12,11 @@ from math import isclose
 from typing import Final
 
 from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.idle.profiler_time import PROFILER_PS, without_profiler
 from traceview.document import numbers
 from traceview.report.disagreement import Disagreement
 from traceview.report.model import Report
+from traceview.report.recoverable import recoverable, typical_step_ps
 from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 
@@ -142,6 +144,50 @@ def evidence(report: Report) -> Iterator[Disagreement]:
                 yield Disagreement(
                     f"{where}.cost_ps_per_step", f"is not {cause[1]} of {row.where} in results.idle"
                 )
+
+
+def profiler(report: Report) -> Iterator[Disagreement]:
+    """A cost and what it leaves out for the profiler are, together, the idle time that the tables give."""
+    idle = report.results.idle
+    rows = {row.device: row.causes_per_step or {} for row in idle.devices} if idle else {}
+    for place, finding in enumerate(report.findings):
+        for number, row in enumerate(finding.evidence):
+            if row.metric != PROFILER_PS or row.where not in rows or not finding.cost_ps_per_step:
+                continue
+            recorded_ps = rows[row.where].get(Cause.HOST_COMPUTE.key, 0)
+            left_ps = recorded_ps - finding.cost_ps_per_step
+            if not isinstance(row.value, int) or abs(row.value - left_ps) > 1:
+                yield Disagreement(
+                    f"$.findings[{place}].evidence[{number}].value",
+                    f"and the cost are not {Cause.HOST_COMPUTE.key} of {row.where} in results.idle",
+                )
+
+
+def most(report: Report) -> Iterator[Disagreement]:
+    """What one change can recover is no less than any cost, bound or loss, and no more than the step."""
+    whole, step_ps = recoverable(report), typical_step_ps(report.results.steps)
+    if whole is None or whole.ps_per_step is None or step_ps is None:
+        return
+    if whole.ps_per_step > step_ps:
+        yield Disagreement("$.results.path.mean_by_cause", "lets more be recoverable than the step")
+    for place, finding in enumerate(report.findings):
+        if (finding.cost_ps_per_step or 0) > whole.ps_per_step:
+            yield Disagreement(
+                f"$.findings[{place}].cost_ps_per_step", "is more than what is recoverable"
+            )
+    balance, path = report.results.balance, report.results.path
+    for place, bound in enumerate(balance.what_if if balance else ()):
+        if bound.shown_ps > whole.ps_per_step:
+            yield Disagreement(
+                f"$.results.balance.what_if[{place}]", "saves more than what is recoverable"
+            )
+    for cause, ps in path.mean_by_cause.items() if path else ():
+        of_profiler = without_profiler(report.findings, cause, ps)
+        own_ps = ps - of_profiler.path_ps if of_profiler else ps
+        if cause != "compute" and own_ps > whole.ps_per_step:
+            yield Disagreement(
+                "$.results.path.mean_by_cause", f"has more {cause} than what is recoverable"
+            )
 
 
 def tables(report: Report) -> Iterator[Disagreement]:

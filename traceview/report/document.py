@@ -304,6 +304,8 @@ def _recoverable(report: Report) -> doc.Tile:
     whole = "the step" if report.results.steps else "the window"
     if most.statistic is not None:
         whole = f"the {most.statistic} step"
+    if most.unprofiled_step_ps is not None:
+        whole = f"the mean {numbers.time(most.unprofiled_step_ps)} step without the profiler"
     bound = BOUNDS.get(most.source) or PATH_PARTS.get(most.source)
     number = next(
         (place for place, row in enumerate(report.findings, 1) if row.code == most.source), 0

@@ -14,7 +14,7 @@ from traceview.analysis.idle.blocking_ops import blocking_ops
 from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.first_call import FirstCall, first_call
 from traceview.analysis.idle.outside_of_graphs import outside_of_graphs
-from traceview.analysis.idle.profiler_time import profiler_time
+from traceview.analysis.idle.profiler_time import PROFILER_PS, profiler_time
 from traceview.analysis.idle.result import Idle
 from traceview.analysis.idle.retracing import Retraced, retraced_calls
 from traceview.analysis.idle.rules import (
@@ -156,6 +156,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
     """A step in a graph whose replicas wait for the host between ops: information, for short steps always do."""
     rule, idle_ps = HOST_BOUND, waiting.idle_of(HOST_BOUND)
     cost, recording, metric = waiting.cost(idle_ps), "", "idle_host_compute_ratio"
+    of_profiler: list[Evidence] = []
     span = "{span} while the host dispatches ops"
     host = trace.device_list[waiting.device].host
     gaps = union(*attribution.gaps[waiting.device].spans)
@@ -166,6 +167,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
         step_ps = (waiting.selection.mean_step_ps or 0) - spent.step_ps
         cost = Cost.per_step("mean", idle_ps, step_ps)
         metric = "unprofiled_dispatch_ratio"
+        of_profiler = [Evidence(PROFILER_PS, recorded_ps - idle_ps, None, waiting.key)]
         recording = (
             f" With the profiler a step took {numbers.time(spent.step_ps)} longer, for "
             f"{numbers.plural(spent.event_count, 'event')}; by their number, {numbers.time(recorded_ps - idle_ps)} of that is in this "
@@ -177,7 +179,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
             rule,
             waiting,
             idle_ps,
-            [Evidence(metric, ratio, least_ratio, waiting.key)],
+            [Evidence(metric, ratio, least_ratio, waiting.key), *of_profiler],
             severity="info",
             title=f"{{device}} waits {span} ({{share}})",
             explanation=(
