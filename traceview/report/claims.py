@@ -26,6 +26,7 @@ _TIME_PER_STEP: Final = re.compile(
 _SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))|\d[\d.]*%(?= of the (?:mean|median) )")
 _STEP: Final = re.compile(r"(?<= of the )(?:mean|median) \d[\d.,]* (?:ps|ns|µs|ms|s)(?= step)")
 """How a title states its cost; it may hold names, which may look like that as well."""
+_COST: Final = re.compile(r"\bThe cost is\b")
 
 _CAUSES: Final = frozenset(cause.key for cause in Cause)
 _IDLE_RATIO: Final = re.compile(r"idle_(\w+)_ratio")
@@ -144,6 +145,39 @@ def evidence(report: Report) -> Iterator[Disagreement]:
                 yield Disagreement(
                     f"{where}.cost_ps_per_step", f"is not {cause[1]} of {row.where} in results.idle"
                 )
+
+
+def costless(report: Report) -> Iterator[Disagreement]:
+    """Only a finding with a cost says what the cost is."""
+    for place, finding in enumerate(report.findings):
+        if _COST.search(finding.explanation) and finding.cost_ratio is None:
+            yield Disagreement(f"$.findings[{place}].explanation", "says what a cost is that is 0")
+
+
+def straggler(report: Report) -> Iterator[Disagreement]:
+    """How much longer a straggler computes is the ratio of the mean times of its steps, and so says its title."""
+    balance, steps = report.results.balance, report.results.steps
+    late = balance.straggler if balance else None
+    if balance is None or late is None or late.mean_longer_ratio is None:
+        return
+    for place, finding in enumerate(report.findings):
+        stated = f"({numbers.signed_share(late.mean_longer_ratio)} vs. the others)"
+        if finding.code == "straggler-gpu" and stated not in finding.title:
+            yield Disagreement(f"$.findings[{place}].title", f"states another ratio than {stated}")
+    compared = {row.device for row in balance.devices if row.longer_ratio is not None}
+    own_ps = others_ps = 0
+    for step in steps.steps if steps else ():
+        of_devices = {row.device: row.compute_ps for row in step.devices if row.device in compared}
+        if step.used and of_devices.keys() != compared:
+            return  # of several hosts, or of some devices only
+        if step.used:
+            own_ps += of_devices.pop(late.device)
+            others_ps += median_ps(of_devices.values()) or 0
+    # The median of an even number of devices is rounded down in each step.
+    if others_ps and not isclose(own_ps / others_ps - 1, late.mean_longer_ratio, abs_tol=1e-6):
+        yield Disagreement(
+            "$.results.balance.straggler.mean_longer_ratio", "is not the ratio of the mean times"
+        )
 
 
 def profiler(report: Report) -> Iterator[Disagreement]:

@@ -424,6 +424,8 @@ CHECKS: Final[tuple[_Check, ...]] = (
     claims.titles,
     claims.bounds,
     claims.evidence,
+    claims.costless,
+    claims.straggler,
     claims.profiler,
     claims.most,
     claims.tables,

@@ -154,7 +154,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
     title = _TITLES[late.cause].format(
         device=late.device,
         cost=numbers.time(priced.ps_per_step),
-        longer=numbers.signed_share(late.longer_ratio),
+        longer=numbers.signed_share(late.mean_longer_ratio),
     )
     return STRAGGLER.finding(
         f"{title}{_of_step(priced)}; {_waiting(result, late)} for it",

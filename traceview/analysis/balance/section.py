@@ -183,7 +183,7 @@ def ratios_remark(longer_ratios: Iterable[float | None]) -> str | None:
     """What the column of ratios says, which is not the ratio of the times beside it; None without any."""
     if all(ratio is None for ratio in longer_ratios):
         return None
-    return "The column vs. others is the median of each step's ratio, not the ratio of the medians."
+    return "The column vs. others is the median of each step's ratio, not the ratio of medians or means."
 
 
 def _range(rows: Sequence[DeviceBalance]) -> str:

@@ -77,6 +77,8 @@ class Straggler(OfDevice, frozen=True):
             picoseconds; the delay has to stand out from it. Null in reports of earlier versions.
         mean_cost_ps_per_step: What it computes longer, or its peers wait, as in cost_ps_per_step, but mean over the steps,
             rounded down, picoseconds. Null in reports of earlier versions.
+        mean_longer_ratio: Its mean compute over the mean of the others' (in each step their median), less 1; null where
+            they computed nothing, and in reports of earlier versions.
     """
 
     cause: Cause
@@ -92,6 +94,7 @@ class Straggler(OfDevice, frozen=True):
     shares_cores: bool
     spread_ps: Picoseconds | None = None
     mean_cost_ps_per_step: Picoseconds | None = None
+    mean_longer_ratio: float | None = None
 
 
 class _Late(Struct, frozen=True, eq=False):
@@ -261,7 +264,14 @@ def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
         shares_cores=_shares_cores(trace, steps, row),
         spread_ps=int(quartile_range(longer)),
         mean_cost_ps_per_step=max(mean_ps(longer), 0),
+        mean_longer_ratio=_mean_longer(steps, row),
     )
+
+
+def _mean_longer(steps: JoinedSteps, row: int) -> float | None:
+    """The ratio of the mean times, which is not the mean of the steps' ratios."""
+    others_ps = int(_of_others(steps.compute_ps, row).sum())
+    return int(steps.compute_ps[row].sum()) / others_ps - 1 if others_ps else None
 
 
 class _Work(Struct, frozen=True):

@@ -34,7 +34,7 @@ FEW_STEPS: Final = Rule(
 UNSTEADY_STEPS: Final = Rule(
     code="unsteady-steps",
     starts_at=(
-        "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; not "
+        "step times whose scaled median absolute deviation is {spread_ratio} of the median step, or one step of {times_the_median} times the median; not "
         "where another finding explains it"
     ),
     conditions_of="a warning only with both of these",
@@ -46,8 +46,7 @@ UNSTEADY_STEPS: Final = Rule(
     limits={"spread_ratio": 0.10, "times_the_median": 2.0, "warning_ratio": 0.05},
     meaning=(
         "Steps of one training loop should take equally long, apart from those after which the capture saw an evaluation, "
-        "and from the updates where gradients accumulate over several steps. The cost is how much longer the mean step is than the "
-        "median step, if it is longer; no other finding explains it."
+        "and from the updates where gradients accumulate over several steps. No other finding explains why they do not."
     ),
     evidence=f"{MAD_TO_SIGMA} times the median absolute deviation over the median, and the longest step",
     advice=(
@@ -189,6 +188,7 @@ def diagnose_unsteady(
                 "medium",
                 f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
             ),
+            explanation=f"{UNSTEADY_STEPS.meaning}{_costs(cost)}",
             steps=[
                 row.number
                 for row, duration_ps in zip(used, durations.tolist(), strict=True)
@@ -197,6 +197,13 @@ def diagnose_unsteady(
             cost=cost if cost.ps_per_step else None,
         )
     ]
+
+
+def _costs(cost: Cost) -> str:
+    """What a mean step that is longer than the median step costs; one that is not costs nothing."""
+    if not cost.ps_per_step:
+        return ""
+    return " The cost is how much longer the mean step is than the median step."
 
 
 def _unexplained(result: Steps, used: Sequence[StepRow]) -> Int64Array:
