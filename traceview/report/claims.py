@@ -172,7 +172,7 @@ def straggler(report: Report) -> Iterator[Disagreement]:
             return  # of several hosts, or of some devices only
         if step.used:
             own_ps += of_devices.pop(late.device)
-            others_ps += median_ps(of_devices.values()) or 0
+            others_ps += median_ps(list(of_devices.values())) or 0
     # The median of an even number of devices is rounded down in each step.
     if others_ps and not isclose(own_ps / others_ps - 1, late.mean_longer_ratio, abs_tol=1e-6):
         yield Disagreement(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from traceview.analysis import steps
@@ -133,20 +133,21 @@ def _by_device(view: View, result: Balance) -> Iterator[doc.Block]:
         last_count = sum(row.last_count or 0 for row in result.devices)
         count = max((row.collective_count or 0 for row in result.devices), default=0)
         yield from doc.remarks(unclear_words(last_count, count))
-    ratios = ratios_remark(row.longer_ratio for row in rows)
-    yield from doc.remarks(
-        f"Times per step are medians over the steps.{f' {ratios}' if ratios else ''}"
-    )
+    yield from doc.remarks("Compute per step is the mean over the steps, delays are medians.")
 
 
 def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Column]:
     yield doc.devices("device", [row.device for row in rows])
-    yield doc.times("compute per step", [row.compute_ps_per_step for row in rows])
+    yield doc.times(
+        "compute per step",
+        [row.mean_compute_ps_per_step for row in rows],
+        meaning="mean over the steps",
+    )
     yield doc.signed_shares(
         "vs. others",
-        [row.longer_ratio for row in rows],
+        [row.mean_longer_ratio for row in rows],
         priority=1,
-        meaning="compute beyond the median of the other devices, median over the steps",
+        meaning="mean compute beyond the mean of the other devices, of which each step counts the median",
     )
     yield doc.counts(
         "steps slowest",
@@ -179,17 +180,10 @@ def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Col
         yield doc.words("ran", [_phases(phases.get(row.device)) for row in rows], priority=2)
 
 
-def ratios_remark(longer_ratios: Iterable[float | None]) -> str | None:
-    """What the column of ratios says, which is not the ratio of the times beside it; None without any."""
-    if all(ratio is None for ratio in longer_ratios):
-        return None
-    return "The column vs. others is the median of each step's ratio, not the ratio of medians or means."
-
-
 def _range(rows: Sequence[DeviceBalance]) -> str:
     """The range of the devices without a row."""
-    compute = numbers.time_range(row.compute_ps_per_step for row in rows)
-    ratios = sorted(row.longer_ratio for row in rows if row.longer_ratio is not None)
+    compute = numbers.time_range(row.mean_compute_ps_per_step for row in rows)
+    ratios = sorted(row.mean_longer_ratio for row in rows if row.mean_longer_ratio is not None)
     ends = dict.fromkeys(map(numbers.signed_share, (ratios[:1] + ratios[-1:])))
     versus = f", {' to '.join(ends)} vs. the others" if ends else ""
     return f"{numbers.plural(len(rows), 'other device')}: compute {compute} per step{versus}."
@@ -269,11 +263,11 @@ def _of_straggler(late: Straggler, saved_ps: int | None) -> str:
 
 def _of_unsteady(result: Balance) -> Iterator[str]:
     limit = STRAGGLER.limits["longer_ratio"]
-    longer = [row for row in result.devices if (row.longer_ratio or 0) >= limit]
-    row = max(longer, key=lambda row: row.longer_ratio or 0, default=None)
+    longer = [row for row in result.devices if (row.mean_longer_ratio or 0) >= limit]
+    row = max(longer, key=lambda row: row.mean_longer_ratio or 0, default=None)
     if row is not None and row.step_count >= FEWEST_STEPS:
         yield (
-            f"{row.device} computed {numbers.share(row.longer_ratio)} longer than the others (median), but too "
+            f"{row.device} computed {numbers.share(row.mean_longer_ratio)} longer than the others, but too "
             "unsteadily to be a straggler"
         )
 

@@ -158,6 +158,11 @@ def longer_ratios(steps: JoinedSteps) -> FloatArray:
     return np.array([median(ratios) if ratios.size else 0.0 for ratios in longer])
 
 
+def mean_longer_ratios(steps: JoinedSteps) -> tuple[float | None, ...]:
+    """For each device its mean compute over the mean of the others' (in each step their median), less 1."""
+    return tuple(_mean_longer(steps, row) for row in range(len(steps.devices)))
+
+
 def _longer(steps: JoinedSteps, row: int) -> FloatArray:
     """By step the compute of a device over the median of the others, less 1; only steps in which they compute."""
     others = np.median(np.delete(steps.compute_ps, row, axis=0), axis=0)
@@ -223,7 +228,8 @@ def longest_counts(steps: JoinedSteps) -> Int64Array:
 
 def _computes_longest(trace: Trace, steps: JoinedSteps) -> int | None:
     """The device that clearly computes longer than the others; of several the slowest."""
-    ratios, counts = longer_ratios(steps), longest_counts(steps)
+    of_means = np.array([ratio or 0.0 for ratio in mean_longer_ratios(steps)])
+    ratios, counts = np.minimum(longer_ratios(steps), of_means), longest_counts(steps)
     for row in np.argsort(-ratios, kind="stable").tolist():
         shares_cores = _shares_cores(trace, steps, row)
         if ratios[row] < required_longer_ratio(shares_cores=shares_cores):
