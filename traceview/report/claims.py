@@ -26,9 +26,25 @@ _TIME_PER_STEP: Final = re.compile(
 _SHARE: Final = re.compile(r"(?<=\()\d[\d.]*%(?=\))|\d[\d.]*%(?= of the (?:mean|median) )")
 _STEP: Final = re.compile(r"(?<= of the )(?:mean|median) \d[\d.,]* (?:ps|ns|µs|ms|s)(?= step)")
 """How a title states its cost; it may hold names, which may look like that as well."""
+_TIME: Final = re.compile(r"\d[\d.,]* (?:ps|ns|µs|ms|s)\b")
+_PARTS: Final = re.compile(r"%\): ([^;]*)")
+_ON_OTHERS: Final = re.compile(r"; up to (\d[\d.,]* (?:ps|ns|µs|ms|s)) on other devices")
 _COST: Final = re.compile(r"\bThe cost is\b")
 
 _CAUSES: Final = frozenset(cause.key for cause in Cause)
+_MOVED: Final = (Cause.CALLBACK.key, Cause.CHECKPOINT.key)
+"""Causes of which a part counts as the other one where variables are saved."""
+
+_PART_OF: Final[Mapping[str, str]] = {
+    "input_wait_ps": Cause.INPUT.key,
+    "lock_wait_ps": "",
+    "slowed_ops_ps": "",
+    "slowed_dispatch_ps": "",
+    "saving_ps": Cause.CHECKPOINT.key,
+    "saving_python_ps": "",
+}
+"""Evidence that is a part of the cost, and the cause of idle time that it is all of."""
+
 _IDLE_RATIO: Final = re.compile(r"idle_(\w+)_ratio")
 
 
@@ -174,10 +190,70 @@ def straggler(report: Report) -> Iterator[Disagreement]:
             own_ps += of_devices.pop(late.device)
             others_ps += median_ps(list(of_devices.values())) or 0
     # The median of an even number of devices is rounded down in each step.
+    rows = {row.device: row.mean_longer_ratio for row in balance.devices}
+    if rows.get(late.device) not in (None, late.mean_longer_ratio):
+        yield Disagreement("$.results.balance.devices", f"have another ratio of {late.device}")
     if others_ps and not isclose(own_ps / others_ps - 1, late.mean_longer_ratio, abs_tol=1e-6):
         yield Disagreement(
             "$.results.balance.straggler.mean_longer_ratio", "is not the ratio of the mean times"
         )
+
+
+def parts(report: Report) -> Iterator[Disagreement]:
+    """The parts of a cost add up to it, are what the tables say, and are those that the title names."""
+    idle = report.results.idle
+    rows = {row.device: row.causes_per_step or {} for row in idle.devices} if idle else {}
+    step_ps = typical_step_ps(report.results.steps) or 0
+    for place, finding in enumerate(report.findings):
+        where, shown = f"$.findings[{place}]", _PARTS.search(finding.title)
+        found = [row for row in finding.evidence if row.metric in _PART_OF]
+        values = [row.value for row in found if isinstance(row.value, int)]
+        cost_ps = finding.cost_ps_per_step
+        if not values or cost_ps is None:
+            continue
+        # Each mean is rounded down by itself, and a cost is at most the step.
+        if not min(sum(values), step_ps) <= cost_ps <= sum(values) + len(values):
+            yield Disagreement(f"{where}.evidence", "does not add up to the cost")
+        for row in found:
+            cause, of = _PART_OF[row.metric], rows.get(row.where)
+            if cause and of is not None and row.value != of.get(cause, 0):
+                yield Disagreement(f"{where}.evidence", f"has other {cause} than results.idle")
+        stated = _TIME.findall(shown[1]) if shown else []
+        if not set(stated) <= {numbers.time(value) for value in values}:
+            yield Disagreement(f"{where}.title", "names other parts than its evidence")
+
+
+def longest(report: Report) -> Iterator[Disagreement]:
+    """Where other devices wait longer than the one of a finding, its title names the longest wait of the table."""
+    idle = report.results.idle
+    rows = {row.device: row for row in idle.devices} if idle else {}
+    for place, finding in enumerate(report.findings):
+        stated = _ON_OTHERS.search(finding.title)
+        for item in finding.evidence:
+            cause, own = _IDLE_RATIO.fullmatch(item.metric), rows.get(item.where)
+            if stated is None or cause is None or own is None or cause[1] in _MOVED:
+                continue
+            others = [row for row in rows.values() if row.host == own.host and row is not own]
+            waits = [(row.causes_per_step or {}).get(cause[1], 0) for row in others]
+            if stated[1] != numbers.time(max(waits, default=0)):
+                yield Disagreement(
+                    f"$.findings[{place}].title", "names another wait than results.idle has"
+                )
+
+
+def spread(report: Report) -> Iterator[Disagreement]:
+    """The spread of a finding is the interquartile range of the step times, if it leaves no steps out."""
+    steps = report.results.steps
+    if steps is None or steps.evaluations or steps.optimizer_steps or not steps.median_ps:
+        return
+    for place, finding in enumerate(report.findings):
+        for item in finding.evidence:
+            if item.metric == "spread_ratio" and not _is_ratio_of(
+                item.value, steps.iqr_ps, steps.median_ps
+            ):
+                yield Disagreement(
+                    f"$.findings[{place}].evidence", "has another spread than results.steps"
+                )
 
 
 def profiler(report: Report) -> Iterator[Disagreement]:
@@ -265,6 +341,15 @@ def _stated(row: Evidence, finding: Finding, report: Report) -> float | None:
     if row.metric == "unexplained_ratio":
         return report.results.path.unexplained_ratio if report.results.path else None
     return finding.cost_ratio if _IDLE_RATIO.fullmatch(row.metric) else None
+
+
+def _is_ratio_of(value: object, part_ps: int | None, whole_ps: int) -> bool:
+    """Whether a value is the ratio of two times, of which the first was rounded down."""
+    return (
+        part_ps is not None
+        and isinstance(value, float)
+        and isclose(value, part_ps / whole_ps, abs_tol=1 / whole_ps, rel_tol=1e-9)
+    )
 
 
 def _is_ratio(value: int | float | str | None, ratio: float | None) -> bool:

@@ -164,6 +164,8 @@ def _anatomy(report: Report) -> Iterator[Disagreement]:
     if anatomy is None:
         return
     yield from _each_once("$.results.anatomy.devices", (row.device for row in anatomy.devices))
+    balance = report.results.balance
+    of_balance = {row.device: row for row in balance.devices} if balance else {}
     windows = {window.host: window for window in report.windows}
     for place, row in enumerate(anatomy.devices):
         where = f"$.results.anatomy.devices[{place}]"
@@ -193,6 +195,13 @@ def _anatomy(report: Report) -> Iterator[Disagreement]:
         )
         if row.activity.get("compute", 0) != compute_ps // len(used):
             yield Disagreement(f"{where}.activity", "has other compute than the used steps")
+        compared = of_balance.get(row.device)
+        if (
+            compared is not None
+            and compared.step_count == len(used)
+            and compared.mean_compute_ps_per_step not in (None, compute_ps // len(used))
+        ):
+            yield Disagreement(f"{where}.activity", "has other compute than results.balance")
 
 
 def _path_of_steps(report: Report, path: CriticalPath) -> Iterator[Disagreement]:
@@ -426,6 +435,9 @@ CHECKS: Final[tuple[_Check, ...]] = (
     claims.evidence,
     claims.costless,
     claims.straggler,
+    claims.parts,
+    claims.longest,
+    claims.spread,
     claims.profiler,
     claims.most,
     claims.tables,

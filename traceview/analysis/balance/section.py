@@ -367,11 +367,11 @@ def _of_input(view: View, rows: Sequence[WhatIf]) -> str | None:
     bound = next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
     counted = "The row for input counts the moments in which any device waits for a batch"
     if bound is not None:
-        if any(item.metric == "input_cost_ratio" for item in bound.evidence):
-            return (
-                f"{counted}. It leaves out the rest of what {bound.code} costs: waiting for Python's lock, and ops that take longer "
-                "because the pipeline takes cores."
-            )
+        metrics = {item.metric for item in bound.evidence}
+        if "input_cost_ratio" in metrics:
+            costs = [words for metric, words in _COSTS_OF_INPUT.items() if metric in metrics]
+            rest = "the rest of what" if "input_wait_ps" in metrics else "what"
+            return f"{counted}. It leaves out {rest} {bound.code} costs: {numbers.listed(costs, len(costs))}."
         return (
             f"{counted}; {bound.code} costs the wait of the device that is idle least."
             if bound.cost_statistic == "mean"
@@ -382,6 +382,14 @@ def _of_input(view: View, rows: Sequence[WhatIf]) -> str | None:
     if not hosts or any(keeps_waiting(host) for host in hosts):
         return None
     return f"The input pipeline keeps up: batches are ready in time. {counted} to be handed over."
+
+
+_COSTS_OF_INPUT: Final = {
+    "lock_wait_ps": "waiting for Python's lock",
+    "slowed_ops_ps": "ops that take longer because the pipeline takes cores",
+    "slowed_dispatch_ps": "dispatch of ops that takes longer because of that",
+}
+"""What the input pipeline costs beside waiting for it, by the metric of evidence."""
 
 
 def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:

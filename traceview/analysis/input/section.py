@@ -17,7 +17,7 @@ from traceview.analysis.input.result import (
     keeps_waiting,
     work_words,
 )
-from traceview.analysis.input.rules import INPUT_BOUND
+from traceview.analysis.input.rules import INPUT_BOUND, REPLICA_STARVED
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import VERDICTS, look_of
@@ -36,6 +36,11 @@ MISSING: Final = {
     "cache": "a cache",
 }
 _HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch, do not count."
+_STEPS_BEHIND: Final = f"steps {REPLICA_STARVED.limits['late_ratio']:.0%} behind"
+_BEHIND: Final = (
+    "A shard is behind by how much later than the earliest one it was ready; median over the steps."
+)
+_WORK: Final = "Work is time in the calls of a stage, without waiting for other stages, added up over all threads."
 _MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
 
 
@@ -53,7 +58,9 @@ def section(view: View, result: Input) -> doc.Section:
             *chain(result),
             *_hosts(result.hosts, most_rows, everything),
             *_replicas(result.replicas, most_rows, everything),
+            *doc.remarks(_BEHIND if result.replicas else None),
             *_stages(stages, result.stage_count, view.command("input")),
+            *doc.remarks(_WORK if stages else None),
         ),
         lead=_lead(
             result, next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
@@ -75,9 +82,12 @@ def _lead(result: Input, finding: Finding | None) -> str:
     else:
         lead = f"The thread that runs the steps spends {share} of the {whole} in calls for the next batch"
     if not keeps_waiting(worst) and finding:
-        return f"{lead}. A batch is ready by then, but the pipeline takes Python's lock or the cores from the step."
+        return f"{lead}. A batch is ready, but the pipeline takes Python's lock or the cores from the step."
     if not keeps_waiting(worst):
-        return f"{lead}. A batch is ready by then, so this is the time of the calls: the pipeline keeps up."
+        return (
+            f"{lead}. A batch is ready, so the pipeline keeps up: the calls themselves take that long, and idle time in them "
+            "has the cause waiting for input."
+        )
     verdict = look_of(VERDICTS, result.verdict or "none").words
     cost = finding and cost_words(
         finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic
@@ -85,7 +95,9 @@ def _lead(result: Input, finding: Finding | None) -> str:
     if finding and cost and result.verdict == "none":
         # Few steps wait, and those for long.
         share = numbers.share(finding.cost_ratio)
-        return f"{lead} ({verdict}), but some steps wait long: {cost} ({share})."
+        return (
+            f"{lead} ({verdict}), but some steps wait long: {finding.code} costs {cost} ({share})."
+        )
     return f"{lead} ({verdict})."
 
 
@@ -176,11 +188,11 @@ def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tu
                 meaning="time in the calls for the next part of the batch, median over the steps",
             ),
             doc.times(
-                "late per step",
+                "behind first shard",
                 [row.late_per_step_ps for row in rows],
-                meaning="later than the earliest shard, median over the steps",
+                meaning="ready later than the earliest shard, median over the steps",
             ),
-            doc.counts("late steps", [row.late_step_count for row in rows], priority=1),
+            doc.counts(_STEPS_BEHIND, [row.late_step_count for row in rows], priority=1),
             doc.counts("steps", [row.step_count for row in rows], priority=2),
         ),
         row_count=len(replicas),
@@ -213,7 +225,7 @@ def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[do
             ),
             doc.counts("parallel calls", [row.parallelism for row in rows], priority=6),
             doc.words("buffer", [_buffer(row) for row in rows], priority=7),
-            doc.shares("buffer empty", [row.empty_ratio for row in rows], priority=3),
+            doc.shares("calls with empty buffer", [row.empty_ratio for row in rows], priority=3),
             doc.words("added by", [_added_by(row) for row in rows], priority=2)
             if any(row.injected for row in rows)
             else None,
