@@ -17,6 +17,7 @@ from traceview.analysis.base import FEWEST_STEPS
 from traceview.analysis.collectives.section import unclear_words
 from traceview.analysis.context import View
 from traceview.analysis.cost import cost_words
+from traceview.analysis.idle.profiler_time import PROFILER_PS
 from traceview.analysis.input.result import Input, keeps_waiting
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.document import model as doc
@@ -401,6 +402,8 @@ def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:
     names.add(_BOUND_OF_CODE.get(first.code, ""))
     saved_ps = max((row.shown_ps for row in rows if row.name in names), default=None)
     cost = cost_words(first.cost_ps_per_step, first.cost_ratio, first.cost_statistic)
+    if any(item.metric == PROFILER_PS for item in first.evidence):
+        cost += " without the profiler"
     if saved_ps is None:
         return (
             f"{first.code} has no row: bounds are computed for input, communication, copies and balance only. Its cost, "

@@ -207,7 +207,7 @@ def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
         return "Profiler overhead: too small to measure."
     if variation > spreads.get(host, 0.0):
         return f"Profiler overhead: not measurable, because steps with it were {numbers.share(variation)} shorter."
-    return f"Profiler overhead: less than the spread of the step times (IQR {numbers.share(variation)})."
+    return f"Profiler overhead: less than the spread of step times with and without it (mean IQR {numbers.share(variation)})."
 
 
 def _variation(overhead: float, spread: float) -> float:

@@ -151,7 +151,7 @@ def _saves(waiting: Waiting) -> Iterator[Finding]:
             explanation=f"{rule.meaning} {_AROUND_A_SAVE}",
             parts=[
                 (look_of(CAUSES, Cause.CHECKPOINT.key).words, saving_ps),
-                (look_of(CAUSES, Cause.CALLBACK.key).words, python_ps),
+                ("Python around them", python_ps),
             ],
         )
 

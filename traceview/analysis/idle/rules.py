@@ -169,7 +169,7 @@ CHECKPOINT_STALL: Final = IdleRule(
         "loops over tf.Variable, tf.train.CheckpointOptions(enable_async=True) saves in the background; with models of "
         "Keras 3 it fails in TensorFlow 2.21."
     ),
-    example="GPU:0 waits 11.9 ms of the mean 61.3 ms step for checkpoints and the Python around them (19.4%): 9.80 ms checkpoints, 2.10 ms Python between steps; 59.5 ms each in 2 of 10 steps",
+    example="GPU:0 waits 11.9 ms of the mean 61.3 ms step for checkpoints and the Python around them (19.4%): 9.80 ms checkpoints, 2.10 ms Python around them; 59.5 ms each in 2 of 10 steps",
     idle_causes=("checkpoint",),
     path_causes=("checkpoint", "callback"),
     title="{device} waits {span} for checkpoints ({share})",

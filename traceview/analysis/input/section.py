@@ -37,10 +37,10 @@ MISSING: Final = {
 }
 _HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch, do not count."
 _STEPS_BEHIND: Final = f"steps {REPLICA_STARVED.limits['late_ratio']:.0%} behind"
-_BEHIND: Final = (
+BEHIND: Final = (
     "A shard is behind by how much later than the earliest one it was ready; median over the steps."
 )
-_WORK: Final = "Work is time in the calls of a stage, without waiting for other stages, added up over all threads."
+WORK: Final = "Work is time in the calls of a stage, without waiting for other stages, added up over all threads."
 _MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
 
 
@@ -58,9 +58,9 @@ def section(view: View, result: Input) -> doc.Section:
             *chain(result),
             *_hosts(result.hosts, most_rows, everything),
             *_replicas(result.replicas, most_rows, everything),
-            *doc.remarks(_BEHIND if result.replicas else None),
+            *doc.remarks(BEHIND if result.replicas else None),
             *_stages(stages, result.stage_count, view.command("input")),
-            *doc.remarks(_WORK if stages else None),
+            *doc.remarks(WORK if stages else None),
         ),
         lead=_lead(
             result, next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
