@@ -19,7 +19,7 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from tests.reports import finding
+from tests.reports import finding, full_report
 from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
     Bottleneck,
@@ -115,7 +115,11 @@ KEEPS_UP: dict[str, Any] = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
         ),
         (
             {"hosts": (host(**CALLS, **KEEPS_UP),)},
-            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. A batch is ready, so the pipeline keeps up: the calls themselves take that long, and idle time in them has the cause waiting for input.",
+            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. A batch is ready, so the pipeline keeps up: the calls themselves take that long.",
+        ),
+        (
+            {"hosts": (host(**CALLS, **KEEPS_UP | {"empty_step_ratio": 0.3}),)},
+            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. The pipeline works little, so it keeps up: the calls themselves take that long.",
         ),
         (
             {"input_ratio": None, "verdict": None, "reason": "no used step"},
@@ -125,6 +129,14 @@ KEEPS_UP: dict[str, Any] = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
 )
 def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
     assert section(view_of(), input_of(**changes)).lead == lead
+
+
+def test_idle_time_in_calls_is_called_waiting_for_input() -> None:
+    """Tables have it under that cause, although a batch is ready."""
+    idle = full_report().results.idle
+    view = replace(view_of(), results={"idle": idle})
+    lead = section(view, input_of(hosts=(host(**CALLS, **KEEPS_UP),))).lead
+    assert lead.endswith("take that long, and idle time in them has the cause waiting for input.")
 
 
 def test_where_few_steps_wait_the_lead_has_the_cost_of_all() -> None:

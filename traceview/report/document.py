@@ -53,6 +53,8 @@ _LINKED_DEVICES: Final = 8
 _LINKED_GAPS: Final = 3
 _SHOWN_EVIDENCE: Final = 6
 _PEER: Final = Cause.PEER.key
+_LEAST_ADDED_RATIO: Final = 0.005
+"""Less unexplained time than this share of what is recoverable is no part worth naming."""
 _OF_ALL: Final = "steps"
 """Evidence about all steps names no place."""
 
@@ -301,6 +303,9 @@ def _recoverable(report: Report) -> doc.Tile:
     most = recoverable(report)
     if most is None:
         return doc.Tile("Recoverable", numbers.ABSENT, "no finding has a cost")
+    if most.known_ps and most.unexplained_ps < _LEAST_ADDED_RATIO * most.known_ps:
+        ratio = None if most.ratio is None else most.ratio - most.unexplained_ratio
+        most = replace(most, ps_per_step=most.known_ps, ratio=ratio, unexplained_ratio=0.0)
     whole = "the step" if report.results.steps else "the window"
     if most.statistic is not None:
         whole = f"the {most.statistic} step"
@@ -318,6 +323,9 @@ def _recoverable(report: Report) -> doc.Tile:
         words = f"{most.device} waiting for other devices"
     label, source = "Recoverable by one change at most", doc.Link(words, anchor)
     rest = _parts(most)
+    known = report.findings[number - 1] if number else None
+    if known is not None and known.cost_bound == "lower":
+        rest += f", whose cost, {numbers.time(known.cost_ps_per_step)}, is a lower bound"
     if most.ps_per_step is None:
         return doc.Tile(label, numbers.share(most.ratio), f"of {whole}", source, rest)
     note = "" if most.ratio is None else f"{numbers.share(most.ratio)} of {whole}"
@@ -344,8 +352,6 @@ def _waits(most: Recoverable) -> str:
 def _with_unexplained(most: Recoverable) -> str:
     """` 46.0 ms with no recorded cause if that belongs to it`: what is added to the source; empty if nothing is."""
     if most.source == UNEXPLAINED_IDLE.code or not most.unexplained_ratio:
-        return ""
-    if most.ps_per_step and numbers.time(most.known_ps) == numbers.time(most.ps_per_step):
         return ""
     words = CAUSES["unattributed"].words
     if most.known_ps is None:

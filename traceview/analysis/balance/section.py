@@ -10,7 +10,7 @@ from traceview.analysis.balance.findings import device_noun
 from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.rules import MIXED, SERIAL, SINGLE, STRAGGLER
-from traceview.analysis.balance.straggler import Straggler
+from traceview.analysis.balance.straggler import Straggler, required_longer_ratio
 from traceview.analysis.balance.uneven_steps import UnevenStep
 from traceview.analysis.balance.what_if import WhatIf, even_share_ps
 from traceview.analysis.base import FEWEST_STEPS
@@ -263,7 +263,7 @@ def _of_straggler(late: Straggler, saved_ps: int | None) -> str:
 
 
 def _of_unsteady(result: Balance) -> Iterator[str]:
-    limit = STRAGGLER.limits["longer_ratio"]
+    limit = required_longer_ratio(shares_cores=result.kind == "replica")
     longer = [row for row in result.devices if (row.mean_longer_ratio or 0) >= limit]
     row = max(longer, key=lambda row: row.mean_longer_ratio or 0, default=None)
     if row is not None and row.step_count >= FEWEST_STEPS:

@@ -8,6 +8,7 @@ from typing import Final
 from traceview.analysis.base import Finding
 from traceview.analysis.context import View
 from traceview.analysis.cost import cost_words
+from traceview.analysis.idle import ANALYSIS as IDLE
 from traceview.analysis.input.chain import chain
 from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
@@ -48,6 +49,7 @@ def section(view: View, result: Input) -> doc.Section:
     """The wait, what the pipeline lacks, and the hosts, shards and stages."""
     most_rows = BRIEF_ROWS if view.is_brief else view.most_rows
     everything = f"{view.command('analyze')} --format json"
+    idle = view.result(IDLE)
     most_stages = min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows
     stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[:most_stages]
     return doc.Section(
@@ -63,13 +65,18 @@ def section(view: View, result: Input) -> doc.Section:
             *doc.remarks(WORK if stages else None),
         ),
         lead=_lead(
-            result, next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
+            result,
+            next((row for row in view.findings if row.code == INPUT_BOUND.code), None),
+            has_idle=bool(idle is not None and idle.devices),
         ),
     )
 
 
-def _lead(result: Input, finding: Finding | None) -> str:
-    """`finding`: says that the input pipeline keeps the devices waiting, for some steps longer than the median one."""
+def _lead(result: Input, finding: Finding | None, *, has_idle: bool) -> str:
+    """`finding`: says that the input pipeline keeps the devices waiting, for some steps longer than the median one.
+
+    `has_idle`: whether a device was recorded, whose idle time has causes.
+    """
     if result.input_ratio is None:
         return f"Input wait: unknown; {result.reason}."
     worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
@@ -84,10 +91,14 @@ def _lead(result: Input, finding: Finding | None) -> str:
     if not keeps_waiting(worst) and finding:
         return f"{lead}. A batch is ready, but the pipeline takes Python's lock or the cores from the step."
     if not keeps_waiting(worst):
-        return (
-            f"{lead}. A batch is ready, so the pipeline keeps up: the calls themselves take that long, and idle time in them "
-            "has the cause waiting for input."
+        shown = ", and idle time in them has the cause waiting for input" if has_idle else ""
+        # A buffer that is empty now and then is filled in no time.
+        reason = (
+            "The pipeline works little, so it"
+            if worst.empty_step_ratio
+            else "A batch is ready, so the pipeline"
         )
+        return f"{lead}. {reason} keeps up: the calls themselves take that long{shown}."
     verdict = look_of(VERDICTS, result.verdict or "none").words
     cost = finding and cost_words(
         finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic
