@@ -252,7 +252,8 @@ def _evidence(
     yield Evidence("steps_ratio", late.step_count / late.of_count, least_steps_ratio, where)
     if late.wait_ps_per_step is None:
         limit = required_longer_ratio(shares_cores=late.shares_cores)
-        yield Evidence("mean_longer_ratio", late.mean_longer_ratio, limit, where)
+        if late.mean_longer_ratio is not None:
+            yield Evidence("mean_longer_ratio", late.mean_longer_ratio, limit, where)
         if late.launches_ratio is not None:
             yield Evidence("launches_ratio", late.launches_ratio, None, where)
     elif step_ps:
