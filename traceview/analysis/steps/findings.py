@@ -85,6 +85,7 @@ _CAUSES_OF_UNSTEADY_STEPS: Final = frozenset(
         "retracing",
         "compile-in-window",
         "callback-stall",
+        "python-thread",
         "checkpoint-stall",
         "validation-stall",
         "gpu-throttled",
