@@ -61,7 +61,7 @@ def finding_of(
     if python is not None:
         explanation = f"{explanation or rule.meaning} {python.sentence}"
     return rule.finding(
-        (title or rule.title).format(
+        naming(title or rule.title, waiting, _alike(waiting, rule.cause)).format(
             device=waiting.key,
             span=_span(waiting, idle_ps, cost),
             share=numbers.share(cost.ratio),
@@ -85,6 +85,42 @@ def finding_of(
         cost=cost,
         path_causes=path_causes,
     )
+
+
+def naming(title: str, waiting: Waiting, others: Sequence[str]) -> str:
+    """A title with a place for one `device` as one that names `others` as well: `all 4 replicas wait …`."""
+    if not others:
+        return title
+    devices = sorted((waiting.key, *others))
+    noun = "replica" if waiting.is_replica else "device"
+    is_all = len(others) == len(waiting.others) > 1
+    who = f"all {numbers.plural(len(devices), noun)}" if is_all else numbers.listed(devices, 3)
+    # Names come from the trace, and the title is formatted once more.
+    who = who.replace("{", "{{").replace("}", "}}")
+    for singular, plural in _VERBS.items():
+        title = title.replace(f"{{device}} {singular}", f"{who} {plural}")
+    return title
+
+
+_ALIKE_RATIO: Final = 0.95
+"""Of the time of the one and of the other."""
+
+_VERBS: Final = {
+    "waits": "wait",
+    "would wait": "would wait",
+    "is idle": "are idle",
+    "loses": "lose",
+}
+
+
+def _alike(waiting: Waiting, cause: Cause) -> list[str]:
+    """The other devices that wait so nearly as long as the one of the finding that one number stands for all."""
+    own_ps = int(waiting.idle_ps[cause].sum())
+    return [
+        device
+        for device, idle_ps in waiting.others.items()
+        if _ALIKE_RATIO * own_ps <= int(idle_ps[cause].sum()) <= own_ps / _ALIKE_RATIO
+    ]
 
 
 def _parts(parts: Sequence[tuple[str, int]], whole_ps: int) -> str:
