@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from traceview.capture.sidecar import NoAnswerError
-from traceview.capture.step_inputs import GeneratedSizes, StepInputs
+from traceview.capture.generators import GeneratedSizes
+from traceview.capture.step_inputs import StepInputs
 
 
 class Tensor:
@@ -151,7 +152,7 @@ def test_a_generator_that_raises_raises_as_before() -> None:
     next(batches)
     with pytest.raises(ValueError, match="no more"):
         next(batches)
-    sizes = GeneratedSizes()
+    sizes = GeneratedSizes(lambda _: set())
     sizes.note(object())
     assert sizes.usual is None
 
