@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.sidecar import NoAnswerError
 from traceview.capture.generators import GeneratedSizes
+from traceview.capture.sidecar import NoAnswerError
 from traceview.capture.step_inputs import StepInputs
 
 
