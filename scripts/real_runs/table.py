@@ -35,6 +35,7 @@ PROGRAMS: Final = {
     program.name: program
     for program in (
         Program("fit_generator", "a generator tokenizes text in Python", _INPUT, ("input",)),
+        Program("loop_generator", "a generator changes tokens in Python", _INPUT, ("input",)),
         Program(
             "fit_decode", "files are decoded one by one, in each epoch again", _INPUT, ("input",)
         ),

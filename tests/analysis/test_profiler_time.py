@@ -16,13 +16,20 @@ EVENTS = 10_000
 """In each step of 100 ms, one every 5 µs, while no replica runs an op."""
 
 
-def dispatched(folder: Path, overhead: dict[str, Any] | None) -> Finding | None:
-    """Four steps in which a host op keeps the replica waiting for 60 ms, full of short events."""
+def dispatched(
+    folder: Path, overhead: dict[str, Any] | None, input_ms: float = 0
+) -> Finding | None:
+    """Four steps in which a host op keeps the replica waiting for 60 ms, full of short events.
+
+    For the last `input_ms` of these the thread of the step asks for the next batch instead.
+    """
     trace = new_trace(length_ms=1000)
     executor = trace.thread("tf_Compute", 41)
     for step in marked_steps(trace, period_ms=100, marker_ms=100):
         step.host("FunctionRun", 0, 100)
-        step.host("AddN:AddN", 0, 60, thread=executor)
+        step.host("AddN:AddN", 0, 60 - input_ms, thread=executor)
+        if input_ms:
+            step.host("IteratorGetNextOp::DoCompute", 60 - input_ms, 60)
         step.host("replica_0/x:MatMul", 60, 100, thread=executor)
         for number in range(EVENTS):
             step.host("MemoryAllocation", 5 + number * 0.005, 5.001 + number * 0.005)
@@ -66,3 +73,10 @@ def test_the_dispatch_is_less_by_what_events_took(
     both = "60.0 ms per step while the host dispatches ops, about"
     assert (both in finding.title) == (profiler_ms > 0)
     assert (f"{profiler_ms}.00 ms of that is in" in finding.explanation) == (profiler_ms == 4)
+
+
+def test_events_in_other_waiting_are_not_taken_off_the_dispatch(tmp_path: Path) -> None:
+    """Half of the events, and so 2 of the 4 ms that they took, lie in the wait for input."""
+    finding = dispatched(tmp_path, measured(4), input_ms=30)
+    assert finding is not None
+    assert finding.cost_ps_per_step == pytest.approx(ms(30 - 2), rel=2e-2)

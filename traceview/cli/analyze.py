@@ -81,7 +81,6 @@ def analyze(
 
     Example: traceview analyze logs/ --steps 5:10 -o report.json
     """
-    from traceview.cli.ahead import import_analysis
     from traceview.cli.progress import reading
     from traceview.trace.load import load
 
@@ -90,7 +89,6 @@ def analyze(
     select_codes, ignore_codes = finding_codes(select, ignore)
     format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
     as_json = format_ is Format.json
-    import_analysis()
     try:
         with reading(logdir, run):
             trace = load(logdir, run=run, salvage=salvage)

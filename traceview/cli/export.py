@@ -87,7 +87,6 @@ def export(
 
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """
-    from traceview.cli.ahead import import_analysis
     from traceview.cli.progress import reading
     from traceview.trace.load import load
 
@@ -105,7 +104,6 @@ def export(
     if to is Format.parquet:
         check_pyarrow("--to parquet")
     chosen_steps = step_range(steps)
-    import_analysis()
     with reading(logdir, run):
         trace = load(logdir, run=run, salvage=salvage)
         from traceview.analysis.selection import select

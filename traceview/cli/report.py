@@ -87,7 +87,6 @@ def report(
 
     Example: traceview report logs/ -o report
     """
-    from traceview.cli.ahead import import_analysis
     from traceview.cli.progress import reading
     from traceview.trace.load import load
 
@@ -106,7 +105,6 @@ def report(
         _check_data(redact=redact, has_folder=bundle is not None)
     chosen_steps = step_range(steps)
     select_codes, ignore_codes = finding_codes(select, ignore)
-    import_analysis()
     with reading(logdir, run):
         trace = load(logdir, run=run, salvage=salvage)
         from traceview.analysis.selection import select as selection_of

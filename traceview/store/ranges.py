@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 from traceview.errors import StoreError
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
     from traceview.store.service import Entry, Service
 
 BLOCK_BYTES: Final = 1 << 20
@@ -146,9 +148,9 @@ class RemoteFile(io.RawIOBase):
         """All bytes from here on."""
         return self.read()
 
-    def readinto(self, buffer: object) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         """Fill a buffer."""
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]  # any buffer, as Python's own files
+        view = memoryview(buffer).cast("B")
         data = self.read(len(view))
         view[: len(data)] = data
         return len(data)

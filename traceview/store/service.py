@@ -37,6 +37,8 @@ _FINAL: Final = (
     TypeError,
     ValueError,
 )
+"""Errors that another try would repeat: what is not there, not allowed or not what was taken for it, what a kind of store
+cannot do at all (fsspec raises `NotImplementedError`: web servers take no files), and addresses that make no sense."""
 _DENIALS: Final = (401, 403, 407)
 _CREDENTIALS: Final = ("Credential", "Token", "Auth", "Forbidden", "Gated", "AccountName")
 """What the clients' errors about credentials have in their names; importing each client to ask would take seconds."""

@@ -36,7 +36,6 @@ from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
 from traceview.document.vocabulary import thread_words
-from traceview.intervals import union
 from traceview.trace.model import Trace
 
 _LISTED_CALLS: Final = 4
@@ -158,19 +157,17 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
     cost, recording, metric = waiting.cost(idle_ps), "", "idle_host_compute_ratio"
     span = "{span} while the host dispatches ops"
     host = trace.device_list[waiting.device].host
-    gaps = union(*attribution.gaps[waiting.device].spans)
-    spent = profiler_time(trace, waiting.selection, host, gaps)
+    gaps = attribution.gaps[waiting.device]
+    spent = profiler_time(
+        trace, waiting.selection, host, gaps.start_ps, gaps.end_ps, gaps.of_cause(HOST_BOUND.cause)
+    )
     if spent is not None and cost.ps_per_step is not None:
         recorded_ps, idle_ps = idle_ps, max(idle_ps - spent.idle_ps, 0)
         span = f"{numbers.time(recorded_ps)} per step while the host dispatches ops, about {{span}} without the profiler"
         step_ps = (waiting.selection.mean_step_ps or 0) - spent.step_ps
         cost = Cost.per_step("mean", idle_ps, step_ps)
         metric = "unprofiled_dispatch_ratio"
-        recording = (
-            f" With the profiler a step took {numbers.time(spent.step_ps)} longer, for "
-            f"{numbers.plural(spent.event_count, 'event')}; by their number, {numbers.time(recorded_ps - idle_ps)} of that is in this "
-            "waiting. The cost leaves it out, and is a share of the step without the profiler."
-        )
+        recording = f" {spent.sentence}"
     ratio, least_ratio = cost.ratio or 0.0, rule.limits["replica_ratio"]
     if ratio >= least_ratio:
         yield finding_of(

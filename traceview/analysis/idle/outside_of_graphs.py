@@ -133,12 +133,12 @@ def _unprofiled(
     trace: Trace, selection: Selection, host: int, ops: EagerOps, between_ps: int
 ) -> tuple[Cost, str]:
     """The cost without what the profiler took for its events, and a sentence that says so."""
-    spent = profiler_time(trace, selection, host, complement(ops.spans))
+    between = complement(ops.spans)
+    spent = profiler_time(
+        trace, selection, host, between.start, between.end, between.end - between.start
+    )
     if spent is None:
         return selection.cost("mean", between_ps).as_bound("lower"), ""
     step_ps = (selection.mean_step_ps or 0) - spent.step_ps
     cost = Cost.per_step("mean", max(between_ps - spent.idle_ps, 0), step_ps)
-    return cost.as_bound("lower"), (
-        f" With the profiler a step took {numbers.time(spent.step_ps)} longer, for "
-        f"{numbers.plural(spent.event_count, 'event')}. The cost leaves that out, and is a share of the step without it."
-    )
+    return cost.as_bound("lower"), f" {spent.sentence}"

@@ -10,22 +10,41 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.selection import Selection, step_bounds
-from traceview.intervals import IntervalSet
+from traceview.document import numbers
+from traceview.intervals import Int64Array, places
 from traceview.trace.model import Trace
 
 
 class ProfilerTime(Struct, frozen=True):
-    """What recording took, mean per used step. `idle_ps`: the part of it in some span of idle time."""
+    """What recording took, mean per used step. `idle_ps`: the part of it in the waiting that was asked for."""
 
     step_ps: int
     idle_ps: int
     event_count: int
 
+    @property
+    def sentence(self) -> str:
+        """What it is, and what a cost without it is a share of."""
+        return (
+            f"With the profiler a step took {numbers.time(self.step_ps)} longer, for "
+            f"{numbers.plural(self.event_count, 'event')}; by their number, {numbers.time(self.idle_ps)} of that is in this "
+            "waiting. The cost leaves it out, and is a share of the step without the profiler."
+        )
+
 
 def profiler_time(
-    trace: Trace, selection: Selection, host: int, idle: IntervalSet
+    trace: Trace,
+    selection: Selection,
+    host: int,
+    start_ps: Int64Array,
+    end_ps: Int64Array,
+    waiting_ps: Int64Array,
 ) -> ProfilerTime | None:
-    """The time for the events of a host; None where the sidecar has measured no overhead, or there are no steps."""
+    """The time for the events of a host; None where the sidecar has measured no overhead, or there are no steps.
+
+    `start_ps`, `end_ps`: disjoint spans in time order, int64 `[spans]`. `waiting_ps`: how much of each is the waiting
+    that is asked for; an event in the span counts by this share.
+    """
     steps, sidecar = selection.used_of(host), trace.hosts[host].sidecar
     overhead = sidecar.environment.overhead if sidecar else None
     if (
@@ -45,7 +64,9 @@ def profiler_time(
     if not inside.size:
         return None
     # An event is written when it has ended.
-    idle_count = int(idle.within(inside, inside + 1).sum())
+    inside = np.sort(inside)
+    count = places(inside, end_ps) - places(inside, start_ps)
+    idle_count = int((count * (waiting_ps / np.maximum(end_ps - start_ps, 1))).sum())
     return ProfilerTime(
         step_ps=added_ps,
         idle_ps=added_ps * idle_count // inside.size,

@@ -3,8 +3,8 @@
 A call of TensorFlow from Python, `TFE_Py_…`, gives the lock back while it works, and needs it again to return. What it
 records ends before that, so the rest of the call is the wait (TensorFlow 2.21, measured: at most 22 µs in five
 recordings without another thread that runs Python, up to 9.6 ms beside a generator). Between its calls the thread runs
-Python and records nothing. Where Python of the pipeline runs meanwhile, both want the lock, and Python hands it from one
-to the other every 5 ms: half of that time is the pipeline's.
+Python and records nothing. While Python of the pipeline runs, it is silent for longer, for it shares the lock: what
+it is silent more than at other times is the pipeline's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.idle_attribution import IdleAttribution
-from traceview.intervals import Int64Array, difference, union
+from traceview.intervals import Int64Array, IntervalSet, difference, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
@@ -33,13 +33,8 @@ def idle_in_lock_waits(
     end_ps: Int64Array,
 ) -> Int64Array:
     """The idle time of a device in each of some spans, while the thread of the step waited for the lock."""
-    gaps, states = (
-        attribution.gaps[device],
-        attribution.states[trace.device_list[device].host],
-    )
-    waits = union(*_returns(trace, states))
-    idle = intersection(union(gaps.start_ps, gaps.end_ps), waits)
-    return idle.within(start_ps, end_ps)
+    idle, states = _idle_and_states(trace, attribution, device)
+    return intersection(idle, union(*_returns(trace, states))).within(start_ps, end_ps)
 
 
 def idle_beside_python(
@@ -50,14 +45,34 @@ def idle_beside_python(
     end_ps: Int64Array,
 ) -> Int64Array:
     """The idle time of a device in each of some spans, while Python of the pipeline kept the lock from the step."""
-    gaps, states = attribution.gaps[device], attribution.states[trace.device_list[device].host]
-    beside = intersection(union(gaps.start_ps, gaps.end_ps), states.pipeline_python)
-    waits = intersection(beside, union(*_returns(trace, states)))
+    idle, states = _idle_and_states(trace, attribution, device)
+    python = states.pipeline_python
+    returns = union(*_returns(trace, states))
     silent = difference(
-        intersection(beside, states.timeline(states.caller).spans_of(_SILENT)), waits
+        intersection(idle, states.timeline(states.caller).spans_of(_SILENT)), returns
     )
-    result: Int64Array = waits.within(start_ps, end_ps) + silent.within(start_ps, end_ps) // 2
+    waits_ps, silent_ps, beside_ps, python_ps = (
+        part.within(start_ps, end_ps)
+        for part in (
+            intersection(intersection(idle, python), returns),
+            silent,
+            intersection(silent, python),
+            python,
+        )
+    )
+    usual_ratio = (silent_ps - beside_ps).sum() / max((end_ps - start_ps - python_ps).sum(), 1)
+    usual_ps = usual_ratio * python_ps.sum()
+    more_ratio = max(1 - usual_ps / max(beside_ps.sum(), 1), 0.0)
+    result: Int64Array = waits_ps + (more_ratio * beside_ps).astype(np.int64)
     return result
+
+
+def _idle_and_states(
+    trace: Trace, attribution: IdleAttribution, device: int
+) -> tuple[IntervalSet, HostStates]:
+    gaps = attribution.gaps[device]
+    host = trace.device_list[device].host
+    return union(gaps.start_ps, gaps.end_ps), attribution.states[host]
 
 
 def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:

@@ -29,6 +29,7 @@ from traceview.analysis.selection import step_bounds
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES
 from traceview.intervals import Int64Array
+from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.pipeline import GENERATOR
 
@@ -134,7 +135,8 @@ def _lost(
             locked_ps = _locked_ps(waiting, row.work_ratio or 0.0, causes)
     else:
         beside_ps = idle_beside_python(context.trace, context.idle, waiting.device, *bounds)
-        if (waiting.cost(mean_ps(beside_ps)).ratio or 0.0) >= least_lock_ratio:
+        # A thread that loses its core while it holds the lock makes a step long now and then.
+        if (waiting.cost(median_ps(beside_ps) or 0).ratio or 0.0) >= least_lock_ratio:
             locked_ps, causes = beside_ps, _LOCKED
     if not is_short and not locked_ps.any():
         return None
