@@ -41,6 +41,11 @@ UNEXPLAINED_IDLE: Final = Rule(
     ),
 )
 
+_ADVICE_WITH_SAMPLES: Final = (
+    "Look at the line that was sampled there. Where it calls native code, py-spy record --native --pid PID shows what that "
+    "does. traceview gaps LOGDIR shows both sides of the gaps."
+)
+
 _MOST_NAMED: Final = 3
 """Parts without a recorded cause that are evidence; results.path has more."""
 _LONGEST_NAME: Final = 60
@@ -81,6 +86,7 @@ def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[F
         confidence=few_steps
         or ("high", f"every instant of {numbers.plural(len(result.steps), 'step')} was examined"),
         explanation=f"{UNEXPLAINED_IDLE.meaning} {_where(first)}",
+        advice=None if first.python is None else _ADVICE_WITH_SAMPLES,
         devices=devices,
         steps=affected.steps if affected else (),
         cost=cost,
