@@ -42,8 +42,8 @@ UNEXPLAINED_IDLE: Final = Rule(
 )
 
 _ADVICE_WITH_SAMPLES: Final = (
-    "Look at the line that was sampled there. Where it calls native code, py-spy record --native --pid PID shows what that "
-    "does. traceview gaps LOGDIR shows both sides of the gaps."
+    "traceview gaps LOGDIR shows both sides of the gaps, and the line of Python where one was sampled. What native code does "
+    "there, py-spy record --native --pid PID shows."
 )
 
 _MOST_NAMED: Final = 3
@@ -52,8 +52,10 @@ _LONGEST_NAME: Final = 60
 """Characters of a name: what tells functions apart is at its start."""
 
 
-def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[Finding]:
-    """The path without a recorded cause, with its longest parts."""
+def diagnose(
+    result: CriticalPath | Skipped, selection: Selection, *, is_sampled: bool
+) -> Iterator[Finding]:
+    """The path without a recorded cause, with its longest parts. `is_sampled`: the stacks of Python were."""
     limits = UNEXPLAINED_IDLE.limits
     if isinstance(result, Skipped) or result.unexplained_ratio < limits["info_ratio"]:
         return
@@ -86,7 +88,7 @@ def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[F
         confidence=few_steps
         or ("high", f"every instant of {numbers.plural(len(result.steps), 'step')} was examined"),
         explanation=f"{UNEXPLAINED_IDLE.meaning} {_where(first)}",
-        advice=None if first.python is None else _ADVICE_WITH_SAMPLES,
+        advice=_ADVICE_WITH_SAMPLES if is_sampled else None,
         devices=devices,
         steps=affected.steps if affected else (),
         cost=cost,
