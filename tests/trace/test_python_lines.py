@@ -120,19 +120,25 @@ IDENTITY: Line = ("tensorflow/python/ops/gen_array_ops.py", "identity", 4226, Fa
 JOIN: Line = ("train.py", "main", 34, True)
 
 
-def waiting_samples(between: tuple[Line, ...], joins: int) -> list[Sample]:
+SERVER: Line = ("tensorflow/python/training/server_lib.py", "join", 185, False)
+
+
+def waiting_samples(between: tuple[Line, ...], joins: int, wait: Line = WAIT) -> list[Sample]:
     """The thread of the steps is in `between` outside of markers; a thread of Python joins it the whole time."""
     samples: list[Sample] = []
     for ms in range(245):
         in_step = (ms + 0.5) % 61.3
         samples.append((at_ms(ms + 0.5), MAIN, (EXECUTE, STEP) if in_step < 43 else between))
-        samples.append((at_ms(ms + 0.5), joins, (WAIT, JOIN)))
+        samples.append((at_ms(ms + 0.5), joins, (wait, JOIN)))
     return samples
 
 
-def test_a_thread_that_joins_the_one_that_trains_keeps_nothing_waiting(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wait", [WAIT, SERVER], ids=["a thread", "a server"])
+def test_a_thread_that_joins_the_one_that_trains_keeps_nothing_waiting(
+    wait: Line, tmp_path: Path
+) -> None:
     threads = [*THREADS, {"ident": 160_000, "name": "MainThread", "native_id": 3}]
-    report = analyzed(tmp_path, python_group(waiting_samples((CALLBACK,), 2), threads))
+    report = analyzed(tmp_path, python_group(waiting_samples((CALLBACK,), 2, wait), threads))
     assert report.results.idle is not None
     (device,) = report.results.idle.devices
     assert "input" not in device.python

@@ -28,9 +28,10 @@ _WAITS: Final[dict[str, tuple[str, ...]]] = {
     "selectors.py": ("select",),
     "socket.py": ("accept", "readinto"),
     "subprocess.py": ("_try_wait", "wait"),
+    "tensorflow/python/training/server_lib.py": ("join",),
     "threading.py": ("_wait_for_tstate_lock", "acquire", "join", "wait"),
 }
-"""Functions of the standard library that wait where they call nothing in Python (3.10 to 3.14)."""
+"""Functions that wait where they call nothing in Python: of the standard library (3.10 to 3.14), and that of a server."""
 _GENERATED_OPS: Final = "tensorflow/python/ops/gen_"
 _NATIVE: Final[dict[str, tuple[str, ...]]] = {
     "tensorflow/python/eager/execute.py": ("execute_with_cancellation", "quick_execute"),
