@@ -78,7 +78,7 @@ class FollowedGenerator:
     @classmethod
     def of(cls, dataset: Any, sizes: GeneratedSizes) -> FollowedGenerator | None:
         """Follow the generator of a dataset that `from_generator` made; None for any other dataset."""
-        function = getattr(getattr(dataset, "_map_func", None), "_func", None)
+        function: Any = getattr(getattr(dataset, "_map_func", None), "_func", None)
         try:
             makes_iterator = getclosurevars(function).nonlocals["get_iterator_id_fn"]
             return cls(getclosurevars(makes_iterator).nonlocals["generator_state"], sizes)
