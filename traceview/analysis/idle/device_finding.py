@@ -13,6 +13,23 @@ from traceview.document import numbers
 from traceview.document.vocabulary import thread_words
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
+from traceview.trace.python_samples import PythonState
+
+_LATE_PYTHON: Final = (Cause.CALLBACK, Cause.PYTHON)
+_INSTEAD_OF_PYTHON: Final[Mapping[PythonState, tuple[str, str]]] = {
+    "waits": (
+        "The thread that runs the steps runs no Python there: it waits, for work, a lock, a queue, a process or a file.",
+        "Let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
+    ),
+    "native": (
+        (
+            "The thread that runs the steps runs no Python there: it is in a call of TensorFlow, which runs an op outside of the "
+            "step, or fetches a value and waits until it is computed."
+        ),
+        "Fetch values and run such ops less often, and not between steps: if step % 100 == 0: log(...).",
+    ),
+}
+"""Meaning and advice where samples show that what a device waits for is not Python that runs."""
 
 _LEAST_PART_RATIO: Final = 0.005
 """A smaller part of a cost would not change its three digits."""
@@ -59,6 +76,8 @@ def finding_of(
         explanation = f"{explanation or rule.meaning} The cost is that of {waiting.key}: it is idle least, and so limits the step."
     python = waiting.python.get(rule.cause.key)
     if python is not None:
+        if explanation is None and advice is None and rule.cause in _LATE_PYTHON:
+            explanation, advice = _INSTEAD_OF_PYTHON.get(python.state, (None, None))
         explanation = f"{explanation or rule.meaning} {python.sentence}"
     return rule.finding(
         naming(title or rule.title, waiting, _alike(waiting, rule.cause)).format(
