@@ -52,6 +52,17 @@ class Names:
     def __getitem__(self, index: int) -> bytes:
         return self._values[index]
 
+    def __reduce__(self) -> tuple[Callable[[list[bytes]], Names], tuple[list[bytes]]]:
+        return Names.of, (self._values,)
+
+    @classmethod
+    def of(cls, values: list[bytes]) -> Names:
+        """A table of these distinct names."""
+        names = cls()
+        names._values = values
+        names._index = {name: index for index, name in enumerate(values)}
+        return names
+
     def add(self, name: bytes) -> int:
         """The index of `name`, new or known."""
         index = self._index.setdefault(name, len(self._values))
