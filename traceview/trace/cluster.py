@@ -1,1 +1,159 @@
-raise ImportError
+"""Reads hosts on the workers of a Dask cluster; only their parts travel.
+
+The paths or addresses of the files have to be readable where the workers are. A file whose worker dies is read again
+by another one, as Dask does; `WorkerError` says what a cluster lacks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from traceview.errors import UsageError, WorkerError
+from traceview.location import Location
+from traceview.stages import stage
+from traceview.trace.load import ReadHosts
+from traceview.trace.part import HostFile, read_host
+from traceview.version import VERSION
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+PATIENCE_SECONDS: Final = 5.0
+"""A scheduler that is there answers sooner, and a nanny has restarted a worker by then."""
+_LOOK_SECONDS: Final = 1.0
+_PACKAGE: Final = "traceview"
+
+
+def reading_on_cluster(address: str) -> ReadHosts:
+    """What reads files on the workers of the cluster whose scheduler is at `address`.
+
+    Raises `UsageError` if Dask is not installed or the address cannot be one. Reading raises `WorkerError`.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise UsageError(
+            "--scheduler needs Dask", hint="pip install 'traceview[cluster]'"
+        ) from None
+    del distributed
+    if not address or address.isspace():
+        raise UsageError("--scheduler: no address is given", hint="such as tcp://host:8786")
+
+    def read(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        with _connected(address) as client:
+            _check_versions(client)
+            futures = {
+                client.submit(read_host, _absolute(path), salvage=salvage, pure=False): number
+                for number, path in enumerate(paths)
+            }
+            done = _as_done(client, futures, address)
+            for count in range(len(paths)):
+                with stage("reading files", f"{count + 1} of {len(paths)}"):
+                    future = next(done)
+                    number = futures.pop(future)
+                    file = _result(future, paths[number])
+                    # The worker need not keep what has arrived.
+                    future.release()
+                yield number, file
+
+    return read
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Client]:
+    """A client of the scheduler at `address`; what Dask logs about lost connections is not shown."""
+    from distributed import Client
+
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        try:
+            client = Client(address, timeout=PATIENCE_SECONDS)
+        except (OSError, ValueError, TypeError) as error:
+            reason = _first_line(error)
+            raise WorkerError(
+                f"--scheduler {address}: no scheduler answers there{reason}",
+                hint="`dask scheduler` prints its address when it starts",
+            ) from None
+        try:
+            yield client
+        finally:
+            client.close()
+    finally:
+        logger.setLevel(level)
+
+
+def _check_versions(client: Client) -> None:
+    """Raise `WorkerError` if there is no worker, or any part of the cluster runs another traceview than this process."""
+    found: Mapping[str, Any] = client.get_versions(packages=[_PACKAGE])
+    if not found["workers"]:
+        raise WorkerError(
+            "the cluster has no workers", hint="`dask worker ADDRESS` starts one, on any machine"
+        )
+    places = [("the scheduler", found["scheduler"])]
+    places += [(f"the worker {name}", facts) for name, facts in sorted(found["workers"].items())]
+    for place, facts in places:
+        version = (facts or {}).get("packages", {}).get(_PACKAGE)
+        if version != VERSION:
+            has = f"traceview {version}" if version else "no traceview"
+            raise WorkerError(
+                f"{place} has {has}, this process has {VERSION}",
+                hint="install the same version on all machines of the cluster",
+            )
+
+
+def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterator[Future]:
+    """The futures as they end. Raises `WorkerError` if the scheduler or all workers are gone."""
+    from distributed import TimeoutError as LateError
+    from distributed import wait
+
+    pending = set(futures)
+    lonely_since = None
+    while pending:
+        try:
+            ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+        except LateError:
+            ended = set()
+        lost = [future for future in pending if future.status in ("cancelled", "lost")]
+        if lost or client.status != "running":
+            raise WorkerError(f"--scheduler {address}: the scheduler has gone away")
+        pending -= ended
+        yield from ended
+        if ended or client.nthreads():
+            lonely_since = None
+            continue
+        lonely_since = lonely_since or monotonic()
+        if monotonic() - lonely_since > PATIENCE_SECONDS:
+            raise WorkerError(
+                "the cluster has no workers any more",
+                hint="the memory of a worker may not suffice for its files",
+            )
+
+
+def _result(future: Future, path: Location) -> HostFile:
+    from distributed import KilledWorker
+
+    try:
+        file: HostFile = future.result()
+    except KilledWorker as error:
+        raise WorkerError(
+            f"{path}: workers that read it died again and again, the last at {error.last_worker.address}",
+            hint="the memory of a worker may not suffice",
+        ) from None
+    return file
+
+
+def _absolute(path: Location) -> Location:
+    """The same place for a process in another folder."""
+    return path.absolute() if isinstance(path, Path) else path
+
+
+def _first_line(error: BaseException) -> str:
+    text = next(iter(str(error).strip().splitlines()), "")
+    return f": {text}" if text else ""
