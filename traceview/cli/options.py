@@ -202,6 +202,8 @@ def hosts_read_by(workers: int, scheduler: str | None) -> ReadHosts | None:
                 "--workers and --scheduler exclude each other",
                 hint="the workers of a cluster are those that its scheduler has",
             )
+        if not scheduler.strip():
+            raise UsageError("--scheduler: no address is given", hint="such as tcp://host:8786")
         from traceview.trace.cluster import reading_on_cluster
 
         return reading_on_cluster(scheduler)

@@ -32,7 +32,7 @@ _PACKAGE: Final = "traceview"
 def reading_on_cluster(address: str) -> ReadHosts:
     """What reads files on the workers of the cluster whose scheduler is at `address`.
 
-    Raises `UsageError` if Dask is not installed or the address cannot be one. Reading raises `WorkerError`.
+    Raises `UsageError` if Dask is not installed. Reading raises `WorkerError`.
     """
     try:
         import distributed
@@ -41,8 +41,6 @@ def reading_on_cluster(address: str) -> ReadHosts:
             "--scheduler needs Dask", hint="pip install 'traceview[cluster]'"
         ) from None
     del distributed
-    if not address or address.isspace():
-        raise UsageError("--scheduler: no address is given", hint="such as tcp://host:8786")
 
     def read(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         with _connected(address) as client:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final
@@ -25,7 +26,7 @@ from traceview.trace.messages import receive, send
 from traceview.trace.part import HostFile
 
 MOST_TRIES: Final = 2
-_START: Final = (
+START: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from traceview.trace.worker import main; main()"
 )
 
@@ -39,27 +40,32 @@ class _Job(Struct):
 
 
 def reading_by_workers(count: int) -> ReadHosts:
-    """What reads files in `count` processes, or in as many as there are files; one file is read in this process.
-
-    It raises `WorkerError` if a file ends two processes, and what reading it raises here.
-    """
+    """What reads files in `count` processes, or in as many as there are files; one file is read in this process."""
 
     def read(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
-        if min(count, len(paths)) < 2:
-            yield from read_here(paths, salvage)
-            return
-        crew = _Crew(paths, salvage, min(count, len(paths)))
-        try:
-            for done in range(len(paths)):
-                with stage("reading files", f"{done + 1} of {len(paths)}"):
-                    number, result = crew.next()
-                if isinstance(result, BaseException):
-                    raise result
-                yield number, result
-        finally:
-            crew.end()
+        useful = min(count, len(paths))
+        return read_here(paths, salvage) if useful < 2 else read_by(useful, paths, salvage)
 
     return read
+
+
+def read_by(
+    count: int, paths: Sequence[Location], salvage: bool
+) -> Iterator[tuple[int, HostFile]]:
+    """Read files in `count` processes, which have ended when this has.
+
+    Raises `WorkerError` if a file ends two processes, and what reading it raises here.
+    """
+    crew = _Crew(paths, salvage, count)
+    try:
+        for done in range(len(paths)):
+            with stage("reading files", f"{done + 1} of {len(paths)}"):
+                number, result = crew.next()
+            if isinstance(result, BaseException):
+                raise result
+            yield number, result
+    finally:
+        crew.end()
 
 
 class _Crew:
@@ -115,7 +121,7 @@ class _Crew:
 
     def _started(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-c", _START, *sys.path],
+            [sys.executable, "-c", START, *_path()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C is for the process that leads; it ends the others.
@@ -146,6 +152,12 @@ class _Crew:
             f"{job.path}: {job.tries} processes that read it died, the last {ending}",
             hint="the memory may not suffice: use fewer --workers",
         )
+
+
+def _path() -> list[str]:
+    """Where a process looks for modules: where this one does, and where it has found this package."""
+    folder = str(Path(__file__).parents[2])
+    return sys.path if folder in sys.path else [folder, *sys.path]
 
 
 def _size(path: Location) -> int:
