@@ -7,11 +7,11 @@ by another one, as Dask does; `WorkerError` says what a cluster lacks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from traceview.errors import UsageError, WorkerError
 from traceview.location import Location
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 5.0
 """A scheduler that is there answers sooner, and a nanny has restarted a worker by then."""
 _LOOK_SECONDS: Final = 1.0
-_PACKAGE: Final = "traceview"
 
 
 def reading_on_cluster(address: str) -> ReadHosts:
@@ -64,12 +63,11 @@ def reading_on_cluster(address: str) -> ReadHosts:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler at `address`; what Dask logs about lost connections is not shown."""
+    """A client of the scheduler at `address`; what Dask logs about it is not shown."""
     from distributed import Client
 
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         try:
             client = Client(address, timeout=PATIENCE_SECONDS)
@@ -84,50 +82,54 @@ def _connected(address: str) -> Iterator[Client]:
         finally:
             client.close()
     finally:
-        logger.setLevel(level)
+        logging.disable(disabled)
+
+
+def version_here() -> str:
+    """The version of traceview that the process runs; called on the machines of a cluster."""
+    return VERSION
 
 
 def _check_versions(client: Client) -> None:
     """Raise `WorkerError` if there is no worker, or any part of the cluster runs another traceview than this process."""
-    found: Mapping[str, Any] = client.get_versions(packages=[_PACKAGE])
-    if not found["workers"]:
+    found: dict[str, object] = client.run(version_here, on_error="return")
+    if not found:
         raise WorkerError(
             "the cluster has no workers", hint="`dask worker ADDRESS` starts one, on any machine"
         )
-    places = [("the scheduler", found["scheduler"])]
-    places += [(f"the worker {name}", facts) for name, facts in sorted(found["workers"].items())]
-    for place, facts in places:
-        version = (facts or {}).get("packages", {}).get(_PACKAGE)
+    places = [(f"the worker {address}", version) for address, version in sorted(found.items())]
+    try:
+        places.append(("the scheduler", client.run_on_scheduler(version_here)))
+    except ImportError as error:
+        places.append(("the scheduler", error))
+    for place, version in places:
         if version != VERSION:
-            has = f"traceview {version}" if version else "no traceview"
+            other = version if isinstance(version, str) else "not installed, or another version"
             raise WorkerError(
-                f"{place} has {has}, this process has {VERSION}",
+                f"{place}: its traceview is {other}; here it is {VERSION}",
                 hint="install the same version on all machines of the cluster",
             )
 
 
 def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterator[Future]:
     """The futures as they end. Raises `WorkerError` if the scheduler or all workers are gone."""
+    from distributed import CancelledError, wait
     from distributed import TimeoutError as LateError
-    from distributed import wait
 
     pending = set(futures)
     lonely_since = None
     while pending:
         try:
             ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+            has_workers = bool(ended or client.nthreads())
         except LateError:
-            ended = set()
-        lost = [future for future in pending if future.status in ("cancelled", "lost")]
-        if lost or client.status != "running":
-            raise WorkerError(f"--scheduler {address}: the scheduler has gone away")
+            ended, has_workers = set(), bool(client.nthreads())
+        except (CancelledError, OSError):
+            raise WorkerError(f"--scheduler {address}: the scheduler has gone away") from None
         pending -= ended
         yield from ended
-        if ended or client.nthreads():
-            lonely_since = None
-            continue
-        lonely_since = lonely_since or monotonic()
-        if monotonic() - lonely_since > PATIENCE_SECONDS:
+        lonely_since = None if has_workers else lonely_since or monotonic()
+        if lonely_since and monotonic() - lonely_since > PATIENCE_SECONDS:
             raise WorkerError(
                 "the cluster has no workers any more",
                 hint="the memory of a worker may not suffice for its files",
