@@ -26,6 +26,7 @@ from traceview.trace.model import (
     Recording,
 )
 from traceview.trace.part import Part
+from traceview.trace.per_host import HOST_ROWS, PerHost
 from traceview.xplane.planes import TEXT_STATS
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -57,6 +58,7 @@ class _Merger:
         self._names = Names()
         self._name_of = [self._names.add_all(recording.names) for recording in recordings]
         self._hosts = [asdict(recording.host_columns) for recording in recordings]
+        self._results = [recording.per_host for recording in recordings]
         self._stats = [columns.pop("stats") for columns in self._hosts]
         self._devices = [asdict(recording.device_columns) for recording in recordings]
         self._first_row = _before(columns["line"].size for columns in self._hosts)
@@ -110,6 +112,7 @@ class _Merger:
             host_columns=self._host_columns(),
             stored_steps=self._stored_steps,
             shared_rows=self._shared_rows,
+            per_host=self._joined_results(),
         )
 
     def _host_columns(self) -> HostColumns:
@@ -141,7 +144,7 @@ class _Merger:
             "device": _plus(self._first_device),
             "line": _plus(self._first_line),
             "start_ps": _plus(self._offset_ps),
-            "launch": self._launched,
+            "launch": self._rows,
         } | dict.fromkeys(_NAMED, self._named)
         return DeviceColumns(
             **{
@@ -149,6 +152,19 @@ class _Merger:
                 for key in tuple(self._devices[0])
             }
         )
+
+    def _joined_results(self) -> PerHost:
+        """The results of all hosts, in the order of their devices."""
+        return PerHost(**{name: self._result(name) for name in PerHost.__struct_fields__})
+
+    def _result(self, name: str) -> Any:
+        results = [getattr(of_host, name) for of_host in self._results]
+        pieces = [asdict(result) for result in results]
+        columns = {
+            key: _joined(self._order, pieces, key, self._rows if key in HOST_ROWS else _as_it_is)
+            for key in tuple(pieces[0])
+        }
+        return type(results[0])(**columns)
 
     def _named(self, host: int, names: _Column) -> _Column:
         """Names by their indices in the table of all hosts."""
@@ -160,9 +176,10 @@ class _Merger:
         known: Int32Array = np.append(name_of, np.int32(NONE))
         return known[names].astype(names.dtype, copy=False)
 
-    def _launched(self, host: int, launch: _Column) -> _Column:
+    def _rows(self, host: int, rows: _Column) -> _Column:
+        """Rows of the host columns, or `NONE`."""
         first = self._first_row[host]
-        return np.where(launch == NONE, NONE, launch + first) if first else launch
+        return np.where(rows == NONE, NONE, rows + first) if first else rows
 
 
 def _before(counts: Any) -> list[int]:

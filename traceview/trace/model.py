@@ -22,6 +22,7 @@ from traceview.location import Location
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers
 from traceview.trace.hang import Hang
+from traceview.trace.per_host import PerHost
 from traceview.trace.sidecar import Sidecar
 from traceview.trace.threads import threads
 from traceview.xplane.columns import joined
@@ -401,6 +402,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     host_columns: HostColumns
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
+    per_host: PerHost
 
     def device_key(self, device: int) -> str:
         """The name of a device in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""

@@ -7,7 +7,7 @@ memory, its steps. Parts may be read in any order, by other processes or on othe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from traceview.intervals import SWEEPS
 from traceview.location import Location
 from traceview.stages import stage
 from traceview.trace.classify import activity_of
+from traceview.trace.collective_calls import find_collective_calls
 from traceview.trace.join import DeviceParts, HostParts
 from traceview.trace.locate import host_of
 from traceview.trace.memory import with_memory
@@ -35,6 +36,7 @@ from traceview.trace.model import (
     Recording,
     StoredStep,
 )
+from traceview.trace.per_host import PerHost
 from traceview.trace.replicas import find_replicas
 from traceview.trace.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.steps import find_steps
@@ -131,16 +133,26 @@ def within_device_limit(part: Part, before: int) -> Part:
     line_of = (np.cumsum(kept) - 1).astype(np.int32)
     rows = np.flatnonzero(device.device < room)
     columns = {key: getattr(device, key)[rows] for key in DeviceColumns.__struct_fields__}
+    device = DeviceColumns(**(columns | {"line": line_of[columns["line"]]}))
+    host = replace(host, line=line_of[host.line])
+    lines = tuple(line for line in recording.lines if line.device < room)
     fewer = replace(
         recording,
         device_list=recording.device_list[:room],
-        lines=tuple(line for line in recording.lines if line.device < room),
-        device_columns=DeviceColumns(**(columns | {"line": line_of[columns["line"]]})),
-        host_columns=replace(host, line=line_of[host.line]),
+        lines=lines,
+        device_columns=device,
+        host_columns=host,
+        per_host=_per_host(device, host, recording.names, lines),
     )
     problem = _too_many_devices(recording.hosts[0].name)
     known = tuple(known for known in part.problems if known != problem)
     return replace(part, recording=fewer, problems=(*known, problem))
+
+
+def _per_host(
+    device: DeviceColumns, host: HostColumns, names: Names, lines: Sequence[LineInfo]
+) -> PerHost:
+    return PerHost(collective_calls=find_collective_calls(device, host, names, lines))
 
 
 def _too_many_devices(host: str) -> Problem:
@@ -176,17 +188,19 @@ class _PartReader:
 
     def recording(self, host: Host) -> Recording:
         host_columns = self.host_parts.joined()
-        device_columns = self.device_parts.joined(host_columns, self.names)
+        of_planes = self.device_parts.joined(host_columns, self.names)
         replicas = find_replicas((host,), self.devices, self.lines, self.names, host_columns)
+        device_columns = replicas.after(of_planes)
         return Recording(
             hosts=(host,),
             device_list=(*with_memory(self.devices, host_columns, self.names), *replicas.devices),
             lines=tuple(self.lines),
             names=self.names,
-            device_columns=replicas.after(device_columns),
+            device_columns=device_columns,
             host_columns=host_columns,
             stored_steps=tuple(self.stored_steps),
             shared_rows=replicas.shared_rows,
+            per_host=_per_host(device_columns, host_columns, self.names, self.lines),
         )
 
     def arrange(self) -> Host:
