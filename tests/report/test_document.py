@@ -13,9 +13,11 @@ from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.shown_steps import median_step
 from traceview.document.model import Document, Findings, Link, Span, Table, Tile, Value
 from traceview.document.model import Finding as ShownFinding
-from traceview.report.document import FIRST_FINDINGS, document_of, evidence_words
+from traceview.report.document import document_of
 from traceview.report.model import Report, ReportWindow
 from traceview.report.recoverable import Recoverable, recoverable
+from traceview.report.shown_findings import evidence_words
+from traceview.report.summary import FIRST_FINDINGS
 
 
 def shown_findings(report: Report) -> tuple[ShownFinding, ...]:

@@ -21,10 +21,10 @@ from traceview.analysis.idle import ANALYSIS as IDLE
 from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.input.busy_cores import busy_cores
-from traceview.analysis.input.lock_waits import idle_beside_python, idle_in_lock_waits
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting, work_words
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.analysis.input.stretched import DISPATCH, Stretched, stretched_by_pipeline
+from traceview.analysis.lock_waits import LOCKED, SILENT, idle_beside_python, idle_in_lock_waits
 from traceview.analysis.selection import step_bounds
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES
@@ -33,11 +33,8 @@ from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.pipeline import GENERATOR
 
-_SILENT: Final = ("unattributed", "python")
-"""Causes of idle time in which the thread of the step records nothing."""
-
-_LOCKED: Final = (*_SILENT, "host_compute", "launch")
-"""Causes of idle time that get longer while another thread holds Python's lock."""
+_SILENT: Final = tuple(cause.key for cause in SILENT)
+_LOCKED: Final = tuple(cause.key for cause in LOCKED)
 
 
 def diagnose(context: Context, result: Input | None) -> list[Finding]:
