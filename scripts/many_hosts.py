@@ -55,9 +55,7 @@ class Arrivals:
         self._part = part
         self.seconds = 0.0
 
-    def __call__(
-        self, paths: Sequence[Location], salvage: bool
-    ) -> Iterator[tuple[int, HostFile]]:
+    def __call__(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         for number, path in enumerate(paths):
             begun = time.perf_counter()
             file: HostFile = receive(io.BytesIO(self._part))
@@ -135,7 +133,9 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(simulated(arguments.hosts[0], arguments.events)))
         return
-    print("| hosts × 8 GPUs | events | parts MB | arriving s | merge s | peak MB | report s | peak MB | screen |")
+    print(
+        "| hosts × 8 GPUs | events | parts MB | arriving s | merge s | peak MB | report s | peak MB | screen |"
+    )
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     screen = ""
     for count in arguments.hosts:

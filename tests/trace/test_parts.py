@@ -26,6 +26,7 @@ from traceview.trace.part import HostFile, read_host
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 
+
 def report_of(logdir: Path, read: ReadHosts | None = None) -> str:
     return to_json(analyze(load(logdir, read=read)))
 
@@ -88,6 +89,7 @@ def columns_of(trace: Trace) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dt
 
 def mixed_hosts(tmp_path: Path) -> Path:
     """A host of replicas between two of GPUs: the devices of the trace are not in the order of hosts."""
+    path = tmp_path
     for name in ("host0", "host2"):
         trace = CudaTrace(name, start_ns=PROFILE_START_NS + 7 * (name == "host0"))
         for step in marked_steps(trace):
@@ -122,7 +124,11 @@ def test_every_column_is_the_same(tmp_path: Path) -> None:
     logdir = mixed_hosts(tmp_path)
     here, there = load(logdir), load(logdir, read=elsewhere(list.reverse))
     assert list(here.names) == list(there.names)
-    assert (here.lines, here.device_list, here.hosts) == (there.lines, there.device_list, there.hosts)
+    assert (here.lines, here.device_list, here.hosts) == (
+        there.lines,
+        there.device_list,
+        there.hosts,
+    )
     assert (here.steps_by_host, here.files) == (there.steps_by_host, there.files)
     for (key, column), (other, same) in zip(columns_of(here), columns_of(there), strict=True):
         assert key == other

@@ -281,6 +281,17 @@ def test_nonsense_is_one_line(
     assert hint.startswith("hint: ")
 
 
+def test_without_dask_there_is_no_scheduler(
+    command: Command, fixtures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.trace.cluster.find_spec", lambda _: None)
+    done = command("analyze", str(fixtures / FIXTURES[0]), "--scheduler", "tcp://a:1")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "traceview: error: --scheduler needs Dask\nhint: pip install 'traceview[cluster]'\n"
+    )
+
+
 def test_the_stage_says_how_many_hosts_have_been_read(tmp_path: Path) -> None:
     logdir = write_hosts(tmp_path, 3)
     details = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -33,13 +34,8 @@ def reading_on_cluster(address: str) -> ReadHosts:
 
     Raises `UsageError` if Dask is not installed. Reading raises `WorkerError`.
     """
-    try:
-        import distributed
-    except ImportError:
-        raise UsageError(
-            "--scheduler needs Dask", hint="pip install 'traceview[cluster]'"
-        ) from None
-    del distributed
+    if find_spec("distributed") is None:
+        raise UsageError("--scheduler needs Dask", hint="pip install 'traceview[cluster]'")
 
     def read(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         with _connected(address) as client:
@@ -64,25 +60,26 @@ def reading_on_cluster(address: str) -> ReadHosts:
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at `address`; what Dask logs about it is not shown."""
-    from distributed import Client
-
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        try:
-            client = Client(address, timeout=PATIENCE_SECONDS)
-        except (OSError, ValueError, TypeError) as error:
-            reason = _first_line(error)
-            raise WorkerError(
-                f"--scheduler {address}: no scheduler answers there{reason}",
-                hint="`dask scheduler` prints its address when it starts",
-            ) from None
-        try:
+        with _client(address) as client:
             yield client
-        finally:
-            client.close()
     finally:
         logging.disable(disabled)
+
+
+def _client(address: str) -> Client:
+    from distributed import Client
+
+    try:
+        return Client(address, timeout=PATIENCE_SECONDS)
+    except (OSError, ValueError, TypeError) as error:
+        reason = next(iter(str(error).strip().splitlines()), "")
+        raise WorkerError(
+            f"--scheduler {address}: no scheduler answers there{reason and ': '}{reason}",
+            hint="`dask scheduler` prints its address when it starts",
+        ) from None
 
 
 def version_here() -> str:
@@ -152,8 +149,3 @@ def _result(future: Future, path: Location) -> HostFile:
 def _absolute(path: Location) -> Location:
     """The same place for a process in another folder."""
     return path.absolute() if isinstance(path, Path) else path
-
-
-def _first_line(error: BaseException) -> str:
-    text = next(iter(str(error).strip().splitlines()), "")
-    return f": {text}" if text else ""

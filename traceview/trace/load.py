@@ -104,7 +104,7 @@ class _Hosts:
         self.numbers: list[int] = []
         self.files: list[SourceFile] = []
         self._problems = problems
-        original: dict[tuple[int, str], str] = {}
+        name_of: dict[tuple[int, str], str] = {}
         device_count = 0
         first_error = None
         whole_count = 0
@@ -112,48 +112,43 @@ class _Hosts:
             file = read.pop(number)
             part = file.part
             content = (file.bytes, part.sha256 if part else "")
-            if content in original:
-                self._add_duplicate(path, file, original[content])
+            if part and content in name_of:
+                self._add_duplicate(path, file, name_of[content])
                 continue
-            if file.failure is None:
-                whole_count += 1
-            else:
+            if file.failure:
                 first_error = first_error or file.failure.error(path)
-            if part is None:
-                text = file.failure.text if file.failure else ""
-                self._problem("damaged-file", f"{path.name}: {text}", path)
-                self.files.append(
-                    SourceFile(path, path.name, host_of(path), file.bytes, None, 0, None)
-                )
-                continue
-            original[content] = path.name
-            part = within_device_limit(part, device_count)
-            device_count += len(part.recording.device_list)
-            self.numbers.append(len(self.files))
-            self.parts.append(part)
-            self.files.append(_source(path, file, part, None))
-            problems += part.problems
+            else:
+                whole_count += 1
+            if part:
+                name_of[content] = path.name
+                part = within_device_limit(part, device_count)
+                device_count += len(part.recording.device_list)
+                self.numbers.append(number)
+                self.parts.append(part)
+                self._add_file(path, file, part.event_count)
+                problems += part.problems
+            elif file.failure:
+                self._add_file(path, file, 0)
+                self._add_problem("damaged-file", f"{path.name}: {file.failure.text}", path)
         if first_error and not whole_count:
             raise first_error
 
     def _add_duplicate(self, path: Location, file: HostFile, original: str) -> None:
-        if file.part:
-            self.files.append(_source(path, file, file.part, original))
-        self._problem(
-            "duplicate-host-file",
-            f"{path.name} has the same bytes as {original}; it was counted once",
-            path,
+        self._add_file(path, file, 0, original)
+        text = f"{path.name} has the same bytes as {original}; it was counted once"
+        self._add_problem("duplicate-host-file", text, path)
+
+    def _add_file(
+        self, path: Location, file: HostFile, event_count: int, duplicate_of: str | None = None
+    ) -> None:
+        digest = file.part.sha256 if file.part else None
+        host = host_of(path)
+        self.files.append(
+            SourceFile(path, path.name, host, file.bytes, digest, event_count, duplicate_of)
         )
 
-    def _problem(self, code: str, text: str, path: Location) -> None:
+    def _add_problem(self, code: str, text: str, path: Location) -> None:
         self._problems.append(Problem(code, text, host_of(path)))
-
-
-def _source(path: Location, file: HostFile, part: Part, duplicate_of: str | None) -> SourceFile:
-    count = 0 if duplicate_of else part.event_count
-    return SourceFile(
-        path, path.name, host_of(path), file.bytes, part.sha256, count, duplicate_of
-    )
 
 
 def _hangs(run: RunFiles, problems: list[Problem]) -> Iterator[Hang]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pickle
 import struct
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 
 _COUNTS: Final = struct.Struct("<QQ")
 
 
-def send(stream: BinaryIO, value: object) -> None:
+def send(stream: IO[bytes], value: object) -> None:
     """Write a value: the sizes of its parts, its pickle, then the content of its arrays as it lies in memory."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
@@ -25,7 +25,7 @@ def send(stream: BinaryIO, value: object) -> None:
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> Any:
+def receive(stream: IO[bytes]) -> Any:
     """The next value; raises `EOFError` if the other side has ended before it was whole."""
     head_size, count = _COUNTS.unpack(_exactly(stream, _COUNTS.size))
     sizes = struct.unpack(f"<{count}Q", _exactly(stream, 8 * count))
@@ -33,7 +33,7 @@ def receive(stream: BinaryIO) -> Any:
     return pickle.loads(head, buffers=[_exactly(stream, size) for size in sizes])
 
 
-def _exactly(stream: BinaryIO, size: int) -> bytearray:
+def _exactly(stream: IO[bytes], size: int) -> bytearray:
     content = bytearray(size)
     rest = memoryview(content)
     while rest.nbytes:

@@ -211,9 +211,7 @@ class _PartReader:
         )
         start, stop = profile_times(environment)
         for fault in space.faults:
-            self.problem(
-                "damaged-file", f"{space.path.name}: byte {fault.offset}: {fault.reason}"
-            )
+            self.problem("damaged-file", f"{space.path.name}: byte {fault.offset}: {fault.reason}")
         lines_of = space.take_lines()
         repeated = len(space.repeated)
         if repeated:

@@ -11,7 +11,7 @@ import sys
 import traceback
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from traceview.errors import TraceviewError
 from traceview.trace.messages import receive, send
@@ -39,7 +39,7 @@ def main() -> None:
         send(answers, answer)
 
 
-def _listen(stream: BinaryIO, requests: SimpleQueue[Any]) -> None:
+def _listen(stream: IO[bytes], requests: SimpleQueue[Any]) -> None:
     """Pass requests on; the end of the stream is the end of the process, whatever it is doing."""
     try:
         while True:

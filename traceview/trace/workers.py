@@ -49,9 +49,7 @@ def reading_by_workers(count: int) -> ReadHosts:
     return read
 
 
-def read_by(
-    count: int, paths: Sequence[Location], salvage: bool
-) -> Iterator[tuple[int, HostFile]]:
+def read_by(count: int, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
     """Read files in `count` processes, which have ended when this has.
 
     Raises `WorkerError` if a file ends two processes, and what reading it raises here.
@@ -133,7 +131,8 @@ class _Crew:
         return process
 
     def _ask(self, process: subprocess.Popen[bytes], job: _Job) -> Any:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin
+        assert process.stdout
         send(process.stdin, (job.path, self._salvage))
         return receive(process.stdout)
 
