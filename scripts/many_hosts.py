@@ -67,7 +67,8 @@ def _as_host(file: HostFile, number: int, file_name: str) -> HostFile:
     assert file.part
     recording = file.part.recording
     (host,) = recording.hosts
-    assert host.profile_start_ns and host.profile_stop_ns
+    assert host.profile_start_ns
+    assert host.profile_stop_ns
     renamed = replace(
         host,
         name=f"host{number}",

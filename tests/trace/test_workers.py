@@ -208,7 +208,7 @@ def test_a_file_that_ends_two_processes_is_an_error(
 
 def test_no_process_at_all_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
-    with pytest.raises(WorkerError, match="no process can be started: .*no-python"):
+    with pytest.raises(WorkerError, match=r"no process can be started: .*no-python"):
         load(write_hosts(tmp_path, 2), read=by_processes)
 
 
@@ -294,10 +294,8 @@ def test_without_dask_there_is_no_scheduler(
 
 def test_the_stage_says_how_many_hosts_have_been_read(tmp_path: Path) -> None:
     logdir = write_hosts(tmp_path, 3)
-    details = []
+    files = sorted(logdir.rglob("*.xplane.pb"))
     with measured() as stages:
-        files = sorted(logdir.rglob("*.xplane.pb"))
-        for _ in workers.read_by(2, files, False):
-            details.append(stages.detail)
+        details = [stages.detail for _ in workers.read_by(2, files, False)]
     assert details == ["1 of 3", "2 of 3", "3 of 3"]
     assert set(stages.seconds) == {"reading files"}
