@@ -43,6 +43,7 @@ class Names:
     def __init__(self) -> None:
         self._index: dict[bytes, int] = {}
         self._values: list[bytes] = []
+        self._texts: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._values)
@@ -77,7 +78,12 @@ class Names:
 
     def text(self, index: int) -> str | None:
         """The name as text, with invalid UTF-8 replaced; None for `NONE`."""
-        return None if index == NONE else self._values[index].decode("utf-8", "replace")
+        if index == NONE:
+            return None
+        if index not in self._texts:
+            # One text for all devices and hosts that have the name.
+            self._texts[index] = self._values[index].decode("utf-8", "replace")
+        return self._texts[index]
 
     def are(self, wanted: Iterable[bytes]) -> BoolArray:
         """Which names are in `wanted`, by index."""
