@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from traceview.analysis.anatomy.groups import WITH_WAITS, waits_in_collectives
 from traceview.analysis.path.findings import UNEXPLAINED_IDLE
 from traceview.document import model as doc
@@ -20,6 +22,9 @@ from traceview.report.recoverable import Recoverable, mean_step_ps, recoverable
 from traceview.trace.cause import Cause
 
 _PEER: Final = Cause.PEER.key
+
+_LEAST_ADDED_RATIO: Final = 0.005
+"""Less unexplained time than this share of what is recoverable is no part worth naming."""
 
 
 def tiles(report: Report) -> Iterator[doc.Tile]:
@@ -55,9 +60,14 @@ def _recoverable(report: Report) -> doc.Tile:
     most = recoverable(report)
     if most is None:
         return doc.Tile("Recoverable", numbers.ABSENT, "no finding has a cost")
+    if most.known_ps and most.unexplained_ps < _LEAST_ADDED_RATIO * most.known_ps:
+        ratio = None if most.ratio is None else most.ratio - most.unexplained_ratio
+        most = replace(most, ps_per_step=most.known_ps, ratio=ratio, unexplained_ratio=0.0)
     whole = "the step" if report.results.steps else "the window"
     if most.statistic is not None:
         whole = f"the {most.statistic} step"
+    if most.unprofiled_step_ps is not None:
+        whole = f"the mean {numbers.time(most.unprofiled_step_ps)} step without the profiler"
     bound = BOUNDS.get(most.source) or PATH_PARTS.get(most.source)
     number = next(
         (place for place, row in enumerate(report.findings, 1) if row.code == most.source), 0
@@ -69,32 +79,40 @@ def _recoverable(report: Report) -> doc.Tile:
     if most.device:
         words = f"{most.device} waiting for other devices"
     label, source = "Recoverable by one change at most", doc.Link(words, anchor)
-    rest = _waits(most) + _with_unexplained(most)
+    rest = _parts(most)
+    known = report.findings[number - 1] if number else None
+    if known is not None and known.cost_bound == "lower":
+        rest += f", whose cost, {numbers.time(known.cost_ps_per_step)}, is a lower bound"
     if most.ps_per_step is None:
         return doc.Tile(label, numbers.share(most.ratio), f"of {whole}", source, rest)
     note = "" if most.ratio is None else f"{numbers.share(most.ratio)} of {whole}"
     return doc.Tile(label, numbers.time(most.ps_per_step), note, source, rest)
 
 
+def _parts(most: Recoverable) -> str:
+    """What follows the source: its time where something is added to it, the waits it consists of, and what is added."""
+    waits, unexplained = _waits(most), _with_unexplained(most)
+    if not unexplained or most.known_ps is None:
+        return waits + unexplained
+    return f" {numbers.time(most.known_ps)}{waits}{'; and' if waits else ', and'}{unexplained}"
+
+
 def _waits(most: Recoverable) -> str:
-    """`: waiting in collectives 5.85 ms, another device still busy 1.08 ms`, if both occur."""
+    """`: 5.85 ms waiting in collectives, 1.08 ms another device still busy`, if both occur."""
     if most.ps_per_step is None or not all(most.waits_ps):
         return ""
     names = (STEP_PARTS[key].words for key in ("collective_wait", _PEER))
     parts = zip(names, map(numbers.time, most.waits_ps), strict=True)
-    return f": {', '.join(f'{words} {time}' for words, time in parts)}"
+    return f": {', '.join(f'{time} {words}' for words, time in parts)}"
 
 
 def _with_unexplained(most: Recoverable) -> str:
-    """` 596 ms, and 46.0 ms with no recorded cause if that belongs to it`: its two parts; empty if it has one."""
+    """` 46.0 ms with no recorded cause if that belongs to it`: what is added to the source; empty if nothing is."""
     if most.source == UNEXPLAINED_IDLE.code or not most.unexplained_ratio:
-        return ""
-    if most.ps_per_step and numbers.time(most.known_ps) == numbers.time(most.ps_per_step):
         return ""
     words = CAUSES["unattributed"].words
     if most.known_ps is None:
         return f", with {numbers.share(most.unexplained_ratio)} {words}"
     is_cut = most.known_ps + most.unexplained_ps > (most.ps_per_step or 0)
     cut = "; both together at most the step" if is_cut else ""
-    unexplained = f"{numbers.time(most.unexplained_ps)} with {words} if that belongs to it"
-    return f" {numbers.time(most.known_ps)}, and {unexplained}{cut}"
+    return f" {numbers.time(most.unexplained_ps)} with {words} if that belongs to it{cut}"

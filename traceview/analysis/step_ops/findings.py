@@ -53,7 +53,7 @@ OPTIMIZER_BOUND: Final = Rule(
         "Use a larger batch per replica: it needs fewer updates per example, and an update takes no longer. An "
         "optimizer with less state, such as SGD, does less work per parameter."
     ),
-    example="replica:0 spends 83.9% of its compute on the optimizer: 30.1 ms of the mean 42.3 ms step (71.2%)",
+    example="replica:0 spends 83.9% of its compute on the optimizer, which takes 30.1 ms of the mean 42.3 ms step on the critical path (71.2%)",
     path_causes=("compute",),
 )
 
@@ -82,7 +82,7 @@ _ON_EVERY_OP: Final = "tf.debugging.enable_check_numerics"
 """It adds an op for every output of every op."""
 
 _NOT_FUSED: Final = (
-    "tf.debugging.enable_check_numerics adds one after every op, so ops that TensorFlow would fuse run one by one: the cost is a "
+    "tf.debugging.enable_check_numerics adds one after every op, so ops that TensorFlow would fuse run one by one. The cost is a "
     "lower bound."
 )
 
@@ -201,8 +201,8 @@ def _optimizer(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
         return
     device = ops.most.device
     yield OPTIMIZER_BOUND.finding(
-        f"{device} spends {numbers.share(compute_ratio)} of its compute on the optimizer: {cost.words} "
-        f"({numbers.share(cost.ratio)})",
+        f"{device} spends {numbers.share(compute_ratio)} of its compute on the optimizer, which takes {cost.words} "
+        f"on the critical path ({numbers.share(cost.ratio)})",
         (
             Evidence("compute_ratio", compute_ratio, limits["compute_ratio"], device),
             Evidence("path_ratio", cost.ratio or 0.0, limits["step_ratio"], device),
