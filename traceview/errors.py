@@ -73,3 +73,9 @@ class StoreError(TraceviewError):
     """An object store or a web server denied access, could not be reached, or failed."""
 
     exit_code = 11
+
+
+class WorkerError(TraceviewError):
+    """A process that reads hosts died twice on one file, or a cluster could not be reached or has no workers."""
+
+    exit_code = 12
