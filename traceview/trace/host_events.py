@@ -12,12 +12,14 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.ids import is_in, unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
 from traceview.trace.correlation import ProducerConsumerLinks
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
 from traceview.trace.side_work import SideWork, side_work_of
+from traceview.xplane.columns import joined
 from traceview.xplane.host_names import (
     HostNameKind,
     host_name_kind,
@@ -37,6 +39,21 @@ _CONSTANT: Final = b"MakeTensorFromProto"
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
 
 
+class _ByStart(Struct, frozen=True, eq=False):
+    """Events of a thread by start. `reach_ps`: the latest end up to each. `order`: their rows, None if they follow `first`."""
+
+    start_ps: Int64Array
+    reach_ps: Int64Array
+    first: int
+    order: Int64Array | None
+
+    def rows(self, begin: int, end: int) -> Int64Array:
+        """The rows of a range of them."""
+        if self.order is None:
+            return np.arange(self.first + begin, self.first + end)
+        return self.order[begin:end]
+
+
 class HostEvents:
     """The events of one host by thread, and what each shows.
 
@@ -54,10 +71,10 @@ class HostEvents:
         self._steps: HostSteps = trace.steps_by_host[host]
         of_host = np.flatnonzero(trace.host_of_line == host).tolist()
         self._lines = [line for line in of_host if trace.lines[line].is_thread]
-        self._rows_of: dict[int, Int64Array] = {}
+        self._spans_of: dict[int, list[slice]] = {}
         self._is_python_thread: dict[int, bool] = {}
         self._spoken: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
-        self._by_start: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
+        self._by_start: dict[int, _ByStart] = {}
 
     @cached_property
     def caller(self) -> int:
@@ -132,18 +149,22 @@ class HostEvents:
 
     def rows_of_thread(self, thread: int) -> Int64Array:
         """The events of a thread, ascending; none if it belongs to the input pipeline."""
-        if thread not in self._rows_of:
+        parts = [np.arange(span.start, span.stop) for span in self._row_spans(thread)]
+        return joined(parts, np.int64)
+
+    def _row_spans(self, thread: int) -> list[slice]:
+        """The rows of each line of a thread."""
+        if thread not in self._spans_of:
             lines = np.flatnonzero((self.thread == thread) & self._is_model_line)
-            spans = [self._columns.rows_of(line) for line in lines.tolist()]
-            parts = [np.arange(span.start, span.stop) for span in spans]
-            self._rows_of[thread] = np.concatenate([np.empty(0, dtype=np.int64), *parts])
-        return self._rows_of[thread]
+            self._spans_of[thread] = [self._columns.rows_of(line) for line in lines.tolist()]
+        return self._spans_of[thread]
 
     def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
         """The events of a thread that overlap a span, ascending in start."""
-        rows, start, reach = self._sorted_rows(thread)
+        by_start = self._sorted_rows(thread)
         # Rows up to the first that reaches the span have ended before it; few rows lie between that and its end.
-        near = rows[np.searchsorted(reach, start_ps, side="right") : np.searchsorted(start, end_ps)]
+        first = int(np.searchsorted(by_start.reach_ps, start_ps, side="right"))
+        near = by_start.rows(first, int(np.searchsorted(by_start.start_ps, end_ps)))
         result: Int64Array = near[self._columns.end_ps[near] > start_ps]
         return result
 
@@ -167,30 +188,42 @@ class HostEvents:
     def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """The events of a thread that show what it does, by start; their starts; and their order by end."""
         if thread not in self._spoken:
-            rows, _, _ = self._sorted_rows(thread)
+            by_start = self._sorted_rows(thread)
+            rows = by_start.rows(0, by_start.start_ps.size)
             rows = rows[self.is_spoken(rows)]
             order = np.argsort(self._columns.end_ps[rows], kind="stable")
             self._spoken[thread] = rows, self._columns.start_ps[rows], order
         return self._spoken[thread]
 
-    def _sorted_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """The events of a thread by start, their starts, and the latest end up to each."""
+    def _sorted_rows(self, thread: int) -> _ByStart:
+        """The events of a thread by start."""
         if thread not in self._by_start:
-            rows = self.rows_of_thread(thread)
-            start = self._columns.start_ps[rows]
-            if (start[1:] < start[:-1]).any():
-                order = np.argsort(start, kind="stable")
-                rows, start = rows[order], start[order]
-            reach = np.maximum.accumulate(self._columns.end_ps[rows])
-            self._by_start[thread] = rows, start, reach
+            self._by_start[thread] = self._sorted(thread)
         return self._by_start[thread]
 
-    @cached_property
+    def _sorted(self, thread: int) -> _ByStart:
+        columns, spans = self._columns, self._row_spans(thread)
+        if len(spans) == 1:
+            start = columns.start_ps[spans[0]]
+            if (start[1:] >= start[:-1]).all():
+                reach = np.maximum.accumulate(columns.end_ps[spans[0]])
+                return _ByStart(start, reach, spans[0].start, None)
+        rows = self.rows_of_thread(thread)
+        rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
+        reach = np.maximum.accumulate(columns.end_ps[rows])
+        return _ByStart(columns.start_ps[rows], reach, NONE, rows)
+
+    @property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
-        rows = self._rows_of_host
-        waited = self.kind_of(rows) == HostNameKind.ASYNC_INPUT
-        result: Int64Array = rows[waited | self._is_model_line[self._columns.line[rows]]]
+        return np.flatnonzero(self._is_of_model) + self._span.start
+
+    @cached_property
+    def _is_of_model(self) -> BoolArray:
+        """Which events of this host those are; as rows they would take eight times the memory."""
+        rows = self._span
+        waited = self._kind[self._columns.name[rows]] == HostNameKind.ASYNC_INPUT
+        result: BoolArray = waited | self._is_model_line[self._columns.line[rows]]
         return result
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
@@ -302,7 +335,7 @@ class HostEvents:
             result[own - first] = columns.start_ps[own] < until
         return result
 
-    @cached_property
+    @property
     def _rows_of_host(self) -> Int64Array:
         return np.arange(self._span.start, self._span.stop)
 

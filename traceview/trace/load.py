@@ -266,6 +266,7 @@ class _Loader:
         )
         for plane, lines in planes:
             self.add_plane(index, space, plane, build_table(plane, lines, origin))
+            SWEEPS.release_free_memory()
 
     def sidecar(self, path: Location, host: str) -> Sidecar | None:
         try:

@@ -118,12 +118,7 @@ def what_ifs(
                 ),
             ],
             "no_exposed_copies": [
-                _Span.of(
-                    difference(
-                        _any(activities[device].by_class[copies] for copies in _COPIES),
-                        activities[device].cumulative[ActivityClass.COLLECTIVE],
-                    )
-                ),
+                _Span.of(_any(activities[device].added[copies] for copies in _COPIES)),
                 _waits(moments.gaps.get(device), Cause.H2D),
             ],
         }
