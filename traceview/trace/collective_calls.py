@@ -54,7 +54,7 @@ def find_collective_calls(recording: Recording, rows: Int64Array) -> CollectiveC
     """The host calls behind the device events at `rows`."""
     host = recording.host_columns
     op, call, arrival = (np.full(rows.size, NONE, dtype=np.int64) for _ in range(3))
-    at = recording.device_columns.launch[rows]
+    at = recording.device_columns.launch[rows].astype(np.int64)
     group, instance, size = (host.stat(key) for key in ("group_key", "instance_key", "buffer_size"))
     if (at != NONE).any() and instance.row.size + size.row.size:
         thread = recording.thread_of_line[host.line]

@@ -17,6 +17,7 @@ from msgspec import Struct
 from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
 from traceview.trace.model import NONE, HostColumns
+from traceview.xplane.columns import SmallIntArray
 
 _LONGEST_CHAIN: Final = 16
 """Threads hand the work of a step on a few times; more links are ids that agree by chance."""
@@ -24,7 +25,7 @@ _LONGEST_CHAIN: Final = 16
 
 def find_launches(
     device_host: Int64Array,
-    correlation_id: Int64Array,
+    correlation_id: SmallIntArray,
     has_correlation: np.ndarray[tuple[int], np.dtype[np.bool_]],
     host: HostColumns,
 ) -> Int64Array:
@@ -45,7 +46,7 @@ def find_launches(
         if first == last:
             continue
         events = np.flatnonzero((device_host == index) & has_correlation & (correlation_id != 0))
-        wanted = correlation_id[events]
+        wanted = correlation_id[events].astype(np.int64)
         place = np.minimum(np.searchsorted(call_id[first:last], wanted), last - first - 1)
         matches = call_id[first:last][place] == wanted
         result[events[matches]] = call_row[first:last][place[matches]]

@@ -157,7 +157,8 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         first, last = np.searchsorted(self.start_ps, [start, end])
         for cause, (pieces, lengths) in self.by_cause.items():
             before = np.append(0, np.cumsum(lengths))
-            result[cause] = before[places(pieces, last)] - before[places(pieces, first)]
+            number = pieces.astype(np.int64)
+            result[cause] = before[places(number, last)] - before[places(number, first)]
         return result
 
 

@@ -39,13 +39,31 @@ _CONSTANT: Final = b"MakeTensorFromProto"
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
 
 
+_BLOCK: Final = 64
+"""Events of a thread whose latest end is kept: so many more are looked at than overlap a span."""
+
+
+def _reach(end_ps: Int64Array) -> Int64Array:
+    """The latest end up to the last event of each full block."""
+    return np.maximum.accumulate(end_ps)[_BLOCK - 1 :: _BLOCK].copy()
+
+
 class _ByStart(Struct, frozen=True, eq=False):
-    """Events of a thread by start. `reach_ps`: the latest end up to each. `order`: their rows, None if they follow `first`."""
+    """Events of a thread by start.
+
+    `reach_ps`: the latest end up to the last event of each full block of `_BLOCK`. `order`: their rows, None if they
+    follow `first`.
+    """
 
     start_ps: Int64Array
     reach_ps: Int64Array
     first: int
     order: Int64Array | None
+
+    def until(self, start_ps: int, end_ps: int) -> Int64Array:
+        """The rows of those that begin before `end_ps`, without blocks that have ended by `start_ps`."""
+        begin = _BLOCK * int(np.searchsorted(self.reach_ps, start_ps, side="right"))
+        return self.rows(begin, int(np.searchsorted(self.start_ps, end_ps)))
 
     def rows(self, begin: int, end: int) -> Int64Array:
         """The rows of a range of them."""
@@ -161,10 +179,7 @@ class HostEvents:
 
     def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
         """The events of a thread that overlap a span, ascending in start."""
-        by_start = self._sorted_rows(thread)
-        # Rows up to the first that reaches the span have ended before it; few rows lie between that and its end.
-        first = int(np.searchsorted(by_start.reach_ps, start_ps, side="right"))
-        near = by_start.rows(first, int(np.searchsorted(by_start.start_ps, end_ps)))
+        near = self._sorted_rows(thread).until(start_ps, end_ps)
         result: Int64Array = near[self._columns.end_ps[near] > start_ps]
         return result
 
@@ -206,17 +221,16 @@ class HostEvents:
         if len(spans) == 1:
             start = columns.start_ps[spans[0]]
             if (start[1:] >= start[:-1]).all():
-                reach = np.maximum.accumulate(columns.end_ps[spans[0]])
-                return _ByStart(start, reach, spans[0].start, None)
+                return _ByStart(start, _reach(columns.end_ps[spans[0]]), spans[0].start, None)
         rows = self.rows_of_thread(thread)
         rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
-        reach = np.maximum.accumulate(columns.end_ps[rows])
-        return _ByStart(columns.start_ps[rows], reach, NONE, rows)
+        return _ByStart(columns.start_ps[rows], _reach(columns.end_ps[rows]), NONE, rows)
 
     @property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
-        return np.flatnonzero(self._is_of_model) + self._span.start
+        result: Int64Array = np.flatnonzero(self._is_of_model) + self._span.start
+        return result
 
     @cached_property
     def _is_of_model(self) -> BoolArray:
@@ -379,8 +393,7 @@ class HostEvents:
         device, rows = self._trace.device_columns, self._trace.device_rows(self._host)
         is_constant = self._trace.names.matching(device.op[rows], [_CONSTANT])
         is_constant &= (device.class_[rows] == ActivityClass.H2D) & (device.launch[rows] != NONE)
-        result: Int64Array = device.launch[rows[is_constant]]
-        return result
+        return device.launch[rows[is_constant]].astype(np.int64)
 
     def is_spoken(self, rows: Int64Array) -> BoolArray:
         """Which rows show what the thread does: not frames of Python, scopes of programs and notes of allocators."""
