@@ -109,7 +109,8 @@ class HostEvents:
         for line in self._lines:
             if self._trace.lines[line].name.startswith(_MAIN_THREAD):
                 return int(self.thread[line])
-        launches = among(self._stat("correlation_id").row, self._rows_of_host)
+        # Its rows are those of the host alone.
+        launches = self._stat("correlation_id").row
         if launches.size:
             return self._busiest(launches)
         return int(self.thread[self._lines[0]]) if self._lines else NONE
@@ -236,7 +237,7 @@ class HostEvents:
     def _is_of_model(self) -> BoolArray:
         """Which events of this host those are; as rows they would take eight times the memory."""
         rows = self._span
-        waited = self._kind[self._columns.name[rows]] == HostNameKind.ASYNC_INPUT
+        waited = self._kind_of_event == HostNameKind.ASYNC_INPUT
         result: BoolArray = waited | self._is_model_line[self._columns.line[rows]]
         return result
 
@@ -247,9 +248,8 @@ class HostEvents:
     @cached_property
     def pipeline_work(self) -> Int64Array:
         """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event."""
-        rows = self._rows_of_host
-        is_work = is_in(self.kind_of(rows), (HostNameKind.OP, HostNameKind.EXECUTOR))
-        result: Int64Array = rows[is_work & self._is_pipeline(rows)]
+        is_work = is_in(self._kind_of_event, (HostNameKind.OP, HostNameKind.EXECUTOR))
+        result: Int64Array = np.flatnonzero(is_work & self._in_pipeline) + self._span.start
         return result
 
     @cached_property
@@ -336,22 +336,23 @@ class HostEvents:
     def _in_pipeline(self) -> BoolArray:
         """The same of all rows of this host: they began in a call of the pipeline, or in what runs under its id."""
         columns, id_ = self._columns, self._stat("id")
-        rows, first = self._rows_of_host, self._span.start
-        is_root = self._names_that(is_pipeline_call)[columns.name[rows]]
+        first = self._span.start
+        is_root = self._names_that(is_pipeline_call)[columns.name[self._span]]
         captured = id_.value[is_root[id_.row - first]]
         is_root[id_.row[is_in(id_.value, captured)] - first] = True
-        result = np.zeros(rows.size, dtype=np.bool_)
-        roots, thread = rows[is_root], self.thread[columns.line[rows]]
+        result = np.zeros(is_root.size, dtype=np.bool_)
+        roots, thread = np.flatnonzero(is_root) + first, self.thread[columns.line[self._span]]
         for number in unique_ids(thread[is_root]).tolist():
-            own = rows[thread == number]
+            own = np.flatnonzero(thread == number) + first
             spans = self._spans(roots[self.thread[columns.line[roots]] == number])
             _, until = last_begun(spans, columns.start_ps[own])
             result[own - first] = columns.start_ps[own] < until
         return result
 
     @property
-    def _rows_of_host(self) -> Int64Array:
-        return np.arange(self._span.start, self._span.stop)
+    def _kind_of_event(self) -> npt.NDArray[np.uint8]:
+        """The same as `kind_of` of every event of this host."""
+        return self._kind[self._columns.name[self._span]]
 
     @cached_property
     def _is_model_line(self) -> BoolArray:
@@ -360,8 +361,7 @@ class HostEvents:
         return result
 
     def _rows_of_kind(self, kind: HostNameKind) -> Int64Array:
-        rows = self._rows_of_host
-        result: Int64Array = rows[self.kind_of(rows) == kind]
+        result: Int64Array = np.flatnonzero(self._kind_of_event == kind) + self._span.start
         return result
 
     def _spans(self, rows: Int64Array) -> IntervalSet:
