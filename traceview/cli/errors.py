@@ -53,7 +53,13 @@ class Command(TyperCommand):
             gc.enable()
         else:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        return super().invoke(ctx)
+        limit_bytes = ctx.params.get("max_memory")
+        if limit_bytes is None:
+            return super().invoke(ctx)
+        from traceview.memory_limit import limited
+
+        with limited(limit_bytes):
+            return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`LOGDIR` for Typer's `{LOGDIR}`."""
