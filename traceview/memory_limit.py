@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EDQUOT, ENOSPC
@@ -33,6 +34,7 @@ _MOST_RESERVED: Final = 384 * BYTES_PER_MB
 _RESERVED_SHARE: Final = 0.5
 """The part of the room that arrays of any size leave to small ones, to Python's objects and to what sorting needs."""
 
+_STACK_BYTES: Final = 1 << 20
 _FULL: Final = (ENOSPC, EDQUOT)
 _limits: Final[list[int]] = []
 
@@ -66,7 +68,7 @@ def limited(limit_bytes: int | None) -> Iterator[None]:
             hint=f"at least {_megabytes(least)}",
         )
     reserved = min(int(room * _RESERVED_SHARE), _MOST_RESERVED)
-    with _refusing_more_than(limit_bytes):
+    with _refusing_more_than(limit_bytes), _small_stacks():
         before = _spill.begin(limit_bytes - reserved, os.fsencode(folder))
         _limits.append(limit_bytes)
         try:
@@ -100,6 +102,16 @@ def _refusing_more_than(limit_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+@contextmanager
+def _small_stacks() -> Iterator[None]:
+    """Threads that start inside reserve less memory, all of which counts; what runs on them calls few functions deep."""
+    before = threading.stack_size(_STACK_BYTES)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
 
 
 def _error(spill: ModuleType, limit_bytes: int, folder: str) -> MemoryLimitError:

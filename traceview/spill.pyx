@@ -54,7 +54,6 @@ ctypedef object (*SetHandler)(object)
 cdef enum:
     SET_HANDLER = 304  # the place of PyDataMem_SetHandler in numpy's table of functions, fixed since numpy 1.22
     HEAD = 64  # bytes before each array, which so stays aligned to a line of the processor's cache
-    LARGE = 1 << 18  # smaller arrays are not spilled
     LONGEST_PATH = 4096
     MOST_KEPT = 64
 
@@ -81,6 +80,7 @@ cdef struct Kept:
 cdef struct State:
     int64_t limit  # bytes of private memory up to which an array is anonymous
     int64_t page
+    size_t least  # bytes of the smallest array that is spilled
     int statm
     int failure  # the errno of the last file that could not be made
     int64_t missing  # its size
@@ -198,7 +198,7 @@ cdef void* mapped(size_t size, bint is_zeroed) noexcept nogil:
 
 cdef void* taken(void* ctx, size_t size) noexcept nogil:
     cdef Head* head
-    if size >= LARGE:
+    if size >= state.least:
         return mapped(size, False)
     head = <Head*> malloc(size + HEAD)
     if head == NULL:
@@ -210,7 +210,7 @@ cdef void* taken(void* ctx, size_t size) noexcept nogil:
 cdef void* taken_zeroed(void* ctx, size_t count, size_t each) noexcept nogil:
     cdef Head* head
     cdef size_t size = count * each
-    if size >= LARGE:
+    if size >= state.least:
         return mapped(size, True)
     head = <Head*> calloc(1, size + HEAD)
     if head == NULL:
@@ -236,7 +236,7 @@ cdef void* resized(void* ctx, void* array, size_t size) noexcept nogil:
     if array == NULL:
         return taken(ctx, size)
     head = <Head*> (<char*> array - HEAD)
-    if head.mapped == 0 and size < LARGE:
+    if head.mapped == 0 and size < state.least:
         head = <Head*> realloc(head, size + HEAD)
         if head == NULL:
             return NULL
@@ -258,10 +258,10 @@ cdef SetHandler set_handler():
     return <SetHandler> functions[SET_HANDLER]
 
 
-def begin(int64_t limit, bytes folder):
+def begin(int64_t limit, bytes folder, int64_t least = 1 << 18):
     """Keep arrays that this thread makes in files in `folder`, where private memory would exceed `limit` bytes.
 
-    Gives what `end` needs. Raises `OSError` if the accounts of this process cannot be read.
+    `least`: bytes of the smallest such array; each is a mapping, of which a process may have 65,530. Gives what `end` needs. Raises `OSError` if the accounts of this process cannot be read.
     """
     global is_made
     cdef bytes template = folder + b"/traceview-XXXXXX"
@@ -281,7 +281,8 @@ def begin(int64_t limit, bytes folder):
         handler.allocator.free = given_back
         is_made = True
     strcpy(state.template, template)
-    state.limit, state.failure, state.missing, state.most_spilled = limit, 0, 0, state.spilled
+    state.limit, state.least = limit, least
+    state.failure, state.missing, state.most_spilled = 0, 0, state.spilled
     capsule = PyCapsule_New(&handler, b"mem_handler", NULL)
     return set_handler()(capsule)
 

@@ -76,6 +76,7 @@ def export(
     steps: Steps = None,
     window: WindowChoice = Window.auto,
     salvage: Salvage = False,
+    max_memory: MaxMemory = None,
     timings: Timings = False,
     redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
 ) -> None:

@@ -12,6 +12,7 @@ from traceview.cli.options import (
     Baseline,
     Ignore,
     Logdir,
+    MaxMemory,
     Redact,
     Run,
     Salvage,
@@ -79,6 +80,7 @@ def report(
     select: Select = None,
     ignore: Ignore = None,
     salvage: Salvage = False,
+    max_memory: MaxMemory = None,
     timings: Timings = False,
 ) -> None:
     """Write the report of a run as a folder of documents.

@@ -15,6 +15,7 @@ from traceview.cli.options import (
     Devices,
     Force,
     Logdir,
+    MaxMemory,
     Output,
     Run,
     Salvage,
@@ -148,6 +149,7 @@ def _write_table(
     device: Devices = None,
     salvage: Salvage = False,
     width: Width = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Read a run and write the table that `make` makes of it. The parameters are the options of all tables."""
     from traceview.analysis.selection import select
