@@ -9,7 +9,6 @@ and reuses their memory whenever it needs it.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,20 +53,22 @@ def limited(limit_bytes: int | None) -> Iterator[None]:
             "--max-memory needs Linux and the compiled modules of traceview, which this installation lacks",
             hint="install it where a C compiler is; traceview version shows what is there",
         )
-    folder = tempfile.gettempdir()
+    from tempfile import gettempdir
+
+    folder = gettempdir()
     if _spill.is_in_memory(os.fsencode(folder)):
         raise UsageError(
             f"--max-memory: {folder} lies in memory, so nothing can be spilled to it",
             hint="set TMPDIR to a folder on a disk",
         )
-    room = limit_bytes - _spill.private_memory()
-    if room < _LEAST_ROOM:
-        least = _spill.private_memory() + _LEAST_ROOM
+    begun = _spill.private_memory()
+    if limit_bytes < begun + _LEAST_ROOM:
+        least = begun + _LEAST_ROOM
         raise MemoryLimitError(
             f"--max-memory {_megabytes(limit_bytes)}: no trace can be analysed in so little",
             hint=f"at least {_megabytes(least)}",
         )
-    reserved = min(int(room * _RESERVED_SHARE), _MOST_RESERVED)
+    reserved = min(int((limit_bytes - begun) * _RESERVED_SHARE), _MOST_RESERVED)
     with _refusing_more_than(limit_bytes), _small_stacks():
         before = _spill.begin(limit_bytes - reserved, os.fsencode(folder))
         _limits.append(limit_bytes)
@@ -78,6 +79,12 @@ def limited(limit_bytes: int | None) -> Iterator[None]:
         finally:
             _limits.pop()
             _spill.end(before)
+
+
+def share_one_heap() -> None:
+    """Let the threads of this process share one heap, so that it holds less memory that nobody uses."""
+    if _spill is not None:
+        _spill.share_one_heap()
 
 
 def is_limited() -> bool:

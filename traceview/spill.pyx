@@ -63,8 +63,16 @@ cdef extern from *:
     """
     #define IN_MEMORY_1 0x01021994  /* tmpfs */
     #define IN_MEMORY_2 0x858458f6  /* ramfs */
+    #include <stdlib.h>
+    #ifdef __GLIBC__
+    #include <malloc.h>
+    static void one_heap(void) { mallopt(M_ARENA_MAX, 1); }
+    #else
+    static void one_heap(void) {}
+    #endif
     """
     int64_t IN_MEMORY_1, IN_MEMORY_2
+    void one_heap() nogil
 
 cdef struct Head:
     size_t size  # of the array
@@ -292,6 +300,11 @@ def end(before):
     set_handler()(before)
     forget(&state.kept[0])
     forget(&state.kept[1])
+
+
+def share_one_heap():
+    """Let all threads take memory from one heap: what one of them gives back, others can use."""
+    one_heap()
 
 
 def private_memory():

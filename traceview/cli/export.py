@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from traceview.cli.bundle import Bundle
-from traceview.cli.options import Logdir, Run, Salvage, Steps, Window, WindowChoice, step_range
+from traceview.cli.options import (
+    Logdir,
+    MaxMemory,
+    Run,
+    Salvage,
+    Steps,
+    Window,
+    WindowChoice,
+    step_range,
+)
 from traceview.cli.output import Target
 from traceview.cli.timings import Timings
 from traceview.document.sanitize import sanitize
