@@ -24,6 +24,9 @@ try:
 except ImportError:
     _spill = None
 
+LESS_MEMORY: Final = "--max-memory 1GB puts what does not fit into files"
+"""What to do where memory is short."""
+
 BYTES_PER_MB: Final = 10**6
 
 _LEAST_ROOM: Final = 128 * BYTES_PER_MB

@@ -19,7 +19,7 @@ from traceview.capture.environment_variable import VARIABLE
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
 from traceview.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.memory_limit import limited, share_one_heap
+from traceview.memory_limit import LESS_MEMORY, limited, share_one_heap
 from traceview.version import VERSION
 
 INTERRUPTED: Final = 130
@@ -115,6 +115,11 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(PIPE_CLOSED) from None
         except MemoryError:
             _say("error: not enough memory for this trace")
+            if any(
+                option.name == "max_memory"
+                for option in self.commands[ctx.invoked_subcommand].params
+            ):
+                _print(f"hint: {LESS_MEMORY}")
             raise typer.Exit(TraceFormatError.exit_code) from None
         except Exception:
             traceback.print_exc()

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from traceview.errors import TraceFormatError
 from traceview.intervals import Int64Array
 from traceview.location import Location
-from traceview.memory_limit import is_limited
+from traceview.memory_limit import LESS_MEMORY, is_limited
 from traceview.store.address import is_remote
 from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
@@ -103,7 +103,9 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
             if is_limited():
                 raise
             raise TraceFormatError(
-                path, f"{len(data):,} bytes do not fit into memory", hint="record fewer steps"
+                path,
+                f"{len(data):,} bytes do not fit into memory",
+                hint=f"record fewer steps; {LESS_MEMORY}",
             ) from None
 
 
