@@ -81,7 +81,13 @@ class DeviceActivity(Struct, frozen=True, eq=False):
 def device_activity(trace: Trace, device: int) -> DeviceActivity:
     """The unions of one device over the whole recording."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
-    start, end, class_ = columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows]
+    return added_by_class(columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows])
+
+
+def added_by_class(
+    start: Int64Array, end: Int64Array, class_: npt.NDArray[np.uint8]
+) -> DeviceActivity:
+    """The unions of events, in order of start, by class."""
     by_class: list[IntervalSet] = []
     added: list[IntervalSet] = []
     before: IntervalSet | None = None
