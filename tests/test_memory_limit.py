@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from errno import EACCES, ENOSPC
+from errno import EACCES, ENOENT, ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -341,6 +341,15 @@ def test_files_in_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/somewhere")
     monkeypatch.setattr(memory_limit, "_spill", _Failing(number=0, in_memory=True))
     with pytest.raises(UsageError, match="/somewhere lies in memory"), limited(10**15):
+        pass
+
+
+def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise FileNotFoundError(ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", fail)
+    with pytest.raises(UsageError, match="No usable temporary directory"), limited(10**15):
         pass
 
 

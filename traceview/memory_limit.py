@@ -51,37 +51,46 @@ def limited(limit_bytes: int | None) -> Iterator[None]:
     if limit_bytes is None:
         yield
         return
+    spill, folder = _checked_place()
+    begun = spill.private_memory()
+    if limit_bytes < begun + _LEAST_ROOM:
+        raise MemoryLimitError(
+            f"--max-memory {_megabytes(limit_bytes)}: no trace can be analysed in so little",
+            hint=f"at least {_megabytes(begun + _LEAST_ROOM)}",
+        )
+    with _refusing_more_than(limit_bytes) as refused_bytes, _small_stacks():
+        reserved = min(int((refused_bytes - begun) * _RESERVED_SHARE), _MOST_RESERVED)
+        before = spill.begin(refused_bytes - reserved, os.fsencode(folder))
+        _limits.append(limit_bytes)
+        try:
+            yield
+        except MemoryError:
+            raise _error(spill, limit_bytes, folder) from None
+        finally:
+            _limits.pop()
+            spill.end(before)
+
+
+def _checked_place() -> tuple[ModuleType, str]:
+    """What puts arrays into files, and the folder for them."""
+    from tempfile import gettempdir
+
     if _spill is None:
         raise UsageError(
             "--max-memory needs Linux and the compiled modules of traceview, which this installation lacks",
             hint="install it where a C compiler is; traceview version shows what is there",
         )
-    from tempfile import gettempdir
-
-    folder = gettempdir()
+    try:
+        folder = gettempdir()
+        _spill.private_memory()
+    except OSError as error:
+        raise UsageError(f"--max-memory cannot be held here: {error.strerror or error}") from error
     if _spill.is_in_memory(os.fsencode(folder)):
         raise UsageError(
             f"--max-memory: {folder} lies in memory, so nothing can be spilled to it",
             hint="set TMPDIR to a folder on a disk",
         )
-    begun = _spill.private_memory()
-    if limit_bytes < begun + _LEAST_ROOM:
-        least = begun + _LEAST_ROOM
-        raise MemoryLimitError(
-            f"--max-memory {_megabytes(limit_bytes)}: no trace can be analysed in so little",
-            hint=f"at least {_megabytes(least)}",
-        )
-    reserved = min(int((limit_bytes - begun) * _RESERVED_SHARE), _MOST_RESERVED)
-    with _refusing_more_than(limit_bytes), _small_stacks():
-        before = _spill.begin(limit_bytes - reserved, os.fsencode(folder))
-        _limits.append(limit_bytes)
-        try:
-            yield
-        except MemoryError:
-            raise _error(_spill, limit_bytes, folder) from None
-        finally:
-            _limits.pop()
-            _spill.end(before)
+    return _spill, folder
 
 
 def share_one_heap() -> None:
@@ -101,15 +110,16 @@ def spilled_bytes() -> int:
 
 
 @contextmanager
-def _refusing_more_than(limit_bytes: int) -> Iterator[None]:
-    """Inside, the kernel refuses private memory beyond the limit."""
+def _refusing_more_than(limit_bytes: int) -> Iterator[int]:
+    """Inside, the kernel refuses private memory beyond the limit, or beyond one that it has already, which is given."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min([limit_bytes, *known]), hard))
+    refused_bytes = min([limit_bytes, *known])
+    resource.setrlimit(resource.RLIMIT_DATA, (refused_bytes, hard))
     try:
-        yield
+        yield refused_bytes
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 

@@ -266,28 +266,33 @@ cdef SetHandler set_handler():
     return <SetHandler> functions[SET_HANDLER]
 
 
+cdef prepare():
+    global is_made
+    if is_made:
+        return
+    state.page = sysconf(_SC_PAGESIZE)
+    state.statm = open_file(b"/proc/self/statm", O_RDONLY)
+    if state.statm < 0:
+        raise OSError(errno, "/proc/self/statm cannot be read")
+    strcpy(handler.name, b"traceview_spill")
+    handler.version = 1
+    handler.allocator.ctx = NULL
+    handler.allocator.malloc = taken
+    handler.allocator.calloc = taken_zeroed
+    handler.allocator.realloc = resized
+    handler.allocator.free = given_back
+    is_made = True
+
+
 def begin(int64_t limit, bytes folder, int64_t least = 1 << 18):
     """Keep arrays that this thread makes in files in `folder`, where private memory would exceed `limit` bytes.
 
     `least`: bytes of the smallest such array; each is a mapping, of which a process may have 65,530. Gives what `end` needs. Raises `OSError` if the accounts of this process cannot be read.
     """
-    global is_made
     cdef bytes template = folder + b"/traceview-XXXXXX"
     if len(template) >= LONGEST_PATH:
         raise OSError(ENAMETOOLONG, "the path is too long")
-    state.page = sysconf(_SC_PAGESIZE)
-    if not is_made:
-        state.statm = open_file(b"/proc/self/statm", O_RDONLY)
-        if state.statm < 0:
-            raise OSError(errno, "/proc/self/statm cannot be read")
-        strcpy(handler.name, b"traceview_spill")
-        handler.version = 1
-        handler.allocator.ctx = NULL
-        handler.allocator.malloc = taken
-        handler.allocator.calloc = taken_zeroed
-        handler.allocator.realloc = resized
-        handler.allocator.free = given_back
-        is_made = True
+    prepare()
     strcpy(state.template, template)
     state.limit, state.least = limit, least
     state.failure, state.missing, state.most_spilled = 0, 0, state.spilled
@@ -308,7 +313,8 @@ def share_one_heap():
 
 
 def private_memory():
-    """The private memory of this process in bytes, as the kernel limits it (`RLIMIT_DATA`)."""
+    """The private memory of this process in bytes, as the kernel limits it (`RLIMIT_DATA`); raises `OSError` as `begin`."""
+    prepare()
     return private_bytes()
 
 
