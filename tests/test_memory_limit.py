@@ -206,8 +206,8 @@ def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
     program = (
         "import numpy, sys, time\n"
         "from traceview.memory_limit import limited\n"
-        "with limited(200_000_000):\n"
-        "    kept = [numpy.ones(1_000_000) for _ in range(50)]\n"
+        "with limited(300_000_000):\n"
+        "    kept = [numpy.ones(1_000_000) for _ in range(60)]\n"
         "    print('spilled', flush=True)\n"
         "    time.sleep(60)\n"
     )
