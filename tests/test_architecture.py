@@ -21,19 +21,10 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (
-        "ids",
-        "location",
-        "robust",
-        "spill",
-        "stages",
-        "sweeps",
-        "sweeps_reference",
-        "units",
-        "version",
-    ),
-    ("errors", "stack_dump"),
-    ("intervals", "memory_limit", "record", "store"),
+    ("location", "robust", "spill", "stages", "sweeps", "sweeps_reference", "units", "version"),
+    ("errors", "stack_dump", "sweeping"),
+    ("ids", "memory_limit", "record", "store"),
+    ("intervals",),
     ("xplane",),
     ("trace",),
     ("document",),

@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
-from traceview.intervals import SWEEPS
 from traceview.location import Location
 from traceview.stages import stage
+from traceview.sweeping import SWEEPS
 from traceview.trace.classify import activity_of
 from traceview.trace.collective_calls import find_collective_calls
 from traceview.trace.join import DeviceParts, HostParts
