@@ -54,6 +54,7 @@ FACADE = ("__init__", "__main__", "cli")
 # Third-party module → the parts of the package that may import it.
 CONFINED = {
     "aiohttp": ("store/service.py",),
+    "distributed": ("trace/cluster.py",),
     "fsspec": ("store/service.py",),
     "google.protobuf": ("xplane/",),
     "grpc": ("capture/profiler_service.py",),
@@ -69,6 +70,7 @@ CONFINED = {
 # Those that take long to import: inside functions only, or in a module that is itself imported so.
 LAZY = (
     "aiohttp",
+    "distributed",
     "fsspec",
     "grpc",
     "jinja2",
@@ -318,7 +320,7 @@ CLI = "    from traceview.cli import main; main()"
 def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
     modules = modules_after(code, traps, *arguments)
     assert "traceview" in modules
-    heavy = {"fsspec", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow"}
+    heavy = {"distributed", "fsspec", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow"}
     assert not {*heavy, "traceview.store.remote"} & modules
 
 

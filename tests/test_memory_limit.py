@@ -263,7 +263,7 @@ def test_nonsense_is_one_line(text: str, command: Command) -> None:
 
 def test_too_little_for_any_trace_is_said_before(command: Command) -> None:
     done = command("analyze", FIXTURE, "--max-memory", "20MB")
-    assert (done.code, done.out) == (12, "")
+    assert (done.code, done.out) == (13, "")
     first, second = done.err.splitlines()
     assert first == "traceview: error: --max-memory 20MB: no trace can be analysed in so little"
     assert second.startswith("hint: at least ")
@@ -277,7 +277,7 @@ def test_too_little_for_this_trace_says_what_to_try(
 
     monkeypatch.setattr("traceview.report.build.analyze", fail)
     done = command("analyze", FIXTURE, "--max-memory", "64GB")
-    assert (done.code, done.out) == (12, "")
+    assert (done.code, done.out) == (13, "")
     assert done.err.splitlines() == [
         "traceview: error: --max-memory 64,000MB is too little for this trace",
         "hint: try 128,000MB; names, tables of a report and sorting cannot be spilled",
@@ -299,7 +299,7 @@ def test_no_file_can_be_made(tmp_path: Path, large: Path) -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (12, "")
+    assert (done.returncode, done.stdout) == (13, "")
     first, second = done.stderr.splitlines()
     assert first.startswith("traceview: error: --max-memory: no file of ")
     assert first.endswith(f"can be made in {tmp_path}: File too large")
@@ -357,6 +357,15 @@ def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_in_memory_is_known(tmp_path: Path) -> None:
     assert spill.is_in_memory(b"/dev/shm")
     assert not spill.is_in_memory(os.fsencode(ROOT))
+
+
+@pytest.mark.parametrize("option", [("--workers", "2"), ("--scheduler", "tcp://127.0.0.1:9")])
+def test_several_processes_have_no_common_limit(option: tuple[str, str], command: Command) -> None:
+    done = command("analyze", FIXTURE, "--max-memory", "1GB", *option)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[0] == (
+        "traceview: error: --max-memory holds the memory of one process"
+    )
 
 
 def test_without_compiled_modules(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from traceview.location import Location
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
+    from traceview.trace.load import ReadHosts
     from traceview.trace.windows import StepRange
 
 
@@ -109,6 +110,24 @@ Baseline = Annotated[
         show_default=False,
     ),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Processes that read the files of several hosts.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Read the files where the workers of this Dask cluster are, such as tcp://host:8786.",
+        show_default=False,
+    ),
+]
 Salvage = Annotated[bool, typer.Option("--salvage", help="Use what is readable of a damaged file.")]
 Width = Annotated[
     int | None,
@@ -182,6 +201,26 @@ def codes(option: str, values: Sequence[str] | None) -> list[str]:
     if values and not given:
         raise UsageError(f"{option}: no code is given", hint="traceview explain lists them")
     return given
+
+
+def hosts_read_by(workers: int, scheduler: str | None) -> ReadHosts | None:
+    """Who reads the files of hosts; None for this process. Raises `UsageError` if both options are given."""
+    if scheduler is not None:
+        if workers > 1:
+            raise UsageError(
+                "--workers and --scheduler exclude each other",
+                hint="the workers of a cluster are those that its scheduler has",
+            )
+        if not scheduler.strip():
+            raise UsageError("--scheduler: no address is given", hint="such as tcp://host:8786")
+        from traceview.trace.cluster import reading_on_cluster
+
+        return reading_on_cluster(scheduler)
+    if workers == 1:
+        return None
+    from traceview.trace.workers import reading_by_workers
+
+    return reading_by_workers(workers)
 
 
 def finding_codes(

@@ -16,11 +16,14 @@ from traceview.cli.options import (
     Redact,
     Run,
     Salvage,
+    Scheduler,
     Select,
     Steps,
     Window,
     WindowChoice,
+    Workers,
     finding_codes,
+    hosts_read_by,
     step_range,
 )
 from traceview.cli.output import Target, checked_place
@@ -80,6 +83,8 @@ def report(
     select: Select = None,
     ignore: Ignore = None,
     salvage: Salvage = False,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
     max_memory: MaxMemory = None,
     timings: Timings = False,
 ) -> None:
@@ -106,9 +111,10 @@ def report(
     if with_data:
         _check_data(redact=redact, has_folder=bundle is not None)
     chosen_steps = step_range(steps)
+    hosts = hosts_read_by(workers, scheduler)
     select_codes, ignore_codes = finding_codes(select, ignore)
-    with reading(logdir, run):
-        trace = load(logdir, run=run, salvage=salvage)
+    with reading(logdir, run, is_here=hosts is None):
+        trace = load(logdir, run=run, salvage=salvage, read=hosts)
         from traceview.analysis.selection import select as selection_of
         from traceview.report.build import analyze
 

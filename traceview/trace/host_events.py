@@ -274,19 +274,20 @@ class HostEvents:
         return result
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
-        """Which host rows are step markers."""
-        return self._is_marker[rows]
+        """Which rows of this host are step markers."""
+        return self._is_marker[rows - self._span.start]
 
     @cached_property
     def _is_marker(self) -> BoolArray:
-        """Whether each host row is a step marker."""
+        """Whether each row of this host is a step marker."""
         columns = self._columns
-        rows = np.flatnonzero(columns.line == self._steps.marker_line)
+        on_line = columns.rows_of(self._steps.marker_line)
+        rows = np.arange(on_line.start, on_line.stop)
         spans = np.array((*self._steps.marker_spans, (LONG_AGO_PS, LONG_AGO_PS)), dtype=np.int64)
         spans = spans[np.argsort(spans[:, 0])]
         place = np.searchsorted(spans[:, 0], columns.start_ps[rows], side="right") - 1
-        result: BoolArray = np.zeros(columns.line.size, dtype=np.bool_)
-        result[rows] = (spans[place, 0] == columns.start_ps[rows]) & (
+        result: BoolArray = np.zeros(self._span.stop - self._span.start, dtype=np.bool_)
+        result[rows - self._span.start] = (spans[place, 0] == columns.start_ps[rows]) & (
             spans[place, 1] == columns.end_ps[rows]
         )
         return result

@@ -22,6 +22,7 @@ from traceview.location import Location
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers
 from traceview.trace.hang import Hang
+from traceview.trace.per_host import PerHost
 from traceview.trace.sidecar import Sidecar
 from traceview.trace.threads import threads
 from traceview.xplane.columns import SmallIntArray, joined
@@ -42,6 +43,7 @@ class Names:
     def __init__(self) -> None:
         self._index: dict[bytes, int] = {}
         self._values: list[bytes] = []
+        self._texts: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._values)
@@ -51,6 +53,17 @@ class Names:
 
     def __getitem__(self, index: int) -> bytes:
         return self._values[index]
+
+    def __reduce__(self) -> tuple[Callable[[list[bytes]], Names], tuple[list[bytes]]]:
+        return Names.of, (self._values,)
+
+    @classmethod
+    def of(cls, values: list[bytes]) -> Names:
+        """A table of these distinct names."""
+        names = cls()
+        names._values = values
+        names._index = {name: index for index, name in enumerate(values)}
+        return names
 
     def add(self, name: bytes) -> int:
         """The index of `name`, new or known."""
@@ -65,7 +78,12 @@ class Names:
 
     def text(self, index: int) -> str | None:
         """The name as text, with invalid UTF-8 replaced; None for `NONE`."""
-        return None if index == NONE else self._values[index].decode("utf-8", "replace")
+        if index == NONE:
+            return None
+        if index not in self._texts:
+            # One text for all devices and hosts that have the name.
+            self._texts[index] = self._values[index].decode("utf-8", "replace")
+        return self._texts[index]
 
     def are(self, wanted: Iterable[bytes]) -> BoolArray:
         """Which names are in `wanted`, by index."""
@@ -408,6 +426,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     host_columns: HostColumns
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
+    per_host: PerHost
 
     def device_key(self, device: int) -> str:
         """The name of a device in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""
