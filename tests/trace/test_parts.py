@@ -95,6 +95,8 @@ def mixed_hosts(tmp_path: Path) -> Path:
         for step in marked_steps(trace):
             step.kernel(0, 2, 42)
             step.kernel(1, 3, 40)
+            if name == "host2":
+                step.kernel(1, 41, 43)
         path = trace.write(tmp_path)
     (of_replicas,) = Path("fixtures/custom-loop-2").glob("plugins/profile/*/*.xplane.pb")
     path.with_name("host1.xplane.pb").write_bytes(of_replicas.read_bytes())
@@ -169,10 +171,17 @@ def test_devices_beyond_the_limit_are_left_out_over_all_hosts(
 ) -> None:
     monkeypatch.setattr("traceview.trace.part.MOST_DEVICES", 3)
     write_hosts(tmp_path, 3)
+    (file,) = tmp_path.rglob("host1.xplane.pb")
+    file.with_name("host1.traceview.json").write_text("{")
     trace = traceview.load(tmp_path)
     keys = [trace.device_key(index) for index in range(len(trace.device_list))]
     assert keys == ["host0/GPU:0", "host0/GPU:1", "host0/GPU:2"]
-    assert [problem.host for problem in trace.problems] == ["host0", "host1", "host2"]
+    assert [(problem.code, problem.host) for problem in trace.problems] == [
+        ("damaged-file", "host0"),
+        ("sidecar-unreadable", "host1"),
+        ("damaged-file", "host1"),
+        ("damaged-file", "host2"),
+    ]
     columns = trace.device_columns
     for index in range(3):
         lines = {trace.lines[line].device for line in columns.line[columns.rows_of(index)].tolist()}
