@@ -23,6 +23,7 @@ from traceview.trace.load import ReadHosts, load, read_here
 from traceview.trace.messages import receive, send
 from traceview.trace.model import Trace
 from traceview.trace.part import HostFile, read_host
+from traceview.xplane.planes import TEXT_STATS
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 
@@ -136,6 +137,29 @@ def test_every_column_is_the_same(tmp_path: Path) -> None:
         assert key == other
         assert column.dtype == same.dtype
         assert column.tolist() == same.tolist()
+
+
+def named(trace: Trace, host: str) -> Iterator[tuple[str, list[object]]]:
+    """What the events of one host are called, and what their stats say, as text."""
+    names = trace.names
+    index = [entry.name for entry in trace.hosts].index(host)
+    device, events = trace.device_columns, trace.host_columns
+    rows = trace.device_rows(index)
+    for key in ("name", "op", "module"):
+        yield key, [names.text(name) for name in getattr(device, key)[rows].tolist()]
+    span = events.rows_of_host(index)
+    yield "host name", [names.text(name) for name in events.name[span].tolist()]
+    for key in sorted(TEXT_STATS):
+        stat = events.stat(key).among(span)
+        texts = [names.text(name) for name in stat.value.tolist()]
+        yield key, list(zip((stat.row - span.start).tolist(), texts, strict=True))
+
+
+def test_events_have_the_names_in_their_files(tmp_path: Path) -> None:
+    trace = load(mixed_hosts(tmp_path))
+    for file in trace.files:
+        alone = load(file.path)
+        assert list(named(trace, file.host)) == list(named(alone, file.host))
 
 
 def test_an_event_of_any_host_is_read_again_from_its_file(tmp_path: Path) -> None:
