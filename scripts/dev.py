@@ -40,7 +40,7 @@ if sys.version_info < (3, 10):
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "slow-input-2"
 PACKAGE = ROOT / "traceview"
-EXTENSIONS = (PACKAGE / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
+EXTENSIONS = (PACKAGE / "spill.pyx", PACKAGE / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
 STARTUP = "traceview.pth"
 # An install is made from these; everything else is picked up by the editable install as it changes.
 INSTALL_INPUTS = (

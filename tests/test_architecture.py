@@ -21,9 +21,19 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("ids", "location", "robust", "stages", "sweeps", "sweeps_reference", "units", "version"),
+    (
+        "ids",
+        "location",
+        "robust",
+        "spill",
+        "stages",
+        "sweeps",
+        "sweeps_reference",
+        "units",
+        "version",
+    ),
     ("errors", "stack_dump"),
-    ("intervals", "record", "store"),
+    ("intervals", "memory_limit", "record", "store"),
     ("xplane",),
     ("trace",),
     ("document",),

@@ -16,6 +16,7 @@ from traceview.cli.options import (
     Full,
     Ignore,
     Logdir,
+    MaxMemory,
     Output,
     Redact,
     Run,
@@ -80,6 +81,7 @@ def analyze(
     redact: Redact = False,
     full: Full = False,
     width: Width = None,
+    max_memory: MaxMemory = None,
     timings: Timings = False,
 ) -> None:
     """Show how busy each device was, with what, and what to change.

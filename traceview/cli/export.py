@@ -12,6 +12,7 @@ import typer
 from traceview.cli.bundle import Bundle
 from traceview.cli.options import (
     Logdir,
+    MaxMemory,
     Run,
     Salvage,
     Scheduler,
@@ -89,6 +90,7 @@ def export(
     salvage: Salvage = False,
     workers: Workers = 1,
     scheduler: Scheduler = None,
+    max_memory: MaxMemory = None,
     timings: Timings = False,
     redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
 ) -> None:

@@ -165,6 +165,15 @@ Ignore = Annotated[
 
 _RANGE: Final = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*", re.ASCII)
 _UNITS: Final = {"ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
+_SIZE_UNITS: Final = {
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+}
+_SIZE: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([MGT]i?B)\s*", re.ASCII | re.IGNORECASE)
 _LENGTH: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ns|us|µs|μs|ms|s)\s*", re.ASCII)
 
 
@@ -235,6 +244,31 @@ def device_names(values: Sequence[str] | None, known: Sequence[str]) -> list[str
         raise UsageError("--device: no device is given", hint="GPU:4, or 4 for short")
     spelled = {name.lower(): name for key in known for name in (key, key.rpartition("/")[2])}
     return [spelled.get(name.lower(), name) for name in wanted]
+
+
+def memory_size(text: str) -> int:
+    """`512MB`, `1GB` or `1.5GiB` in bytes; raises `UsageError` for any other text."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"--max-memory {text}: not a size of memory",
+            hint="a number and MB, GB, MiB or GiB: 1.5GB",
+        )
+    whole, _, fraction = match[1].partition(".")
+    unit = _SIZE_UNITS[match[2].lower()]
+    return int(whole) * unit + int(fraction.ljust(9, "0")[:9]) * unit // 10**9
+
+
+MaxMemory = Annotated[
+    int | None,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        parser=memory_size,
+        help="Hold at most so much memory, 1GB for instance; what does not fit goes to files in TMPDIR.",
+        show_default=False,
+    ),
+]
 
 
 def listed(values: Sequence[str] | None) -> list[str]:

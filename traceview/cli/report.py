@@ -12,6 +12,7 @@ from traceview.cli.options import (
     Baseline,
     Ignore,
     Logdir,
+    MaxMemory,
     Redact,
     Run,
     Salvage,
@@ -84,6 +85,7 @@ def report(
     salvage: Salvage = False,
     workers: Workers = 1,
     scheduler: Scheduler = None,
+    max_memory: MaxMemory = None,
     timings: Timings = False,
 ) -> None:
     """Write the report of a run as a folder of documents.

@@ -15,6 +15,7 @@ from traceview.cli.options import (
     Devices,
     Force,
     Logdir,
+    MaxMemory,
     Output,
     Run,
     Salvage,
@@ -153,6 +154,7 @@ def _write_table(
     workers: Workers = 1,
     scheduler: Scheduler = None,
     width: Width = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Read a run and write the table that `make` makes of it. The parameters are the options of all tables."""
     from traceview.analysis.selection import select

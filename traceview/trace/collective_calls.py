@@ -50,7 +50,7 @@ def find_collective_calls(
     """The host calls behind the collectives of one host."""
     rows = np.flatnonzero(device.class_ == ActivityClass.COLLECTIVE)
     op, call, arrival = (np.full(rows.size, NONE, dtype=np.int64) for _ in range(3))
-    at = device.launch[rows]
+    at = device.launch[rows].astype(np.int64)
     group, instance, size = (host.stat(key) for key in ("group_key", "instance_key", "buffer_size"))
     if (at != NONE).any() and instance.row.size + size.row.size:
         thread = threads(lines)[host.line]

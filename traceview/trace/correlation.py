@@ -17,13 +17,14 @@ from msgspec import Struct
 from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
 from traceview.trace.model import NONE, HostColumns
+from traceview.xplane.columns import SmallIntArray
 
 _LONGEST_CHAIN: Final = 16
 """Threads hand the work of a step on a few times; more links are ids that agree by chance."""
 
 
 def find_launches(
-    correlation_id: Int64Array,
+    correlation_id: SmallIntArray,
     has_correlation: np.ndarray[tuple[int], np.dtype[np.bool_]],
     host: HostColumns,
 ) -> Int64Array:
@@ -39,7 +40,7 @@ def find_launches(
     order = np.lexsort((host.start_ps[calls.row], calls.value))
     call_id, call_row = calls.value[order], calls.row[order]
     events = np.flatnonzero(has_correlation & (correlation_id != 0))
-    wanted = correlation_id[events]
+    wanted = correlation_id[events].astype(np.int64)
     place = np.minimum(np.searchsorted(call_id, wanted), call_id.size - 1)
     matches = call_id[place] == wanted
     result[events[matches]] = call_row[place[matches]]

@@ -6,7 +6,7 @@ a time.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,14 @@ from traceview.ids import in_order
 from traceview.trace.classify import Activity, final_classes
 from traceview.trace.correlation import find_launches
 from traceview.trace.model import DeviceColumns, HostColumns, HostStat, Names
-from traceview.xplane.columns import joined
+from traceview.xplane.columns import SmallIntArray, joined, small
 from traceview.xplane.planes import TEXT_STATS
 from traceview.xplane.table import PlaneTable
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+
+_SMALL: Final = ("correlation_id", "group", "position")
+"""Columns of activity whose values mostly fit into 32 bits."""
 
 
 class _Parts:
@@ -33,6 +36,11 @@ class _Parts:
     def take(self, key: str, dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
         """The whole column; its parts are released, so it can be taken once."""
         return joined([part.pop(key) for part in self._parts], dtype)
+
+    def take_small(self, key: str) -> SmallIntArray:
+        """The same of a column of either type."""
+        parts = [part.pop(key) for part in self._parts]
+        return joined(parts, np.result_type(np.int32, *parts).type)
 
 
 class HostParts:
@@ -53,7 +61,7 @@ class HostParts:
                 "start_ps": table.start_ps,
                 "duration_ps": table.duration_ps,
                 "name": name_of[table.name],
-                "position": table.position,
+                "position": small(table.position),
             }
         )
         for key in table.plane.spellings:
@@ -78,7 +86,7 @@ class HostParts:
             start_ps=self._columns.take("start_ps", np.int64),
             duration_ps=self._columns.take("duration_ps", np.int64),
             name=self._columns.take("name", np.int32),
-            position=self._columns.take("position", np.int64),
+            position=self._columns.take_small("position"),
             stats={
                 key: HostStat(
                     joined([piece.row for piece in pieces], np.int64),
@@ -100,6 +108,7 @@ class DeviceParts:
         count = activity.start_ps.size
         self._columns.add(
             asdict(activity)
+            | {key: small(getattr(activity, key)) for key in _SMALL}
             | {
                 "line": activity.line + np.int32(first_line),
                 "device": np.full(count, device, dtype=np.int16),
@@ -109,7 +118,7 @@ class DeviceParts:
     def joined(self, host_columns: HostColumns, names: Names) -> DeviceColumns:
         """All device events by device and start, with their launches and final classes."""
         take = self._columns.take
-        correlation_id = take("correlation_id", np.int64)
+        correlation_id = self._columns.take_small("correlation_id")
         has_correlation = take("has_correlation", np.bool_)
         launch = find_launches(correlation_id, has_correlation, host_columns)
         classes = final_classes(take("kind", np.uint8), launch, host_columns.name, names)
@@ -124,17 +133,17 @@ class DeviceParts:
             class_=classes.class_,
             correlation_id=correlation_id,
             has_correlation=has_correlation,
-            launch=launch,
+            launch=small(launch),
             bytes=take("bytes", np.int64),
             host_memory=take("host_memory", np.uint8),
-            group=take("group", np.int64),
+            group=self._columns.take_small("group"),
             p2p=classes.p2p,
             opaque=classes.opaque,
             unknown_direction=classes.unknown_direction,
-            position=take("position", np.int64),
+            position=self._columns.take_small("position"),
         )
         # Events that begin together have an order of their own, whatever that of the file is.
-        keys = columns.device, columns.start_ps, -columns.end_ps, columns.class_
+        keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
         if in_order(*keys):
             return columns
         order = np.lexsort(keys[::-1])

@@ -27,6 +27,7 @@ from traceview.trace.model import (
 )
 from traceview.trace.part import Part
 from traceview.trace.per_host import HOST_ROWS, PerHost
+from traceview.xplane.columns import small
 from traceview.xplane.planes import TEXT_STATS
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -179,7 +180,7 @@ class _Merger:
     def _rows(self, host: int, rows: _Column) -> _Column:
         """Rows of the host columns, or `NONE`."""
         first = self._first_row[host]
-        return np.where(rows == NONE, NONE, rows + first) if first else rows
+        return small(np.where(rows == NONE, NONE, rows.astype(np.int64) + first)) if first else rows
 
 
 def _before(counts: Any) -> list[int]:
@@ -205,11 +206,9 @@ def _joined(hosts: Sequence[int], pieces: Any, key: str, change: _Change) -> _Co
     """A column over all parts, in the order of `hosts`; the pieces lose theirs."""
     if len(hosts) == 1:
         return change(hosts[0], pieces[hosts[0]].pop(key))
-    first = pieces[hosts[0]][key]
-    bounds = _before(pieces[host][key].size for host in hosts)
-    whole = np.empty(bounds[-1], dtype=first.dtype)
-    for place, host in enumerate(hosts):
-        whole[bounds[place] : bounds[place + 1]] = change(host, pieces[host].pop(key))
+    changed = [change(host, pieces[host].pop(key)) for host in hosts]
+    # Of columns of small numbers some may be wider than others.
+    whole: _Column = np.concatenate(changed)
     return whole
 
 

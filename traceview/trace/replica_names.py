@@ -20,6 +20,7 @@ from traceview.trace.op_phase import (
     split_op_name,
     uses_variable,
 )
+from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
 _REPLICA: Final = re.compile(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
@@ -94,12 +95,19 @@ class ReplicaNames:
         """The highest replica in the names of each host, over the events of the host and of its devices."""
         recording = self._recording
         columns, events = recording.device_columns, recording.host_columns
-        with_op = np.flatnonzero(columns.op != NONE)
+        # Each name of a host once.
+        parts = [
+            (host, unique_ids(events.name[events.rows_of_host(host)]))
+            for host in range(len(recording.hosts))
+        ]
+        parts += [
+            (entry.host, unique_ids(columns.op[columns.rows_of(device)]))
+            for device, entry in enumerate(recording.device_list)
+        ]
+        host = joined([np.full(names.size, host) for host, names in parts], np.int64)
+        name = joined([names for _, names in parts], np.int64)
         return highest_replicas(
-            recording.names,
-            np.concatenate((events.host, recording.host_of_device[columns.device[with_op]])),
-            np.concatenate((events.name, columns.op[with_op])),
-            len(recording.hosts),
+            recording.names, host[name != NONE], name[name != NONE], len(recording.hosts)
         )
 
 
