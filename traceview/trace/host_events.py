@@ -275,7 +275,8 @@ class HostEvents:
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
         """Which rows of this host are step markers."""
-        return self._is_marker[rows - self._span.start]
+        result: BoolArray = self._is_marker[rows - self._span.start]
+        return result
 
     @cached_property
     def _is_marker(self) -> BoolArray:
