@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("document",),
     ("analysis",),
     ("report",),
+    ("comparison",),
     ("export", "viewers", "watch"),
     ("crosscheck",),
     ("api",),

@@ -1,0 +1,238 @@
+"""Estimates how much the mean of a series of steps differs between two sides, with an interval that respects noise.
+
+docs/method.md, "Difference of step times", derives the rules and states what they assume.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
+
+CONFIDENCE: Final = 0.95
+"""Share of intervals that hold the true difference."""
+POWER: Final = 0.9
+"""Share of the runs with a change of `least_shown_ratio` in which it is shown."""
+_OVERLAPPING_DEGREES: Final = 1.5
+"""Degrees of freedom of the variance of overlapping blocks over those of separate ones (Meketon and Schmeiser 1984)."""
+_GRID: Final = np.linspace(0.0, 1.0, 513)
+_SIMPSON: Final = np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)
+
+
+class RunSpread(Struct, frozen=True):
+    """What is known beforehand of how much runs of one program differ without a change.
+
+    `ratio`: standard deviation of their mean steps, as a share of the step. `degrees`: degrees of freedom that this
+    knowledge is worth.
+    """
+
+    ratio: float
+    degrees: float
+
+
+REPLICA_RUN_SPREAD: Final = RunSpread(ratio=0.065, degrees=1.65)
+"""Of replicas that share the cores of a CPU; `scripts.step_noise` estimates it from recorded runs."""
+
+
+class Difference(Struct, frozen=True):
+    """How much the mean step differs between two sides.
+
+    A side without a step has a mean of None, and nothing else is known then. Without an interval (a single step on a
+    side) all but the means and the difference are None, and the direction is unknown.
+
+    Attributes:
+        before: Mean over the captures of the mean over their steps, in the unit of the series.
+        after: The same of the other side.
+        difference: after − before.
+        ratio: difference ÷ before.
+        low: Lower end of the 95% interval of the difference.
+        high: Upper end of it.
+        low_ratio: Lower end of the 95% interval of the ratio; null where before may be zero.
+        high_ratio: Upper end of it.
+        least_shown_ratio: A change of this share of before, in either direction, is shown by 90% of runs as these.
+        direction: slower or faster where the interval excludes zero; none where it holds zero; unknown without one.
+        before_step_counts: Steps by capture.
+        after_step_counts: The same of the other side.
+        is_over_runs: Whether the interval covers how much runs differ without a change; else it covers steps alone.
+    """
+
+    before: float | None
+    after: float | None
+    difference: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    low_ratio: float | None = None
+    high_ratio: float | None = None
+    least_shown_ratio: float | None = None
+    direction: Direction = "unknown"
+    before_step_counts: tuple[int, ...] = ()
+    after_step_counts: tuple[int, ...] = ()
+    is_over_runs: bool = False
+
+
+class _Variance(Struct, frozen=True):
+    """Estimated variances of both means, and the degrees of freedom of the estimate."""
+
+    before: float
+    after: float
+    degrees: float
+
+    @property
+    def both(self) -> float:
+        return self.before + self.after
+
+
+def difference(
+    before: Sequence[npt.ArrayLike],
+    after: Sequence[npt.ArrayLike],
+    spread: RunSpread | None = None,
+) -> Difference:
+    """The difference of the mean step of two sides; each side is one array per capture, its steps in their order.
+
+    `spread`: what is known of the differences of runs; without it a single capture of each side says nothing of them.
+    Values are of any unit, one per step, not negative. Captures without a step are left out.
+    """
+    sides = [[values for values in map(_series, side) if values.size] for side in (before, after)]
+    means = [float(np.mean([values.mean() for values in side])) if side else None for side in sides]
+    counts = [tuple(values.size for values in side) for side in sides]
+    old, new = means
+    if old is None or new is None:
+        return Difference(old, new, before_step_counts=counts[0], after_step_counts=counts[1])
+    change = new - old
+    ratio = change / old if old else None
+    of_steps = _variance_of_steps(sides[0], sides[1])
+    of_runs = _variance_of_runs(sides[0], sides[1], spread)
+    known = [variance for variance in (of_steps, of_runs) if variance is not None]
+    if not known:
+        return Difference(
+            old, new, change, ratio, before_step_counts=counts[0], after_step_counts=counts[1]
+        )
+    variance = max(known, key=lambda known: student(CONFIDENCE, known.degrees) ** 2 * known.both)
+    factor, error = student(CONFIDENCE, variance.degrees), math.sqrt(variance.both)
+    low, high = change - factor * error, change + factor * error
+    ratios = _interval_of_ratio(old, new, variance, factor)
+    shown = (factor + student(2 * POWER - 1, variance.degrees)) * error
+    return Difference(
+        before=old,
+        after=new,
+        difference=change,
+        ratio=ratio,
+        low=low,
+        high=high,
+        low_ratio=ratios[0] if ratios else None,
+        high_ratio=ratios[1] if ratios else None,
+        least_shown_ratio=shown / old if old else None,
+        direction="slower" if low > 0 else "faster" if high < 0 else "none",
+        before_step_counts=counts[0],
+        after_step_counts=counts[1],
+        is_over_runs=of_runs is not None,
+    )
+
+
+def block_length(step_count: int) -> int:
+    """Steps in a block: the cube root of their number, rounded down, so that variances of long series converge."""
+    return max(int(math.pow(step_count, 1 / 3) + 1e-9), 1)
+
+
+def variance_of_mean(values: Float64Array) -> tuple[float, float]:
+    """The variance of the mean of a series by circular block bootstrap, and its degrees of freedom.
+
+    It is the limit of infinitely many draws, so nothing is drawn: blocks of b neighbours, the first step following the
+    last; the variance of their means times b ÷ n, times n ÷ (n − b), which is what the bootstrap lacks in short series.
+    """
+    count, length = values.size, block_length(values.size)
+    around = np.concatenate([values, values[: length - 1]])
+    sums = np.concatenate([[0.0], np.cumsum(around - values.mean())])
+    block_means = (sums[length:] - sums[:-length]) / length
+    variance = float(np.mean(block_means**2)) * length / (count - length)
+    separate = count / length - 1
+    return variance, separate if length == 1 else max(_OVERLAPPING_DEGREES * separate, 1.0)
+
+
+@cache
+def student(inside: float, degrees: float) -> float:
+    """How far from zero a value of Student's distribution stays with probability `inside`; one degree at least.
+
+    With t = √ν·tan φ the density is proportional to cos φ to the power of ν − 1, whose integral is found by Simpson's
+    rule, and the angle by bisection.
+    """
+    whole = math.sqrt(math.pi) / 2
+    whole *= math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2))
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        part = angle * float(_SIMPSON @ np.cos(angle * _GRID) ** (degrees - 1))
+        low, high = (angle, high) if part < inside * whole else (low, angle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _series(values: npt.ArrayLike) -> Float64Array:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _variance_of_steps(
+    before: Sequence[Float64Array], after: Sequence[Float64Array]
+) -> _Variance | None:
+    """As if every capture met the same conditions; None where a capture has a single step."""
+    if min(values.size for side in (before, after) for values in side) < 2:
+        return None
+    parts = [
+        [(variance / len(side) ** 2, degrees) for variance, degrees in map(variance_of_mean, side)]
+        for side in (before, after)
+    ]
+    old, new = (sum(variance for variance, _ in of_side) for of_side in parts)
+    return _Variance(old, new, _joined_degrees([*parts[0], *parts[1]]))
+
+
+def _joined_degrees(parts: Sequence[tuple[float, float]]) -> float:
+    """Degrees of freedom of a sum of variances (Welch and Satterthwaite)."""
+    whole = sum(variance for variance, _ in parts)
+    if not whole:
+        return sum(degrees for _, degrees in parts)
+    return max(whole**2 / sum(variance**2 / degrees for variance, degrees in parts), 1.0)
+
+
+def _variance_of_runs(
+    before: Sequence[Float64Array], after: Sequence[Float64Array], spread: RunSpread | None
+) -> _Variance | None:
+    """By how much captures of a side differ, with what is known beforehand; None where neither says anything.
+
+    The variance of a share of the step, pooled over both sides, moderated as Smyth (2004) does for variances from few
+    values each.
+    """
+    degrees, total = (spread.degrees, spread.degrees * spread.ratio**2) if spread else (0.0, 0.0)
+    means = [np.array([values.mean() for values in side]) for side in (before, after)]
+    for of_side in means:
+        if of_side.size > 1 and of_side.mean() > 0:
+            degrees += of_side.size - 1
+            total += float(np.sum((of_side / of_side.mean() - 1) ** 2))
+    if degrees < 1:
+        return None
+    share = total / degrees
+    old, new = (share * float(of_side.mean()) ** 2 / of_side.size for of_side in means)
+    return _Variance(old, new, degrees)
+
+
+def _interval_of_ratio(
+    old: float, new: float, variance: _Variance, factor: float
+) -> tuple[float, float] | None:
+    """The shares r of change for which old · (1 + r) − new is not shown to differ from zero (Fieller 1954).
+
+    So it holds 0 exactly where the interval of the difference does. None where `old` may be zero.
+    """
+    squared = factor**2
+    scale = old**2 - squared * variance.before
+    if scale <= 0:
+        return None
+    root = (old * new) ** 2 - scale * (new**2 - squared * variance.after)
+    half = math.sqrt(max(root, 0.0))
+    return (old * new - half) / scale - 1, (old * new + half) / scale - 1
