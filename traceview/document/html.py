@@ -21,6 +21,7 @@ from traceview.document.html_text import prose, shown
 from traceview.document.page import Page
 from traceview.document.strip import strip_lines
 from traceview.document.vocabulary import COLOURS, Look
+from traceview.version import VERSION
 
 MOST_BYTES: Final = 1_500_000
 """A page of this size is attached to a ticket and opened without a thought."""
@@ -37,7 +38,7 @@ FILTER_FROM: Final = 10
 LONG_FROM: Final = 25
 """A table with so many rows scrolls below its headings, so that the page stays one to find one's way in."""
 
-_OPEN_SECTIONS: Final = ("timeline", "devices")
+_OPEN_SECTIONS: Final = ("timeline", "devices", "history", "scaling")
 """The others show their title and first sentence until they are opened."""
 
 _WIDEST_TEXT: Final = 10
@@ -70,6 +71,12 @@ def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BY
         if len(page.encode()) <= most_bytes:
             break
     return page
+
+
+def render_sections(title: str, headline: str, sections: Sequence[doc.Section]) -> str:
+    """A page of sections that belong to no single run. `headline`: what they say in one sentence."""
+    summary = doc.Summary(title, (), (), headline, "", None, (), (), 0, "")
+    return _Page(doc.Document(VERSION, summary, tuple(sections))).render(is_report=False)
 
 
 def render_notebook(document: doc.Document) -> str:
@@ -200,8 +207,8 @@ class _Page(_Notebook):
         self._drawn = block.drawn if block else {}
         self._given_ids: set[str] = set()
 
-    def render(self) -> str:
-        """The whole page."""
+    def render(self, *, is_report: bool = True) -> str:
+        """The whole page. `is_report`: it begins with the summary and the findings of a run."""
         sources = [script("theme"), script("page")]
         if self._drawn:
             sources += [asset(D3), script("timeline")]
@@ -210,6 +217,7 @@ class _Page(_Notebook):
         sheets = [colours(), bar_colours(), *map(asset, STYLES)]
         return self._fill(
             "page.html.j2",
+            is_report=is_report,
             document=self._document,
             sections=[section for section in sections if section.id != "findings"],
             findings_sections=[section for section in sections if section.id == "findings"],

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.base import SEVERITIES, Finding
+from traceview.comparison.difference import Difference
 from traceview.document import numbers
 from traceview.gate.conditions import (
     OPERATORS,
@@ -19,7 +20,7 @@ from traceview.gate.conditions import (
     Limit,
     NoFinding,
 )
-from traceview.gate.noise import StepChange, step_change
+from traceview.gate.noise import grace, is_shown, step_change
 from traceview.gate.result import (
     FAILED,
     GATE_SCHEMA_VERSION,
@@ -36,6 +37,7 @@ from traceview.report.model import Report
 from traceview.version import VERSION
 
 _FIRST: Final = ("fails", "unknown", "holds")
+_TOO_FEW_STEPS: Final = "past the limit, but a single step says nothing of noise; --strict fails it"
 _NO_BASELINE: Final = "no baseline is given"
 
 
@@ -152,12 +154,14 @@ class _Judge(Struct, frozen=True):
                 rows.append(row if noise is None else self._with_noise(condition, row, noise))
         return rows
 
-    def _with_noise(self, condition: Change, row: JudgedRow, noise: StepChange) -> JudgedRow:
+    def _with_noise(self, condition: Change, row: JudgedRow, noise: Difference) -> JudgedRow:
         """A change that noise can explain is let pass, unless asked to be strict."""
-        row = replace(row, change_least_ratio=noise.least_ratio, change_most_ratio=noise.most_ratio)
-        if row.outcome != "fails" or self.strict or noise.is_shown(condition.sign):
+        row = replace(row, change_least_ratio=noise.low_ratio, change_most_ratio=noise.high_ratio)
+        if row.outcome != "fails" or self.strict or is_shown(noise, condition.sign):
             return row
-        return replace(row, outcome="holds", reason=noise.words)
+        if noise.direction == "unknown":
+            return replace(row, outcome="unknown", reason=_TOO_FEW_STEPS)
+        return replace(row, outcome="holds", reason=grace(noise))
 
 
 def _of_limit(condition: Limit, value: Value) -> JudgedRow:

@@ -1,43 +1,47 @@
-"""Tells a change of the step time from noise."""
+"""Tells a change of the step time from noise, by the interval of the difference of two runs."""
 
 from __future__ import annotations
 
-import math
-
-from msgspec import Struct
-
+from traceview.comparison.difference import REPLICA_RUN_SPREAD, Difference, difference
 from traceview.document import numbers
 from traceview.report.model import Report
 
 
-class StepChange(Struct, frozen=True):
-    """The change of the step time with its 95% interval, as shares of the step time before."""
-
-    least_ratio: float
-    most_ratio: float
-
-    def is_shown(self, sign: str) -> bool:
-        """Whether the steps are slower (`+`), or faster (`-`), beyond noise."""
-        return self.least_ratio > 0 if sign == "+" else self.most_ratio < 0
-
-    @property
-    def words(self) -> str:
-        """Why a change past its limit is let pass."""
-        ends = (
-            f"{numbers.signed_share(self.least_ratio)} to {numbers.signed_share(self.most_ratio)}"
-        )
-        return f"within noise: the 95% interval of the change is {ends}; --strict counts it"
+def step_change(before: Report, after: Report) -> Difference:
+    """How much the mean step differs between two reports, with its interval where there are enough steps."""
+    sides = (before, after)
+    spread = REPLICA_RUN_SPREAD if any(map(_is_of_replicas, sides)) else None
+    return difference([step_series(before)], [step_series(after)], spread)
 
 
-def step_change(before: Report, after: Report) -> StepChange | None:
-    """The change of the median step from one report to another; None where one has no steps."""
-    old, new = before.results.steps, after.results.steps
-    if old is None or new is None or not old.median_ps or not new.median_ps:
-        return None
-    ratio = new.median_ps / old.median_ps
-    errors = [
-        0.929 * (steps.iqr_ps or 0) / math.sqrt(steps.used_count) / (steps.median_ps or 1)
-        for steps in (old, new)
-    ]
-    error = 2 * ratio * math.hypot(*errors)
-    return StepChange(ratio - 1 - error, ratio - 1 + error)
+def step_series(report: Report) -> list[float]:
+    """The times of the used steps in their order, picoseconds; of a step of several hosts the mean."""
+    steps = report.results.steps
+    by_number: dict[int, list[int]] = {}
+    for row in steps.steps if steps else ():
+        if row.used:
+            by_number.setdefault(row.number, []).append(row.duration_ps)
+    return [sum(of_hosts) / len(of_hosts) for of_hosts in by_number.values()]
+
+
+def is_shown(change: Difference, sign: str) -> bool:
+    """Whether the steps are slower (`+`), or faster (`-`), beyond noise."""
+    return change.direction == ("slower" if sign == "+" else "faster")
+
+
+def grace(change: Difference) -> str:
+    """Why a change past its limit is let pass."""
+    ends = ""
+    if change.low_ratio is not None and change.high_ratio is not None:
+        low, high = map(numbers.signed_share, (change.low_ratio, change.high_ratio))
+        ends = f", 95% interval {low} to {high}"
+    shown = ""
+    if change.least_shown_ratio is not None:
+        shown = f"; these runs show {numbers.share(change.least_shown_ratio)} and more"
+    return f"within noise{ends}{shown}; --strict counts it"
+
+
+def _is_of_replicas(report: Report) -> bool:
+    """Whether its devices share the cores of a CPU."""
+    times = report.results.device_time
+    return any(row.kind == "replica" for row in times.devices) if times else False

@@ -13,6 +13,7 @@ from traceview.analysis.steps.result import Steps
 from traceview.gate.schema_keys import Value
 from traceview.gate.units import TIMES, Unit
 from traceview.report.model import Report
+from traceview.report.recoverable import mean_step_ps
 from traceview.trace.cause import PATH_KEYS, Cause
 
 STEP_TIME: Final = "step_time"
@@ -32,9 +33,9 @@ class ShortKey(Struct, frozen=True):
     meaning: str
 
 
-def _median_step(report: Report) -> Iterator[Value]:
+def _mean_step(report: Report) -> Iterator[Value]:
     steps = report.results.steps
-    yield Value("", steps.median_ps if steps else None, _why_no_step(report, steps))
+    yield Value("", mean_step_ps(steps) if steps else None, _why_no_step(report, steps))
 
 
 def _examples(report: Report) -> Iterator[Value]:
@@ -107,7 +108,7 @@ _GROUPS: Final[Mapping[str, tuple[Collection[str], str]]] = {
 """Parts of the mean step by the first name of their key, with the second names that there are."""
 
 _WHOLE: Final = (
-    ShortKey(STEP_TIME, _NO_UNIT, _median_step, "median of the used steps"),
+    ShortKey(STEP_TIME, _NO_UNIT, _mean_step, "mean of the used steps, as compare counts it"),
     ShortKey("examples_per_second", Unit("number"), _examples, "examples of all devices"),
     ShortKey("busy_ratio", Unit("ratio"), _busy, "how busy each device in use was"),
     ShortKey("idle_ratio", Unit("ratio"), _Part("idle", "", True), "idle share of the mean step"),
