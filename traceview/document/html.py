@@ -10,7 +10,7 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from traceview.document import cells, figures_svg, html_text, numbers, timeline
 from traceview.document import model as doc
@@ -74,9 +74,10 @@ def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BY
 
 
 def render_sections(title: str, headline: str, sections: Sequence[doc.Section]) -> str:
-    """A page of sections that belong to no single run. `headline`: what they say in one sentence."""
+    """A page of sections that belong to no single run. `headline`: what they say in one sentence, once on the page."""
     summary = doc.Summary(title, (), (), headline, "", None, (), (), 0, "")
-    return _Page(doc.Document(VERSION, summary, tuple(sections))).render(is_report=False)
+    below = tuple(structs.replace(section, lead="") for section in sections)
+    return _Page(doc.Document(VERSION, summary, below)).render(is_report=False)
 
 
 def render_notebook(document: doc.Document) -> str:

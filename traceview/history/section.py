@@ -36,13 +36,14 @@ def history_section(history: History) -> doc.Section:
     )
     return doc.Section(
         "history",
-        headline(history),
+        "History",
         (
             *_charts(history),
             *doc.table("The reports, oldest first", columns),
             *doc.notes(*_notes(history)),
             *doc.remarks(_LEGEND),
         ),
+        lead=f"{headline(history)}.",
         is_folded=False,
     )
 

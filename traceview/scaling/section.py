@@ -62,13 +62,14 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
     remark = "Shares are of the critical path of the mean step." if shown else None
     return doc.Section(
         "scaling",
-        headline(scaled),
+        "Scaling",
         (
             *_charts(scaled),
             *doc.table("Runs by number of devices", columns),
             *doc.notes(*scaled.remarks),
             *doc.remarks(remark),
         ),
+        lead=f"{headline(scaled)}.",
         is_folded=False,
     )
 
