@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from traceview.errors import (
+    BudgetError,
     CaptureError,
     OutputExistsError,
     TraceFormatError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "BudgetError",
     "CaptureError",
     "CaptureWarning",
     "Finding",

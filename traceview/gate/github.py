@@ -23,7 +23,7 @@ def annotations(result: GateResult) -> Iterator[str]:
     shown = [row for row in result.judgements if row.outcome in _LEVELS]
     for judgement in shown[:MOST_ANNOTATIONS]:
         title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
-        yield f"::{_LEVELS[judgement.outcome]} title={title}::{_escaped(_message(judgement), _DATA)}"
+        yield f"::{_LEVELS[judgement.outcome]} title={title}::{_escaped(message(judgement), _DATA)}"
     hidden = len(shown) - MOST_ANNOTATIONS
     if hidden > 0:
         yield f"::notice title=traceview gate::{hidden} more in the summary of the job"
@@ -31,7 +31,7 @@ def annotations(result: GateResult) -> Iterator[str]:
         yield f"::notice title=traceview gate::{_escaped(headline(result), _DATA)}"
 
 
-def _message(judgement: Judgement) -> str:
+def message(judgement: Judgement) -> str:
     """What was measured, row by row, and why a row has no value."""
     return "; ".join(_row(row) for row in judgement.rows if row.outcome != "holds")
 
