@@ -78,7 +78,7 @@ class SchemaKey(Struct, frozen=True):
 
 
 class UnknownKeyError(Exception):
-    """No key of the schema has this path. `known`: the names where it stops."""
+    """No key of the schema has this path. `place`: of the name that there is not; `known`: the names that there are."""
 
     def __init__(self, place: int, known: tuple[str, ...]) -> None:
         super().__init__(place)
@@ -88,41 +88,55 @@ class UnknownKeyError(Exception):
 
 def schema_key(steps: tuple[PathStep, ...]) -> SchemaKey:
     """The key at a path from the report or from its results on; raises `UnknownKeyError`."""
-    of_report = {field.encode_name for field in fields_of(Report)}
-    if steps[0].name not in of_report:
-        if all(field.encode_name != steps[0].name for field in fields_of(Results)):
-            raise UnknownKeyError(0, tuple(name for name, _ in schema_paths()))
-        steps = (PathStep("results"), *steps)
-    type_: inspect.Type = inspect.type_info(Report)
-    name, place, factor = "", 0, 1
-    while place < len(steps):
+    if steps[0].name in Report.__struct_encode_fields__:
+        return _key_from(Report, steps)
+    try:
+        found = _key_from(Results, steps)
+    except UnknownKeyError as unknown:
+        if unknown.place:
+            raise
+        raise UnknownKeyError(0, tuple(path for path, _ in schema_paths())) from None
+    return SchemaKey((PathStep("results"), *found.steps), found.unit)
+
+
+def _key_from(record: type[Record], steps: tuple[PathStep, ...]) -> SchemaKey:
+    type_ = _whole(record)
+    name, factor = "", 1
+    found: list[PathStep] = []
+    for place, asked in enumerate(steps):
         type_ = _inner(type_)
         if isinstance(type_, inspect.DictType):
-            entry = steps[place].name
-            if name in ENTRIES and entry not in ENTRIES[name]:
-                raise UnknownKeyError(place, ENTRIES[name])
+            if asked.selector is not None or asked.name not in ENTRIES.get(name, (asked.name,)):
+                raise UnknownKeyError(place, ENTRIES.get(name, ()))
+            found.append(asked)
             type_ = type_.value_type
-            if steps[place].selector is not None:
-                raise UnknownKeyError(place, ())
-            place += 1
             continue
         if not isinstance(type_, inspect.StructType):
             raise UnknownKeyError(place, ())
         fields = {field.encode_name: field for field in type_.fields}
-        step, factor = _in_unit_of_schema(steps[place], fields)
+        step, factor = _in_unit_of_schema(asked, fields)
         if step.name not in fields:
             raise UnknownKeyError(place, tuple(fields))
-        steps = (*steps[:place], step, *steps[place + 1 :])
         name, type_ = step.name, fields[step.name].type
-        if step.selector is not None and isinstance(_without_null(type_), inspect.DictType):
-            if name in ENTRIES and step.selector not in ENTRIES[name]:
-                raise UnknownKeyError(place, ENTRIES[name])
-        elif step.selector is not None and not isinstance(
-            _without_null(type_), inspect.VarTupleType
-        ):
-            raise UnknownKeyError(place, ())
-        place += 1
-    return SchemaKey(steps, _unit(name, _inner(type_, of_dictionaries=True), factor))
+        if step.selector is not None:
+            _check_selector(step, place, _without_null(type_))
+        found.append(step)
+    return SchemaKey(tuple(found), _unit(name, _inner(type_, of_dictionaries=True), factor))
+
+
+@cache
+def _whole(record: type[Record]) -> inspect.Type:
+    """All types that a record is made of, which takes a while."""
+    return inspect.type_info(record)
+
+
+def _check_selector(step: PathStep, place: int, type_: inspect.Type) -> None:
+    """Raise `UnknownKeyError` for a choice among what is no list, or of an entry that an object never has."""
+    if isinstance(type_, inspect.DictType):
+        if step.selector not in ENTRIES.get(step.name, (step.selector,)):
+            raise UnknownKeyError(place, ENTRIES[step.name])
+    elif not isinstance(type_, inspect.VarTupleType):
+        raise UnknownKeyError(place, ())
 
 
 def _in_unit_of_schema(step: PathStep, known: Mapping[str, object]) -> tuple[PathStep, int]:
