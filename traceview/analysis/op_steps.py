@@ -204,12 +204,12 @@ def _series(
     place[chosen[known]] = np.flatnonzero(known)
     row = place[group]
     kept = row != NONE
-    flat: Float64Array = np.bincount(
+    flat = np.bincount(
         row[kept] * count + step[kept],
         weights=duration[kept].astype(np.float64),
         minlength=chosen.size * count,
     )
-    return flat.reshape(chosen.size, count)
+    return np.asarray(flat, dtype=np.float64).reshape(chosen.size, count)
 
 
 def _device_counts(group: Int64Array, device: Int64Array, count: int) -> Int64Array:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.mean_variance import Float64Array, variance_of_mean
+from traceview.mean_variance import variance_of_mean
 
 Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
 
