@@ -15,6 +15,7 @@ _PANELS: Final = {
     "Record a run": "capture doctor",
     "See what is wrong": "analyze report open runs watch",
     "Look closer": "steps gaps input transfers collectives devices balance ops",
+    "Before and after": "compare",
     "Share it": "render export crosscheck",
     "Look up": "explain schema version",
 }

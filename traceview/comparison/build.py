@@ -60,7 +60,8 @@ def compare(
     step = _step_difference(noise, steps[0], steps[1])
     parts = part_differences(steps[0], steps[1], spread)
     devices = device_differences(before, after)
-    ops = op_differences(before, after, step.difference_ps, spread)
+    shown_ps = 0 if step.direction == "none" else step.difference_ps
+    ops = op_differences(before, after, shown_ps, spread)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -74,7 +75,7 @@ def compare(
         devices=devices,
         ops=ops,
         op_count=len(ops),
-        findings=finding_differences(before, after, step.before_ps),
+        findings=finding_differences(before, after, step.before_ps, parts),
         values=value_differences(before, after, step.before_ps),
     )
 
@@ -168,11 +169,11 @@ def _limits(
                 "several captures of each side, by --before and --after, make it narrower"
             )
     for name, side in zip(SIDES, (before, after), strict=True):
-        for report in side:
-            if report.capture.quality != "ok":
-                limits.append(
-                    f"The capture {name}, {report.source.run}, is {report.capture.quality}"
-                )
+        limits += [
+            f"The capture {name}, {report.source.run}, is {report.capture.quality}"
+            for report in side
+            if report.capture.quality != "ok"
+        ]
     if not has_parts:
         limits.append(
             "A side has no critical path, so the difference is not explained by its parts"

@@ -105,10 +105,7 @@ def _of_environment(hosts: Sequence[HostEnvironment]) -> dict[str, str]:
         values = list(dict.fromkeys(value for host in hosts if (value := fact(host)) is not None))
         if values:
             facts[name] = ", ".join(values)
-    for host in hosts[:1]:
-        for name, value in (host.variables or {}).items():
-            facts[name] = value
-    return facts
+    return facts | dict(hosts[0].variables or {}) if hosts else facts
 
 
 def _version(key: str) -> _Fact:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from traceview.analysis.base import Finding
-from traceview.comparison.model import FindingDifference
+from traceview.comparison.model import FindingDifference, PartDifference
 from traceview.report.model import Report
 
 LEAST_CHANGE_RATIO: Final = 0.02
@@ -14,23 +14,42 @@ LEAST_CHANGE_RATIO: Final = 0.02
 
 
 def finding_differences(
-    before: Sequence[Report], after: Sequence[Report], step_ps: int
+    before: Sequence[Report],
+    after: Sequence[Report],
+    step_ps: int,
+    parts: Sequence[PartDifference],
 ) -> tuple[FindingDifference, ...]:
     """What came first, then what went, then what costs another time; each by its cost.
 
-    A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them.
+    A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
+    finding whose part of the critical path did not change is none that came or went: the step around it did.
     """
     old, new = _findings(before), _findings(after)
-    return tuple(
-        [
-            *sorted(_came(old, new), key=lambda row: -(row.after_ps or 0)),
-            *sorted(_went(old, new), key=lambda row: -(row.before_ps or 0)),
-            *sorted(
-                _changed(old, new, step_ps),
-                key=lambda row: -abs((row.after_ps or 0) - (row.before_ps or 0)),
-            ),
-        ]
+    changes = {part.cause: part.difference_ps for part in parts}
+    old, new = (
+        {
+            code: finding
+            for code, finding in side.items()
+            if code in other or not _is_unchanged(finding, changes, step_ps)
+        }
+        for side, other in ((old, new), (new, old))
     )
+    return (
+        *sorted(_came(old, new), key=lambda row: -(row.after_ps or 0)),
+        *sorted(_went(old, new), key=lambda row: -(row.before_ps or 0)),
+        *sorted(
+            _changed(old, new, step_ps),
+            key=lambda row: -abs((row.after_ps or 0) - (row.before_ps or 0)),
+        ),
+    )
+
+
+def _is_unchanged(finding: Finding, changes: Mapping[str, int], step_ps: int) -> bool:
+    """Whether all that it is about on the critical path takes as long on both sides."""
+    if not finding.cost_ps_per_step or not finding.path_causes or not changes:
+        return False
+    change = sum(changes.get(cause, 0) for cause in finding.path_causes)
+    return abs(change) < LEAST_CHANGE_RATIO * step_ps
 
 
 def _came(old: dict[str, Finding], new: dict[str, Finding]) -> Iterator[FindingDifference]:

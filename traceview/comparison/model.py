@@ -164,7 +164,8 @@ class OpDifference(Record, frozen=True):
             or gone.
         high_ps: Upper end of it.
         path_ps: How much more of the critical path it takes, mean per step, picoseconds.
-        share_ratio: path_ps as a share of the difference of the mean steps; null where these do not differ.
+        share_ratio: path_ps as a share of the difference of the mean steps; null where these are not shown
+            to differ.
     """
 
     class_: Annotated[str, one_of(*CLASS_KEYS)]

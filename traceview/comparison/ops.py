@@ -50,7 +50,7 @@ def op_differences(
 ) -> tuple[OpDifference, ...]:
     """All ops of both sides, the largest difference on the path first; empty where a report does not have them.
 
-    An op that is missing on one side is new or gone only if it is longer than every op which that side leaves out.
+    `step_difference_ps`: what shares are of; 0 where the steps are not shown to differ. An op that is missing on one side is new or gone only if it is longer than every op which that side leaves out.
     """
     tables = [[report.results.op_steps for report in side] for side in (before, after)]
     old_tables, new_tables = ([table for table in side if table is not None] for side in tables)

@@ -37,6 +37,25 @@ def verdict_of(
     ops: Sequence[OpDifference],
 ) -> str:
     """The sentence."""
+    return f"{_step_sentence(step, parts, devices, ops)}{_gone(devices)}"
+
+
+def _gone(devices: Sequence[DeviceDifference]) -> str:
+    """The devices that one side alone uses."""
+    words = ""
+    for status, text in (("gone", "no longer used"), ("new", "used after alone")):
+        keys = [device.device for device in devices if device.status == status]
+        if keys:
+            words += f"; {text}: {numbers.joined_devices(keys)}"
+    return words
+
+
+def _step_sentence(
+    step: StepDifference,
+    parts: Sequence[PartDifference],
+    devices: Sequence[DeviceDifference],
+    ops: Sequence[OpDifference],
+) -> str:
     times = f"{_times(step.before_ps, step.after_ps)} per step"
     if step.direction == "none" or not step.difference_ps:
         cancelling = _cancelling(step, parts, devices, ops)
