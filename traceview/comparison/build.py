@@ -48,7 +48,7 @@ def compare(
     blocking = [condition for condition in conditions if condition.is_blocking]
     if blocking and not force:
         raise ComparisonError(
-            f"these runs cannot be compared: {'; '.join(map(condition_words, blocking))}",
+            f"these runs cannot be compared ({'; '.join(map(condition_words, blocking))})",
             hint="--force compares them all the same",
         )
     spread = run_spread_of([*before, *after])

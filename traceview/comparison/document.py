@@ -258,7 +258,7 @@ def _ops_table(
         return ()
     details = (
         doc.signed_shares(
-            "of all",
+            "share",
             [row.share_ratio for row in rows],
             priority=3,
             meaning="what it takes more of the critical path, as a share of the difference of the steps",
@@ -278,7 +278,7 @@ def _ops_table(
             *(() if is_brief else details),
         ),
         row_count=len(changed),
-        rest="--full" if is_brief else "--format json",
+        rest="--full" if is_brief else "the JSON",
     )
 
 
@@ -328,7 +328,7 @@ def _device_blocks(comparison: Comparison) -> Iterator[doc.Block]:
             )
     hidden = len(comparison.devices) - _SHOWN_DEVICES
     if hidden > 0:
-        yield from doc.remarks(f"{numbers.plural(hidden, 'more device')}: the JSON, --format json.")
+        yield from doc.remarks(f"{numbers.plural(hidden, 'more device')}: the JSON.")
 
 
 def _device_words(device: DeviceDifference) -> str:
@@ -342,16 +342,17 @@ def _device_words(device: DeviceDifference) -> str:
 def _finding_words(row: FindingDifference) -> str:
     if row.status == "changed":
         after, before = numbers.time(row.after_ps), numbers.time(row.before_ps)
-        return f"`{row.code}` costs {after} per step, {before} before"
-    return f"{'new' if row.status == 'came' else 'gone'}: `{row.code}`, {row.title}"
+        return f"{row.code} costs {after} per step, {before} before"
+    return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
 
 
 def _findings_table(rows: Sequence[FindingDifference]) -> tuple[doc.Table, ...]:
     return doc.table(
         "Findings that came, went or cost another time",
         (
+            doc.names("finding", [row.code for row in rows]),
             doc.words("", [row.status for row in rows]),
-            doc.words("finding", [f"`{row.code}`: {row.title}" for row in rows]),
+            doc.words("title", [row.title for row in rows]),
             doc.times("cost before", [row.before_ps for row in rows], priority=1),
             doc.times("cost after", [row.after_ps for row in rows], priority=1),
         ),
