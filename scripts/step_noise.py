@@ -19,10 +19,10 @@ import numpy as np
 
 from traceview.comparison.difference import (
     Difference,
-    Float64Array,
     RunSpread,
     difference,
 )
+from traceview.mean_variance import Float64Array
 
 TABLE: Final = Path(__file__).with_suffix(".csv")
 PAIRS: Final = 400

@@ -63,6 +63,12 @@ class OutputExistsError(TraceviewError):
     exit_code = 6
 
 
+class ComparisonError(TraceviewError):
+    """The sides cannot be compared, or there is nothing to judge them by."""
+
+    exit_code = 7
+
+
 class ViewerError(TraceviewError):
     """A viewer or converter failed; the message ends with its last output."""
 

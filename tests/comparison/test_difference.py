@@ -10,13 +10,11 @@ from scripts.step_noise import PAIRS, found, quiet_half, real_pairs, recorded, r
 from traceview.comparison.difference import (
     CONFIDENCE,
     REPLICA_RUN_SPREAD,
-    Float64Array,
     RunSpread,
-    block_length,
     difference,
     student,
-    variance_of_mean,
 )
+from traceview.mean_variance import Float64Array, block_length, variance_of_mean
 
 
 @pytest.mark.parametrize(

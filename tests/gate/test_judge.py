@@ -11,7 +11,6 @@ from tests.charts import MS
 from tests.reports import bare_report, finding, full_report, step
 from traceview.gate.conditions import condition_of
 from traceview.gate.judge import Subject, judged
-from traceview.gate.noise import step_series
 from traceview.gate.result import GateResult, JudgedRow, Judgement
 from traceview.report.model import Report
 
@@ -205,26 +204,37 @@ def test_a_change_of_any_other_number_has_no_grace() -> None:
 def test_what_the_baseline_lacks_cannot_be_judged() -> None:
     times = FULL.results.device_time
     assert times is not None
-    fewer = replace(times, devices=times.devices[:1])
-    small = replace(FULL, results=replace(FULL.results, device_time=fewer))
-    judgement, _ = only("busy_ratio:-5%", baseline=small, strict=True)
-    assert judgement.outcome == "unknown"
-    assert judgement.rows[0].reason == "the baseline has no GPU:1"
-    assert judge("step_time:+5%").judgements[0].rows[0].reason == "no baseline is given"
-    reason = "2 devices against 4"
-    result = judge("step_time:+5%", baseline=FULL, why_not_comparable=reason)
-    assert (result.exit_code, result.judgements[0].rows[0].reason) == (7, reason)
-
-
-def test_hosts_of_one_step_are_one_value_of_the_series() -> None:
-    report = with_steps(10, 20)
-    steps = report.results.steps
-    assert steps is not None
-    others = tuple(
-        replace(row, host="b", duration_ps=row.duration_ps + 2 * MS) for row in steps.steps
+    rows = tuple(
+        replace(row, device="GPU:7") if row.device == "GPU:1" else row for row in times.devices
     )
-    both = replace(steps, steps=(*steps.steps, *others))
-    assert step_series(replace(report, results=replace(report.results, steps=both))) == [
-        11 * MS,
-        21 * MS,
-    ]
+    other = replace(FULL, results=replace(FULL.results, device_time=replace(times, devices=rows)))
+    judgement, row = only("busy_ratio:-5%", baseline=other, strict=True)
+    assert (judgement.outcome, row.reason) == ("unknown", "the baseline has no GPU:1")
+    assert only("step_time:+5%")[1].reason == "no baseline is given"
+
+
+def test_runs_on_other_hardware_are_not_compared() -> None:
+    times = FULL.results.device_time
+    assert times is not None
+    fewer = replace(times, devices=times.devices[:2])
+    small = replace(FULL, results=replace(FULL.results, device_time=fewer))
+    result = judge("step_time:+5%", "step_time_ms <= 30", baseline=small)
+    assert result.exit_code == 7
+    assert result.judgements[0].rows[0].reason == (
+        "the runs cannot be compared (devices: 2 before, 6 after)"
+    )
+    assert result.judgements[1].outcome == "holds"
+
+
+def test_further_captures_of_a_side_show_how_much_runs_differ() -> None:
+    def side(*lengths_ms: float) -> Subject:
+        reports = [with_steps(*[length, length + 0.1, length - 0.1] * 4) for length in lengths_ms]
+        return Subject("logs", reports[0], tuple(reports[1:]))
+
+    condition = [condition_of("step_time:+5%")]
+    alone = judged(side(110), condition, side(100)).judgements[0]
+    assert alone.outcome == "fails"
+    several = judged(side(110, 90, 130), condition, side(100, 80, 120)).judgements[0]
+    assert several.outcome == "holds"
+    assert several.rows[0].change_ratio == pytest.approx(0.1)
+    assert "within noise" in str(several.rows[0].reason)

@@ -16,6 +16,7 @@ _PANELS: Final = {
     "See what is wrong": "analyze report open runs watch",
     "Keep it fast": "gate baseline history",
     "Look closer": "steps gaps input transfers collectives devices balance ops",
+    "Before and after": "compare",
     "Share it": "render export crosscheck",
     "Look up": "explain schema version",
 }

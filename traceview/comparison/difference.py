@@ -14,15 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-Float64Array: TypeAlias = npt.NDArray[np.float64]
+from traceview.mean_variance import variance_of_mean
+
 Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
 
 CONFIDENCE: Final = 0.95
 """Share of intervals that hold the true difference."""
 POWER: Final = 0.9
 """Share of the runs with a change of `least_shown_ratio` in which it is shown."""
-_OVERLAPPING_DEGREES: Final = 1.5
-"""Degrees of freedom of the variance of overlapping blocks over those of separate ones (Meketon and Schmeiser 1984)."""
 _GRID: Final = np.linspace(0.0, 1.0, 513)
 _SIMPSON: Final = np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)
 
@@ -79,6 +78,18 @@ class Difference(Struct, frozen=True):
     is_over_runs: bool = False
 
 
+class Mean(Struct, frozen=True):
+    """The mean of the steps of one capture.
+
+    `variance`: of the mean, as the noise of the steps shows it, with its degrees of freedom; None for a single step.
+    """
+
+    value: float
+    step_count: int
+    variance: float | None = None
+    degrees: float = 0.0
+
+
 class _Variance(Struct, frozen=True):
     """Estimated variances of both means, and the degrees of freedom of the estimate."""
 
@@ -88,6 +99,7 @@ class _Variance(Struct, frozen=True):
 
     @property
     def both(self) -> float:
+        """Variance of the difference."""
         return self.before + self.after
 
 
@@ -101,16 +113,23 @@ def difference(
     `spread`: what is known of the differences of runs; without it a single capture of each side says nothing of them.
     Values are of any unit, one per step, not negative. Captures without a step are left out.
     """
-    sides = [[values for values in map(_series, side) if values.size] for side in (before, after)]
-    means = [float(np.mean([values.mean() for values in side])) if side else None for side in sides]
-    counts = [tuple(values.size for values in side) for side in sides]
-    old, new = means
-    if old is None or new is None:
-        return Difference(old, new, before_step_counts=counts[0], after_step_counts=counts[1])
+    return difference_of_means(_means(before), _means(after), spread)
+
+
+def difference_of_means(
+    before: Sequence[Mean], after: Sequence[Mean], spread: RunSpread | None = None
+) -> Difference:
+    """The same of means that are known already; each side is one mean per capture."""
+    counts = [tuple(mean.step_count for mean in side) for side in (before, after)]
+    if not before or not after:
+        return Difference(
+            _value(before), _value(after), before_step_counts=counts[0], after_step_counts=counts[1]
+        )
+    old, new = _value(before) or 0.0, _value(after) or 0.0
     change = new - old
     ratio = change / old if old else None
-    of_steps = _variance_of_steps(sides[0], sides[1])
-    of_runs = _variance_of_runs(sides[0], sides[1], spread)
+    of_steps = _variance_of_steps(before, after)
+    of_runs = _variance_of_runs(before, after, spread)
     known = [variance for variance in (of_steps, of_runs) if variance is not None]
     if not known:
         return Difference(
@@ -138,24 +157,18 @@ def difference(
     )
 
 
-def block_length(step_count: int) -> int:
-    """Steps in a block: the cube root of their number, rounded down, so that variances of long series converge."""
-    return max(int(math.pow(step_count, 1 / 3) + 1e-9), 1)
+def _means(side: Sequence[npt.ArrayLike]) -> list[Mean]:
+    means = []
+    for values in (np.asarray(values, dtype=np.float64) for values in side):
+        if values.size > 1:
+            means.append(Mean(float(values.mean()), int(values.size), *variance_of_mean(values)))
+        elif values.size:
+            means.append(Mean(float(values[0]), 1))
+    return means
 
 
-def variance_of_mean(values: Float64Array) -> tuple[float, float]:
-    """The variance of the mean of a series by circular block bootstrap, and its degrees of freedom.
-
-    It is the limit of infinitely many draws, so nothing is drawn: blocks of b neighbours, the first step following the
-    last; the variance of their means times b ÷ n, times n ÷ (n − b), which is what the bootstrap lacks in short series.
-    """
-    count, length = values.size, block_length(values.size)
-    around = np.concatenate([values, values[: length - 1]])
-    sums = np.concatenate([[0.0], np.cumsum(around - values.mean())])
-    block_means = (sums[length:] - sums[:-length]) / length
-    variance = float(np.mean(block_means**2)) * length / (count - length)
-    separate = count / length - 1
-    return variance, separate if length == 1 else max(_OVERLAPPING_DEGREES * separate, 1.0)
+def _value(side: Sequence[Mean]) -> float | None:
+    return sum(mean.value for mean in side) / len(side) if side else None
 
 
 @cache
@@ -175,22 +188,21 @@ def student(inside: float, degrees: float) -> float:
     return math.sqrt(degrees) * math.tan(low)
 
 
-def _series(values: npt.ArrayLike) -> Float64Array:
-    return np.asarray(values, dtype=np.float64)
-
-
-def _variance_of_steps(
-    before: Sequence[Float64Array], after: Sequence[Float64Array]
-) -> _Variance | None:
+def _variance_of_steps(before: Sequence[Mean], after: Sequence[Mean]) -> _Variance | None:
     """As if every capture met the same conditions; None where a capture has a single step."""
-    if min(values.size for side in (before, after) for values in side) < 2:
-        return None
-    parts = [
-        [(variance / len(side) ** 2, degrees) for variance, degrees in map(variance_of_mean, side)]
-        for side in (before, after)
-    ]
-    old, new = (sum(variance for variance, _ in of_side) for of_side in parts)
-    return _Variance(old, new, _joined_degrees([*parts[0], *parts[1]]))
+    sides = []
+    parts = []
+    for side in (before, after):
+        of_side = [
+            (mean.variance / len(side) ** 2, mean.degrees)
+            for mean in side
+            if mean.variance is not None
+        ]
+        if len(of_side) < len(side):
+            return None
+        parts += of_side
+        sides.append(sum(variance for variance, _ in of_side))
+    return _Variance(sides[0], sides[1], _joined_degrees(parts))
 
 
 def _joined_degrees(parts: Sequence[tuple[float, float]]) -> float:
@@ -202,7 +214,7 @@ def _joined_degrees(parts: Sequence[tuple[float, float]]) -> float:
 
 
 def _variance_of_runs(
-    before: Sequence[Float64Array], after: Sequence[Float64Array], spread: RunSpread | None
+    before: Sequence[Mean], after: Sequence[Mean], spread: RunSpread | None
 ) -> _Variance | None:
     """By how much captures of a side differ, with what is known beforehand; None where neither says anything.
 
@@ -210,15 +222,15 @@ def _variance_of_runs(
     values each.
     """
     degrees, total = (spread.degrees, spread.degrees * spread.ratio**2) if spread else (0.0, 0.0)
-    means = [np.array([values.mean() for values in side]) for side in (before, after)]
-    for of_side in means:
+    values = [np.array([mean.value for mean in side]) for side in (before, after)]
+    for of_side in values:
         if of_side.size > 1 and of_side.mean() > 0:
             degrees += of_side.size - 1
             total += float(np.sum((of_side / of_side.mean() - 1) ** 2))
     if degrees < 1:
         return None
     share = total / degrees
-    old, new = (share * float(of_side.mean()) ** 2 / of_side.size for of_side in means)
+    old, new = (share * float(of_side.mean()) ** 2 / of_side.size for of_side in values)
     return _Variance(old, new, degrees)
 
 

@@ -77,7 +77,7 @@ def render_sections(title: str, headline: str, sections: Sequence[doc.Section]) 
     """A page of sections that belong to no single run. `headline`: what they say in one sentence, once on the page."""
     summary = doc.Summary(title, (), (), headline, "", None, (), (), 0, "")
     below = tuple(structs.replace(section, lead="") for section in sections)
-    return _Page(doc.Document(VERSION, summary, below)).render(is_report=False)
+    return _Page(doc.Document(VERSION, summary, below)).render()
 
 
 def render_notebook(document: doc.Document) -> str:
@@ -208,8 +208,8 @@ class _Page(_Notebook):
         self._drawn = block.drawn if block else {}
         self._given_ids: set[str] = set()
 
-    def render(self, *, is_report: bool = True) -> str:
-        """The whole page. `is_report`: it begins with the summary and the findings of a run."""
+    def render(self) -> str:
+        """The whole page."""
         sources = [script("theme"), script("page")]
         if self._drawn:
             sources += [asset(D3), script("timeline")]
@@ -218,7 +218,6 @@ class _Page(_Notebook):
         sheets = [colours(), bar_colours(), *map(asset, STYLES)]
         return self._fill(
             "page.html.j2",
-            is_report=is_report,
             document=self._document,
             sections=[section for section in sections if section.id != "findings"],
             findings_sections=[section for section in sections if section.id == "findings"],

@@ -20,7 +20,7 @@ from traceview.gate.conditions import (
     Limit,
     NoFinding,
 )
-from traceview.gate.noise import grace, is_shown, step_change
+from traceview.gate.noise import grace, is_shown, step_change, why_not_comparable
 from traceview.gate.result import (
     FAILED,
     GATE_SCHEMA_VERSION,
@@ -42,10 +42,19 @@ _NO_BASELINE: Final = "no baseline is given"
 
 
 class Subject(Struct, frozen=True):
-    """A report, and the path or the name that it was given as."""
+    """A report, and the path or the name that it was given as.
+
+    `others`: reports on further captures of the same side, which tell a change of the step time from noise.
+    """
 
     name: str
     report: Report
+    others: tuple[Report, ...] = ()
+
+    @property
+    def captures(self) -> tuple[Report, ...]:
+        """All captures of the side."""
+        return (self.report, *self.others)
 
     @property
     def side(self) -> Side:
@@ -59,15 +68,14 @@ def judged(
     baseline: Subject | None = None,
     *,
     strict: bool = False,
-    why_not_comparable: str = "",
 ) -> GateResult:
     """What the conditions say of a report.
 
     `baseline`: what changes are compared with. `strict`: a change past its limit fails also within noise, and a row
-    without a value leaves its condition without a judgement. `why_not_comparable`: why changes cannot be judged though
-    there is a baseline.
+    without a value leaves its condition without a judgement. Changes between runs that cannot be compared are not judged.
     """
-    judge = _Judge(subject, baseline, strict, why_not_comparable)
+    reason = why_not_comparable(baseline.captures, subject.captures) if baseline else _NO_BASELINE
+    judge = _Judge(subject, baseline, strict, reason)
     judgements = sorted(map(judge.judgement, conditions), key=lambda row: _FIRST.index(row.outcome))
     outcomes = {row.outcome for row in judgements}
     outcome, code = (
@@ -92,12 +100,12 @@ def judged(
 
 
 class _Judge(Struct, frozen=True):
-    """Judges one condition after another; the arguments are those of `judged`."""
+    """Judges one condition after another. `why_no_change`: why changes cannot be judged; empty where they can."""
 
     subject: Subject
     baseline: Subject | None
     strict: bool
-    why_not_comparable: str
+    why_no_change: str
 
     def judgement(self, condition: Condition) -> Judgement:
         """What a condition says."""
@@ -134,14 +142,17 @@ class _Judge(Struct, frozen=True):
         return Judgement(text, outcome, len(rows), tuple(chosen))
 
     def _of_change(self, condition: Change) -> list[JudgedRow]:
-        if self.baseline is None or self.why_not_comparable:
-            return [_unknown("", self.why_not_comparable or _NO_BASELINE)]
+        if self.baseline is None or self.why_no_change:
+            return [_unknown("", self.why_no_change)]
         before = {value.where: value for value in condition.key.values(self.baseline.report)}
         noise = None
+        values = self._values(condition)
         if condition.key.is_step_time:
-            noise = step_change(self.baseline.report, self.subject.report)
+            noise = step_change(self.baseline.captures, self.subject.captures)
+            if noise.before is not None and noise.after is not None:
+                before, values = {"": Value("", noise.before)}, [Value("", noise.after)]
         rows = []
-        for value in self._values(condition):
+        for value in values:
             of_before = before.get(value.where)
             if of_before is None:
                 rows.append(_unknown(value.where, f"the baseline has no {value.where}"))

@@ -1,27 +1,31 @@
-"""Tells a change of the step time from noise, by the interval of the difference of two runs."""
+"""Tells a change of the step time from noise, as `traceview compare` does."""
 
 from __future__ import annotations
 
-from traceview.comparison.difference import REPLICA_RUN_SPREAD, Difference, difference
+from collections.abc import Sequence
+
+from traceview.comparison.build import condition_words, run_spread_of
+from traceview.comparison.conditions import conditions_of
+from traceview.comparison.difference import Difference, difference
+from traceview.comparison.mean_step import capture_steps
 from traceview.document import numbers
 from traceview.report.model import Report
 
 
-def step_change(before: Report, after: Report) -> Difference:
-    """How much the mean step differs between two reports, with its interval where there are enough steps."""
-    sides = (before, after)
-    spread = REPLICA_RUN_SPREAD if any(map(_is_of_replicas, sides)) else None
-    return difference([step_series(before)], [step_series(after)], spread)
+def step_change(before: Sequence[Report], after: Sequence[Report]) -> Difference:
+    """How much the mean step differs between two sides, with its interval where there are enough steps."""
+    series = [
+        [steps.lengths_ps for report in side if (steps := capture_steps(report)) is not None]
+        for side in (before, after)
+    ]
+    return difference(series[0], series[1], run_spread_of([*before, *after]))
 
 
-def step_series(report: Report) -> list[float]:
-    """The times of the used steps in their order, picoseconds; of a step of several hosts the mean."""
-    steps = report.results.steps
-    by_number: dict[int, list[int]] = {}
-    for row in steps.steps if steps else ():
-        if row.used:
-            by_number.setdefault(row.number, []).append(row.duration_ps)
-    return [sum(of_hosts) / len(of_hosts) for of_hosts in by_number.values()]
+def why_not_comparable(before: Sequence[Report], after: Sequence[Report]) -> str:
+    """What makes the steps of two sides other work, or work on other hardware; empty where nothing is known to."""
+    blocking = [row for row in conditions_of(before, after) if row.is_blocking]
+    words = "; ".join(map(condition_words, blocking))
+    return f"the runs cannot be compared ({words})" if words else ""
 
 
 def is_shown(change: Difference, sign: str) -> bool:
@@ -39,9 +43,3 @@ def grace(change: Difference) -> str:
     if change.least_shown_ratio is not None:
         shown = f"; these runs show {numbers.share(change.least_shown_ratio)} and more"
     return f"within noise{ends}{shown}; --strict counts it"
-
-
-def _is_of_replicas(report: Report) -> bool:
-    """Whether its devices share the cores of a CPU."""
-    times = report.results.device_time
-    return any(row.kind == "replica" for row in times.devices) if times else False

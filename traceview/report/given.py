@@ -10,12 +10,13 @@ from traceview.report.model import Report
 from traceview.report.saved import load_report
 from traceview.trace.load import load
 
-_ENDINGS: Final = (".json", ".json.gz")
+SAVED: Final = (".json", ".json.gz")
+"""Endings of saved reports."""
 
 
 def is_saved_report(path: Location) -> bool:
     """Whether a path names a file of a saved report rather than a trace."""
-    return path.name.lower().endswith(_ENDINGS) and not path.is_dir()
+    return path.name.lower().endswith(SAVED) and not path.is_dir()
 
 
 def report_at(path: Location, *, run: str | None = None, salvage: bool = False) -> Report:

@@ -154,14 +154,14 @@ _STAGES: Final[tuple[tuple[str, _Reduce], ...]] = (
     ("path.steps.parts", _without_path_parts),
     ("placement", _without("placement")),
     ("hangs", _without("hangs")),
+    ("ops.rows", _with_few_ops),
     ("idle.devices.steps", _without_idle_steps),
     ("steps.steps.devices", _without_step_devices),
-    ("ops.rows", _with_few_ops),
     ("transfers, launches, outside_view", _without("transfers", "launches", "outside_view")),
 )
-"""What is left out, in this order: the first six always, the others where the report would be too large."""
+"""What is left out, in this order: the first seven always, the others where the report would be too large."""
 
-_ALWAYS: Final = 6
+_ALWAYS: Final = 7
 
 
 def _without_defaults(value: Any) -> Any:

@@ -17,7 +17,7 @@ from traceview.document.json_text import dumped, encoded
 from traceview.document.sanitize import shortened
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.location import Location
-from traceview.record import meanings, records_of, summary
+from traceview.record import Record, meanings, records_of, summary
 from traceview.report.consistency import first_disagreement
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.store.address import location_of
@@ -157,8 +157,13 @@ def _shown(value: object) -> str:
 
 def schema_text() -> str:
     """The JSON Schema of a report, made from the records."""
-    (schema,), definitions = msgspec.json.schema_components([Report])
-    for record in records_of(Report):
+    return schema_of(Report, "traceview report")
+
+
+def schema_of(root: type[Record], title: str) -> str:
+    """The JSON Schema of a record, made from it and those it is made of."""
+    (schema,), definitions = msgspec.json.schema_components([root])
+    for record in records_of(root):
         described = definitions[record.__name__]
         described["description"] = summary(record)
         known = meanings(record)
@@ -168,7 +173,7 @@ def schema_text() -> str:
             described["properties"][key]["description"] = known[field]
     whole = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "traceview report",
+        "title": title,
         **schema,
         "$defs": definitions,
     }

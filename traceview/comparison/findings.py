@@ -1,0 +1,95 @@
+"""Compares findings: those that came, went, or cost another time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from traceview.analysis.base import Finding
+from traceview.comparison.model import FindingDifference, PartDifference
+from traceview.report.model import Report
+
+LEAST_CHANGE_RATIO: Final = 0.02
+"""Of the step before: a cost that differs by less has not changed; a choice of ours."""
+
+
+def finding_differences(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    step_ps: int,
+    parts: Sequence[PartDifference],
+) -> tuple[FindingDifference, ...]:
+    """What came first, then what went, then what costs another time; each by its cost.
+
+    A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
+    finding whose part of the critical path did not change is none that came or went: the step around it did.
+    """
+    old, new = _findings(before), _findings(after)
+    changes = {part.cause: part.difference_ps for part in parts}
+    old, new = (
+        {
+            code: finding
+            for code, finding in side.items()
+            if code in other or not _is_unchanged(finding, changes, step_ps)
+        }
+        for side, other in ((old, new), (new, old))
+    )
+    return (
+        *sorted(_came(old, new), key=lambda row: -(row.after_ps or 0)),
+        *sorted(_went(old, new), key=lambda row: -(row.before_ps or 0)),
+        *sorted(
+            _changed(old, new, step_ps),
+            key=lambda row: -abs((row.after_ps or 0) - (row.before_ps or 0)),
+        ),
+    )
+
+
+def _is_unchanged(finding: Finding, changes: Mapping[str, int], step_ps: int) -> bool:
+    """Whether all that it is about on the critical path takes as long on both sides."""
+    if not finding.cost_ps_per_step or not finding.path_causes or not changes:
+        return False
+    change = sum(changes.get(cause, 0) for cause in finding.path_causes)
+    return abs(change) < LEAST_CHANGE_RATIO * step_ps
+
+
+def _came(old: dict[str, Finding], new: dict[str, Finding]) -> Iterator[FindingDifference]:
+    for code, finding in new.items():
+        if code not in old:
+            yield FindingDifference(code, "came", finding.title, None, finding.cost_ps_per_step)
+
+
+def _went(old: dict[str, Finding], new: dict[str, Finding]) -> Iterator[FindingDifference]:
+    for code, finding in old.items():
+        if code not in new:
+            yield FindingDifference(code, "went", finding.title, finding.cost_ps_per_step, None)
+
+
+def _changed(
+    old: dict[str, Finding], new: dict[str, Finding], step_ps: int
+) -> Iterator[FindingDifference]:
+    for code, finding in new.items():
+        if code not in old:
+            continue
+        first, second = old[code].cost_ps_per_step, finding.cost_ps_per_step
+        if first is None or second is None:
+            continue
+        if abs(second - first) > LEAST_CHANGE_RATIO * step_ps:
+            yield FindingDifference(code, "changed", finding.title, first, second)
+
+
+def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
+    """By code the costliest finding, of those that more than half of the captures have."""
+    found: dict[str, list[Finding]] = {}
+    for report in reports:
+        of_report: dict[str, Finding] = {}
+        for finding in report.findings:
+            known = of_report.get(finding.code)
+            if known is None or (finding.cost_ps_per_step or 0) > (known.cost_ps_per_step or 0):
+                of_report[finding.code] = finding
+        for code, finding in of_report.items():
+            found.setdefault(code, []).append(finding)
+    return {
+        code: of_code[len(of_code) // 2]
+        for code, of_code in found.items()
+        if 2 * len(of_code) > len(reports)
+    }
