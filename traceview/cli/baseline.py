@@ -118,6 +118,7 @@ def list_(
 
 def _data(baseline: Any) -> dict[str, Any]:
     from traceview.report.identity import devices_of, started_ns
+    from traceview.report.recoverable import mean_step_ps
 
     report = baseline.report
     steps = report.results.steps if report else None
@@ -128,7 +129,7 @@ def _data(baseline: Any) -> dict[str, Any]:
         "damage": baseline.damage or None,
         "started_ns": started_ns(report),
         "devices": devices_of(report),
-        "median_step_ps": steps.median_ps if steps else None,
+        "mean_step_ps": mean_step_ps(steps),
         "step_count": steps.used_count if steps else None,
     }
 

@@ -24,6 +24,13 @@ def headline(result: GateResult) -> str:
     count = len(result.judgements)
     failed, unknown = len(result.with_outcome("fails")), len(result.with_outcome("unknown"))
     conditions = numbers.plural(count, "condition")
+    if count == 1 and (failed or unknown):
+        words = (
+            "failed: the condition does not hold"
+            if failed
+            else "not judged: the condition cannot be judged"
+        )
+        return f"Gate {words}."
     parts = []
     if failed:
         parts.append(f"{failed} of {conditions} {'fails' if failed == 1 else 'fail'}")
