@@ -12,8 +12,8 @@ from traceview.history.change_points import FALSE_ALARM_RATIO
 from traceview.history.result import History, HistoryRow
 
 _LEGEND = (
-    "A change is marked where the ranks of the step times before and after differ more than by chance: in at most "
-    f"{numbers.share(FALSE_ALARM_RATIO)} of series without a change. Before and after it takes about five reports."
+    "A change is marked where the ranks of the step times before and after differ more than chance explains: in at most "
+    f"{numbers.share(FALSE_ALARM_RATIO)} of series without a change. To show a change it takes four reports before and four after, or twenty before and three after."
 )
 
 
