@@ -69,7 +69,10 @@ def test_what_is_asked_for(file: Path) -> None:
     assert [condition.text for condition in asked.conditions] == [
         "findings absent",
         "busy_ratio >= 0.5",
+        "step_time:+5%",
     ]
+    own = asked_budget(["busy_ratio:-5%"], None, "main")
+    assert [condition.text for condition in own.conditions] == ["busy_ratio:-5%"]
     assert asked.baseline == "other"
     assert asked_budget([], file, None).baseline == "main"
     alone = asked_budget([], None, "main")

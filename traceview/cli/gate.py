@@ -60,7 +60,7 @@ def gate(
             "--baseline",
             metavar="NAME|PATH",
             help="What changes are compared with: a baseline by its name, a saved report, or a log directory. "
-            "Without conditions the gate asks for step_time:+5%.",
+            "If no condition is about a change, the gate asks for step_time:+5% as well.",
             show_default=False,
         ),
     ] = None,

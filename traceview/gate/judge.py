@@ -265,7 +265,9 @@ def _of_finding(condition: NoFinding, report: Report) -> JudgedRow:
     worst = made[0]
     more = f" (and {len(made) - 1} more)" if len(made) > 1 else ""
     return JudgedRow(
-        where=worst.code if code in SEVERITIES else numbers.joined_devices(worst.devices),
+        where=worst.code
+        if code in SEVERITIES
+        else numbers.joined_devices(sorted(worst.devices, key=lambda key: (len(key), key))),
         outcome="fails",
         value=worst.code,
         limit=None,

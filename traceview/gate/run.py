@@ -17,8 +17,8 @@ from traceview.report.given import report_at
 from traceview.report.model import Report
 from traceview.store.address import is_remote, location_of
 
-OF_BASELINE: Final = ("step_time:+5%",)
-"""What a gate asks for where a baseline is given and no condition."""
+OF_BASELINE: Final = "step_time:+5%"
+"""What a gate asks for as well where a baseline is given and no condition is about a change."""
 
 
 def asked_budget(texts: Sequence[str], file: Location | None, baseline: str | None) -> Budget:
@@ -29,17 +29,17 @@ def asked_budget(texts: Sequence[str], file: Location | None, baseline: str | No
     read = budget_in(file) if file is not None else Budget(())
     conditions: tuple[Condition, ...] = (*read.conditions, *map(condition_of, texts))
     baseline = baseline or read.baseline
-    if not conditions and baseline:
-        conditions = tuple(map(condition_of, OF_BASELINE))
+    changes = [condition for condition in conditions if isinstance(condition, Change)]
+    if baseline and not changes:
+        conditions = (*conditions, condition_of(OF_BASELINE))
     if not conditions:
         raise UsageError(
             "nothing is asked for: there is no condition",
             hint="--require 'step_time_ms <= 120', --budget budget.toml or --baseline NAME",
         )
-    if baseline is None and any(isinstance(condition, Change) for condition in conditions):
-        change = next(row for row in conditions if isinstance(row, Change))
+    if changes and not baseline:
         raise UsageError(
-            f"condition {change.text!r} needs a baseline",
+            f"condition {changes[0].text!r} needs a baseline",
             hint="--baseline NAME, of traceview baseline save NAME LOGDIR, or a path",
         )
     return Budget(conditions, baseline, read.strict)

@@ -85,7 +85,8 @@ def _notes(result: GateResult) -> Iterator[str]:
         yield from notes_of(judgement)
     if result.capture_quality != "ok":
         yield f"Capture: {look_of(QUALITIES, result.capture_quality).words}."
-    if result.outcome == "failed":
+    reasons = {row.reason for judgement in result.judgements for row in judgement.rows}
+    if result.outcome == "failed" and result.headline.rstrip(".") not in reasons:
         yield f"What costs most: {result.headline}"
 
 
@@ -97,7 +98,8 @@ def notes_of(judgement: Judgement) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for row in judgement.rows:
         if row.reason:
-            by_reason.setdefault(row.reason, []).append(row.where)
+            # What fails has its place in the table.
+            by_reason.setdefault(row.reason, []).append("" if row.outcome == "fails" else row.where)
     for reason, places in by_reason.items():
         where = numbers.listed([place for place in places if place])
         yield f"{judgement.condition}: {f'{where}: ' if where else ''}{numbers.sentence(reason)}"
