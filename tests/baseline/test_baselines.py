@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
@@ -18,6 +19,7 @@ from traceview.comparison.build import compare
 from traceview.errors import TraceFormatError, UsageError
 from traceview.report import saved
 from traceview.report.build import analyze
+from traceview.report.model import Report
 from traceview.report.reduced import MOST_BYTES, reduced
 from traceview.report.saved import load_report
 
@@ -203,7 +205,5 @@ def test_an_older_reader_sees_a_report_of_its_schema() -> None:
     assert replace(load_from(data), reduced=()) == load_from(data)
 
 
-def load_from(data: dict[str, object]) -> saved.Report:
-    from msgspec import convert
-
-    return convert(data, type=saved.Report)
+def load_from(data: dict[str, object]) -> Report:
+    return convert(data, type=Report)

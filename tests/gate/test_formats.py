@@ -15,7 +15,7 @@ from tests.gate.test_judge import FULL, judge, with_steps
 from tests.hostile import HOSTILE
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
-from traceview.gate.github import MOST_ANNOTATIONS, annotations, summary
+from traceview.gate.github import MOST_ANNOTATIONS, annotation_lines, summary
 from traceview.gate.junit import junit_xml
 from traceview.gate.result import GateResult
 from traceview.gate.section import gate_section, headline
@@ -72,7 +72,7 @@ def test_the_verdict_in_a_sentence(texts: list[str], words: str) -> None:
 
 
 def test_annotations() -> None:
-    lines = list(annotations(MIXED))
+    lines = list(annotation_lines(MIXED))
     assert lines[0] == (
         "::error title=traceview gate%3A step_time_ms <= 20::"
         "24.0 ms, allowed <= 20.0 ms, 4.00 ms over (20.0%25)"
@@ -81,19 +81,19 @@ def test_annotations() -> None:
         "::warning title=traceview gate%3A busy_ratio[GPU%3A9] >= 0.5::GPU:9: "
     )
     assert len(lines) == 3
-    assert list(annotations(judge("step_time_ms <= 30"))) == [
+    assert list(annotation_lines(judge("step_time_ms <= 30"))) == [
         "::notice title=traceview gate::Gate passed: the condition holds."
     ]
     many = judge(*["step_time_ms <= 20"] * (MOST_ANNOTATIONS + 5))
-    assert len(list(annotations(many))) == MOST_ANNOTATIONS + 1
-    assert "5 more in the summary" in list(annotations(many))[-1]
+    assert len(list(annotation_lines(many))) == MOST_ANNOTATIONS + 1
+    assert "5 more in the summary" in list(annotation_lines(many))[-1]
 
 
 def test_no_name_becomes_an_annotation_of_its_own() -> None:
     for text in (*HOSTILE, "::add-mask::x", "a\n::error::b", "%0A::error::b", "x,file=/etc/passwd"):
         row = structs.replace(MIXED.judgements[0].rows[0], measured=text, where=text)
         changed = structs.replace(MIXED.judgements[0], condition=text, rows=(row,))
-        (line,) = annotations(structs.replace(MIXED, judgements=(changed,)))
+        (line,) = annotation_lines(structs.replace(MIXED, judgements=(changed,)))
         assert "\n" not in line
         assert "\r" not in line
         head, _, message = line.removeprefix("::").partition("::")

@@ -160,6 +160,7 @@ def test_a_change_against_a_baseline_on_both_sides_of_its_limit() -> None:
         assert judgement.outcome == outcome
         assert row.allowed == "<= 105 ms"
         assert row.change_ratio == pytest.approx(length / 100 - 1)
+        assert row.change_ratio is not None
         assert row.change_least_ratio is not None
         assert row.change_most_ratio is not None
         assert row.change_least_ratio < row.change_ratio < row.change_most_ratio

@@ -181,9 +181,9 @@ def _junit(result: GateResult) -> bytes:
 
 
 def _tell_github(result: GateResult) -> None:
-    from traceview.gate.github import annotations, summary
+    from traceview.gate.github import annotation_lines, summary
 
-    for line in annotations(result):
+    for line in annotation_lines(result):
         Target(None).write(f"{line}\n")
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:

@@ -18,7 +18,7 @@ _DATA: Final = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
 _PROPERTY: Final = (*_DATA, (":", "%3A"), (",", "%2C"))
 
 
-def annotations(result: GateResult) -> Iterator[str]:
+def annotation_lines(result: GateResult) -> Iterator[str]:
     """The lines that make GitHub mark the run: those that fail as errors, those that cannot be judged as warnings."""
     shown = [row for row in result.judgements if row.outcome in _LEVELS]
     for judgement in shown[:MOST_ANNOTATIONS]:

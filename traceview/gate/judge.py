@@ -29,6 +29,7 @@ from traceview.gate.result import (
     GateResult,
     JudgedRow,
     Judgement,
+    Outcome,
     Side,
 )
 from traceview.gate.schema_keys import Value
@@ -125,7 +126,7 @@ class _Judge(Struct, frozen=True):
     def _of_rows(self, text: str, rows: Sequence[JudgedRow]) -> Judgement:
         """A condition holds if each row does that has a value, and one has; strictly, if each row has one."""
         outcomes = [row.outcome for row in rows]
-        outcome = "holds" if "holds" in outcomes else "unknown"
+        outcome: Outcome = "holds" if "holds" in outcomes else "unknown"
         if "fails" in outcomes:
             outcome = "fails"
         elif self.strict and "unknown" in outcomes:

@@ -207,6 +207,7 @@ def _paths(
         yield path, known[field.name]
         inner = _inner(field.type, of_dictionaries=True)
         if isinstance(inner, inspect.StructType) and inner.cls not in around:
+            assert issubclass(inner.cls, Record)
             yield from _paths(inner.cls, f"{path}.", (*around, inner.cls))
 
 

@@ -64,7 +64,8 @@ def _ranks(series: _Floats) -> _Floats:
     _, inverse, counts = np.unique(series, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks: _Floats = (last - (counts - 1) / 2)[inverse]
-    return ranks - ranks.mean()
+    ranks -= ranks.mean()
+    return ranks
 
 
 def _statistics(ranks: _Floats) -> _Floats:
@@ -80,7 +81,7 @@ def _statistics(ranks: _Floats) -> _Floats:
 @cache
 def _chance(size: int) -> _Floats:
     """The largest statistic of each of many series of this length in random order, without equal values."""
-    return _shuffled(np.arange(size) - (size - 1) / 2)
+    return _shuffled(np.arange(size, dtype=np.float64) - (size - 1) / 2)
 
 
 def _shuffled(ranks: _Floats) -> _Floats:

@@ -24,9 +24,7 @@ def history_section(history: History) -> doc.Section:
     columns = (
         doc.words("recorded", [numbers.date(row.started_ns) for row in rows], priority=2),
         doc.names("run", [row.run for row in rows], priority=4),
-        doc.names("devices", [row.devices for row in rows] if has_series else [], priority=3)
-        if has_series
-        else None,
+        doc.names("devices", [row.devices for row in rows], priority=3) if has_series else None,
         doc.counts("batch", [row.batch_size for row in rows], priority=6) if has_series else None,
         doc.times("step", [row.step_ps for row in rows]),
         doc.words("change", [_change(row) for row in rows]),
