@@ -72,6 +72,7 @@ def test_steps_that_are_not_used_do_not_count(tmp_path: Path) -> None:
     [
         ("void gemm<float, 4>(float*)", "gemm"),
         ("ncclDevKernel_AllReduce(args)", "ncclDevKernel_AllReduce"),
+        ("void a::(anonymous namespace)::softmax<float>(float*)", "a::softmax"),
         ("fusion_3", "fusion_3"),
         ("<unnamed>", "<unnamed>"),
         ("", ""),

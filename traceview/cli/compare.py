@@ -110,7 +110,8 @@ def compare(
             raise UsageError(
                 f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
             )
-    target = Target.of(output, force=force, source=sides[0][0])
+    targets = [Target.of(output, force=force, source=place) for side in sides for place in side]
+    target = targets[0]
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     reports = []
     for side in sides:
