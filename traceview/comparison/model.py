@@ -154,7 +154,7 @@ class OpDifference(Record, frozen=True):
         op: Name of the op without its replica part; null where not recorded.
         kernel: Name of its kernel without arguments and types, after, or before where it is gone; null for host ops.
         before_kernel: Kernel that ran the op before, where another runs it after; else null.
-        status: slower or faster where the interval of its time excludes zero, new, gone, or same.
+        status: slower or faster where that is shown among all ops, new, gone, or same.
         before_ps: Time before, picoseconds.
         after_ps: Time after.
         before_calls: Events per step before.

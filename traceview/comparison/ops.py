@@ -6,9 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.op_steps import OpInSteps, OpSteps
-from traceview.comparison.difference import Mean, RunSpread, difference_of_means
+from traceview.comparison.difference import (
+    CONFIDENCE,
+    Difference,
+    Mean,
+    RunSpread,
+    difference_of_means,
+)
 from traceview.comparison.model import OpDifference, interval_ps
 from traceview.report.model import Report
 
@@ -66,8 +73,26 @@ def op_differences(
         ):
             continue
         kernel = before_key.kernel if before_key else None
-        rows.append(_difference(key, kernel, first, second, step_difference_ps, spread))
-    return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
+        noise = difference_of_means(first.means, second.means, spread)
+        rows.append((_difference(key, kernel, first, second, step_difference_ps, noise), noise))
+    shown = _most_chance([noise.chance for _, noise in rows if noise.chance is not None])
+    judged = [_judged(row, noise, shown) for row, noise in rows]
+    return tuple(sorted(judged, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
+
+
+def _most_chance(chances: Iterable[float]) -> float:
+    """The largest chance of a difference that counts as shown among all."""
+    most, ordered = -1.0, sorted(chances)
+    for rank, chance in enumerate(ordered, 1):
+        if chance <= (1 - CONFIDENCE) * rank / len(ordered):
+            most = chance
+    return most
+
+
+def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
+    if row.status != "same" or noise.chance is None or noise.chance > shown:
+        return row
+    return replace(row, status="slower" if row.difference_ps > 0 else "faster")
 
 
 def _longest_left_out(tables: Iterable[OpSteps]) -> int:
@@ -132,14 +157,10 @@ def _difference(
     old: _Op,
     new: _Op,
     step_difference_ps: int,
-    spread: RunSpread | None,
+    noise: Difference,
 ) -> OpDifference:
-    noise = difference_of_means(old.means, new.means, spread)
-    status: Status = "same"
-    if not old.means or not new.means:
-        status = "gone" if old.means else "new"
-    elif noise.direction in ("slower", "faster"):
-        status = noise.direction
+    is_both = old.means and new.means
+    status: Status = "same" if is_both else "gone" if old.means else "new"
     low, high = interval_ps(noise)
     path_ps = round(new.path_ps - old.path_ps)
     return OpDifference(

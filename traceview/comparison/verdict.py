@@ -131,7 +131,7 @@ def _reasons(
 ) -> list[str]:
     """The parts that make most of the difference, largest first."""
     whole = step.difference_ps
-    same = [part for part in parts if part.difference_ps * whole > 0 and part.direction != "none"]
+    same = [part for part in parts if part.difference_ps * whole > 0]
     reasons = []
     covered = 0
     for part in same[:2]:
