@@ -65,7 +65,7 @@ def compare(
         spread,
     )
     step = _step_difference(noise, steps[0], steps[1])
-    parts = part_differences(steps[0], steps[1], spread)
+    parts = part_differences((before, after), steps[0], steps[1], spread)
     devices = device_differences(before, after)
     shown_ps = 0 if step.direction == "none" else step.difference_ps
     ops = op_differences(before, after, shown_ps, spread)
@@ -176,7 +176,12 @@ def _limits(
     has_ops: bool,
 ) -> list[str]:
     """What limits the comparison, what matters most first."""
-    limits = [*_long_steps(*steps)]
+    limits = [*_long_steps(steps[0], steps[1])]
+    if not has_parts:
+        limits.append(
+            "A side has no critical path, because no device was recorded there: "
+            "the difference is not explained by its parts"
+        )
     counts = (*noise.before_step_counts, *noise.after_step_counts)
     if min(counts) == 1:
         limits.append("A side has a single step, which shows no noise: capture ten or more")
@@ -198,17 +203,13 @@ def _limits(
             for report in side
             if report.capture.quality != "ok"
         ]
-    if not has_parts:
-        limits.append(
-            "A side has no critical path, so the difference is not explained by its parts"
-        )
     if any(report.results.op_steps is None for report in (*before, *after)):
         limits.append(
             "A report does not hold the ops of its steps, so ops are not compared: "
             "analyze its trace again with this version"
         )
     elif not has_ops:
-        limits.append("No op ran in the steps of either side")
+        limits.append("No op was recorded in the steps of a side")
     unknown = [text for report in (*before, *after) if (text := unknown_conditions(report))]
     if unknown:
         limits.append(numbers.capitalized(unknown[0]))

@@ -17,6 +17,7 @@ from traceview.record import (
     Picoseconds,
     Record,
     RunName,
+    SourceLine,
     StageName,
     VersionText,
     one_of,
@@ -101,6 +102,8 @@ class PartDifference(Record, frozen=True):
         low_ps: Lower end of the 95% interval of the difference, picoseconds; null with a single step on a side.
         high_ps: Upper end of it.
         direction: slower, faster, none or unknown, as of the step.
+        python: Line of the user's Python that ran in the longest of these parts, on the side where they take longer;
+            null where no stack was sampled, or no Python was waited for.
     """
 
     cause: Annotated[str, one_of(*PATH_KEYS)]
@@ -110,6 +113,7 @@ class PartDifference(Record, frozen=True):
     low_ps: float | None
     high_ps: float | None
     direction: Direction
+    python: SourceLine | None
 
 
 class DevicePart(Record, frozen=True):

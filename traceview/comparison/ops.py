@@ -55,7 +55,7 @@ def op_differences(
     step_difference_ps: int,
     spread: RunSpread | None,
 ) -> tuple[OpDifference, ...]:
-    """All ops of both sides, the largest difference on the path first; empty where a report does not have them.
+    """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
 
     `step_difference_ps`: what shares are of; 0 where the steps are not shown to differ. An op that is missing on one side is new or gone only if it is longer than every op which that side leaves out.
     """
@@ -64,6 +64,8 @@ def op_differences(
     if len(old_tables) < len(before) or len(new_tables) < len(after):
         return ()
     old, new = _by_key(old_tables), _by_key(new_tables)
+    if not old or not new:
+        return ()
     rows = []
     for key, before_key in _pairs(old, new):
         first = old.get(before_key or key, _NEVER)

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from traceview.document.chart import Lanes, UtilizationStrips
-from traceview.document.figures import Chain, HeatMap, Speeds, StepTimes
+from traceview.document.figures import AlignedSteps, Chain, HeatMap, Speeds, StepTimes
 from traceview.document.figures import Span as Span
 from traceview.document.vocabulary import Look
 
@@ -215,10 +215,11 @@ Block: TypeAlias = (
     | HeatMap
     | Chain
     | Speeds
+    | AlignedSteps
 )
 """What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
-GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds)
+GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds, AlignedSteps)
 """Blocks that text leaves out."""
 
 
