@@ -258,9 +258,9 @@ def _listed(side: Source | Sequence[Source]) -> list[Source]:
 
 
 def _frame(rows: Iterable[Any]) -> pd.DataFrame:
-    import pandas as pd
+    from traceview.trace.frames import records_frame
 
-    return pd.DataFrame([row if isinstance(row, dict) else asdict(row) for row in rows])
+    return records_frame(row if isinstance(row, dict) else asdict(row) for row in rows)
 
 
 def _public(report: model.Report) -> Report:

@@ -7,7 +7,8 @@ length of the step it makes.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,17 +17,20 @@ from traceview.analysis.context import Analysis, Context
 from traceview.analysis.path.parts import FIRST_CAUSE
 from traceview.analysis.path.result import walked_steps
 from traceview.analysis.selection import step_bounds
-from traceview.ids import labels, unique_first
-from traceview.intervals import Int64Array
+from traceview.ids import unique_ids, unique_inverse
+from traceview.intervals import Int32Array, Int64Array
 from traceview.mean_variance import Float64Array, variance_of_mean
 from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
 from traceview.trace.cause import CLASS_KEYS
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
 
+T = TypeVar("T")
+
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
 _SIGNATURE: Final = re.compile(r"[<(]")
+_UNNAMED: Final = "(anonymous namespace)::"
 
 
 class OpInSteps(Record, frozen=True):
@@ -86,7 +90,8 @@ class _Op(NamedTuple):
 
 def kernel_stem(name: str) -> str:
     """`void gemm<float, 4>(float*)` without types and arguments: `gemm`."""
-    return _SIGNATURE.split(name.removeprefix("void "), maxsplit=1)[0].strip() or name
+    short = name.removeprefix("void ").replace(_UNNAMED, "")
+    return _SIGNATURE.split(short, maxsplit=1)[0].strip() or name
 
 
 def compute(context: Context) -> OpSteps | Skipped:
@@ -163,22 +168,34 @@ def _ops_of(trace: Trace, rows: Int64Array) -> tuple[list[_Op], Int64Array]:
     columns = trace.device_columns
     if not rows.size:
         return [], rows
-    class_, op, name = (
-        column[rows].astype(np.int64) for column in (columns.class_, columns.op, columns.name)
-    )
     is_replica = np.array([device.kind == "replica" for device in trace.device_list])
-    name[is_replica[columns.device[rows]]] = NONE
-    _, first, index = unique_first(labels(class_, op + 1, name + 1))
-    places: dict[_Op, int] = {}
-    of_label = np.empty(first.size, dtype=np.int64)
-    for place, event in enumerate(first.tolist()):
-        label = trace.names.text(int(op[event]))
-        kernel = trace.names.text(int(name[event]))
-        short, type_ = (None, None) if label is None else split_op(label)
-        stem = None if kernel is None else kernel_stem(kernel)
-        same = _Op(int(class_[event]), short, type_, stem)
-        of_label[place] = places.setdefault(same, len(places))
-    return list(places), of_label[index]
+    kernel = np.where(is_replica[columns.device[rows]], NONE, columns.name[rows])
+    ops, of_op = _coded(columns.op[rows], lambda name: _op_of(trace.names.text(name)))
+    kernels, of_kernel = _coded(kernel, lambda name: _stem_of(trace.names.text(name)))
+    class_ = columns.class_[rows].astype(np.int64)
+    codes, number = unique_inverse((of_op * len(kernels) + of_kernel) * FIRST_CAUSE + class_)
+    made = []
+    for code in codes.tolist():
+        pair, of_class = divmod(code, FIRST_CAUSE)
+        name, type_ = ops[pair // len(kernels)]
+        made.append(_Op(of_class, name, type_, kernels[pair % len(kernels)]))
+    return made, number
+
+
+def _coded(names: Int32Array, made_of: Callable[[int], T]) -> tuple[list[T], Int64Array]:
+    """What is made of each name, each once, and for each of `names` the place of its own."""
+    ids, index = unique_inverse(names.astype(np.int64))
+    places: dict[T, int] = {}
+    of_id = [places.setdefault(made_of(name), len(places)) for name in ids.tolist()]
+    return list(places), np.array(of_id, dtype=np.int64)[index]
+
+
+def _op_of(text: str | None) -> tuple[str | None, str | None]:
+    return (None, None) if text is None else split_op(text)
+
+
+def _stem_of(text: str | None) -> str | None:
+    return None if text is None else kernel_stem(text)
 
 
 def _sums(group: Int64Array, values: Int64Array, count: int) -> Int64Array:
@@ -216,8 +233,9 @@ def _device_counts(group: Int64Array, device: Int64Array, count: int) -> Int64Ar
     """On how many devices each op ran."""
     if not group.size:
         return np.zeros(count, dtype=np.int64)
-    pairs, _, _ = unique_first(group * (int(device.max()) + 1) + device)
-    return np.bincount(pairs // (int(device.max()) + 1), minlength=count).astype(np.int64)
+    most = int(device.max()) + 1
+    pairs = unique_ids(group * most + device)
+    return np.bincount(pairs // most, minlength=count).astype(np.int64)
 
 
 ANALYSIS: Final = Analysis[OpSteps]("op_steps", compute)

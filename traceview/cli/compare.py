@@ -99,6 +99,7 @@ def compare(
     """
     from traceview.cli.progress import reading
     from traceview.comparison.build import compare as build
+    from traceview.comparison.median_steps import aligned_steps
     from traceview.comparison.sides import reports_of
 
     sides = [
@@ -110,13 +111,15 @@ def compare(
             raise UsageError(
                 f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
             )
-    target = Target.of(output, force=force, source=sides[0][0])
+    targets = [Target.of(output, force=force, source=place) for side in sides for place in side]
+    target = targets[0]
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     reports = []
     for side in sides:
         with reading(side[0], None):
-            reports.append(reports_of(side))
+            reports.append(reports_of(side, lanes=format_ is Format.html))
     comparison = build(reports[0], reports[1], force=force)
+    steps = aligned_steps(reports[0], reports[1]) if format_ is Format.html else None
     if redact:
         from traceview.report.redaction import redacted_record
 
@@ -132,12 +135,11 @@ def compare(
         return
     from traceview.comparison import formats
 
-    render = {
-        Format.markdown: formats.markdown,
-        Format.html: formats.html,
-        Format.json: formats.json,
-    }[format_]
-    target.write(render(comparison).encode())
+    if format_ is Format.html:
+        target.write(formats.html(comparison, steps).encode())
+    else:
+        render = formats.json if format_ is Format.json else formats.markdown
+        target.write(render(comparison).encode())
 
 
 def _command(sides: list[list[Location]]) -> str:

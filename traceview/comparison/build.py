@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import floor
 from typing import Final
+
+import numpy as np
 
 from traceview.comparison.conditions import conditions_of, unknown_conditions
 from traceview.comparison.difference import (
@@ -30,9 +32,14 @@ from traceview.comparison.verdict import verdict_of
 from traceview.document import numbers
 from traceview.errors import ComparisonError
 from traceview.report.model import Report
+from traceview.robust import median
 from traceview.version import VERSION
 
 SIDES: Final = ("before", "after")
+_LARGE_OVERHEAD: Final = 0.1
+"""Of the step: what the profiler adds is worth a word; a choice of ours."""
+_LONG_FACTOR: Final = 3
+"""Times the median step: a step from there on decides the mean and its noise; a choice of ours."""
 
 
 def compare(
@@ -58,7 +65,7 @@ def compare(
         spread,
     )
     step = _step_difference(noise, steps[0], steps[1])
-    parts = part_differences(steps[0], steps[1], spread)
+    parts = part_differences((before, after), steps[0], steps[1], spread)
     devices = device_differences(before, after)
     shown_ps = 0 if step.direction == "none" else step.difference_ps
     ops = op_differences(before, after, shown_ps, spread)
@@ -70,7 +77,9 @@ def compare(
         before=_runs(before, steps[0]),
         after=_runs(after, steps[1]),
         conditions=tuple(conditions),
-        limits=tuple(_limits(before, after, noise, has_parts=bool(parts), has_ops=bool(ops))),
+        limits=tuple(
+            _limits(before, after, steps, noise, has_parts=bool(parts), has_ops=bool(ops))
+        ),
         parts=parts,
         devices=devices,
         ops=ops,
@@ -143,16 +152,36 @@ def _runs(side: Sequence[Report], steps: Sequence[CaptureSteps]) -> tuple[Compar
     )
 
 
+def _long_steps(before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]) -> Iterator[str]:
+    """Single steps that decide the mean, with the medians, which they hardly change."""
+    lengths = [np.concatenate([capture.lengths_ps for capture in side]) for side in (before, after)]
+    medians = [median(side) for side in lengths]
+    for name, side, middle in zip(SIDES, lengths, medians, strict=True):
+        if side.max() > _LONG_FACTOR * middle:
+            count = int((side > _LONG_FACTOR * middle).sum())
+            yield (
+                f"{numbers.plural(count, 'step')} {name}, of up to {numbers.time(side.max())}, "
+                f"{'decides' if count == 1 else 'decide'} the mean: "
+                f"the median step is {numbers.time(medians[0])} before and {numbers.time(medians[1])} after"
+            )
+
+
 def _limits(
     before: Sequence[Report],
     after: Sequence[Report],
+    steps: Sequence[Sequence[CaptureSteps]],
     noise: Difference,
     *,
     has_parts: bool,
     has_ops: bool,
 ) -> list[str]:
     """What limits the comparison, what matters most first."""
-    limits = []
+    limits = [*_long_steps(steps[0], steps[1])]
+    if not has_parts:
+        limits.append(
+            "A side has no critical path, because no device was recorded there: "
+            "the difference is not explained by its parts"
+        )
     counts = (*noise.before_step_counts, *noise.after_step_counts)
     if min(counts) == 1:
         limits.append("A side has a single step, which shows no noise: capture ten or more")
@@ -174,17 +203,13 @@ def _limits(
             for report in side
             if report.capture.quality != "ok"
         ]
-    if not has_parts:
-        limits.append(
-            "A side has no critical path, so the difference is not explained by its parts"
-        )
     if any(report.results.op_steps is None for report in (*before, *after)):
         limits.append(
             "A report does not hold the ops of its steps, so ops are not compared: "
             "analyze its trace again with this version"
         )
     elif not has_ops:
-        limits.append("No op ran in the steps of either side")
+        limits.append("No op was recorded in the steps of a side")
     unknown = [text for report in (*before, *after) if (text := unknown_conditions(report))]
     if unknown:
         limits.append(numbers.capitalized(unknown[0]))
@@ -197,7 +222,3 @@ def _limits(
     if overheads and max(overheads) >= _LARGE_OVERHEAD:
         limits.append(f"The profiler made steps up to {numbers.share(max(overheads))} longer")
     return limits
-
-
-_LARGE_OVERHEAD: Final = 0.1
-"""Of the step: what the profiler adds is worth a word."""

@@ -60,6 +60,7 @@ class Difference(Struct, frozen=True):
         direction: slower or faster where the interval excludes zero; none where it holds zero; unknown without one.
         before_step_counts: Steps by capture.
         after_step_counts: The same of the other side.
+        chance: How often runs without a change differ as much by chance.
         is_over_runs: Whether the interval covers how much runs differ without a change; else it covers steps alone.
     """
 
@@ -75,6 +76,7 @@ class Difference(Struct, frozen=True):
     direction: Direction = "unknown"
     before_step_counts: tuple[int, ...] = ()
     after_step_counts: tuple[int, ...] = ()
+    chance: float | None = None
     is_over_runs: bool = False
 
 
@@ -153,6 +155,7 @@ def difference_of_means(
         direction="slower" if low > 0 else "faster" if high < 0 else "none",
         before_step_counts=counts[0],
         after_step_counts=counts[1],
+        chance=_chance(change, error, variance.degrees),
         is_over_runs=of_runs is not None,
     )
 
@@ -173,19 +176,29 @@ def _value(side: Sequence[Mean]) -> float | None:
 
 @cache
 def student(inside: float, degrees: float) -> float:
-    """How far from zero a value of Student's distribution stays with probability `inside`; one degree at least.
-
-    With t = √ν·tan φ the density is proportional to cos φ to the power of ν − 1, whose integral is found by Simpson's
-    rule, and the angle by bisection.
-    """
-    whole = math.sqrt(math.pi) / 2
-    whole *= math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2))
+    """How far from zero a value of Student's distribution stays with probability `inside`; one degree at least."""
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         angle = (low + high) / 2
-        part = angle * float(_SIMPSON @ np.cos(angle * _GRID) ** (degrees - 1))
-        low, high = (angle, high) if part < inside * whole else (low, angle)
+        low, high = (angle, high) if _inside(angle, degrees) < inside else (low, angle)
     return math.sqrt(degrees) * math.tan(low)
+
+
+def _chance(change: float, error: float, degrees: float) -> float:
+    if not error:
+        return 0.0 if change else 1.0
+    angle = math.atan(abs(change) / error / math.sqrt(degrees))
+    return max(1 - _inside(angle, degrees), 0.0)
+
+
+def _inside(angle: float, degrees: float) -> float:
+    """How often √ν·tan φ of Student's distribution is nearer to zero than this angle φ.
+
+    In φ the density is proportional to cos φ to the power of ν − 1, whose integral is found by Simpson's rule.
+    """
+    whole = math.sqrt(math.pi) / 2
+    whole *= math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2))
+    return angle * float(_SIMPSON @ np.cos(angle * _GRID) ** (degrees - 1)) / whole
 
 
 def _variance_of_steps(before: Sequence[Mean], after: Sequence[Mean]) -> _Variance | None:

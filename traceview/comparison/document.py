@@ -21,6 +21,7 @@ from traceview.comparison.model import (
 from traceview.comparison.verdict import change_words, interval_words, percent
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.figures import AlignedSteps
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES, PATH_PARTS, STEP_PARTS, Look, look_of
 
@@ -76,7 +77,7 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
                 else None,
             ),
             *doc.remarks(
-                *(numbers.sentence(limit) for limit in comparison.limits[:1]),
+                *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
                 f"All: {full_command}" if full_command else None,
             ),
         ),
@@ -97,8 +98,8 @@ def section_of(comparison: Comparison) -> doc.Section:
     return replace(first, blocks=(*first.blocks, *chain.from_iterable(blocks)))
 
 
-def document_of(comparison: Comparison) -> doc.Document:
-    """The page: both mean steps on one scale, then everything."""
+def document_of(comparison: Comparison, steps: AlignedSteps | None = None) -> doc.Document:
+    """The page: both mean steps on one scale, the median `steps` where timelines are known, then everything."""
     step = comparison.step
     shown = _limit_of_power(comparison)
     return doc.Document(
@@ -114,7 +115,7 @@ def document_of(comparison: Comparison) -> doc.Document:
                 doc.Tile("Step before", numbers.time(step.before_ps), "mean"),
                 doc.Tile("Step after", numbers.time(step.after_ps), "mean"),
                 doc.Tile("Change", numbers.signed_share(step.ratio), change_words(step)),
-                doc.Tile("Noise", shown, interval_words(step)),
+                doc.Tile("Least change shown", shown, interval_words(step)),
             ),
             findings=(),
             hidden_count=0,
@@ -122,13 +123,21 @@ def document_of(comparison: Comparison) -> doc.Document:
             remarks=tuple(map(numbers.sentence, comparison.limits)),
             anatomy=tuple(_anatomy(comparison)),
         ),
-        sections=tuple(_detail_sections(comparison)),
+        sections=(*_timeline_section(steps), *_detail_sections(comparison)),
     )
+
+
+def _timeline_section(steps: AlignedSteps | None) -> tuple[doc.Section, ...]:
+    if steps is None:
+        return ()
+    lead = "From the start of the step on one scale; the line is the end of the step."
+    section = doc.Section("median-steps", "Median steps", (steps,), lead=lead, is_folded=False)
+    return (section,)
 
 
 def _limit_of_power(comparison: Comparison) -> str:
     least = comparison.step.least_shown_ratio
-    return numbers.ABSENT if least is None else f"{percent(least)} shows"
+    return numbers.ABSENT if least is None else percent(least)
 
 
 def _names(runs: Sequence[ComparedRun]) -> str:

@@ -14,11 +14,14 @@ from traceview.trace.cause import PATH_KEYS
 
 
 def part_differences(
-    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps], spread: RunSpread | None
+    reports: Sequence[Sequence[Report]],
+    before: Sequence[CaptureSteps],
+    after: Sequence[CaptureSteps],
+    spread: RunSpread | None,
 ) -> tuple[PartDifference, ...]:
     """The parts of the critical path, the largest difference first; they sum to the mean steps and their difference.
 
-    Empty where a capture has no path: then parts would not sum to the step.
+    `reports`: of both sides. Empty where a capture has no path: then parts would not sum to the step.
     """
     if not all(capture.parts for capture in (*before, *after)):
         return ()
@@ -32,8 +35,21 @@ def part_differences(
         noise = difference(series[0], series[1], spread)
         low, high = interval_ps(noise)
         first, second = old.get(key, 0), new.get(key, 0)
-        rows.append(PartDifference(key, first, second, second - first, low, high, noise.direction))
+        line = _line_of(key, reports[0] if first > second else reports[1])
+        rows.append(
+            PartDifference(key, first, second, second - first, low, high, noise.direction, line)
+        )
     return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
+
+
+def _line_of(cause: str, reports: Sequence[Report]) -> str | None:
+    """The line of Python that ran in most of the longest parts of a cause."""
+    lines: dict[str, int] = {}
+    for report in reports:
+        for part in report.results.path.longest if report.results.path else ():
+            if part.cause == cause and part.python is not None:
+                lines[part.python] = lines.get(part.python, 0) + part.duration_ps
+    return max(lines, key=lambda line: lines[line], default=None)
 
 
 def _whole_parts(captures: Sequence[Mapping[str, Fraction]]) -> dict[str, int]:
@@ -44,8 +60,10 @@ def _whole_parts(captures: Sequence[Mapping[str, Fraction]]) -> dict[str, int]:
 def device_differences(
     before: Sequence[Report], after: Sequence[Report]
 ) -> tuple[DeviceDifference, ...]:
-    """The devices of both sides in order, those that are gone last."""
+    """The devices of both sides in order, those that are gone last; empty where a side recorded none."""
     old, new = _devices(before), _devices(after)
+    if not old or not new:
+        return ()
     both = [place for place in new if place in old]
     others = [place for place in new if place not in old]
     gone = [place for place in old if place not in new]

@@ -22,18 +22,16 @@ def finding_differences(
     """What came first, then what went, then what costs another time; each by its cost.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose part of the critical path did not change is none that came or went: the step around it did.
+    finding whose part of the critical path did not change beyond noise did not either: the step around it did.
     """
     old, new = _findings(before), _findings(after)
-    changes = {part.cause: part.difference_ps for part in parts}
-    old, new = (
-        {
-            code: finding
-            for code, finding in side.items()
-            if code in other or not _is_unchanged(finding, changes, step_ps)
-        }
-        for side, other in ((old, new), (new, old))
-    )
+    by_cause = {part.cause: part for part in parts}
+    shown = {
+        code
+        for code in {*old, *new}
+        if any(_is_shown(side[code], by_cause, step_ps) for side in (old, new) if code in side)
+    }
+    old, new = ({code: side[code] for code in side if code in shown} for side in (old, new))
     return (
         *sorted(_came(old, new), key=lambda row: -(row.after_ps or 0)),
         *sorted(_went(old, new), key=lambda row: -(row.before_ps or 0)),
@@ -44,12 +42,15 @@ def finding_differences(
     )
 
 
-def _is_unchanged(finding: Finding, changes: Mapping[str, int], step_ps: int) -> bool:
-    """Whether all that it is about on the critical path takes as long on both sides."""
-    if not finding.cost_ps_per_step or not finding.path_causes or not changes:
-        return False
-    change = sum(changes.get(cause, 0) for cause in finding.path_causes)
-    return abs(change) < LEAST_CHANGE_RATIO * step_ps
+def _is_shown(finding: Finding, parts: Mapping[str, PartDifference], step_ps: int) -> bool:
+    """Whether what it is about on the critical path changed; of what is not on it whether it is more than information."""
+    about = [parts[cause] for cause in finding.path_causes if cause in parts]
+    if not about:
+        return finding.severity != "info"
+    change = sum(part.difference_ps for part in about)
+    return abs(change) >= LEAST_CHANGE_RATIO * step_ps and any(
+        part.direction != "none" for part in about
+    )
 
 
 def _came(old: dict[str, Finding], new: dict[str, Finding]) -> Iterator[FindingDifference]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceview.comparison.document import document_of, sections_of
 from traceview.comparison.model import Comparison
+from traceview.document.figures import AlignedSteps
 from traceview.document.json_text import dumped
 from traceview.report.saved import schema_of
 
@@ -15,11 +16,11 @@ def markdown(comparison: Comparison) -> str:
     return "\n".join(map(render_section, sections_of(comparison)))
 
 
-def html(comparison: Comparison) -> str:
-    """A page for a browser, complete in one file."""
+def html(comparison: Comparison, steps: AlignedSteps | None = None) -> str:
+    """A page for a browser, complete in one file; with the median `steps` where these are known."""
     from traceview.document import html as printer
 
-    return printer.render(lambda _: document_of(comparison))
+    return printer.render(lambda _: document_of(comparison, steps))
 
 
 def json(comparison: Comparison) -> str:

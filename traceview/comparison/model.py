@@ -17,6 +17,7 @@ from traceview.record import (
     Picoseconds,
     Record,
     RunName,
+    SourceLine,
     StageName,
     VersionText,
     one_of,
@@ -101,6 +102,8 @@ class PartDifference(Record, frozen=True):
         low_ps: Lower end of the 95% interval of the difference, picoseconds; null with a single step on a side.
         high_ps: Upper end of it.
         direction: slower, faster, none or unknown, as of the step.
+        python: Line of the user's Python that ran in the longest of these parts, on the side where they take longer;
+            null where no stack was sampled, or no Python was waited for.
     """
 
     cause: Annotated[str, one_of(*PATH_KEYS)]
@@ -110,6 +113,7 @@ class PartDifference(Record, frozen=True):
     low_ps: float | None
     high_ps: float | None
     direction: Direction
+    python: SourceLine | None
 
 
 class DevicePart(Record, frozen=True):
@@ -154,7 +158,7 @@ class OpDifference(Record, frozen=True):
         op: Name of the op without its replica part; null where not recorded.
         kernel: Name of its kernel without arguments and types, after, or before where it is gone; null for host ops.
         before_kernel: Kernel that ran the op before, where another runs it after; else null.
-        status: slower or faster where the interval of its time excludes zero, new, gone, or same.
+        status: slower or faster where that is shown among all ops, new, gone, or same.
         before_ps: Time before, picoseconds.
         after_ps: Time after.
         before_calls: Events per step before.

@@ -6,9 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.op_steps import OpInSteps, OpSteps
-from traceview.comparison.difference import Mean, RunSpread, difference_of_means
+from traceview.comparison.difference import (
+    CONFIDENCE,
+    Difference,
+    Mean,
+    RunSpread,
+    difference_of_means,
+)
 from traceview.comparison.model import OpDifference, interval_ps
 from traceview.report.model import Report
 
@@ -48,7 +55,7 @@ def op_differences(
     step_difference_ps: int,
     spread: RunSpread | None,
 ) -> tuple[OpDifference, ...]:
-    """All ops of both sides, the largest difference on the path first; empty where a report does not have them.
+    """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
 
     `step_difference_ps`: what shares are of; 0 where the steps are not shown to differ. An op that is missing on one side is new or gone only if it is longer than every op which that side leaves out.
     """
@@ -57,6 +64,8 @@ def op_differences(
     if len(old_tables) < len(before) or len(new_tables) < len(after):
         return ()
     old, new = _by_key(old_tables), _by_key(new_tables)
+    if not old or not new:
+        return ()
     rows = []
     for key, before_key in _pairs(old, new):
         first = old.get(before_key or key, _NEVER)
@@ -66,8 +75,26 @@ def op_differences(
         ):
             continue
         kernel = before_key.kernel if before_key else None
-        rows.append(_difference(key, kernel, first, second, step_difference_ps, spread))
-    return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
+        noise = difference_of_means(first.means, second.means, spread)
+        rows.append((_difference(key, kernel, first, second, step_difference_ps, noise), noise))
+    shown = _most_chance([noise.chance for _, noise in rows if noise.chance is not None])
+    judged = [_judged(row, noise, shown) for row, noise in rows]
+    return tuple(sorted(judged, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
+
+
+def _most_chance(chances: Iterable[float]) -> float:
+    """The largest chance of a difference that counts as shown among all."""
+    most, ordered = -1.0, sorted(chances)
+    for rank, chance in enumerate(ordered, 1):
+        if chance <= (1 - CONFIDENCE) * rank / len(ordered):
+            most = chance
+    return most
+
+
+def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
+    if row.status != "same" or noise.chance is None or noise.chance > shown:
+        return row
+    return replace(row, status="slower" if row.difference_ps > 0 else "faster")
 
 
 def _longest_left_out(tables: Iterable[OpSteps]) -> int:
@@ -132,14 +159,10 @@ def _difference(
     old: _Op,
     new: _Op,
     step_difference_ps: int,
-    spread: RunSpread | None,
+    noise: Difference,
 ) -> OpDifference:
-    noise = difference_of_means(old.means, new.means, spread)
-    status: Status = "same"
-    if not old.means or not new.means:
-        status = "gone" if old.means else "new"
-    elif noise.direction in ("slower", "faster"):
-        status = noise.direction
+    is_both = old.means and new.means
+    status: Status = "same" if is_both else "gone" if old.means else "new"
     low, high = interval_ps(noise)
     path_ps = round(new.path_ps - old.path_ps)
     return OpDifference(

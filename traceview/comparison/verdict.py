@@ -28,6 +28,8 @@ _OP_SHARE: Final = 0.6
 _MOST_DEVICES: Final = 60
 """Characters of a list of devices in a sentence."""
 _LONGEST_OP: Final = 50
+_OF_PYTHON: Final = ("callback", "python", "sync", "checkpoint")
+"""Causes of which a line of the program says more than their name."""
 
 
 def verdict_of(
@@ -131,7 +133,7 @@ def _reasons(
 ) -> list[str]:
     """The parts that make most of the difference, largest first."""
     whole = step.difference_ps
-    same = [part for part in parts if part.difference_ps * whole > 0 and part.direction != "none"]
+    same = [part for part in parts if part.difference_ps * whole > 0]
     reasons = []
     covered = 0
     for part in same[:2]:
@@ -165,7 +167,7 @@ def _cancelling(
 
 
 def _joined(clauses: Sequence[str]) -> str:
-    return " and ".join(clauses)
+    return ", and ".join(clauses)
 
 
 def _clause(
@@ -192,7 +194,8 @@ def _clause(
         return f"{who} wait{s} {amount} {more} for another device"
     if part.cause == "unattributed":
         return f"{who} idle{s} {amount} {longer} without a recorded cause"
-    return f"{who} lose{s} {amount} {more} to {look_of(PATH_PARTS, part.cause).words}"
+    line = f" ({part.python})" if part.python and part.cause in _OF_PYTHON else ""
+    return f"{who} lose{s} {amount} {more} to {look_of(PATH_PARTS, part.cause).words}{line}"
 
 
 def _op_clause(

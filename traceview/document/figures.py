@@ -1,4 +1,5 @@
-"""Defines the data of small charts: step times, a heat map, the input pipeline, speeds beside their links, and trends.
+"""Defines the data of small charts: step times, a heat map, the input pipeline, speeds beside their links, aligned
+steps, and trends.
 
 They are blocks of a document. A page draws them (`figures_svg`); in text the table of their section has the numbers.
 """
@@ -105,4 +106,19 @@ class Trend(Struct, frozen=True):
     points: tuple[TrendPoint, ...]
 
 
-Figure: TypeAlias = StepTimes | HeatMap | Chain | Speeds | Trend
+class StepLane(Struct, frozen=True):
+    """What one device did in one step: pieces with start and end in picoseconds from the start of the step."""
+
+    label: str
+    step_ps: int
+    pieces: tuple[tuple[int, int, Look], ...]
+
+
+class AlignedSteps(Struct, frozen=True):
+    """Steps of several runs below each other, on one scale and from one start. `label`: what they are."""
+
+    label: str
+    lanes: tuple[StepLane, ...]
+
+
+Figure: TypeAlias = StepTimes | HeatMap | Chain | Speeds | AlignedSteps | Trend

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from traceview.document import numbers
 from traceview.document.figures import (
+    AlignedSteps,
     Chain,
     Figure,
     HeatMap,
@@ -37,6 +38,9 @@ _TOP: Final = 18.0
 _LABEL_FROM: Final = 46.0
 _LETTER_FROM: Final = 9.0
 _DIGIT: Final = 7.0
+_LANE: Final = 28.0
+_LEAST_PIECE: Final = 0.3
+"""Pixels of a piece of a step; what is shorter cannot be seen."""
 
 _STRIPES: Final = (
     '<defs><pattern id="tv-stripes" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
@@ -55,6 +59,8 @@ def drawn(figure: Figure, link: Link) -> str:
         return _svg(*_heat_map(figure), figure.label)
     if isinstance(figure, Chain):
         return _svg(*_chain(figure), "Stages of the input pipeline")
+    if isinstance(figure, AlignedSteps):
+        return _svg(*_aligned(figure), figure.label)
     if isinstance(figure, Trend):
         return _svg(*_trend(figure), figure.label)
     return _svg(*_speeds(figure), figure.label)
@@ -240,6 +246,34 @@ def _speed_bars(figure: Speeds) -> Iterator[str]:
     has_links = any(row.link_bytes_per_second is not None for row in rows)
     frame = "; frame: what the link carries" if has_links else "; the link is not known"
     yield _text(left, 24.0 * len(rows) + 18, f"{figure.label}{frame}", "soft")
+
+
+# Aligned steps
+
+
+def _aligned(figure: AlignedSteps) -> tuple[Iterator[str], float]:
+    return _step_lanes(figure), _LANE * len(figure.lanes) + 26
+
+
+def _step_lanes(figure: AlignedSteps) -> Iterator[str]:
+    left, room = 190.0, WIDTH - 190.0 - 90
+    scale = room / max([1, *(lane.step_ps for lane in figure.lanes)])
+    yield _STRIPES
+    for place, lane in enumerate(figure.lanes):
+        y = 4 + _LANE * place
+        end = left + lane.step_ps * scale
+        yield _text(left - 8, y + 15, shortened(lane.label, _LONGEST_ROW), "end")
+        yield f'<rect class="row" x="{left:.0f}" y="{y:.0f}" width="{end - left:.1f}" height="20"/>'
+        for start_ps, end_ps, look in lane.pieces:
+            width = (end_ps - start_ps) * scale
+            if width >= _LEAST_PIECE:
+                yield (
+                    f"<g><title>{escape(f'{look.words} {numbers.time(end_ps - start_ps)}')}</title>"
+                    f"{_rectangle(left + start_ps * scale, y, width, 20, look)}</g>"
+                )
+        yield f'<path class="median" d="M{end:.1f} {y - 2:.0f}v24"/>'
+        yield _text(end + 6, y + 15, numbers.time(lane.step_ps), "strong")
+    yield _text(left, 4 + _LANE * len(figure.lanes) + 14, figure.label, "soft")
 
 
 # Trend
