@@ -110,7 +110,9 @@ def gate(
     force: Force = False,
     width: Width = None,
 ) -> None:
-    """Judge a run by conditions: limits, findings that must be absent, and changes against a baseline.
+    """Judge a run by conditions; the exit code is the verdict.
+
+    Conditions are limits, findings that must be absent, and changes against a baseline.
 
     The exit code is 0 if all conditions hold, 10 if one fails, and 7 if none fails and one cannot be judged: the run
     has no steps, for instance. A condition is KEY OPERATOR LIMIT, with the short keys step_time, busy_ratio, idle_ratio,
