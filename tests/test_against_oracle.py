@@ -221,6 +221,9 @@ def same_balance(report: Report, expected: dict[str, Any] | None, *, statistics:
             if statistics:
                 medians = [row.compute_ps_per_step for row in result.devices]
                 assert medians == [row["compute_ps_per_step"] for row in value]
+        elif key == "mean_saved_ps":
+            saved = {row.name: row.mean_saved_ps for row in result.what_if}
+            assert not statistics or value == {name: saved[name] for name in value}
         elif statistics or key not in ("skew_ratio", "step_count"):
             assert same_value(getattr(result, key), value), key
 

@@ -346,12 +346,41 @@ def test_too_many_samples_double_the_interval(monkeypatch: pytest.MonkeyPatch) -
 def test_half_of_the_rounds_go() -> None:
     samples = StackSamples()
     for row in ((1, 7, 0), (1, 8, 1), (2, 7, 2), (3, 7, 3), (3, 8, 4), (4, 7, 5)):
-        samples.add(*row)
+        samples.add(*row, cpu_us=10 * row[2])
     samples.halve()
-    assert list(zip(samples.t_ns, samples.thread, samples.stack, strict=True)) == [
-        *((1, 0, 0), (1, 1, 1)),
-        *((3, 0, 3), (3, 1, 4)),
+    columns = samples.t_ns, samples.thread, samples.stack, samples.cpu_us
+    assert list(zip(*columns, strict=True)) == [
+        *((1, 0, 0, 0), (1, 1, 1, 10)),
+        *((3, 0, 3, 30), (3, 1, 4, 40)),
     ]
+
+
+def processor_times(sidecar: Sidecar, name: str) -> list[int]:
+    """Microseconds at each sample of a thread."""
+    group = sidecar.groups["python"]
+    content = zlib.decompress(b64decode(group["cpu"]))
+    times = struct.unpack(f"<{len(content) // 8}q", content)
+    rows = zip(samples_of(sidecar), times, strict=True)
+    return [cpu_us for (_, thread, _), cpu_us in rows if thread["name"] == name]
+
+
+def test_the_processor_time_of_other_threads_is_recorded() -> None:
+    """One computes and one sleeps; what the main thread does is in the trace."""
+    is_over = Event()
+    works = Thread(target=compute_until, args=(is_over.is_set,), name="works")
+    sleeps = Thread(target=lambda: is_over.wait(5), name="sleeps")
+    for thread in (works, sleeps):
+        thread.start()
+    sidecar = window_around(lambda: time.sleep(0.3))
+    is_over.set()
+    for thread in (works, sleeps):
+        thread.join()
+    worked, slept = (processor_times(sidecar, name) for name in ("works", "sleeps"))
+    assert worked == sorted(worked)
+    # Of 300 ms, because the machine may be busy.
+    assert worked[-1] - worked[0] > 50_000
+    assert slept[-1] - slept[0] < 50_000
+    assert set(processor_times(sidecar, "MainThread")) == {-1}
 
 
 def test_new_stacks_beyond_the_most_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,14 @@ def test_the_usual_call_counts() -> None:
     assert inputs.sizes(1, 1) == ("arguments", 8, 8)
 
 
+def test_the_usual_batch_of_a_generator_counts() -> None:
+    """A rare one may be larger as well, where sentences of like length make a batch."""
+    sizes = GeneratedSizes()
+    for size in (8, 16, 8, 2):
+        sizes.note(Tensor(size, 4))
+    assert sizes.usual == 8
+
+
 SPLIT = _PrefetchDataset(-1, _RebatchDataset(-1, _PrefetchDataset(16, Dataset(-1))))
 
 

@@ -38,6 +38,8 @@ from traceview.analysis.placement import ANALYSIS as PLACEMENT
 from traceview.analysis.placement import Placement
 from traceview.analysis.precision import ANALYSIS as PRECISION
 from traceview.analysis.precision import Precision
+from traceview.analysis.python_threads import ANALYSIS as PYTHON_THREADS
+from traceview.analysis.python_threads import PythonThreads
 from traceview.analysis.scaling import ANALYSIS as SCALING
 from traceview.analysis.scaling import Scaling
 from traceview.analysis.step_ops import ANALYSIS as STEP_OPS
@@ -63,6 +65,7 @@ class Results(Record, frozen=True):
         idle: What each device waited for.
         steps: How long each step took, and how the steps were found.
         between_steps: What the host did between steps.
+        python_threads: Python threads of the script that computed beside the step.
         input: Whether the model waits for data, and which stage of the pipeline is slow.
         transfers: What copies between host and GPUs cost.
         collectives: What collectives cost, and who waits for whom.
@@ -87,6 +90,7 @@ class Results(Record, frozen=True):
     idle: Annotated[Idle | None, IDLE] = None
     steps: Annotated[Steps | None, STEPS] = None
     between_steps: Annotated[BetweenAllSteps | None, BETWEEN_STEPS] = None
+    python_threads: Annotated[PythonThreads | None, PYTHON_THREADS] = None
     input: Annotated[Input | None, INPUT] = None
     transfers: Annotated[Transfers | None, TRANSFERS] = None
     collectives: Annotated[CollectiveResult | None, COLLECTIVES] = None

@@ -166,8 +166,10 @@ def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
     counts = sorted({row.step_count for row in rows})
     if not counts[-1]:
         return "What each device did in the window"
+    if counts == [1]:
+        return "What each device did in the step"
     of = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"What each device did in a step, mean of {of} {'step' if of == '1' else 'steps'}"
+    return f"What each device did in a step, mean of {of} steps"
 
 
 def _label(row: doc.AnatomyRow) -> str:

@@ -21,14 +21,9 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, QUALITIES, SEVERITIES, look_of
 from traceview.report.action import actions_of
-from traceview.report.document import (
-    anatomy_remark,
-    answer_of,
-    devices_at_work,
-    devices_of,
-    view_of,
-)
+from traceview.report.document import view_of
 from traceview.report.model import Report
+from traceview.report.summary import anatomy_remark, answer_of, devices_at_work, devices_of
 from traceview.report.verdict import LEAST_LOSS_RATIO, title_with_cost
 
 MOST_FINDINGS: Final = 4

@@ -118,11 +118,16 @@ class HostEvents:
             if open_.size == 0:
                 break
             producing = self.thread[columns.line[current]]
-            is_python = np.array([self._runs_python(one) for one in producing.tolist()], dtype=bool)
+            is_python = np.array([self.runs_python(one) for one in producing.tolist()], dtype=bool)
             thread[open_[is_python]] = producing[is_python]
         return result, thread
 
-    def _runs_python(self, thread: int) -> bool:
+    @property
+    def lines_of_python(self) -> list[int]:
+        """The lines of the threads of this host that run Python and call TensorFlow."""
+        return [line for line in self._lines if self.runs_python(int(self.thread[line]))]
+
+    def runs_python(self, thread: int) -> bool:
         """Whether a thread recorded something that only Python begins: a call or a frame of it."""
         if thread not in self._is_python_thread:
             rows = self.rows_of_thread(thread)

@@ -20,16 +20,21 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.ids import unique_inverse
-from traceview.intervals import Int64Array, union
+from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.trace.model import NONE, Recording
 from traceview.trace.python_samples import PythonFrame, PythonSamples, PythonThread
-from traceview.units import PS_PER_NS
+from traceview.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 
 _BITS: Final = (1 << 64) - 1
 _LOW_BITS: Final = (1 << 32) - 1
 _LATEST_NS: Final = (1 << 63) - 1
 _FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
 """Samples further from the start of the profile are as if they were so far away: outside of every span."""
+_LATE_PS: Final = 5 * PS_PER_MS // 2
+"""A round that comes so late was kept from Python's lock: half of the 5 ms for which a thread keeps it where others want it;
+rounds are due after 0.5 to 1.5 ms."""
+_AT_WORK_RATIO: Final = 0.5
+"""Of the time between two rounds: a thread that used a core for less did not keep them apart. A choice of ours."""
 _HASH_SEED: Final = 0xC70F6907
 _HASH_FACTOR: Final = 0xC6A4A7935BD1E995
 _HASH_SHIFT: Final = 47
@@ -84,6 +89,28 @@ class PythonLines:
         """The same for all threads but one, among samples inside code of the user."""
         rows = np.flatnonzero((self._samples.thread != thread) & self._is_user[self._samples.stack])
         return self._most(rows, start_ps, end_ps)
+
+    def lock_kept(self, thread: int) -> IntervalSet:
+        """When a thread kept Python's lock from others: between two rounds, as the second came late while it computed."""
+        rows = self._rows_of(thread)
+        after, before = rows[1:], rows[:-1]
+        cpu_us = self._samples.cpu_us
+        passed_ps = self.time_ps[after] - self.time_ps[before]
+        used_ps = np.clip(cpu_us[after] - cpu_us[before], 0, _FURTHEST_NS // 1000) * PS_PER_US
+        is_known = (cpu_us[after] >= 0) & (cpu_us[before] >= 0)
+        is_next = self.previous_ps[after] == self.time_ps[before]
+        is_at_work = used_ps >= _AT_WORK_RATIO * passed_ps
+        kept = after[is_known & is_next & is_at_work & (passed_ps >= _LATE_PS)]
+        return union(self.previous_ps[kept], self.time_ps[kept])
+
+    @property
+    def started_by_python(self) -> list[tuple[int, str]]:
+        """The number and name of each thread that Python started, for it knows no others by name."""
+        return [
+            (number, thread.name)
+            for number, thread in enumerate(self._samples.threads)
+            if thread.name is not None
+        ]
 
     def _most(
         self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array

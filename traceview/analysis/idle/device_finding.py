@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Severity
 from traceview.analysis.cost import Cost
@@ -12,6 +13,9 @@ from traceview.document import numbers
 from traceview.document.vocabulary import thread_words
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
+
+_LEAST_PART_RATIO: Final = 0.005
+"""A smaller part of a cost would not change its three digits."""
 
 
 def finding_of(
@@ -30,8 +34,11 @@ def finding_of(
     path_causes: Sequence[str] | None = None,
     names_all: bool = False,
     cost: Cost | None = None,
+    parts: Sequence[tuple[str, int]] = (),
 ) -> Finding:
     """A finding with the share of the step and the longest gap.
+
+    `parts`: what the cost consists of, in words, mean picoseconds per step; the title names them if there are several.
 
     `cost`: where it is not just the idle time over the step.
 
@@ -47,6 +54,9 @@ def finding_of(
             f"{explanation or rule.meaning} {numbers.joined_devices(devices)} {verb} for the same reason, "
             f"{_as_long(waiting, rule.cause, devices)}."
         )
+    others = "" if names_all else _longer_on_others(waiting, rule, idle_ps)
+    if others:
+        explanation = f"{explanation or rule.meaning} The cost is that of {waiting.key}: it is idle least, and so limits the step."
     python = waiting.python.get(rule.cause.key)
     if python is not None:
         explanation = f"{explanation or rule.meaning} {python.sentence}"
@@ -57,6 +67,8 @@ def finding_of(
             share=numbers.share(cost.ratio),
             **(words or {}),
         )
+        + _parts(parts, idle_ps)
+        + others
         + (affected.words if affected else ""),
         (
             *evidence,
@@ -73,6 +85,21 @@ def finding_of(
         cost=cost,
         path_causes=path_causes,
     )
+
+
+def _parts(parts: Sequence[tuple[str, int]], whole_ps: int) -> str:
+    """`: 12.3 ms waiting for input, 3.80 ms slower ops`, so that a reader can divide; parts that rounding hides are left out."""
+    shown = [(words, ps) for words, ps in parts if ps >= _LEAST_PART_RATIO * whole_ps and ps > 0]
+    if len(shown) < 2:
+        return ""
+    return f": {', '.join(f'{numbers.time(ps)} {words}' for words, ps in shown)}"
+
+
+def _longer_on_others(waiting: Waiting, rule: IdleRule, idle_ps: int) -> str:
+    """`; up to 5.95 ms on other devices`, where they clearly wait longer than the device of the finding."""
+    longest_ps = waiting.longest_of_others(rule.cause)
+    is_longer = longest_ps * AS_LONG_RATIO > idle_ps == waiting.idle_of(rule)
+    return f"; up to {numbers.time(longest_ps)} on other devices" if is_longer else ""
 
 
 def _as_long(waiting: Waiting, cause: Cause, devices: Sequence[str]) -> str:
