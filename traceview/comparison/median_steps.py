@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from traceview.analysis.shown_steps import median_step
 from traceview.analysis.steps.result import StepRow
+from traceview.document import numbers
 from traceview.document.chart import DeviceLanes, Lanes
 from traceview.document.figures import AlignedSteps, StepLane
 from traceview.document.vocabulary import Look
@@ -28,7 +31,11 @@ def aligned_steps(before: Sequence[Report], after: Sequence[Report]) -> AlignedS
     ]
     if not all(sides):
         return None
-    devices = list(dict.fromkeys([*sides[0], *sides[1]]))[:MOST_DEVICES]
+    old, new = sides
+    for device in old.keys() & new.keys():
+        longer_ps = new[device].step_ps - old[device].step_ps
+        new[device] = replace(new[device], note=numbers.signed_time(longer_ps))
+    devices = list(dict.fromkeys([*old, *new]))[:MOST_DEVICES]
     lanes = [side[device] for device in devices for side in sides if device in side]
     return AlignedSteps("the median step of each side", tuple(lanes))
 

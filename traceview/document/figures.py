@@ -107,11 +107,15 @@ class Trend(Struct, frozen=True):
 
 
 class StepLane(Struct, frozen=True):
-    """What one device did in one step: pieces with start and end in picoseconds from the start of the step."""
+    """What one device did in one step: pieces with start and end in picoseconds from the start of the step.
+
+    `note`: stands beside the length of the step.
+    """
 
     label: str
     step_ps: int
     pieces: tuple[tuple[int, int, Look], ...]
+    note: str = ""
 
 
 class AlignedSteps(Struct, frozen=True):

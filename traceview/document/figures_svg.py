@@ -256,7 +256,7 @@ def _aligned(figure: AlignedSteps) -> tuple[Iterator[str], float]:
 
 
 def _step_lanes(figure: AlignedSteps) -> Iterator[str]:
-    left, room = 190.0, WIDTH - 190.0 - 90
+    left, room = 150.0, WIDTH - 150.0 - 150
     scale = room / max([1, *(lane.step_ps for lane in figure.lanes)])
     yield _STRIPES
     for place, lane in enumerate(figure.lanes):
@@ -272,7 +272,8 @@ def _step_lanes(figure: AlignedSteps) -> Iterator[str]:
                     f"{_rectangle(left + start_ps * scale, y, width, 20, look)}</g>"
                 )
         yield f'<path class="median" d="M{end:.1f} {y - 2:.0f}v24"/>'
-        yield _text(end + 6, y + 15, numbers.time(lane.step_ps), "strong")
+        words = numbers.time(lane.step_ps) + (f", {lane.note}" if lane.note else "")
+        yield _text(end + 6, y + 15, words, "strong")
     yield _text(left, 4 + _LANE * len(figure.lanes) + 14, figure.label, "soft")
 
 
