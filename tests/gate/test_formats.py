@@ -19,6 +19,7 @@ from traceview.gate.github import MOST_ANNOTATIONS, annotation_lines, summary
 from traceview.gate.junit import junit_xml
 from traceview.gate.result import GateResult
 from traceview.gate.section import gate_section, headline
+from traceview.report.saved import schema_of
 
 MIXED = judge(
     "step_time_ms <= 20",
@@ -176,12 +177,10 @@ def test_junit_with_hostile_names_is_well_formed() -> None:
 
 
 def test_json_is_what_its_schema_says() -> None:
-    (schema,), definitions = json.schema_components([GateResult])
     data = json.decode(dumped(MIXED))
-    Draft202012Validator(
-        {**schema, "$defs": definitions}
-        | {"$ref": schema["$ref"].replace("components/schemas", "$defs")}
-    ).validate(data)
+    schema = json.decode(schema_of(GateResult, "traceview gate"))
+    Draft202012Validator(schema).validate(data)
+    Draft202012Validator(schema).validate(json.decode(dumped(hostile_result())))
     assert json.decode(dumped(MIXED), type=GateResult) == MIXED
     assert (data["outcome"], data["exit_code"]) == ("failed", 10)
 

@@ -112,13 +112,15 @@ def gate(
 ) -> None:
     """Judge a run by conditions; the exit code is the verdict.
 
-    Conditions are limits, findings that must be absent, and changes against a baseline.
+    0: all conditions hold. 10: at least one fails. 7: none fails, but one cannot be judged, because the run has no steps for
+    instance.
 
-    The exit code is 0 if all conditions hold, 10 if one fails, and 7 if none fails and one cannot be judged: the run
-    has no steps, for instance. A condition is KEY OPERATOR LIMIT, with the short keys step_time, busy_ratio, idle_ratio,
-    idle.CAUSE_ratio, examples_per_second, or any key of the JSON report; KEY[GPU:0] is one device, and without brackets
-    each device has to meet it. A unit ends the key (step_time_ms) or follows the limit (120 ms). KEY:+5% may rise by so
-    much against the baseline, KEY:-5% may fall; a change of step_time fails only if it is shown beyond noise.
+    A condition is a key, an operator and a limit. Short keys are step_time, busy_ratio, idle_ratio, idle.CAUSE_ratio and
+    examples_per_second; all keys of the JSON report work, too. Every device has to meet a condition; KEY[GPU:0] is about one.
+    A unit ends the key (step_time_ms) or follows the limit (120 ms).
+
+    Against a baseline, KEY:+5% may rise by so much and KEY:-5% may fall. A slower step fails only if the difference is
+    beyond noise.
 
     Example: traceview gate logs/ --require 'step_time_ms <= 120' --require 'finding:unused-gpu absent'
     """

@@ -33,7 +33,7 @@ from traceview.gate.result import (
     Side,
 )
 from traceview.gate.schema_keys import Value
-from traceview.gate.units import Quantity, written
+from traceview.gate.units import Quantity, written, written_apart
 from traceview.report.model import Report
 from traceview.version import VERSION
 
@@ -185,8 +185,7 @@ def _of_limit(condition: Limit, value: Value) -> JudgedRow:
         float(limit) if isinstance(limit, Fraction) and isinstance(value.value, float) else limit
     )
     holds = OPERATORS[condition.sign](value.value, bound)
-    allowed = f"{condition.sign} {written(limit, quantity)}"
-    return _row(value, holds, limit, allowed, quantity, condition.sign)
+    return _row(value, holds, limit, quantity, condition.sign)
 
 
 def _of_known_change(condition: Change, value: Value, before: Value) -> JudgedRow:
@@ -198,7 +197,7 @@ def _of_known_change(condition: Change, value: Value, before: Value) -> JudgedRo
     operator = "<=" if condition.sign == "+" else ">="
     holds = OPERATORS[operator](Fraction(value.value), limit)
     quantity = _quantity(condition)
-    row = _row(value, holds, limit, f"{operator} {written(limit, quantity)}", quantity, operator)
+    row = _row(value, holds, limit, quantity, operator)
     ratio = float(Fraction(value.value) / was - 1) if was else None
     shown = f" ({numbers.signed_share(ratio)})" if ratio is not None else ""
     return replace(
@@ -210,24 +209,25 @@ def _row(
     value: Value,
     holds: bool,
     limit: Fraction | str | bool,
-    allowed: str,
     quantity: Quantity,
     sign: str,
 ) -> JudgedRow:
     assert value.value is not None
+    measured, allowed = written(value.value, quantity), written(limit, quantity)
     margin, ratio = "", None
     if isinstance(limit, Fraction) and sign in ("<=", "<", ">=", ">"):
         assert isinstance(value.value, (int, float))
         room = limit - Fraction(value.value) if sign[0] == "<" else Fraction(value.value) - limit
         ratio = float(room / abs(limit)) if limit else None
         margin = _margin(room, ratio, quantity)
+        measured, allowed = written_apart(value.value, limit, quantity)
     return JudgedRow(
         where=value.where,
         outcome="holds" if holds else "fails",
         value=value.value,
         limit=_plain(limit),
-        measured=written(value.value, quantity),
-        allowed=allowed,
+        measured=measured,
+        allowed=f"{sign} {allowed}",
         margin=margin,
         margin_ratio=ratio,
     )

@@ -35,11 +35,11 @@ def is_shown(change: Difference, sign: str) -> bool:
 
 def grace(change: Difference) -> str:
     """Why a change past its limit is let pass."""
-    ends = ""
+    parts = ["within noise"]
     if change.low_ratio is not None and change.high_ratio is not None:
         low, high = map(numbers.signed_share, (change.low_ratio, change.high_ratio))
-        ends = f", 95% interval {low} to {high}"
-    shown = ""
+        parts.append(f"the 95% interval of the change is {low} to {high}")
     if change.least_shown_ratio is not None:
-        shown = f"; these runs show {numbers.share(change.least_shown_ratio)} and more"
-    return f"within noise{ends}{shown}; --strict counts it"
+        least = numbers.share(change.least_shown_ratio)
+        parts.append(f"runs as these show a change from {least} on")
+    return f"{parts[0]}: {'; '.join((*parts[1:], '--strict fails it'))}"

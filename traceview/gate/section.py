@@ -15,6 +15,8 @@ OUTCOMES: Final = {
     "unknown": Look("unknown", "not judged", "warning", "yellow"),
     "holds": Look("holds", "ok", "ok", "green"),
 }
+_WITHIN_NOISE: Final = Look("noise", "ok, noise", "ok", "green")
+"""Past its limit, and let pass."""
 MOST_ROWS: Final = 8
 """Rows of one condition that are listed."""
 
@@ -58,7 +60,7 @@ def gate_section(result: GateResult) -> doc.Section:
             *doc.table(
                 "The conditions, what was measured, and the limits",
                 (
-                    doc.looks("", [OUTCOMES[row.outcome] for _, row in rows]),
+                    doc.looks("", [_look(row) for _, row in rows]),
                     doc.names("condition", [text for text, _ in rows]),
                     doc.names("where", [row.where for _, row in rows], priority=1),
                     doc.words("measured", [row.measured for _, row in rows]),
@@ -70,6 +72,11 @@ def gate_section(result: GateResult) -> doc.Section:
         ),
         is_folded=False,
     )
+
+
+def _look(row: JudgedRow) -> Look:
+    is_let_pass = row.outcome == "holds" and (row.margin_ratio or 0) < 0
+    return _WITHIN_NOISE if is_let_pass else OUTCOMES[row.outcome]
 
 
 def _rows(result: GateResult) -> Iterator[tuple[str, JudgedRow]]:

@@ -71,3 +71,22 @@ def written(value: float | Fraction | str | bool, quantity: Quantity) -> str:
     if quantity == "rate":
         return numbers.rate(value)
     return numbers.share(value) if quantity == "ratio" else numbers.number(value)
+
+
+_SHOWN: Final = re.compile(r"(?P<number>-?[\d,.]+)(?P<unit>\D*)")
+_MOST_DIGITS: Final = 15
+
+
+def written_apart(value: float, limit: Fraction, quantity: Quantity) -> tuple[str, str]:
+    """A value and a limit that is another one, with as many digits as show that."""
+    texts = written(value, quantity), written(limit, quantity)
+    match = _SHOWN.fullmatch(texts[0])
+    if texts[0] != texts[1] or limit == Fraction(value) or match is None:
+        return texts
+    factor = _FACTORS.get(quantity, {}).get(match["unit"].strip(), Fraction(1))
+    for digits in range(4, _MOST_DIGITS):
+        shown = [float(Fraction(number) / factor) for number in (value, limit)]
+        texts = (f"{shown[0]:.{digits}g}{match['unit']}", f"{shown[1]:.{digits}g}{match['unit']}")
+        if texts[0] != texts[1]:
+            break
+    return texts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from traceview.analysis.base import Skipped
-from traceview.record import Count, Picoseconds, Ratio, Record, RunName, Share, VersionText
+from traceview.record import Count, Integer, Picoseconds, Ratio, Record, RunName, Share, VersionText
 from traceview.report.model import Report
 from traceview.report.recoverable import mean_step_ps
 from traceview.trace.cause import PATH_KEYS
@@ -56,7 +56,7 @@ class GrowingPart(Record, frozen=True):
     cause: str
     least_share_ratio: Share
     most_share_ratio: Share
-    difference_ps: int
+    difference_ps: Integer
 
 
 class ScaledRuns(Record, frozen=True):
