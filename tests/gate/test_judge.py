@@ -60,6 +60,9 @@ def with_steps(*lengths_ms: float, report: Report = FULL) -> Report:
         ("device_time.devices[gpu].busy_ratio >= 0", "holds"),
         ("device_time.devices[GPU:9].busy_ratio >= 0", "unknown"),
         ("device_time.devices[GPU:0].d2d_bytes <= 1 MB", "unknown"),
+        ("idle.devices.causes.compile <= 0 ms", "holds"),
+        ("idle.devices[GPU:0].causes[compile] > 0 ms", "fails"),
+        ("path.input_ratio <= 1", "unknown"),
         ("capture.quality == degraded", "holds"),
         ("capture.quality == ok", "fails"),
         ("outside_view.devices.power_watts <= 300", "unknown"),
@@ -97,6 +100,23 @@ def test_a_value_and_its_limit_never_look_equal_where_they_differ() -> None:
     assert (row.measured, row.allowed) == ("75%", ">= 75.04%")
     _, row = only("step_time_ms <= 24")
     assert (row.measured, row.allowed) == ("24.0 ms", "<= 24.0 ms")
+
+
+def test_a_limit_is_met_by_the_same_number() -> None:
+    """0.7 as a number of the report is a little less than seven tenths."""
+    times = FULL.results.device_time
+    assert times is not None
+    devices = tuple(replace(row, busy_ratio=0.7) for row in times.devices)
+    report = replace(
+        FULL, results=replace(FULL.results, device_time=replace(times, devices=devices))
+    )
+    for text in (
+        "busy_ratio >= 0.7",
+        "busy_ratio >= 70%",
+        "busy_ratio <= 0.70",
+        "busy_ratio == 0.7",
+    ):
+        assert only(text, report=report)[0].outcome == "holds"
 
 
 def test_every_row_has_to_hold_and_the_nearest_is_shown() -> None:
