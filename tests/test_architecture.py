@@ -316,6 +316,10 @@ CLI = "    from traceview.cli import main; main()"
         pytest.param(CLI, ["--help"], id="traceview --help"),
         pytest.param(CLI, ["analyze", str(FIXTURE)], id="traceview analyze"),
         pytest.param(CLI, ["balance", str(FIXTURE)], id="traceview balance"),
+        pytest.param(
+            CLI, ["gate", str(FIXTURE), "--require", "busy_ratio >= 0"], id="traceview gate"
+        ),
+        pytest.param(CLI, ["baseline", "list"], id="traceview baseline"),
     ],
 )
 def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
