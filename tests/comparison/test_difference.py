@@ -10,8 +10,10 @@ from scripts.step_noise import PAIRS, found, quiet_half, real_pairs, recorded, r
 from traceview.comparison.difference import (
     CONFIDENCE,
     REPLICA_RUN_SPREAD,
+    Difference,
     RunSpread,
     difference,
+    most_chance,
     student,
 )
 from traceview.mean_variance import Float64Array, block_length, variance_of_mean
@@ -107,6 +109,24 @@ def test_the_variance_is_that_of_infinitely_many_draws() -> None:
     variance, degrees = variance_of_mean(values)
     assert variance == pytest.approx(float(drawn.mean(axis=1).var()) * 27 / (27 - length), rel=0.02)
     assert degrees == 12
+
+
+def test_of_many_differences_one_in_twenty_is_by_chance() -> None:
+    def with_chance(chance: float | None) -> Difference:
+        return Difference(1, 2, chance=chance)
+
+    assert most_chance(map(with_chance, (0.01, 0.02, 0.04))) == 0.04
+    assert most_chance(map(with_chance, (0.01, 0.2, 0.04))) == 0.01
+    assert most_chance(map(with_chance, (0.03, 0.2, 0.4, None))) == -1
+
+
+def test_the_chance_is_that_of_the_interval() -> None:
+    result = difference([[99, 101]], [[103, 105]])
+    degrees = 2
+    assert result.chance is not None
+    assert student(1 - result.chance, degrees) == pytest.approx(4 / 2**0.5)
+    assert difference([[5, 5]], [[5, 5]]).chance == 1
+    assert difference([[5, 5]], [[6, 6]]).chance == 0
 
 
 def test_neighbours_that_are_alike_count_as_fewer() -> None:

@@ -6,7 +6,7 @@ docs/method.md, "Difference of step times", derives the rules and states what th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
@@ -158,6 +158,20 @@ def difference_of_means(
         chance=_chance(change, error, variance.degrees),
         is_over_runs=of_runs is not None,
     )
+
+
+def most_chance(differences: Iterable[Difference]) -> float:
+    """The largest chance with which one of several differences counts as shown; -1 where none does.
+
+    Among many differences without a change some intervals exclude zero. Of those with this chance or less one in twenty
+    is no change (Benjamini and Hochberg 1995).
+    """
+    most = -1.0
+    ordered = sorted(row.chance for row in differences if row.chance is not None)
+    for rank, chance in enumerate(ordered, 1):
+        if chance <= (1 - CONFIDENCE) * rank / len(ordered):
+            most = chance
+    return most
 
 
 def _means(side: Sequence[npt.ArrayLike]) -> list[Mean]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from traceview.analysis.anatomy.result import DeviceAnatomy
-from traceview.comparison.difference import RunSpread, difference
+from traceview.comparison.difference import Difference, RunSpread, difference, most_chance
 from traceview.comparison.mean_step import CaptureSteps, mean_of_captures, whole
 from traceview.comparison.model import DeviceDifference, DevicePart, PartDifference, interval_ps
 from traceview.report.model import Report
@@ -26,20 +26,44 @@ def part_differences(
     if not all(capture.parts for capture in (*before, *after)):
         return ()
     old, new = (_whole_parts([capture.parts for capture in side]) for side in (before, after))
+    keys = [key for key in PATH_KEYS if key in old or key in new]
+    noise = {key: _noise_of(key, before, after, spread) for key in keys}
+    most = most_chance(noise.values())
     rows = []
-    for key in (key for key in PATH_KEYS if key in old or key in new):
-        series = [
-            [capture.part_lengths_ps.get(key, 0 * capture.lengths_ps) for capture in side]
-            for side in (before, after)
-        ]
-        noise = difference(series[0], series[1], spread)
-        low, high = interval_ps(noise)
+    for key in keys:
         first, second = old.get(key, 0), new.get(key, 0)
-        line = _line_of(key, reports[0] if first > second else reports[1])
+        chance, (low, high) = noise[key].chance, interval_ps(noise[key])
         rows.append(
-            PartDifference(key, first, second, second - first, low, high, noise.direction, line)
+            PartDifference(
+                cause=key,
+                before_ps=first,
+                after_ps=second,
+                difference_ps=second - first,
+                low_ps=low,
+                high_ps=high,
+                direction="none" if chance is not None and chance > most else noise[key].direction,
+                python=_line_of(key, reports[0] if first > second else reports[1]),
+            )
         )
     return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
+
+
+def _noise_of(
+    key: str,
+    before: Sequence[CaptureSteps],
+    after: Sequence[CaptureSteps],
+    spread: RunSpread | None,
+) -> Difference:
+    old, new = (
+        [capture.part_lengths_ps.get(key, 0 * capture.lengths_ps) for capture in side]
+        for side in (before, after)
+    )
+    return difference(old, new, spread)
+
+
+def _whole_parts(captures: Sequence[Mapping[str, Fraction]]) -> dict[str, int]:
+    exact = mean_of_captures(captures)
+    return whole({key: exact[key] for key in PATH_KEYS if key in exact})
 
 
 def _line_of(cause: str, reports: Sequence[Report]) -> str | None:
@@ -50,11 +74,6 @@ def _line_of(cause: str, reports: Sequence[Report]) -> str | None:
             if part.cause == cause and part.python is not None:
                 lines[part.python] = lines.get(part.python, 0) + part.duration_ps
     return max(lines, key=lambda line: lines[line], default=None)
-
-
-def _whole_parts(captures: Sequence[Mapping[str, Fraction]]) -> dict[str, int]:
-    exact = mean_of_captures(captures)
-    return whole({key: exact[key] for key in PATH_KEYS if key in exact})
 
 
 def device_differences(

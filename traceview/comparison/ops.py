@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from traceview.analysis.op_steps import OpInSteps, OpSteps
 from traceview.comparison.difference import (
-    CONFIDENCE,
     Difference,
     Mean,
     RunSpread,
     difference_of_means,
+    most_chance,
 )
 from traceview.comparison.model import OpDifference, interval_ps
 from traceview.report.model import Report
@@ -77,18 +77,9 @@ def op_differences(
         kernel = before_key.kernel if before_key else None
         noise = difference_of_means(first.means, second.means, spread)
         rows.append((_difference(key, kernel, first, second, step_difference_ps, noise), noise))
-    shown = _most_chance([noise.chance for _, noise in rows if noise.chance is not None])
+    shown = most_chance(noise for _, noise in rows)
     judged = [_judged(row, noise, shown) for row, noise in rows]
     return tuple(sorted(judged, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
-
-
-def _most_chance(chances: Iterable[float]) -> float:
-    """The largest chance of a difference that counts as shown among all."""
-    most, ordered = -1.0, sorted(chances)
-    for rank, chance in enumerate(ordered, 1):
-        if chance <= (1 - CONFIDENCE) * rank / len(ordered):
-            most = chance
-    return most
 
 
 def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
