@@ -205,6 +205,7 @@ class Observer:
         if self.began_s is None:
             self.begin_training()
         callee.calls += 1
+        called_ns = window.now_ns() if window.next_number == 0 else None
         was_step = callee.is_step
         is_between = False
         if was_step:
@@ -231,7 +232,7 @@ class Observer:
         if callee.is_step:
             self.eager.stop()
             callee.step_count += count
-            window.end(callee.name, count)
+            window.end(callee.name, count, called_ns)
         elif is_between:
             self.between.returned(callee.between_name)
         return result
@@ -249,7 +250,7 @@ class Observer:
         """Make an outermost call in another thread. If it is the first step of all, that thread is watched from now on."""
         if self.began_s is None:
             self.begin_training()
-        ident = get_ident()
+        ident, called_ns = get_ident(), self.window.now_ns()
         self._scouted[ident] = callee
         try:
             result = action(*args, **kwargs)
@@ -261,7 +262,7 @@ class Observer:
                 callee.calls += 1
                 callee.step_count += count
                 self.eager.stop()
-                self.window.end(callee.name, count)
+                self.window.end(callee.name, count, called_ns)
                 return result
         self.elsewhere[callee.name] = self.elsewhere.get(callee.name, 0) + 1
         return result
