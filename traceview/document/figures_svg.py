@@ -321,8 +321,9 @@ def _trend_parts(figure: Trend) -> Iterator[str]:
         )
         if point.mark:
             yield _text(x, _TOP - 6, point.mark, "middle strong")
-    room = max(each, 1.0)
-    every = max(1, -(-int(_DIGIT * max(len(point.label) for point in points) + 12) // int(room)))
+    # The first label begins at its point, the others are centred on theirs.
+    longest = 1.5 * _DIGIT * max(len(point.label) for point in points) + 12
+    every = max(1, -(-int(longest) // int(max(each, 1.0))))
     for place in range(0, len(points), every):
         label = shortened(points[place].label, _LONGEST_NAME)
         yield _text(places[place][0], bottom + 15, label, "soft" if not place else "middle soft")

@@ -52,7 +52,8 @@ def headline(history: History) -> str:
     count = len(history.changes)
     if not count:
         return f"{reports}: no change of the step time shown"
-    return f"{reports}: the step time changed {'once' if count == 1 else f'{count} times'}"
+    often = {1: "once", 2: "twice"}.get(count, f"{count} times")
+    return f"{reports}: the step time changed {often}"
 
 
 def _change(row: HistoryRow) -> str:
