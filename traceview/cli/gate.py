@@ -39,8 +39,8 @@ def gate(
             "--require",
             "--fail-on",
             metavar="CONDITION",
-            help="A condition that has to hold: 'step_time_ms <= 120', 'finding:unused-gpu absent', "
-            "'step_time:+5%'. May be repeated. --fail-on is the same: the gate fails on what does not hold.",
+            help="A condition that has to hold. May be repeated. --fail-on is another name: the gate fails on what does "
+            "not hold.",
             show_default=False,
         ),
     ] = None,
@@ -50,7 +50,7 @@ def gate(
             "--budget",
             metavar="FILE",
             parser=location_of,
-            help="A TOML file with conditions: require = ['step_time_ms <= 120'].",
+            help="A TOML file whose list require has conditions.",
             show_default=False,
         ),
     ] = None,
