@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceview.baseline.folder import Baseline
+from traceview.comparison.mean_step import step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.report.identity import devices_of, started_ns
-from traceview.report.recoverable import mean_step_ps
 
 
 def baseline_section(folder: Path, baselines: Sequence[Baseline]) -> doc.Section:
@@ -20,7 +20,7 @@ def baseline_section(folder: Path, baselines: Sequence[Baseline]) -> doc.Section
         doc.names("name", [baseline.name for baseline in baselines]),
         doc.words("recorded", [numbers.date(started_ns(report)) for report in reports], priority=2),
         doc.words("devices", [devices_of(report) for report in reports], priority=1),
-        doc.times("step", [mean_step_ps(of) for of in steps]),
+        doc.times("step", [step_time_ps(report) if report else None for report in reports]),
         doc.counts("steps", [of.used_count if of else None for of in steps], priority=3),
         doc.sizes("size", [baseline.byte_count for baseline in baselines], priority=4),
     )

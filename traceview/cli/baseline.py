@@ -117,8 +117,8 @@ def list_(
 
 
 def _data(baseline: Any) -> dict[str, Any]:
+    from traceview.comparison.mean_step import step_time_ps
     from traceview.report.identity import devices_of, started_ns
-    from traceview.report.recoverable import mean_step_ps
 
     report = baseline.report
     steps = report.results.steps if report else None
@@ -129,7 +129,7 @@ def _data(baseline: Any) -> dict[str, Any]:
         "damage": baseline.damage or None,
         "started_ns": started_ns(report),
         "devices": devices_of(report),
-        "mean_step_ps": mean_step_ps(steps),
+        "mean_step_ps": step_time_ps(report) if report else None,
         "step_count": steps.used_count if steps else None,
     }
 

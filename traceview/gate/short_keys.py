@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from math import floor
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from traceview.analysis.anatomy.result import ACTIVITIES
 from traceview.analysis.steps.result import Steps
-from traceview.comparison.mean_step import capture_steps
+from traceview.comparison.mean_step import step_time_ps
 from traceview.gate.schema_keys import Value
 from traceview.gate.units import TIMES, Unit
 from traceview.report.model import Report
@@ -35,9 +34,7 @@ class ShortKey(Struct, frozen=True):
 
 
 def _mean_step(report: Report) -> Iterator[Value]:
-    steps = capture_steps(report)
-    step_ps = None if steps is None else floor(steps.mean_ps)
-    yield Value("", step_ps, _why_no_step(report, report.results.steps))
+    yield Value("", step_time_ps(report), _why_no_step(report, report.results.steps))
 
 
 def _examples(report: Report) -> Iterator[Value]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import median as middle
 from typing import Final, Literal
 
+from traceview.comparison.mean_step import step_time_ps
 from traceview.history.change_points import change_points
 from traceview.history.reports import Folder
 from traceview.record import (
@@ -22,7 +23,6 @@ from traceview.record import (
 )
 from traceview.report.identity import devices_of, started_ns
 from traceview.report.model import Report
-from traceview.report.recoverable import mean_step_ps
 from traceview.version import VERSION
 
 HISTORY_SCHEMA_VERSION: Final = 1
@@ -108,7 +108,7 @@ def history_of(folder: Folder) -> History:
     rows: dict[int, HistoryRow] = {}
     for number, places in enumerate(setups.values(), 1):
         reports = [folder.reports[place].report for place in places]
-        levels = _levels([mean_step_ps(report.results.steps) for report in reports])
+        levels = _levels([step_time_ps(report) for report in reports])
         for place, report, (level, change) in zip(places, reports, levels, strict=True):
             rows[place] = _row(str(folder.reports[place].path), report, number, level, change)
     return History(
@@ -159,7 +159,7 @@ def _row(
         devices=devices_of(report),
         batch_size=_batch_size(report),
         series=series,
-        step_ps=mean_step_ps(steps),
+        step_ps=step_time_ps(report),
         step_count=steps.used_count if steps else 0,
         level_ps=level_ps,
         change_ratio=change,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from traceview.analysis.base import Skipped
+from traceview.comparison.mean_step import step_time_ps
 from traceview.record import Count, Integer, Picoseconds, Ratio, Record, RunName, Share, VersionText
 from traceview.report.model import Report
-from traceview.report.recoverable import mean_step_ps
 from traceview.trace.cause import PATH_KEYS
 from traceview.version import VERSION
 
@@ -85,7 +85,7 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
     by_count: dict[int, list[Report]] = {}
     remarks = []
     for report in reports:
-        count, step_ps = _device_count(report), mean_step_ps(report.results.steps)
+        count, step_ps = _device_count(report), step_time_ps(report)
         if not count or not step_ps:
             reason = "no device computed" if not count else "it has no step times"
             remarks.append(f"{report.source.run} is left out: {reason}.")
@@ -129,7 +129,7 @@ def _batch_size(group: Sequence[Report]) -> int | None:
 
 
 def _step_ps(group: Sequence[Report]) -> int:
-    known = [mean_step_ps(report.results.steps) or 0 for report in group]
+    known = [step_time_ps(report) or 0 for report in group]
     return sum(known) // len(known)
 
 
