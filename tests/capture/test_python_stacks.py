@@ -20,6 +20,7 @@ from threading import enumerate as threads
 from typing import Any
 from weakref import ref
 
+import msgspec
 import pytest
 
 from traceview.capture import python_sampling
@@ -270,6 +271,22 @@ def test_threads_that_serve_are_not_kept() -> None:
     names = {thread["name"] for _, thread, _ in samples_of(sidecar)}
     assert "MainThread" in names
     assert "waiter" not in names
+
+
+def test_a_thread_of_a_library_that_waits_is_kept() -> None:
+    """The thread that hands the steps of a parameter server to a worker waits in a queue, below no code of the user."""
+    over = Event()
+    scope: dict[str, Any] = {"over": over}
+    library = str(Path(msgspec.__file__).parent / "loop.py")
+    exec(compile("def serve():\n    over.wait()\n", library, "exec"), scope)
+    server = Thread(target=scope["serve"], name="server")
+    server.start()
+    rows = samples_of(window_around(lambda: time.sleep(0.05)))
+    over.set()
+    server.join()
+    (lines,) = {tuple(lines) for _, thread, lines in rows if thread["name"] == "server"}
+    assert "in wait" in lines[0]
+    assert any(line.startswith("msgspec/loop.py:2 in serve") for line in lines)
 
 
 def test_a_stack_ends_at_the_first_code_of_the_user() -> None:

@@ -18,6 +18,7 @@ from traceview.analysis.base import Evidence, Finding, Rule, Skipped
 from traceview.analysis.context import Analysis, Context, View
 from traceview.analysis.cost import mean_ps
 from traceview.analysis.idle import ANALYSIS as IDLE
+from traceview.analysis.idle.device_finding import naming
 from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.idle_python import HostPython, PythonShare, shared
 from traceview.analysis.lock_waits import LOCKED, idle_of_causes, lock_waits
@@ -165,11 +166,18 @@ def _of_host(
         return
     few_steps = context.selection.few_steps
     others = waiting.waiting_as_long(Cause.HOST_COMPUTE)
-    devices = sorted((waiting.key, *others))
-    verb = "wait" if others else "waits"
+    title = naming(
+        "{device} waits {span} for Python's lock, which thread {thread} keeps ({share})",
+        waiting,
+        others,
+    )
     yield PYTHON_THREAD.finding(
-        f"{numbers.joined_devices(devices)} {verb} {cost.words} for Python's lock, which thread {longest.thread} keeps "
-        f"({numbers.share(cost.ratio)})",
+        title.format(
+            device=waiting.key,
+            span=cost.words,
+            thread=longest.thread,
+            share=numbers.share(cost.ratio),
+        ),
         (
             Evidence("lock_cost_ratio", cost.ratio or 0.0, limits["warning_ratio"], waiting.key),
             Evidence("lock_wait_ratio", lock_ratio, limits["lock_wait_ratio"], waiting.key),
@@ -183,7 +191,7 @@ def _of_host(
         confidence=few_steps
         or ("high", "the processor time of the thread and the wait for the lock agree"),
         explanation=f"{PYTHON_THREAD.meaning} {longest.python.sentence}",
-        devices=devices,
+        devices=sorted((waiting.key, *others)),
         cost=cost,
         path_causes=[cause.key for cause, ps in lost.items() if ps],
     )

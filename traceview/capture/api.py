@@ -216,6 +216,7 @@ class _StepCapture:
         self._watch = self._stack.enter_context(watched)
         self.session = Session(self._watch)
         self._watch.step_objects.add("fit", self.model)
+        self._watch.hooks.watch_input(self.model)
         return self._watch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:

@@ -67,19 +67,20 @@ class Stacks:
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
 
-        It says nothing if it is in the standard library and not below code of the user: the thread serves or waits.
+        It says nothing if all of it is in the standard library: the thread serves, or waits for work.
         """
         key: list[int] = []
-        is_user = False
+        is_user, is_standard = False, True
         while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
             code = frame.f_code
             place = id(code)
             if place not in self._is_user:
                 self._learn(place, code)
             is_user = self._is_user[place]
+            is_standard &= self._is_standard[place]
             key += (place, frame.f_lasti)
             frame = frame.f_back
-        if not key or (self._is_standard[key[0]] and not is_user):
+        if not key or (is_standard and not is_user):
             return NOT_KEPT
         number = self.keys.get(tuple(key))
         if number is None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.base import Finding, Rule
-from traceview.analysis.capture.result import HARMLESS
+from traceview.analysis.capture.result import HARMLESS, WITHOUT_DEVICE
 from traceview.analysis.capture.section import measured_overhead
 from traceview.analysis.context import Analysis, View
 from traceview.analysis.idle_python import PYTHON_LINE
@@ -162,8 +162,9 @@ def _captured(report: Report) -> Iterator[str]:
 
 def _trust(report: Report, view: View) -> Iterator[str]:
     capture, steps = report.capture, report.results.steps
-    limiting = [problem for problem in capture.problems if problem.code not in HARMLESS]
-    problem = next(iter(limiting or capture.problems), None)
+    causes = WITHOUT_DEVICE if capture.quality == "unusable" else ()
+    worst_first = sorted(capture.problems, key=lambda p: (p.code not in causes, p.code in HARMLESS))
+    problem = next(iter(worst_first), None)
     if capture.quality == "ok" or problem is None:
         yield f"Capture: {capture.quality}"
         remark_count = len(capture.problems)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceview.analysis.anatomy.groups import WITH_WAITS, waits_in_collectives
 from traceview.analysis.base import Finding
-from traceview.analysis.capture.result import Capture
+from traceview.analysis.capture.result import Capture, why_no_device
 from traceview.analysis.cost import cost_words
 from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.idle.profiler_time import without_profiler
@@ -259,7 +259,7 @@ def _devices(
     """Which devices worked; of `excused` ones it does not say that they computed little."""
     rows = device_time.devices
     if not rows:
-        return "No device was recorded: nothing can be said about GPUs."
+        return f"No device was recorded: {why_no_device(trace)}."
     if capture.quality == "unusable":
         return f"{numbers.plural(len(rows), 'device')} visible, none with a recorded event."
     kinds = {row.kind for row in rows}

@@ -6,7 +6,7 @@ import binascii
 import json
 import zlib
 from base64 import b64decode
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -19,6 +19,26 @@ _MOST_BYTES: Final = 1 << 26
 """Of a text when unpacked; the largest that traceview writes has a quarter of it."""
 _ROW_BYTES: Final = 16
 _CPU_BYTES: Final = 8
+_WAITS: Final[dict[str, tuple[str, ...]]] = {
+    "concurrent/futures/_base.py": ("result", "wait"),
+    "multiprocessing/connection.py": ("_poll", "_recv", "wait"),
+    "multiprocessing/popen_fork.py": ("poll", "wait"),
+    "multiprocessing/queues.py": ("get", "put"),
+    "multiprocessing/synchronize.py": ("__enter__", "wait"),
+    "queue.py": ("get", "join", "put"),
+    "selectors.py": ("select",),
+    "socket.py": ("accept", "readinto"),
+    "subprocess.py": ("_try_wait", "wait"),
+    "tensorflow/python/training/server_lib.py": ("join",),
+    "threading.py": ("_wait_for_tstate_lock", "acquire", "join", "wait"),
+}
+"""Functions that wait where they call nothing in Python: of the standard library (3.10 to 3.14), and that of a server."""
+_GENERATED_OPS: Final = "tensorflow/python/ops/gen_"
+_NATIVE: Final[dict[str, tuple[str, ...]]] = {
+    "tensorflow/python/eager/execute.py": ("execute_with_cancellation", "quick_execute"),
+    "tensorflow/python/framework/ops.py": ("_numpy", "_numpy_internal"),
+}
+"""Functions that hand ops or graphs to the native code of TensorFlow, and fetch values (2.15 to 2.21)."""
 
 
 class PythonThread(Struct, frozen=True):
@@ -49,6 +69,9 @@ class PythonRecord(Struct, frozen=True):
     cpu: str | None
 
 
+PythonState: TypeAlias = Literal["runs", "waits", "native"]
+
+
 class PythonFrame(Struct, frozen=True):
     """A line of Python that was executing. `is_user`: in code of the user, not of a library."""
 
@@ -56,6 +79,20 @@ class PythonFrame(Struct, frozen=True):
     function: str
     line: int
     is_user: bool
+
+    @property
+    def state(self) -> PythonState:
+        """What a thread does whose innermost frame this is.
+
+        It waits for another thread, another process or a file, is in native code of TensorFlow, or runs Python.
+        """
+        if self.is_user:
+            return "runs"
+        if self.function in _WAITS.get(self.file, ()):
+            return "waits"
+        is_generated = self.file.startswith(_GENERATED_OPS)
+        is_native = is_generated or self.function in _NATIVE.get(self.file, ())
+        return "native" if is_native else "runs"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}"

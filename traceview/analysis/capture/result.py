@@ -13,6 +13,7 @@ from traceview.intervals import Int64Array
 from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
 from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
+from traceview.units import PS_PER_S
 from traceview.xplane.planes import ActivityClass
 
 Quality: TypeAlias = Literal["ok", "degraded", "unusable"]
@@ -23,8 +24,17 @@ INVERSION_RATIO: Final = 0.05
 UNLINKED_RATIO: Final = 0.05
 """From this share of kernels without a recorded launch on, launches are incomplete."""
 
+_LONGEST_S: Final = 1e6
+"""A damaged sidecar may hold any number."""
+
 NAMED_STEPS_OR_TASKS: Final = 8
 """Of more steps or tasks than this, a sentence names the first."""
+
+LATE_TRAINING_RATIO: Final = 0.5
+"""Where the first step began later than this share of what was recorded by time, most of that shows no training."""
+
+_COORDINATORS: Final = ("chief", "coordinator", "master")
+_PARAMETER_SERVER: Final = "ParameterServerStrategy"
 
 HARMLESS: Final = frozenset(
     (
@@ -40,6 +50,10 @@ HARMLESS: Final = frozenset(
     )
 )
 """Codes of problems that leave every number complete."""
+
+
+WITHOUT_DEVICE: Final = ("late-training", "no-gpu-plane", "gpu-planes-empty", "devices-unknown")
+"""Codes of problems that may leave nothing to say about devices."""
 
 
 class HostCapture(Record, frozen=True):
@@ -196,9 +210,29 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
     if capture.missing_steps:
         text = f"{_step_list(capture.missing_steps)} recorded on other hosts and not on this one"
         problems.append(Problem("missing-steps", text, host.name))
+    late = _late_training(host)
+    if late is not None:
+        problems.append(Problem("late-training", late, host.name))
     for option in tracer_options.ignored_options(trace, index):
         problems.append(Problem("options-ignored", f"TensorFlow ignored {option}", host.name))
     return problems + _cut_steps(trace, index, host)
+
+
+def _late_training(host: Host) -> str | None:
+    """That most of what was recorded by time lies before the first step."""
+    recorded_s = host.sidecar.recorded_s if host.sidecar is not None else None
+    first_s = host.sidecar.first_step_s if host.sidecar is not None else None
+    if recorded_s is None or first_s is None:
+        return None
+    recorded_ps, first_ps = (
+        round(min(max(seconds, 0.0), _LONGEST_S) * PS_PER_S) for seconds in (recorded_s, first_s)
+    )
+    if first_ps >= recorded_ps or first_ps < LATE_TRAINING_RATIO * recorded_ps:
+        return None
+    return (
+        f"only the last {numbers.time(recorded_ps - first_ps)} of the {numbers.time(recorded_ps)} that were recorded hold "
+        f"training steps: the first step began {numbers.time(first_ps)} after recording did"
+    )
 
 
 def _step_list(steps: tuple[int, ...]) -> str:
@@ -258,6 +292,31 @@ def _quality(trace: Trace, problems: list[Problem]) -> Quality:
         for problem in problems
     )
     return "degraded" if expected_missing or codes - HARMLESS else "ok"
+
+
+def why_no_device(trace: Trace) -> str:
+    """What explains that no device was recorded."""
+    hosts = trace.hosts
+    if any(gpus_expected(trace, host.name) for host in hosts):
+        return "nothing can be said about GPUs"
+    if all(host.event_count == 0 for host in hosts):
+        return "no op of TensorFlow ended while it was profiled"
+    if all(map(_late_training, hosts)):
+        return "the first step began near the end of the recording"
+    if all(map(_coordinates, hosts)):
+        return (
+            "this process hands the steps to its workers, which run the ops; record those with traceview capture "
+            "--seconds"
+        )
+    return "there was no GPU, and no op ran inside of a graph on the CPU; what runs outside of graphs belongs to no device"
+
+
+def _coordinates(host: Host) -> bool:
+    """Whether it is the coordinator of workers that use parameter servers."""
+    role, sidecar = role_of(host), host.sidecar
+    class_ = None if sidecar is None else sidecar.environment.strategy.class_
+    is_coordinator = role is not None and role.name in _COORDINATORS
+    return is_coordinator and (class_ or "").startswith(_PARAMETER_SERVER)
 
 
 def gpus_expected(trace: Trace, host: str | None) -> bool:

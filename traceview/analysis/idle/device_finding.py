@@ -13,6 +13,23 @@ from traceview.document import numbers
 from traceview.document.vocabulary import thread_words
 from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
+from traceview.trace.python_samples import PythonState
+
+_LATE_PYTHON: Final = (Cause.CALLBACK, Cause.PYTHON)
+_INSTEAD_OF_PYTHON: Final[Mapping[PythonState, tuple[str, str]]] = {
+    "waits": (
+        "The thread that runs the steps runs no Python there: it waits, for work, a lock, a queue, a process or a file.",
+        "Let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
+    ),
+    "native": (
+        (
+            "The thread that runs the steps runs no Python there: it is in a call of TensorFlow, which runs an op outside of the "
+            "step, or fetches a value and waits until it is computed."
+        ),
+        "Fetch values and run such ops less often, and not between steps: if step % 100 == 0: log(...).",
+    ),
+}
+"""Meaning and advice where samples show that what a device waits for is not Python that runs."""
 
 _LEAST_PART_RATIO: Final = 0.005
 """A smaller part of a cost would not change its three digits."""
@@ -59,9 +76,11 @@ def finding_of(
         explanation = f"{explanation or rule.meaning} The cost is that of {waiting.key}: it is idle least, and so limits the step."
     python = waiting.python.get(rule.cause.key)
     if python is not None:
+        if explanation is None and advice is None and rule.cause in _LATE_PYTHON:
+            explanation, advice = _INSTEAD_OF_PYTHON.get(python.state, (None, None))
         explanation = f"{explanation or rule.meaning} {python.sentence}"
     return rule.finding(
-        (title or rule.title).format(
+        naming(title or rule.title, waiting, _alike(waiting, rule.cause)).format(
             device=waiting.key,
             span=_span(waiting, idle_ps, cost),
             share=numbers.share(cost.ratio),
@@ -85,6 +104,42 @@ def finding_of(
         cost=cost,
         path_causes=path_causes,
     )
+
+
+def naming(title: str, waiting: Waiting, others: Sequence[str]) -> str:
+    """A title with a place for one `device` as one that names `others` as well: `all 4 replicas wait …`."""
+    if not others:
+        return title
+    devices = sorted((waiting.key, *others))
+    noun = "replica" if waiting.is_replica else "device"
+    is_all = len(others) == len(waiting.others) > 1
+    who = f"all {numbers.plural(len(devices), noun)}" if is_all else numbers.listed(devices, 3)
+    # Names come from the trace, and the title is formatted once more.
+    who = who.replace("{", "{{").replace("}", "}}")
+    for singular, plural in _VERBS.items():
+        title = title.replace(f"{{device}} {singular}", f"{who} {plural}")
+    return title
+
+
+_ALIKE_RATIO: Final = 0.95
+"""Of the time of the one and of the other."""
+
+_VERBS: Final = {
+    "waits": "wait",
+    "would wait": "would wait",
+    "is idle": "are idle",
+    "loses": "lose",
+}
+
+
+def _alike(waiting: Waiting, cause: Cause) -> list[str]:
+    """The other devices that wait so nearly as long as the one of the finding that one number stands for all."""
+    own_ps = int(waiting.idle_ps[cause].sum())
+    return [
+        device
+        for device, idle_ps in waiting.others.items()
+        if _ALIKE_RATIO * own_ps <= int(idle_ps[cause].sum()) <= own_ps / _ALIKE_RATIO
+    ]
 
 
 def _parts(parts: Sequence[tuple[str, int]], whole_ps: int) -> str:

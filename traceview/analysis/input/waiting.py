@@ -18,7 +18,7 @@ from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.context import Context
 from traceview.analysis.cost import mean_ps
 from traceview.analysis.idle import ANALYSIS as IDLE
-from traceview.analysis.idle.device_finding import finding_of
+from traceview.analysis.idle.device_finding import finding_of, naming
 from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.input.busy_cores import busy_cores
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting, work_words
@@ -213,17 +213,7 @@ def _title(waiting: Waiting, lost: _Lost) -> str:
     title = INPUT_BOUND.title
     if not lost.is_only_waiting:
         title = title.replace("waits", "loses").replace("for input", "to the input pipeline")
-    devices = sorted((waiting.key, *waiting.waiting_as_long(Cause.INPUT)))
-    if len(devices) == 1:
-        return title
-    everyone = len(devices) == len(waiting.others) + 1
-    noun = "replica" if waiting.is_replica else "device"
-    who = (
-        f"all {numbers.plural(len(devices), noun)}"
-        if everyone and len(devices) > 2
-        else numbers.listed(devices, 3)
-    )
-    return title.replace("{device} waits", f"{who} wait").replace("{device} loses", f"{who} lose")
+    return naming(title, waiting, waiting.waiting_as_long(Cause.INPUT))
 
 
 def _explanation(
