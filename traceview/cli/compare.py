@@ -90,9 +90,9 @@ def compare(
     full: Full = False,
     width: Width = None,
 ) -> None:
-    """Show whether a change made the step faster, how sure that is, and why.
+    """Show whether a change made the step faster, and why.
 
-    Several captures of each side also show how much runs differ without a change. Runs on other devices or of another
+    The difference has an interval, so that noise is not called a change. Several captures of each side also show how much runs differ without a change. Runs on other devices or of another
     batch are not compared: exit code 7.
 
     Example: traceview compare logs/before logs/after

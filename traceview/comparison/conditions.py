@@ -52,13 +52,6 @@ def _differing(
             yield Condition(name, ", ".join(old), ", ".join(new), name in _BLOCKING)
 
 
-def unknown_conditions(report: Report) -> str | None:
-    """What could not be compared because the capture does not say, in words; None where it says all."""
-    if report.results.environment is None:
-        return "batch, precision, strategy and versions are not known without a sidecar"
-    return None
-
-
 _BLOCKING: Final = (
     "kind of devices",
     "devices",

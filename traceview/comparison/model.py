@@ -243,7 +243,6 @@ class Comparison(Record, frozen=True):
         parts: The difference by part of the critical path, largest first; empty without a path on a side.
         devices: The difference by device.
         ops: The difference by op, the largest on the path first.
-        op_count: Ops that were compared.
         findings: Findings that came, went or cost another time.
         values: Other numbers that differ.
     """
@@ -259,7 +258,6 @@ class Comparison(Record, frozen=True):
     parts: tuple[PartDifference, ...]
     devices: tuple[DeviceDifference, ...]
     ops: tuple[OpDifference, ...]
-    op_count: Count
     findings: tuple[FindingDifference, ...]
     values: tuple[ValueDifference, ...]
 
