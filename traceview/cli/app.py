@@ -14,9 +14,8 @@ from traceview.version import VERSION
 _PANELS: Final = {
     "Record a run": "capture doctor",
     "See what is wrong": "analyze report open runs watch",
-    "Keep it fast": "gate baseline history",
     "Look closer": "steps gaps input transfers collectives devices balance ops",
-    "Before and after": "compare",
+    "Before and after": "compare gate baseline history",
     "Share it": "render export crosscheck",
     "Look up": "explain schema version",
 }
