@@ -315,3 +315,55 @@ def test_the_median_steps_are_drawn_from_one_start(tmp_path: Path) -> None:
     assert 'width="555.0"' in svg
     assert "+10.0 ms" in svg
     assert aligned_steps(reports_of([folders[0]]), sides[1]) is None
+
+
+def test_a_side_without_devices_has_nothing_gone() -> None:
+    empty = OpSteps((), 10, 0, 0, 0)
+    before = ops(op("a", ps=1000))
+    after = report(10, 11, op_steps=empty, anatomy=None, path=None)
+    # Its steps are known all the same.
+    comparison = compare([before], [after])
+    assert (comparison.parts, comparison.devices, comparison.ops) == ((), (), ())
+    assert "gone" not in comparison.verdict
+    assert "no longer used" not in comparison.verdict
+    assert comparison.limits[0].startswith("A side has no critical path, because no device")
+    assert "No op was recorded in the steps of a side" in comparison.limits
+
+
+# Other numbers
+
+
+def test_numbers_that_differ_by_a_tenth_are_listed(fixtures: Path) -> None:
+    (before,) = reports_of([fixtures / "slow-input-2"])
+    input_, times = before.results.input, before.results.device_time
+    assert input_ is not None
+    assert times is not None
+    assert before.results.steps is not None
+    slow = max(input_.stages, key=lambda stage: stage.own_ps if stage.blocking else 0)
+    stages = tuple(
+        replace(stage, self_ps=stage.self_ps + stage.own_ps) if stage is slow else stage
+        for stage in input_.stages
+    )
+    held = tuple(
+        (1000, replace(row, memory_peak_bytes=1000), replace(row, memory_peak_bytes=1090 + 200 * n))
+        for n, row in enumerate(times.devices)
+    )
+    sides = [
+        replace(
+            before,
+            results=replace(
+                before.results,
+                input=replace(input_, stages=chosen),
+                device_time=replace(times, devices=tuple(row[place] for row in held)),
+            ),
+        )
+        for chosen, place in ((input_.stages, 1), (stages, 2))
+    ]
+    rows = compare([sides[0]], [sides[1]]).values
+    found = {(row.topic, row.key, row.stage or row.device): (row.before, row.after) for row in rows}
+    per_step = slow.own_ps / before.results.steps.used_count
+    assert found == {
+        ("input", "own_ps", slow.name): pytest.approx((per_step, 2 * per_step), rel=1e-6),
+        # 9% more on the first device is not listed.
+        ("memory", "memory_peak_bytes", times.devices[1].device): (1000, 1290),
+    }
