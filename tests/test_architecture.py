@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "location",
         "mean_variance",
         "robust",
+        "spill",
         "stages",
         "sweeps",
         "sweeps_reference",
@@ -33,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "version",
     ),
     ("errors", "stack_dump"),
-    ("intervals", "record", "store"),
+    ("intervals", "memory_limit", "record", "store"),
     ("xplane",),
     ("trace",),
     ("document",),
@@ -57,6 +58,7 @@ FACADE = ("__init__", "__main__", "cli")
 # Third-party module → the parts of the package that may import it.
 CONFINED = {
     "aiohttp": ("store/service.py",),
+    "distributed": ("trace/cluster.py",),
     "fsspec": ("store/service.py",),
     "google.protobuf": ("xplane/",),
     "grpc": ("capture/profiler_service.py",),
@@ -72,6 +74,7 @@ CONFINED = {
 # Those that take long to import: inside functions only, or in a module that is itself imported so.
 LAZY = (
     "aiohttp",
+    "distributed",
     "fsspec",
     "grpc",
     "jinja2",
@@ -325,7 +328,7 @@ CLI = "    from traceview.cli import main; main()"
 def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
     modules = modules_after(code, traps, *arguments)
     assert "traceview" in modules
-    heavy = {"fsspec", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow"}
+    heavy = {"distributed", "fsspec", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow"}
     assert not {*heavy, "traceview.store.remote"} & modules
 
 
