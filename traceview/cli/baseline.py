@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from traceview.cli.options import Full, Redact, Run, Salvage, Subject, Width
+from traceview.cli.options import Full, MaxMemory, Redact, Run, Salvage, Subject, Width
 from traceview.cli.output import Target, write_file
 from traceview.errors import UsageError
 
@@ -53,6 +53,7 @@ def save(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the baseline of this name.")
     ] = False,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Save the report of a run as a baseline.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from traceview.cli.options import Force, Output, Run, Salvage, Subject, Width
+from traceview.cli.options import Force, MaxMemory, Output, Run, Salvage, Subject, Width
 from traceview.cli.output import Target, format_of, write_file
 from traceview.errors import UsageError
 from traceview.location import Location
@@ -109,6 +109,7 @@ def gate(
     ] = False,
     force: Force = False,
     width: Width = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Judge a run by conditions; the exit code is the verdict.
 
