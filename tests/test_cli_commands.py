@@ -78,7 +78,13 @@ def test_the_help_has_every_command_in_a_panel_and_in_one_line(
         else:
             commands.append(line.split()[0])
             assert re.fullmatch(r"  \S+ +[^.]\S.*[^.]\.", line), line
-    assert panels == ["See what is wrong:", "Look closer:", "Share it:", "Look up:"]
+    assert panels == [
+        "See what is wrong:",
+        "Look closer:",
+        "Before and after:",
+        "Share it:",
+        "Look up:",
+    ]
     assert commands[:3] == ["capture", "doctor", "analyze"]
     assert sorted(commands) == sorted(typer.main.get_group(app).commands)
 

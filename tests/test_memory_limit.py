@@ -173,6 +173,7 @@ def test_a_report_under_a_hard_limit_has_the_same_bytes(large: Path, tmp_path: P
         ("gaps", "--format", "json"),
         ("steps",),
         ("report", "--format", "json"),
+        ("gate", "--require", "busy_ratio >= 0"),
         ("export", "--to", "csv"),
     ],
 )

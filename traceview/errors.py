@@ -63,10 +63,22 @@ class OutputExistsError(TraceviewError):
     exit_code = 6
 
 
+class ComparisonError(TraceviewError):
+    """The sides cannot be compared, or there is nothing to judge them by."""
+
+    exit_code = 7
+
+
 class ViewerError(TraceviewError):
     """A viewer or converter failed; the message ends with its last output."""
 
     exit_code = 9
+
+
+class BudgetError(TraceviewError):
+    """A condition of a gate or of a budget fails."""
+
+    exit_code = 10
 
 
 class MemoryLimitError(TraceviewError):

@@ -28,6 +28,8 @@ from traceview.analysis.launches import ANALYSIS as LAUNCHES
 from traceview.analysis.launches import Launches
 from traceview.analysis.nvml import ANALYSIS as NVML
 from traceview.analysis.nvml import Nvml
+from traceview.analysis.op_steps import ANALYSIS as OP_STEPS
+from traceview.analysis.op_steps import OpSteps
 from traceview.analysis.ops import ANALYSIS as OPS
 from traceview.analysis.ops import Ops
 from traceview.analysis.path import ANALYSIS as PATH
@@ -72,6 +74,7 @@ class Results(Record, frozen=True):
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
         ops: The ops and kernels that take most time.
+        op_steps: What each op takes of the used steps and of the critical path, to compare it with another run.
         step_ops: How much of the step goes to Python, printing and summaries in it, and to the optimizer.
         environment: Versions, strategy, batch size and settings of the job.
         placement: Where variables and ops were placed, as the capture found them.
@@ -96,6 +99,7 @@ class Results(Record, frozen=True):
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
     ops: Annotated[Ops | None, OPS] = None
+    op_steps: Annotated[OpSteps | None, OP_STEPS] = None
     step_ops: Annotated[StepOps | None, STEP_OPS] = None
     environment: Annotated[Environment | None, ENVIRONMENT] = None
     placement: Annotated[Placement | None, PLACEMENT] = None
