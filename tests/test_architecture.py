@@ -21,7 +21,17 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("ids", "location", "mean_variance", "robust", "stages", "sweeps", "sweeps_reference", "units", "version"),
+    (
+        "ids",
+        "location",
+        "mean_variance",
+        "robust",
+        "stages",
+        "sweeps",
+        "sweeps_reference",
+        "units",
+        "version",
+    ),
     ("errors", "stack_dump"),
     ("intervals", "record", "store"),
     ("xplane",),
