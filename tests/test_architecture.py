@@ -24,8 +24,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "ids",
         "location",
+<<<<<<< HEAD
         "mean_variance",
         "robust",
+=======
+        "robust",
+        "spill",
+>>>>>>> main
         "stages",
         "sweeps",
         "sweeps_reference",
@@ -33,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "version",
     ),
     ("errors", "stack_dump"),
-    ("intervals", "record", "store"),
+    ("intervals", "memory_limit", "record", "store"),
     ("xplane",),
     ("trace",),
     ("document",),
@@ -55,6 +60,7 @@ FACADE = ("__init__", "__main__", "cli")
 # Third-party module → the parts of the package that may import it.
 CONFINED = {
     "aiohttp": ("store/service.py",),
+    "distributed": ("trace/cluster.py",),
     "fsspec": ("store/service.py",),
     "google.protobuf": ("xplane/",),
     "grpc": ("capture/profiler_service.py",),
@@ -70,6 +76,7 @@ CONFINED = {
 # Those that take long to import: inside functions only, or in a module that is itself imported so.
 LAZY = (
     "aiohttp",
+    "distributed",
     "fsspec",
     "grpc",
     "jinja2",
@@ -319,7 +326,7 @@ CLI = "    from traceview.cli import main; main()"
 def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
     modules = modules_after(code, traps, *arguments)
     assert "traceview" in modules
-    heavy = {"fsspec", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow"}
+    heavy = {"distributed", "fsspec", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow"}
     assert not {*heavy, "traceview.store.remote"} & modules
 
 

@@ -231,7 +231,10 @@ def test_too_little_memory_is_one_line(command: Command, monkeypatch: pytest.Mon
     monkeypatch.setattr("traceview.report.build.analyze", fail)
     done = command("analyze", FIXTURE)
     assert (done.code, done.out) == (4, "")
-    assert done.err == "traceview: error: not enough memory for this trace\n"
+    assert done.err == (
+        "traceview: error: not enough memory for this trace\n"
+        "hint: --max-memory 1GB puts what does not fit into files\n"
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is none here")

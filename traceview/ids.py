@@ -59,8 +59,13 @@ def is_in(values: npt.ArrayLike, known: npt.ArrayLike) -> BoolArray:
     if most - least <= _DENSE_PER_ROW * (number.size + wanted.size):
         inside = (number >= least) & (number <= most)
         is_known = np.zeros(most - least + 1, dtype=np.bool_)
-        is_known[wanted.astype(np.int64) - least] = True
-        inside[inside] = is_known[number[inside].astype(np.int64) - least]
+        places = wanted.astype(np.int64)
+        places -= least
+        is_known[places] = True
+        # A mask gives a copy, which can be changed.
+        places = number[inside].astype(np.int64, copy=False)
+        places -= least
+        inside[inside] = is_known[places]
         return inside
     wanted = np.sort(wanted)
     place = np.minimum(np.searchsorted(wanted, number), wanted.size - 1)

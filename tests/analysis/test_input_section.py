@@ -136,7 +136,7 @@ def test_idle_time_in_calls_is_called_waiting_for_input() -> None:
     idle = full_report().results.idle
     view = replace(view_of(), results={"idle": idle})
     lead = section(view, input_of(hosts=(host(**CALLS, **KEEPS_UP),))).lead
-    assert lead.endswith("take that long, and idle time in them has the cause waiting for input.")
+    assert lead.endswith("take that long; idle time meanwhile is shown as waiting for input.")
 
 
 def test_where_few_steps_wait_the_lead_has_the_cost_of_all() -> None:
@@ -168,7 +168,7 @@ def test_notes_on_the_slowest_stage_and_on_what_is_missing() -> None:
     notes = [
         "Slowest stage: Root::Map, works 114% of the window, on more than one thread. Map in parallel.",
         "Missing: prefetch at the end of the pipeline, a cache.",
-        "The fullest prefetch buffer between it and the model was empty in 75.0% of the steps.",
+        "In 75.0% of the steps the fullest prefetch buffer between it and the model was empty when asked.",
     ]
     assert sentences_of(section(view_of(), result)) == [*notes, WORK]
     # The finding gives the advice already.
@@ -180,7 +180,7 @@ def test_a_pipeline_that_keeps_up_needs_no_advice() -> None:
     result = slow_input(work_ratio=0.1, empty_step_ratio=0.0)
     assert sentences_of(section(view_of(), result)) == [
         "Slowest stage: Root::Map, works 10.0% of the window.",
-        "The fullest prefetch buffer between it and the model was empty in 0% of the steps.",
+        "In 0% of the steps the fullest prefetch buffer between it and the model was empty when asked.",
         WORK,
     ]
 
@@ -226,7 +226,7 @@ def test_shards_of_a_distributed_dataset() -> None:
     assert (shards.shown_count, shards.hidden_count) == (BRIEF_ROWS, 2)
     assert shards.rest == "traceview analyze logs --format json"
     assert values_of(shards, "device")[:2] == ("GPU:0", "GPU:1")
-    assert values_of(shards, "calls per step")[:2] == (20 * MS, 20 * MS)
+    assert values_of(shards, "time in calls per step")[:2] == (20 * MS, 20 * MS)
     assert values_of(shards, "behind first shard")[:2] == (0, MS)
     assert values_of(shards, "steps 5% behind")[:2] == (0, 1)
     assert BEHIND in sentences_of(section(view_of(), result))
@@ -246,7 +246,7 @@ def test_stages() -> None:
     assert values_of(table, "host") == ("worker0", "worker0", "worker1")
     assert values_of(table, "asked by") == ("model", "background threads", "model")
     assert values_of(table, "work in the window") == (60 * MS,) * 3
-    assert values_of(table, "waiting for others") == (20 * MS,) * 3
+    assert values_of(table, "handing over") == (20 * MS,) * 3
     assert values_of(table, "over 50.0 µs") == (3, 3, 3)
     assert values_of(table, "parallel calls") == (2, None, None)
     assert values_of(table, "buffer") == ("1 of 8", "3", None)
@@ -256,7 +256,7 @@ def test_stages() -> None:
     assert headings_of(table) == [
         "stage",
         "work in the window",
-        "waiting for others",
+        "handing over",
         "calls",
         "over 50.0 µs",
     ]

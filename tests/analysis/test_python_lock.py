@@ -32,7 +32,8 @@ LOCKED = finding(
 )
 def test_it_says_as_what_it_is_shown(by_cause: dict[str, int], names: str) -> None:
     assert lock_wait_sentence((finding(), LOCKED), by_cause) == (
-        f"Waiting for Python's lock, 5.00 ms of the mean 20.0 ms step, is shown as {names} (input-bound)."
+        "Idle time while another thread keeps Python's lock, 5.00 ms of the mean 20.0 ms step, is shown as "
+        f"{names} (input-bound)."
     )
 
 

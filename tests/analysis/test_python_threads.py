@@ -71,7 +71,7 @@ def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
     assert (row.thread, row.python.line) == ("statistics", "train.py:12 in count")
     found = findings["python-thread"]
     assert found.title == (
-        "replica:0 waits 30.0 ms of the mean 100 ms step for Python's lock, which thread statistics keeps (30.0%)"
+        "replica:0 waits 30.0 ms of the mean 100 ms step while thread 'statistics' keeps Python's lock (30.0%)"
     )
     assert found.severity == "critical"
     assert found.cost_ps_per_step == pytest.approx(ms(30), rel=1e-3)

@@ -23,7 +23,7 @@ from weakref import ref
 import msgspec
 import pytest
 
-from traceview.capture import python_sampling
+from traceview.capture import python_code, python_sampling
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.python_sampling import StackSampler, StackSamples
 from traceview.capture.python_stacks import NOT_ASKED, PythonListener
@@ -286,7 +286,7 @@ def test_a_thread_of_a_library_that_waits_is_kept() -> None:
     server.join()
     (lines,) = {tuple(lines) for _, thread, lines in rows if thread["name"] == "server"}
     assert "in wait" in lines[0]
-    assert any(line.startswith("msgspec/loop.py:2 in serve") for line in lines)
+    assert [line for line in lines if line.startswith("msgspec/loop.py:2 in serve")], lines
 
 
 def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
@@ -439,3 +439,25 @@ def test_an_installed_package_that_is_the_script_is_the_users() -> None:
     places = CodePlaces([Path("/v/lib/python3.11/site-packages/job")])
     file = "/v/lib/python3.11/site-packages/job/train.py"
     assert (places.is_user(file), places.shown(file)) == (True, "train.py")
+
+
+@pytest.mark.parametrize(
+    ("file", "is_user", "shown"),
+    [
+        ("/home/me/job/train.py", True, "train.py"),
+        ("/home/me/job/models/resnet.py", True, "models/resnet.py"),
+        (
+            "/home/me/job/.venv/lib/python3.11/site-packages/keras/src/layer.py",
+            False,
+            "keras/src/layer.py",
+        ),
+        ("/home/me/job/env/lib/python3.11/queue.py", False, "queue.py"),
+    ],
+)
+def test_an_environment_in_the_folder_of_the_script_is_no_code_of_the_user(
+    file: str, is_user: bool, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standard = "/home/me/job/env/lib/python3.11"
+    monkeypatch.setattr(python_code.sysconfig, "get_path", lambda _: standard)
+    places = CodePlaces([Path("/home/me/job")])
+    assert (places.is_user(file), places.shown(file)) == (is_user, shown)

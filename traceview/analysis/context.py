@@ -19,7 +19,7 @@ from traceview.analysis.idle_attribution import (
 from traceview.analysis.idle_python import PythonShare, shared
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
-from traceview.intervals import Int64Array
+from traceview.intervals import SWEEPS, Int64Array
 from traceview.record import Record
 from traceview.stages import stage
 from traceview.trace.cause import Cause
@@ -137,6 +137,7 @@ class Context:
         if analysis.name not in self._results:
             with stage(f"analysis of {analysis.name}"):
                 self._results[analysis.name] = analysis.compute(self)
+                SWEEPS.release_free_memory()
         result: R | Skipped = self._results[analysis.name]
         return result
 

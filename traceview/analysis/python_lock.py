@@ -32,19 +32,17 @@ def lock_wait_sentence(findings: Sequence[Finding], by_cause: Mapping[str, float
         least = max(_LEAST_RATIO * by_cause.get(causes[0], 0), 1e-9) if causes else 0
         named = [CAUSES[cause].words for cause in causes if by_cause.get(cause, 0) >= least]
         if named and cost:
-            return (
-                f"Waiting for Python's lock, {cost}, is shown as {numbers.listed(named)} "
-                f"({finding.code})."
-            )
+            return f"{cost}, is shown as {numbers.listed(named)} ({finding.code})."
     return None
 
 
 def _lock_cost(finding: Finding) -> str:
-    """How long a finding says that the step waits for the lock; empty if it does not."""
+    """What a finding says that the step loses to the lock; empty if it says nothing of that."""
     values = {row.metric: row.value for row in finding.evidence}
     part_ps = values.get(_PART)
     if isinstance(part_ps, int):
-        return f"{numbers.time(part_ps)} in the mean step"
+        return f"Waiting for Python's lock, {numbers.time(part_ps)} in the mean step"
     if _ALL not in values:
         return ""
-    return cost_words(finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic)
+    cost = cost_words(finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic)
+    return cost and f"Idle time while another thread keeps Python's lock, {cost}"

@@ -55,7 +55,7 @@ PYTHON_THREAD: Final = Rule(
         "Move the work to a process of its own: multiprocessing.get_context('spawn').Process(target=...). Or let the thread sleep "
         "between short pieces of work, or call code that releases the lock, such as NumPy on large arrays."
     ),
-    example="replica:0 waits 45.8 ms of the mean 66.0 ms step for Python's lock, which thread statistics keeps (69.4%)",
+    example="replica:0 waits 45.8 ms of the mean 66.0 ms step while thread 'statistics' keeps Python's lock (69.4%)",
     explains=("host-bound", "python-stall", "callback-stall", "launch-bound"),
 )
 
@@ -167,7 +167,7 @@ def _of_host(
     few_steps = context.selection.few_steps
     others = waiting.waiting_as_long(Cause.HOST_COMPUTE)
     title = naming(
-        "{device} waits {span} for Python's lock, which thread {thread} keeps ({share})",
+        "{device} waits {span} while thread '{thread}' keeps Python's lock ({share})",
         waiting,
         others,
     )

@@ -63,7 +63,7 @@ METRICS: Final = {
     "lock_kept_ratio": "keeps the lock, share of the window",
     "lock_wait_ratio": "waiting for Python's lock after calls of TensorFlow, share of the mean step",
     "lock_wait_ps": "waiting for Python's lock, mean step",
-    "longest_gap_ps": "longest gap",
+    "longest_gap_ps": "longest gap of this cause",
     "longest_step_ps": "longest step",
     "low_precision_ratio": "compute in 16 bits or less",
     "mean_longer_ratio": "mean compute beyond that of the others",

@@ -85,7 +85,13 @@ def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: 
     page.facts(_first_line(page, screen.captured))
     if room.gaps:
         page.gap()
-    page.prose(page.styled(screen.answer, "bold"), most_lines=room.title_lines + 1)
+    label = _severity(page, screen.severity) if screen.severity else None
+    page.prose(
+        page.styled(screen.answer, "bold"),
+        indent=cell_len(label.plain) + _GAP if label else 0,
+        label=label,
+        most_lines=room.title_lines + 1,
+    )
     if screen.place:
         page.prose(screen.place, indent=_GAP, most_lines=1)
     _add_action(page, screen.actions, room.answer_action_lines)
@@ -241,10 +247,14 @@ def _wrapped(pieces: list[Text], width: int) -> list[Text]:
 
 
 def _add_finding(page: Page, finding: doc.ShortFinding, room: _Room) -> None:
-    label = page.styled(finding.severity.words.upper(), finding.severity.ink)
+    label = _severity(page, finding.severity)
     indent = cell_len(label.plain) + _GAP
     page.prose(page.styled(finding.title), indent=indent, label=label, most_lines=room.title_lines)
     _add_action(page, finding.actions, room.action_lines)
+
+
+def _severity(page: Page, severity: Look) -> Text:
+    return page.styled(severity.words.upper(), severity.ink)
 
 
 def _add_action(page: Page, actions: tuple[str, ...], most_lines: int) -> None:

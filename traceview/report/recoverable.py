@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from traceview.analysis.base import Finding
 from traceview.analysis.cost import Statistic
 from traceview.analysis.idle.profiler_time import without_profiler
 from traceview.analysis.steps.result import Steps
@@ -92,7 +93,7 @@ def savings(report: Report) -> Iterator[Recoverable]:
     results = report.results
     step_ps = mean_step_ps(results.steps)
     for finding in report.findings:
-        if finding.cost_bound == "lower":
+        if finding.cost_bound == "lower" or _is_partly_seen(finding):
             # What is known to cost at least so much may cost any part of the step.
             yield Recoverable(step_ps, 1.0, finding.code, "mean" if step_ps else None)
         elif finding.code != "unexplained-idle" and (
@@ -145,6 +146,11 @@ def _waits(report: Report) -> Iterator[Recoverable]:
             device,
             parts,
         )
+
+
+def _is_partly_seen(finding: Finding) -> bool:
+    """Whether ops that are always slowed, which do not show, may cost more than what does."""
+    return any(row.metric in ("slowed_ops_ps", "slowed_dispatch_ps") for row in finding.evidence)
 
 
 def _step(report: Report) -> int | None:

@@ -96,6 +96,7 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Scree
     return doc.Screen(
         captured=tuple(_captured(report)),
         answer=answer,
+        severity=look_of(SEVERITIES, "info") if named and named.severity == "info" else None,
         place=_line_of_python(named),
         actions=actions_of(named.advice) if named else (),
         headline=devices_at_work(report, answer),
@@ -179,7 +180,7 @@ def _trust(report: Report, view: View) -> Iterator[str]:
         yield f"{numbers.plural(steps.used_count, 'step')} used of {numbers.count(steps.count)}"
     overhead = measured_overhead(view, capture.hosts)
     if overhead is not None:
-        yield f"profiler overhead {numbers.share(overhead)}"
+        yield f"times include {numbers.share(overhead)} profiler overhead"
     if remark_count:
         yield numbers.plural(remark_count, "remark")
 

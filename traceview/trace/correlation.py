@@ -17,18 +17,18 @@ from msgspec import Struct
 from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
 from traceview.trace.model import NONE, HostColumns
+from traceview.xplane.columns import SmallIntArray
 
 _LONGEST_CHAIN: Final = 16
 """Threads hand the work of a step on a few times; more links are ids that agree by chance."""
 
 
 def find_launches(
-    device_host: Int64Array,
-    correlation_id: Int64Array,
+    correlation_id: SmallIntArray,
     has_correlation: np.ndarray[tuple[int], np.dtype[np.bool_]],
     host: HostColumns,
 ) -> Int64Array:
-    """For each device event the host row with the same (host, correlation id); `NONE` where there is none.
+    """For each device event the host row with the same correlation id, all of one host; `NONE` where there is none.
 
     One launch may start many device events. Where several host calls carry one id, the first in time is the launch.
     Tracers number launches from 1 on; 0 means that there was none, and links nothing.
@@ -37,18 +37,13 @@ def find_launches(
     calls = host.stat("correlation_id")
     if calls.row.size == 0:
         return result
-    order = np.lexsort((host.start_ps[calls.row], calls.value, host.host[calls.row]))
-    call_host = host.host[calls.row][order].astype(np.int64)
+    order = np.lexsort((host.start_ps[calls.row], calls.value))
     call_id, call_row = calls.value[order], calls.row[order]
-    for index in unique_ids(device_host):
-        first, last = np.searchsorted(call_host, [index, index + 1])
-        if first == last:
-            continue
-        events = np.flatnonzero((device_host == index) & has_correlation & (correlation_id != 0))
-        wanted = correlation_id[events]
-        place = np.minimum(np.searchsorted(call_id[first:last], wanted), last - first - 1)
-        matches = call_id[first:last][place] == wanted
-        result[events[matches]] = call_row[first:last][place[matches]]
+    events = np.flatnonzero(has_correlation & (correlation_id != 0))
+    wanted = correlation_id[events].astype(np.int64)
+    place = np.minimum(np.searchsorted(call_id, wanted), call_id.size - 1)
+    matches = call_id[place] == wanted
+    result[events[matches]] = call_row[place[matches]]
     return result
 
 

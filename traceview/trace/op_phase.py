@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import Int64Array
-from traceview.trace.model import Trace
+from traceview.ids import unique_ids
+from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
 
 
@@ -84,18 +84,15 @@ def uses_variable(type_: bytes) -> bool:
     return _USES_VARIABLE.fullmatch(type_) is not None
 
 
-def phases_of(trace: Trace) -> Int64Array:
-    """The phase of every device event, int64; copies and fills have none, collectives are reduction."""
+def phases_of(trace: Trace) -> npt.NDArray[np.uint8]:
+    """The phase of every device event, uint8; copies and fills have none, collectives are reduction."""
     columns = trace.device_columns
-    values, index = unique_inverse(columns.op + 1)
-    of_value = np.array(
-        [
-            Phase.UNKNOWN if value == 0 else phase_of(trace.names[value - 1])
-            for value in values.tolist()
-        ],
-        dtype=np.int64,
-    )
-    phase = of_value[index] if of_value.size else np.empty(0, dtype=np.int64)
+    # The last place is that of `NONE`.
+    of_name = np.full(len(trace.names) + 1, Phase.UNKNOWN, dtype=np.uint8)
+    for name in unique_ids(columns.op).tolist():
+        if name != NONE:
+            of_name[name] = phase_of(trace.names[name])
+    phase = of_name[columns.op]
     phase[columns.class_ > ActivityClass.COLLECTIVE] = Phase.UNKNOWN
     phase[columns.class_ == ActivityClass.COLLECTIVE] = Phase.REDUCTION
     return phase

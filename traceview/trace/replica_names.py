@@ -20,6 +20,7 @@ from traceview.trace.op_phase import (
     split_op_name,
     uses_variable,
 )
+from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
 _REPLICA: Final = re.compile(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
@@ -33,6 +34,7 @@ class ReplicaNames:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._on_device: dict[int, tuple[int, ...]] = {}
+        self._replica: dict[tuple[int, int], int | None] = {}
 
     @cached_property
     def least_counts(self) -> dict[int, int]:
@@ -76,23 +78,36 @@ class ReplicaNames:
         return by_replica
 
     def _replica_of(self, name: int, device: int) -> int | None:
+        highest = int(self._highest[self._recording.device_list[device].host])
+        if (name, highest) not in self._replica:
+            self._replica[name, highest] = self._read_replica(name, highest)
+        return self._replica[name, highest]
+
+    def _read_replica(self, name: int, highest: int) -> int | None:
         path, type_ = split_op_name(self._recording.names[name][:LONGEST_NAME])
         # An optimizer names an op after the device of the variable; other ops are named after the replica that asks.
         if uses_variable(type_) and not OPTIMIZER_SCOPE.search(path):
             return None
-        return replica_in(path, int(self._highest[self._recording.device_list[device].host]))
+        return replica_in(path, highest)
 
     @cached_property
     def _highest(self) -> Int64Array:
         """The highest replica in the names of each host, over the events of the host and of its devices."""
         recording = self._recording
         columns, events = recording.device_columns, recording.host_columns
-        with_op = np.flatnonzero(columns.op != NONE)
+        # Each name of a host once.
+        parts = [
+            (host, unique_ids(events.name[events.rows_of_host(host)]))
+            for host in range(len(recording.hosts))
+        ]
+        parts += [
+            (entry.host, unique_ids(columns.op[columns.rows_of(device)]))
+            for device, entry in enumerate(recording.device_list)
+        ]
+        host = joined([np.full(names.size, host) for host, names in parts], np.int64)
+        name = joined([names for _, names in parts], np.int64)
         return highest_replicas(
-            recording.names,
-            np.concatenate((events.host, recording.host_of_device[columns.device[with_op]])),
-            np.concatenate((events.name, columns.op[with_op])),
-            len(recording.hosts),
+            recording.names, host[name != NONE], name[name != NONE], len(recording.hosts)
         )
 
 

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Final
+
+from traceview.trace.op_phase import KEPT_NAMES
 
 _LONGEST: Final = 1 << 13
 """Bytes of a name that are searched; a name may be of any length."""
@@ -42,6 +45,7 @@ _SCOPES: Final = {
 }
 
 
+@lru_cache(KEPT_NAMES)
 def side_work_of(name: bytes) -> SideWork | None:
     """The side work that the recorded text of an op, `scope/name:Type`, shows."""
     path, _, type_ = name[:_LONGEST].rpartition(b":")

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from traceview.analysis.balance.gradient_reasons import Reason, is_below_replicas, reasons_for_one
@@ -19,7 +20,6 @@ from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
-from traceview.intervals import Int64Array
 from traceview.record import LARGEST, Count, DeviceKey, Integer, Picoseconds, Record
 from traceview.trace.model import Trace
 from traceview.trace.op_phase import (
@@ -187,7 +187,7 @@ def _row(
     )
 
 
-def _remark(trace: Trace, phase: Int64Array, rows: list[DevicePhases]) -> str:
+def _remark(trace: Trace, phase: npt.NDArray[np.uint8], rows: list[DevicePhases]) -> str:
     """Why no device is known to have computed gradients."""
     if all(row.backward is None for row in rows):
         return "the names of the kernels do not show which part of a training step they are"

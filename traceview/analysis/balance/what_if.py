@@ -214,15 +214,11 @@ def _moments(
     waits = _waits(trace, idle, device)
     # Replicas have no queue: they wait for replicas that still compute.
     held_up = _NEVER if trace.device_list[device].kind == "replica" else waits[Cause.PEER]
-    copies = _any(activity.by_class[copies] for copies in _COPIES)
     return {
         "no_input_wait": waits[Cause.INPUT],
         "no_exposed_collectives": _any((difference(transfers, activity.compute), held_up)),
         "no_exposed_copies": _any(
-            (
-                difference(copies, activity.cumulative[ActivityClass.COLLECTIVE]),
-                waits[Cause.H2D],
-            )
+            (*(activity.added[copies] for copies in _COPIES), waits[Cause.H2D])
         ),
     }
 

@@ -9,7 +9,6 @@ import numpy as np
 from traceview.analysis.capture import tracer_options
 from traceview.document import numbers
 from traceview.ids import is_in, unique_ids
-from traceview.intervals import Int64Array
 from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
 from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
@@ -147,23 +146,25 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
     host = trace.hosts[index]
     role = role_of(host)
     columns = trace.device_columns
-    rows = trace.device_rows(index)
-    kernels = rows[columns.class_[rows] <= ActivityClass.COLLECTIVE]
-    kernel_count = int(kernels.size)
-    unlinked = int((columns.launch[kernels] == NONE).sum())
+    devices = [columns.rows_of(device) for device in trace.devices_of_host[index]]
+    kernel_count = unlinked = 0
+    for rows in devices:
+        is_kernel = columns.class_[rows] <= ActivityClass.COLLECTIVE
+        kernel_count += int(is_kernel.sum())
+        unlinked += int((is_kernel & (columns.launch[rows] == NONE)).sum())
     return HostCapture(
         host=host.name,
         profile_start_ns=host.profile_start_ns,
         profile_stop_ns=host.profile_stop_ns,
         duration_ps=None if host.stop_ps is None else host.stop_ps - host.start_ps,
         event_count=host.event_count,
-        device_event_count=int(rows.size),
+        device_event_count=sum(rows.stop - rows.start for rows in devices),
         dropped_event_count=host.dropped_event_count,
         unlinked_ratio=unlinked / kernel_count if kernel_count else None,
         errors=host.errors,
         warnings=host.warnings,
         overhead_ratio=None if host.sidecar is None else host.sidecar.overhead_ratio,
-        clock_inversion_count=_clock_inversions(trace, rows),
+        clock_inversion_count=sum(_clock_inversions(trace, rows) for rows in devices),
         tracer_levels=host.tracer_levels,
         role=None if role is None else str(role),
         clock=host.clock,
@@ -177,11 +178,12 @@ def _python_cost_ratio(host: Host) -> float | None:
     return samples.cost_ratio if samples is not None else None
 
 
-def _clock_inversions(trace: Trace, rows: Int64Array) -> int:
+def _clock_inversions(trace: Trace, rows: slice) -> int:
     columns = trace.device_columns
-    rows = rows[columns.launch[rows] != NONE]
-    launched = trace.host_columns.start_ps[columns.launch[rows]]
-    return int((columns.start_ps[rows] < launched).sum())
+    launch, start = columns.launch[rows], columns.start_ps[rows]
+    is_linked = launch != NONE
+    launched = trace.host_columns.start_ps[launch[is_linked]]
+    return int((start[is_linked] < launched).sum())
 
 
 def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -> list[Problem]:
@@ -259,23 +261,21 @@ def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
     rows = trace.device_rows(index)
     is_gpu = np.array([device.kind == "gpu" for device in trace.device_list], dtype=np.bool_)
     rows = rows[is_gpu[columns.device[rows]]] if rows.size else rows
-    linked = rows[columns.launch[rows] != NONE]
-    if linked.size == 0:
+    launch = columns.launch[rows]
+    early, launch = rows[launch == NONE], launch[launch != NONE]
+    if launch.size == 0:
         return []
     problems = []
-    early = rows[columns.launch[rows] == NONE]
-    early = early[columns.start_ps[early] < calls.start_ps[columns.launch[linked]].min()]
+    launched = calls.start_ps[launch]
+    early = early[columns.start_ps[early] < launched.min()]
     if early.size:
         events = numbers.plural(int(early.size), "device event")
         text = f"{events} launched before the capture began"
         problems.append(Problem("cut-first-step", text, host.name))
     with_id = calls.stat("correlation_id").among(calls.rows_of_host(index)).row
-    launch_names = unique_ids(calls.name[columns.launch[linked]])
-    unanswered = with_id[
-        ~is_in(with_id, columns.launch[linked]) & is_in(calls.name[with_id], launch_names)
-    ]
-    last_answered = calls.start_ps[columns.launch[linked]].max()
-    late = unanswered[calls.start_ps[unanswered] > last_answered]
+    launch_names = unique_ids(calls.name[launch])
+    unanswered = with_id[~is_in(with_id, launch) & is_in(calls.name[with_id], launch_names)]
+    late = unanswered[calls.start_ps[unanswered] > launched.max()]
     if late.size:
         launches = numbers.plural(int(late.size), "launch", "launches")
         text = f"{launches} at the end without a device event: the work was still queued"

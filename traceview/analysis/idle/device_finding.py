@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from traceview.analysis.base import FEWEST_STEPS, Confidence, Evidence, Finding, Severity
-from traceview.analysis.cost import Cost
+from traceview.analysis.cost import Cost, mean_ps
 from traceview.analysis.idle.rules import IdleRule
 from traceview.analysis.idle.waiting_device import AS_LONG_RATIO, Affected, Waiting
 from traceview.document import numbers
@@ -49,7 +49,6 @@ def finding_of(
     advice: str | None = None,
     confidence: tuple[Confidence, str] | None = None,
     path_causes: Sequence[str] | None = None,
-    names_all: bool = False,
     cost: Cost | None = None,
     parts: Sequence[tuple[str, int]] = (),
 ) -> Finding:
@@ -59,19 +58,15 @@ def finding_of(
 
     `cost`: where it is not just the idle time over the step.
 
-    `names_all`: the title names all devices that wait. `of_steps`: the cost by step, of what need not occur in all. `words`: for `title`, besides those of every title.
+    `of_steps`: the cost by step, of what need not occur in all. `words`: for `title`, besides those of every title.
     """
     affected = None if of_steps is None else waiting.affected(of_steps)
     cost = cost or waiting.cost(idle_ps)
     confidence = confidence or _confidence(waiting)
     devices = waiting.waiting_as_long(rule.cause)
-    if devices and not names_all:
-        verb = "waits" if len(devices) == 1 else "wait"
-        explanation = (
-            f"{explanation or rule.meaning} {numbers.joined_devices(devices)} {verb} for the same reason, "
-            f"{_as_long(waiting, rule.cause, devices)}."
-        )
-    others = "" if names_all else _longer_on_others(waiting, rule, idle_ps)
+    if devices:
+        explanation = f"{explanation or rule.meaning} {_as_long(waiting, rule.cause, devices)}"
+    others = _longer_on_others(waiting, rule, idle_ps)
     if others:
         explanation = f"{explanation or rule.meaning} The cost is that of {waiting.key}: it is idle least, and so limits the step."
     python = waiting.python.get(rule.cause.key)
@@ -158,13 +153,12 @@ def _longer_on_others(waiting: Waiting, rule: IdleRule, idle_ps: int) -> str:
 
 
 def _as_long(waiting: Waiting, cause: Cause, devices: Sequence[str]) -> str:
-    """How long devices wait beside the one of the finding, or that they wait longer than it."""
-    own_ps = int(waiting.idle_ps[cause].sum())
-    waits_ps = [int(waiting.others[device][cause].sum()) for device in devices]
-    share = numbers.share(AS_LONG_RATIO)
-    if not own_ps or max(waits_ps) * AS_LONG_RATIO <= own_ps:
-        return f"at least {share} as long"
-    return f"{share} as long or longer, up to {max(waits_ps) / own_ps:.1f}×"
+    """How long devices wait beside the one of the finding: `GPU:1–7 wait 11.2 to 13.0 ms for the same reason.`"""
+    waits_ps = sorted(mean_ps(waiting.others[device][cause]) for device in devices)
+    verb = "waits" if len(devices) == 1 else "wait"
+    per_step = " per step" if waiting.has_steps else ""
+    who, span = numbers.joined_devices(devices), numbers.time_range(waits_ps)
+    return f"{who} {verb} {span}{per_step} for the same reason."
 
 
 def _span(waiting: Waiting, idle_ps: int, cost: Cost) -> str:

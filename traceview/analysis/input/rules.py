@@ -46,7 +46,7 @@ INPUT_BOUND: Final = IdleRule(
     },
     meaning=(
         "The thread that runs the step asks for the next batch and gets it late, with nothing left on the device to "
-        "run meanwhile."
+        "run meanwhile. Or the batch is there in time, but Python of the pipeline keeps Python's lock from the step."
     ),
     evidence=(
         "idle time with cause input, on the device of each host that is idle least. Without devices it is input_ratio "

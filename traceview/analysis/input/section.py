@@ -41,7 +41,10 @@ _STEPS_BEHIND: Final = f"steps {REPLICA_STARVED.limits['late_ratio']:.0%} behind
 BEHIND: Final = (
     "A shard is behind by how much later than the earliest one it was ready; median over the steps."
 )
-WORK: Final = "Work is time in the calls of a stage, without waiting for other stages, added up over all threads."
+WORK: Final = (
+    "Work is time in the calls of a stage, added up over all threads, without the functions of a parallel map and without "
+    "handing over: time in which a stage only waits for what stages on other threads make, or takes it over."
+)
 _MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
 
 
@@ -91,7 +94,7 @@ def _lead(result: Input, finding: Finding | None, *, has_idle: bool) -> str:
     if not keeps_waiting(worst) and finding:
         return f"{lead}. A batch is ready, but the pipeline takes Python's lock or the cores from the step."
     if not keeps_waiting(worst):
-        shown = ", and idle time in them has the cause waiting for input" if has_idle else ""
+        shown = "; idle time meanwhile is shown as waiting for input" if has_idle else ""
         # A buffer that is empty now and then is filled in no time.
         reason = (
             "The pipeline works little, so it"
@@ -138,7 +141,7 @@ def _fill(result: Input, row: InputHost | None, *, is_slow: bool) -> str | None:
     """How often the buffers that shield the model were empty; `is_slow`: the model waits for input."""
     if row is not None and row.empty_step_ratio is not None:
         steps = numbers.share(row.empty_step_ratio)
-        return f"The fullest prefetch buffer between it and the model was empty in {steps} of the steps."
+        return f"In {steps} of the steps the fullest prefetch buffer between it and the model was empty when asked."
     if result.empty_ratio is not None:
         by_idle = any(host.measured_by == "idle" for host in result.hosts)
         who = "the devices" if by_idle else "the thread that runs the steps"
@@ -194,7 +197,7 @@ def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tu
             doc.devices("device", [row.device for row in rows]),
             doc.names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
             doc.times(
-                "calls per step",
+                "time in calls per step",
                 [row.wait_per_step_ps for row in rows],
                 meaning="time in the calls for the next part of the batch, median over the steps",
             ),
@@ -225,7 +228,7 @@ def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[do
                 meaning="time in its calls, without the stages that it calls or waits for",
             ),
             doc.times(
-                "waiting for others",
+                "handing over",
                 [row.waiting_ps for row in rows],
                 priority=1,
                 meaning="for stages on other threads, in the window",

@@ -18,7 +18,7 @@ from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.context import Context
 from traceview.analysis.cost import mean_ps
 from traceview.analysis.idle import ANALYSIS as IDLE
-from traceview.analysis.idle.device_finding import finding_of, naming
+from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.input.busy_cores import busy_cores
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting, work_words
@@ -116,11 +116,10 @@ def _of_host(
         [*_of_cost(waiting, lost, ratio), *_of_pipeline(row, is_short=is_short)],
         severity=severity,
         of_steps=lost.of_steps,
-        title=_title(waiting, lost),
+        title=_title(lost),
         explanation=_explanation(context, host, waiting, row, lost, is_short=is_short),
         advice=advice,
         path_causes=lost.path_causes,
-        names_all=True,
         parts=[(words, mean_ps(of_steps)) for _, words, of_steps in lost.parts],
     )
 
@@ -208,12 +207,12 @@ def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]
         yield Evidence("empty_wait_ratio", row.empty_wait_ratio or 0.0, limit, row.host)
 
 
-def _title(waiting: Waiting, lost: _Lost) -> str:
+def _title(lost: _Lost) -> str:
     """Who waits, or loses time in another way as well."""
     title = INPUT_BOUND.title
     if not lost.is_only_waiting:
         title = title.replace("waits", "loses").replace("for input", "to the input pipeline")
-    return naming(title, waiting, waiting.waiting_as_long(Cause.INPUT))
+    return title
 
 
 def _explanation(

@@ -145,7 +145,7 @@ def _row(
     kinds = kind_of_event[events]
     begun, ended = columns.start_ps[events], columns.end_ps[events]
     overlaps = places(np.sort(start), ended) > places(np.sort(end), begun, right=True)
-    busy_ps = activity.cumulative[-1].within(start, end)
+    busy_ps = activity.within_up_to(max(ActivityClass), start, end)
     found = []
     for number, kind in enumerate(_KINDS):
         is_kind = kinds == number
