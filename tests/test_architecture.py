@@ -24,13 +24,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "ids",
         "location",
-<<<<<<< HEAD
         "mean_variance",
         "robust",
-=======
-        "robust",
         "spill",
->>>>>>> main
         "stages",
         "sweeps",
         "sweeps_reference",
