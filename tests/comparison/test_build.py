@@ -242,10 +242,28 @@ def test_another_kernel_of_the_same_op_is_the_same_op() -> None:
 
 def test_what_a_side_left_out_is_not_new() -> None:
     before = ops(op("a", ps=1000), left_out_ps=400)
-    after = ops(op("a", ps=1000), op("small", ps=600), op("large", ps=900))
-    names = [row.op for row in op_differences([before], [after], 0, None)]
-    # 300 and 450 picoseconds per device: the side before may have had one of 400.
-    assert sorted(map(str, names)) == ["a", "large"]
+    after = ops(
+        op("a", ps=1000), op("small", ps=600), op("noisy", ps=900, error=400.0), op("large", ps=900)
+    )
+    rows = {row.op: row for row in op_differences([before], [after], 0, None)}
+    # 300, 450 ± 200 and 450 picoseconds per device: the side before may have had one of 400.
+    assert {name: row.status for name, row in rows.items()} == {
+        "a": "same",
+        "small": "same",
+        "noisy": "same",
+        "large": "new",
+    }
+    assert (rows["large"].left_out_ps, rows["a"].left_out_ps) == (400, 0)
+    shown = compare([before], [after])
+    assert [row.status for row in shown.ops if row.op == "large"] == ["new"]
+
+
+def test_what_is_new_beyond_doubt_needs_no_noise() -> None:
+    before, after = ops(op("a", ps=1000)), ops(op("a", ps=1000), op("b", ps=900, error=900.0))
+    assert {row.op: row.status for row in op_differences([before], [after], 0, None)} == {
+        "a": "same",
+        "b": "new",
+    }
 
 
 # Words

@@ -72,7 +72,7 @@ def compare(
         devices=devices,
         ops=ops,
         findings=finding_differences(before, after, step.before_ps, parts),
-        values=value_differences(before, after, step.before_ps),
+        values=value_differences(before, after, step),
     )
 
 

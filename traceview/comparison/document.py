@@ -299,6 +299,9 @@ def _is_large(comparison: Comparison, row: OpDifference) -> bool:
 def _op_look(row: OpDifference) -> Look:
     """What became of it; calls where there are more or fewer of them."""
     look = STATUSES[row.status]
+    if row.left_out_ps and row.status in ("new", "gone"):
+        side = "before" if row.status == "new" else "after"
+        return replace(look, words=f"{row.status}, or below {numbers.time(row.left_out_ps)} {side}")
     if row.status in ("slower", "faster") and _calls_differ(row):
         return replace(look, words=f"{_calls(row)} calls")
     return look

@@ -158,7 +158,8 @@ class OpDifference(Record, frozen=True):
         op: Name of the op without its replica part; null where not recorded.
         kernel: Name of its kernel without arguments and types, after, or before where it is gone; null for host ops.
         before_kernel: Kernel that ran the op before, where another runs it after; else null.
-        status: slower or faster where that is shown among all ops, new, gone, or same.
+        status: slower or faster where that is shown among all ops, new, gone, or same. What a side does not list is new
+            or gone beyond the noise of the side that lists it.
         before_ps: Time before, picoseconds.
         after_ps: Time after.
         before_calls: Events per step before.
@@ -167,6 +168,8 @@ class OpDifference(Record, frozen=True):
         low_ps: Lower end of the 95% interval of the difference; null with a single step on a side, and for what is new
             or gone.
         high_ps: Upper end of it.
+        left_out_ps: Of what is new or gone: the longest time per step of an op that the other side does not list, so it may
+            have run there as long; 0 where that side lists all its ops.
         path_ps: How much more of the critical path it takes, mean per step, picoseconds.
         share_ratio: path_ps as a share of the difference of the mean steps; null where these are not shown
             to differ.
@@ -184,6 +187,7 @@ class OpDifference(Record, frozen=True):
     difference_ps: Integer
     low_ps: float | None
     high_ps: float | None
+    left_out_ps: Picoseconds
     path_ps: Integer
     share_ratio: float | None
 
@@ -207,7 +211,7 @@ class FindingDifference(Record, frozen=True):
 
 
 class ValueDifference(Record, frozen=True):
-    """A number of a topic that differs by a tenth or more.
+    """A number of a topic that differs by a tenth or more; a time by more than what would have been shown of the step, too.
 
     Attributes:
         topic: The topic: input, transfers, collectives or memory.

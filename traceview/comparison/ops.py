@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,7 +46,8 @@ class _Op(Struct, frozen=True):
         return sum(mean.value for mean in self.means) / len(self.means) if self.means else 0.0
 
 
-_NEVER = _Op()
+_SURE: Final = 1000.0
+"""Degrees of freedom of what is no estimate."""
 
 
 def op_differences(
@@ -57,7 +58,8 @@ def op_differences(
 ) -> tuple[OpDifference, ...]:
     """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
 
-    `step_difference_ps`: what shares are of; 0 where the steps are not shown to differ. An op that is missing on one side is new or gone only if it is longer than every op which that side leaves out.
+    `step_difference_ps`: what shares are of; 0 where the steps are not shown to differ.
+    An op that a side does not list is new or gone if it is longer than what that side leaves out, beyond noise.
     """
     tables = [[report.results.op_steps for report in side] for side in (before, after)]
     old_tables, new_tables = ([table for table in side if table is not None] for side in tables)
@@ -68,22 +70,36 @@ def op_differences(
         return ()
     rows = []
     for key, before_key in _pairs(old, new):
-        first = old.get(before_key or key, _NEVER)
-        second = new.get(key, _NEVER)
-        if (not first.means and second.ps <= _longest_left_out(old_tables)) or (
-            not second.means and first.ps <= _longest_left_out(new_tables)
-        ):
-            continue
+        first, second = old.get(before_key or key), new.get(key)
+        left_out_ps = 0
+        if first is None or second is None:
+            left_out_ps = _longest_left_out(old_tables if first is None else new_tables)
+        unlisted = _unlisted(left_out_ps)
+        noise = difference_of_means((first or unlisted).means, (second or unlisted).means, spread)
         kernel = before_key.kernel if before_key else None
-        noise = difference_of_means(first.means, second.means, spread)
-        rows.append((_difference(key, kernel, first, second, step_difference_ps, noise), noise))
+        row = _difference(key, kernel, first, second, left_out_ps, step_difference_ps, noise)
+        rows.append((row, noise))
     shown = most_chance(noise for _, noise in rows)
     judged = [_judged(row, noise, shown) for row, noise in rows]
     return tuple(sorted(judged, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
 
 
+def _unlisted(left_out_ps: int) -> _Op:
+    """An op that a side does not list: it runs there as long as the longest that is left out, at most."""
+    return _Op((Mean(float(left_out_ps), 1, 0.0, _SURE),) if left_out_ps else ())
+
+
 def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
-    if row.status != "same" or noise.chance is None or noise.chance > shown:
+    """With what became of it, as far as that is shown among all."""
+    is_listed = row.status == "same"
+    if not is_listed and not row.left_out_ps:
+        return row
+    if noise.chance is not None and noise.chance > shown:
+        return replace(row, status="same")
+    if not is_listed:
+        is_longer = max(row.before_ps, row.after_ps) > row.left_out_ps
+        return row if is_longer else replace(row, status="same")
+    if noise.chance is None:
         return row
     return replace(row, status="slower" if row.difference_ps > 0 else "faster")
 
@@ -147,28 +163,30 @@ def _only_kernels(keys: Iterable[_Key]) -> dict[tuple[str, str], _Key]:
 def _difference(
     key: _Key,
     before_kernel: str | None,
-    old: _Op,
-    new: _Op,
+    old: _Op | None,
+    new: _Op | None,
+    left_out_ps: int,
     step_difference_ps: int,
     noise: Difference,
 ) -> OpDifference:
-    is_both = old.means and new.means
-    status: Status = "same" if is_both else "gone" if old.means else "new"
-    low, high = interval_ps(noise)
-    path_ps = round(new.path_ps - old.path_ps)
+    status: Status = "new" if old is None else "gone" if new is None else "same"
+    first, second = old or _Op(), new or _Op()
+    low, high = interval_ps(noise) if status == "same" else (None, None)
+    path_ps = round(second.path_ps - first.path_ps)
     return OpDifference(
         class_=key.class_,
         op=key.op,
         kernel=key.kernel,
         before_kernel=before_kernel,
         status=status,
-        before_ps=round(old.ps),
-        after_ps=round(new.ps),
-        before_calls=round(old.calls, 3),
-        after_calls=round(new.calls, 3),
-        difference_ps=round(new.ps) - round(old.ps),
+        before_ps=round(first.ps),
+        after_ps=round(second.ps),
+        before_calls=round(first.calls, 3),
+        after_calls=round(second.calls, 3),
+        difference_ps=round(second.ps) - round(first.ps),
         low_ps=low,
         high_ps=high,
+        left_out_ps=left_out_ps,
         path_ps=path_ps,
         share_ratio=path_ps / step_difference_ps if step_difference_ps else None,
     )

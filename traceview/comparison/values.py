@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from traceview.comparison.model import ValueDifference
+from traceview.comparison.model import StepDifference, ValueDifference
 from traceview.report.model import Report
 
 LEAST_CHANGE_RATIO: Final = 0.1
-"""Of the larger value: a number that differs by less is not worth a line; a choice of ours."""
+"""Of the smaller value: a number that differs by less is not worth a line; a choice of ours."""
 LEAST_TIME_RATIO: Final = 0.01
 """Of the step: times that differ by less are not either."""
+LEAST_SHARE: Final = 0.1
+"""Shares that differ by less are not either."""
 
 _Topic = Literal["input", "transfers", "collectives", "memory"]
 
@@ -27,10 +29,14 @@ class _Place(NamedTuple):
 
 
 def value_differences(
-    before: Sequence[Report], after: Sequence[Report], step_ps: int
+    before: Sequence[Report], after: Sequence[Report], step: StepDifference
 ) -> tuple[ValueDifference, ...]:
-    """The numbers that differ by a tenth or more, in the order of the topics; the mean of the captures of a side."""
+    """The numbers that differ by a tenth or more, in the order of the topics; the mean of the captures of a side.
+
+    Times also by more than what would have been shown of the step: nothing is known of their own noise.
+    """
     old, new = _means(before), _means(after)
+    least_ratio = max(LEAST_CHANGE_RATIO, step.least_shown_ratio or 0.0)
     return tuple(
         ValueDifference(
             topic=place.topic,
@@ -42,15 +48,19 @@ def value_differences(
             after=new.get(place),
         )
         for place in {**old, **new}
-        if _differs(place.key, old.get(place), new.get(place), step_ps)
+        if _differs(place.key, old.get(place, 0), new.get(place, 0), step.before_ps, least_ratio)
     )
 
 
-def _differs(key: str, old: float | None, new: float | None, step_ps: int) -> bool:
-    change = abs((new or 0) - (old or 0))
-    if key.endswith("_ps") and change < LEAST_TIME_RATIO * step_ps:
+def _differs(key: str, old: float, new: float, step_ps: int, least_ratio: float) -> bool:
+    change = abs(new - old)
+    if key.endswith("_ratio"):
+        return change >= LEAST_SHARE
+    is_time = key.endswith("_ps")
+    if is_time and change < LEAST_TIME_RATIO * step_ps:
         return False
-    return change > 0 and change >= LEAST_CHANGE_RATIO * max(old or 0, new or 0)
+    # Of the smaller one: three times as much and a third of it differ as much.
+    return change > 0 and change >= (least_ratio if is_time else LEAST_CHANGE_RATIO) * min(old, new)
 
 
 def _means(reports: Sequence[Report]) -> Mapping[_Place, float]:

@@ -213,8 +213,8 @@ def _op_clause(
         shown = shortened(name, _LONGEST_OP)
         own = numbers.time(abs(op.path_ps))
         if op.status == "new":
-            return f"the new {shown} takes {own}"
-        if op.status == "gone":
+            return f"{'' if op.left_out_ps else 'the new '}{shown} takes {own}"
+        if op.status == "gone" and not op.left_out_ps:
             return f"{shown} is gone, which took {own}"
         return f"{shown} takes {own} {longer}"
     return None
