@@ -40,7 +40,7 @@ if sys.version_info < (3, 10):
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "slow-input-2"
 PACKAGE = ROOT / "traceview"
-EXTENSIONS = (PACKAGE / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
+EXTENSIONS = (PACKAGE / "spill.pyx", PACKAGE / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
 STARTUP = "traceview.pth"
 # An install is made from these; everything else is picked up by the editable install as it changes.
 INSTALL_INPUTS = (
@@ -281,7 +281,7 @@ def check(arguments: list[str]) -> None:
         ("wheel", check_wheels),
         ("tests with TensorFlow", test_with_tensorflow),
         ("tests in a browser", test_in_browser),
-        ("tests of the dependencies, of stores and beside XProf", test_others),
+        ("tests of the dependencies, of stores, of a cluster and beside XProf", test_others),
         ("tests in Perfetto's trace processor", test_in_trace_processor),
         ("tests", lambda: test(arguments)),
     ]
@@ -303,8 +303,8 @@ def check(arguments: list[str]) -> None:
 
 def test_others() -> None:
     """Tests that a plain run leaves out, for they load more than it needs."""
-    MAIN.ready("cloud", "test", "xprof")
-    run([MAIN.python, "-m", "pytest", "-m", "cloud or network or xprof"])
+    MAIN.ready("cloud", "cluster", "test", "xprof")
+    run([MAIN.python, "-m", "pytest", "-m", "cloud or cluster or network or xprof"])
 
 
 def test_in_trace_processor() -> None:

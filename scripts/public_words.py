@@ -20,6 +20,7 @@ from pathlib import Path
 
 from msgspec import inspect
 
+from traceview.comparison.model import Comparison
 from traceview.record import choices_of, records_of
 from traceview.report.model import Report
 from traceview.report.pseudonyms import is_plain
@@ -30,6 +31,7 @@ PATH = PACKAGE / "report" / "public_words.txt"
 SOURCES = (
     "analysis",
     "capture",
+    "comparison",
     "document/numbers.py",
     "document/vocabulary.py",
     "report/command.py",
@@ -98,7 +100,7 @@ def _literals_of(module: ast.Module) -> Iterator[str]:
 
 
 def _words_of_records() -> Iterator[str]:
-    for record in records_of(Report):
+    for record in (*records_of(Report), *records_of(Comparison)):
         info = inspect.type_info(record)
         assert isinstance(info, inspect.StructType)
         for field in info.fields:

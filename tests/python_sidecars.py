@@ -21,8 +21,12 @@ def compressed(content: bytes) -> str:
     return b64encode(zlib.compress(content)).decode()
 
 
-def python_group(samples: Sequence[Sample], threads: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The group of these samples, in time order."""
+def python_group(
+    samples: Sequence[Sample],
+    threads: Sequence[dict[str, Any]],
+    cpu_us: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """The group of these samples, in time order. `cpu_us`: the processor time of the thread at each of them."""
     files: list[str] = []
     functions: list[str] = []
     frames: list[list[int]] = []
@@ -64,4 +68,5 @@ def python_group(samples: Sequence[Sample], threads: Sequence[dict[str, Any]]) -
         "threads": list(threads),
         "stacks": compressed(json.dumps(tables).encode()),
         "samples": compressed(columns),
+        "cpu": None if cpu_us is None else compressed(struct.pack(f"<{count}q", *cpu_us)),
     }

@@ -327,6 +327,8 @@ def device_balance(ordinal: int) -> DeviceBalance:
         hardware=DeviceHardware(
             "Tesla V100", 80, 1_530_000_000, 17_000_000_000, 1_380_000_000, 0.125
         ),
+        mean_compute_ps_per_step=14_400 * MS // 1000,
+        mean_longer_ratio=(-0.0625, 1 / 15)[ordinal],
     )
 
 

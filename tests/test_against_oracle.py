@@ -64,6 +64,7 @@ def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = Tr
         same_anatomy(report, answer["anatomy"])
         same_straggler(report, answer["balance"])
         same_costs(report, answer)
+        same_op_steps(report, answer["op_steps"])
     same_step_ops(report, answer["step_ops"], statistics=statistics)
     rows = report.results.ops.rows if report.results.ops else ()
     assert {op_values(to_builtins(row)) for row in rows} == set(map(op_values, answer["ops"]))
@@ -71,6 +72,35 @@ def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = Tr
     keys = ("device", "class", "op_type", "op_count", "count", "total_ps")
     found = [tuple(to_builtins(row)[key] for key in keys) for row in types]
     assert sorted(found) == sorted(tuple(row[key] for key in keys) for row in answer["op_types"])
+
+
+def same_op_steps(report: Report, expected: list[dict[str, Any]]) -> None:
+    result = report.results.op_steps
+    names = ("class", "op", "op_type", "kernel")
+    rows = [to_builtins(row) for row in (result.rows if result else ())]
+    by_name = {tuple(row[name] or "" for name in names): row for row in rows}
+    if result:
+        # Rows of the path alone may lie in no used step.
+        in_steps = sum(row["count"] > 0 for row in rows)
+        assert in_steps + result.left_out_count >= len(expected)
+    for expected_row in expected:
+        row = by_name.get(tuple(expected_row[name] for name in names))
+        if row is None:
+            assert result is not None
+            assert expected_row["ps_per_step"] <= result.left_out_ps_per_step
+            continue
+        for key in ("device_count", "count", "ps_per_step"):
+            assert row[key] == expected_row[key], (row["op"], key)
+        if expected_row["error_ps"] is not None:
+            assert row["error_ps"] == pytest.approx(expected_row["error_ps"], rel=1e-6, abs=0.06)
+    path = report.results.path
+    if path and result and not result.left_out_count:
+        of_ops = sum(row["path_ps"] for row in rows)
+        busy = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
+        on_path = sum(step.by_cause.get(key, 0) for step in path.steps for key in busy)
+        # `h2d` holds the wait for copies, too.
+        waits = sum(step.by_cause.get("h2d", 0) for step in path.steps)
+        assert on_path - waits <= of_ops <= on_path
 
 
 def same_step_ops(report: Report, expected: list[dict[str, Any]], *, statistics: bool) -> None:
@@ -221,6 +251,9 @@ def same_balance(report: Report, expected: dict[str, Any] | None, *, statistics:
             if statistics:
                 medians = [row.compute_ps_per_step for row in result.devices]
                 assert medians == [row["compute_ps_per_step"] for row in value]
+        elif key == "mean_saved_ps":
+            saved = {row.name: row.mean_saved_ps for row in result.what_if}
+            assert not statistics or value == {name: saved[name] for name in value}
         elif statistics or key not in ("skew_ratio", "step_count"):
             assert same_value(getattr(result, key), value), key
 

@@ -21,15 +21,28 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("location", "robust", "stages", "sweeps", "sweeps_reference", "units", "version"),
+    (
+        "location",
+        "mean_variance",
+        "robust",
+        "spill",
+        "stages",
+        "sweeps",
+        "sweeps_reference",
+        "units",
+        "version",
+    ),
     ("errors", "stack_dump", "sweeping"),
-    ("ids", "record", "store"),
+    ("ids", "memory_limit", "record", "store"),
     ("intervals",),
     ("xplane",),
     ("trace",),
     ("document",),
     ("analysis",),
     ("report",),
+    ("comparison",),
+    ("baseline", "history", "scaling"),
+    ("gate",),
     ("export", "viewers", "watch"),
     ("crosscheck",),
     ("api",),
@@ -45,6 +58,7 @@ FACADE = ("__init__", "__main__", "cli")
 # Third-party module → the parts of the package that may import it.
 CONFINED = {
     "aiohttp": ("store/service.py",),
+    "distributed": ("trace/cluster.py",),
     "fsspec": ("store/service.py",),
     "google.protobuf": ("xplane/",),
     "grpc": ("capture/profiler_service.py",),
@@ -60,6 +74,7 @@ CONFINED = {
 # Those that take long to import: inside functions only, or in a module that is itself imported so.
 LAZY = (
     "aiohttp",
+    "distributed",
     "fsspec",
     "grpc",
     "jinja2",
@@ -304,12 +319,16 @@ CLI = "    from traceview.cli import main; main()"
         pytest.param(CLI, ["--help"], id="traceview --help"),
         pytest.param(CLI, ["analyze", str(FIXTURE)], id="traceview analyze"),
         pytest.param(CLI, ["balance", str(FIXTURE)], id="traceview balance"),
+        pytest.param(
+            CLI, ["gate", str(FIXTURE), "--require", "busy_ratio >= 0"], id="traceview gate"
+        ),
+        pytest.param(CLI, ["baseline", "list"], id="traceview baseline"),
     ],
 )
 def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
     modules = modules_after(code, traps, *arguments)
     assert "traceview" in modules
-    heavy = {"fsspec", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow"}
+    heavy = {"distributed", "fsspec", "jinja2", "markupsafe", "pandas", "pyarrow", "tensorflow"}
     assert not {*heavy, "traceview.store.remote"} & modules
 
 

@@ -31,10 +31,8 @@ def eight(tmp_path: Path) -> str:
 def test_the_report_goes_to_standard_output(command: Command, loop: str) -> None:
     done = command("analyze", loop)
     assert (done.code, done.err) == (0, "")
-    assert (
-        "replica:1 waits 1.55 ms of the mean 2.96 ms step while the host dispatches ops (52.2%)."
-        in done.out
-    )
+    answer = "INFO  replica:0 and replica:1 wait 1.55 ms of the mean 2.96 ms step while the host dispatches"
+    assert answer in done.out
     assert "\x1b" not in done.out
     assert max(map(len, done.out.splitlines())) <= 100
 
@@ -53,7 +51,8 @@ def test_one_screen_or_everything(command: Command, loop: str, tmp_path: Path) -
     saved = str(tmp_path / "report.json")
     assert command("render", saved, "--full").out == full
     assert command("render", saved).out.endswith(f"traceview render {saved} --full\n")
-    assert command("render", saved).out.startswith(screen.partition("Next: ")[0])
+    # A longer command takes a line more, for which a finding below says less of what to do.
+    assert command("render", saved).out.startswith(screen.partition("What each device")[0])
 
 
 def test_commands_name_the_run_as_it_was_typed(command: Command, tmp_path: Path) -> None:

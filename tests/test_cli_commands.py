@@ -78,7 +78,13 @@ def test_the_help_has_every_command_in_a_panel_and_in_one_line(
         else:
             commands.append(line.split()[0])
             assert re.fullmatch(r"  \S+ +[^.]\S.*[^.]\.", line), line
-    assert panels == ["See what is wrong:", "Look closer:", "Share it:", "Look up:"]
+    assert panels == [
+        "See what is wrong:",
+        "Look closer:",
+        "Before and after:",
+        "Share it:",
+        "Look up:",
+    ]
     assert commands[:3] == ["capture", "doctor", "analyze"]
     assert sorted(commands) == sorted(typer.main.get_group(app).commands)
 
@@ -225,7 +231,10 @@ def test_too_little_memory_is_one_line(command: Command, monkeypatch: pytest.Mon
     monkeypatch.setattr("traceview.report.build.analyze", fail)
     done = command("analyze", FIXTURE)
     assert (done.code, done.out) == (4, "")
-    assert done.err == "traceview: error: not enough memory for this trace\n"
+    assert done.err == (
+        "traceview: error: not enough memory for this trace\n"
+        "hint: --max-memory 1GB puts what does not fit into files\n"
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is none here")

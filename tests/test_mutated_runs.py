@@ -186,7 +186,7 @@ def test_kernels_that_last_for_days(length_ps: int, tmp_path: Path) -> None:
 
 
 def test_more_devices_than_a_run_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("traceview.trace.load.MOST_DEVICES", 5)
+    monkeypatch.setattr("traceview.trace.part.MOST_DEVICES", 5)
     trace = new_trace()
     for ordinal in range(9):
         trace.gpu(ordinal)

@@ -168,7 +168,13 @@ def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) 
         "the same where the true cost is sure: 1 of 1 (100%)",
         "healthy without a warning: 2 of 3 (67%)",
         "healthy programs without a warning in any recording: 1 of 2 (50%)",
+        # Without its finding the verdict is of one that is not there.
+        "reports that do not contradict themselves: 3 of 5 (60%)",
     ]
+    lines = [judge.line(row) for row in rows]
+    assert ["contradiction: $.verdict.finding is no" in line for line in lines] == [False] * 3 + [
+        True
+    ] * 2
     for row in rows:
         assert row.name in judge.line(row)
         assert row.headline in judge.line(row)

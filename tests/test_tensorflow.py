@@ -42,7 +42,7 @@ def test_beside_tensorflow_in_either_order(first: str) -> None:
     program = BESIDE.format(first=f"import {first}", second=f"import {second}")
     assert (
         output_of("-c", program)
-        == "replica:1 waits 1.55 ms of the mean 2.96 ms step while the host dispatches ops (52.2%).\n"
+        == "replica:0 and replica:1 wait 1.55 ms of the mean 2.96 ms step while the host dispatches ops (52.2%).\n"
     )
 
 

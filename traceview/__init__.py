@@ -1,7 +1,7 @@
 """Shows which GPUs a training job uses, and what the idle ones wait for.
 
-`load` reads a recorded profile into a `Trace` of DataFrames, `analyze` makes a `Report` of it, and `load_report`
-reads one that was saved.
+`load` reads a recorded profile into a `Trace` of DataFrames, `analyze` makes a `Report` of it, `load_report` reads one
+that was saved, and `compare` says what differs between two sides.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from traceview.errors import (
+    BudgetError,
     CaptureError,
+    ComparisonError,
     OutputExistsError,
     TraceFormatError,
     TraceNotFoundError,
@@ -20,14 +22,17 @@ from traceview.version import VERSION
 
 if TYPE_CHECKING:
     from traceview.analysis.base import Finding
-    from traceview.api import Report, Trace, analyze, load, load_report
+    from traceview.api import Comparison, Report, Trace, analyze, compare, load, load_report
     from traceview.capture.api import CaptureWarning, capture_steps, keras_callback
 
 __version__ = VERSION
 
 __all__ = [
+    "BudgetError",
     "CaptureError",
     "CaptureWarning",
+    "Comparison",
+    "ComparisonError",
     "Finding",
     "OutputExistsError",
     "Report",
@@ -39,6 +44,7 @@ __all__ = [
     "__version__",
     "analyze",
     "capture_steps",
+    "compare",
     "keras_callback",
     "load",
     "load_report",
@@ -46,11 +52,13 @@ __all__ = [
 
 _LAZY = {
     "CaptureWarning": "traceview.capture.api",
+    "Comparison": "traceview.api",
     "Finding": "traceview.analysis.base",
     "Report": "traceview.api",
     "Trace": "traceview.api",
     "analyze": "traceview.api",
     "capture_steps": "traceview.capture.api",
+    "compare": "traceview.api",
     "keras_callback": "traceview.capture.api",
     "load": "traceview.api",
     "load_report": "traceview.api",

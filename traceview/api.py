@@ -1,22 +1,27 @@
-"""Gives the public objects: a `Trace` with its tables as DataFrames, and a `Report` with its documents."""
+"""Gives the public objects: a `Trace` with its tables as DataFrames, a `Report` and a `Comparison` with their documents."""
 
 from __future__ import annotations
 
 import warnings
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import asdict
 
 from traceview.analysis.context import TOP_OPS
+from traceview.comparison import build as comparing
+from traceview.comparison import formats as comparison_formats
+from traceview.comparison import model as comparison_model
+from traceview.comparison.sides import Source, reports_of
+from traceview.errors import UsageError
 from traceview.report import build, formats, model, saved
 from traceview.trace import load as loading
 from traceview.trace import model as trace_model
 from traceview.trace.model import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Sequence
 
     import pandas as pd
 
@@ -182,6 +187,80 @@ def load_report(path: Path | str) -> Report:
     else: with the byte where it stops being JSON, or the key that is not what it should be.
     """
     return _public(saved.load_report(path))
+
+
+class Comparison(comparison_model.Comparison, frozen=True, dict=True):
+    """What differs between two sides, with its tables as DataFrames and the documents that show it."""
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {self.verdict}>"
+
+    @cached_property
+    def parts_frame(self) -> pd.DataFrame:
+        """One row per part of the critical path, with the keys of `parts` as columns."""
+        return _frame(self.parts)
+
+    @cached_property
+    def devices_frame(self) -> pd.DataFrame:
+        """One row per device and part, with the keys of `devices` and of their parts as columns."""
+        return _frame(
+            {"device": device.device, "status": device.status, **asdict(part)}
+            for device in self.devices
+            for part in device.parts
+        )
+
+    @cached_property
+    def ops_frame(self) -> pd.DataFrame:
+        """One row per op and kernel, with the keys of `ops` as columns."""
+        return _frame(self.ops)
+
+    @cached_property
+    def findings_frame(self) -> pd.DataFrame:
+        """One row per finding that came, went or changed, with the keys of `findings` as columns."""
+        return _frame(self.findings)
+
+    def to_json(self) -> str:
+        """The comparison as `traceview compare --format json` writes it."""
+        return comparison_formats.json(self)
+
+    def to_markdown(self) -> str:
+        """A page for a ticket or a pull request."""
+        return comparison_formats.markdown(self)
+
+    def to_html(self) -> str:
+        """A page for a browser, complete in one file."""
+        return comparison_formats.html(self)
+
+
+def compare(
+    before: Source | Sequence[Source], after: Source | Sequence[Source], *, force: bool = False
+) -> Comparison:
+    """Say how much the step differs between two sides, how sure that is, and why.
+
+    `before`, `after`: a trace, a report, a path for `load` or of a saved report; or several of them, each a capture of
+    that side. `force`: compare runs on other devices or of another batch, too.
+
+    Raises what `load` and `load_report` raise, and `ComparisonError` for runs without steps and for such that are not
+    the same work on the same devices.
+    """
+    sides = [_listed(side) for side in (before, after)]
+    for name, side in zip(("before", "after"), sides, strict=True):
+        if not side:
+            raise UsageError(f"compare: no capture of the side {name}")
+    made = comparing.compare(reports_of(sides[0]), reports_of(sides[1]), force=force)
+    return Comparison(*(getattr(made, name) for name in made.__struct_fields__))
+
+
+def _listed(side: Source | Sequence[Source]) -> list[Source]:
+    if isinstance(side, (list, tuple)):
+        return list(side)
+    return [cast("Source", side)]
+
+
+def _frame(rows: Iterable[Any]) -> pd.DataFrame:
+    from traceview.trace.frames import records_frame
+
+    return records_frame(row if isinstance(row, dict) else asdict(row) for row in rows)
 
 
 def _public(report: model.Report) -> Report:

@@ -63,13 +63,37 @@ class OutputExistsError(TraceviewError):
     exit_code = 6
 
 
+class ComparisonError(TraceviewError):
+    """The sides cannot be compared, or there is nothing to judge them by."""
+
+    exit_code = 7
+
+
 class ViewerError(TraceviewError):
     """A viewer or converter failed; the message ends with its last output."""
 
     exit_code = 9
 
 
+class BudgetError(TraceviewError):
+    """A condition of a gate or of a budget fails."""
+
+    exit_code = 10
+
+
+class MemoryLimitError(TraceviewError):
+    """The memory that `--max-memory` allows does not suffice, or the disk that takes the rest is full."""
+
+    exit_code = 13
+
+
 class StoreError(TraceviewError):
     """An object store or a web server denied access, could not be reached, or failed."""
 
     exit_code = 11
+
+
+class WorkerError(TraceviewError):
+    """A process that reads hosts died twice on one file, or a cluster could not be reached or has no workers."""
+
+    exit_code = 12

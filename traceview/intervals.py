@@ -63,7 +63,9 @@ def union(start: Int64Array, end: Int64Array) -> IntervalSet:
     parts = SWEEPS.merged(start, end)
     if parts is None:
         order = np.argsort(start, kind="stable")
-        parts = SWEEPS.merged(start[order], end[order])
+        start, end = start[order], end[order]
+        del order
+        parts = SWEEPS.merged(start, end)
     return IntervalSet(*parts)
 
 

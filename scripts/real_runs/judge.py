@@ -12,6 +12,7 @@ import traceview
 from scripts.real_runs.record import HEALTHY, SLOW, STEP_TIMES
 from scripts.real_runs.table import Program
 from scripts.real_runs.truth import TrueCost, read_blocks, true_cost
+from traceview.report.consistency import first_disagreement
 
 WITHIN: Final = 0.25
 """A cost this close to the true one, as a share of it, is right."""
@@ -35,6 +36,7 @@ class Judgement(Struct, frozen=True):
         warnings: Codes of the findings that are no mere information.
         is_first_right: Whether the verdict names the slowdown; of a healthy run, whether there is no warning.
         is_cause_right: Whether the cause of the verdict is one of the slowdown's.
+        contradiction: The first two parts of the report that contradict each other; null without any.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Judgement(Struct, frozen=True):
     warnings: tuple[str, ...]
     is_first_right: bool
     is_cause_right: bool
+    contradiction: str | None = None
 
     @property
     def is_cost_right(self) -> bool:
@@ -73,6 +76,7 @@ def judge_slow(program: Program, report: traceview.Report, truth: TrueCost) -> J
         warnings=warnings_of(report),
         is_first_right=verdict.finding in program.findings,
         is_cause_right=verdict.cause in program.causes,
+        contradiction=contradiction_of(report),
     )
 
 
@@ -91,7 +95,14 @@ def judge_healthy(name: str, report: traceview.Report) -> Judgement:
         warnings=warnings,
         is_first_right=is_right,
         is_cause_right=is_right,
+        contradiction=contradiction_of(report),
     )
+
+
+def contradiction_of(report: traceview.Report) -> str | None:
+    """Where a report contradicts itself first, and how; None if all its parts fit."""
+    problem = first_disagreement(report)
+    return None if problem is None else f"{problem.place} {problem.problem}"
 
 
 def warnings_of(report: traceview.Report) -> tuple[str, ...]:
@@ -123,6 +134,8 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     warned = {row.name.partition("/")[0] for row in healthy if not row.is_first_right}
     are_healthy = (program not in warned for program in programs)
     yield f"healthy programs without a warning in any recording: {_count(programs, are_healthy)}"
+    agree = (row.contradiction is None for row in judgements)
+    yield f"reports that do not contradict themselves: {_count(judgements, agree)}"
 
 
 def _count(rows: Sized, are_right: Iterable[bool]) -> str:
@@ -144,4 +157,5 @@ def line(row: Judgement) -> str:
     return (
         f"{row.name:32} {marks:17} {said:36} {share:>7} {true_share:>13}  {' '.join(row.warnings)}"
         f"\n    {row.headline}"
+        + (f"\n    contradiction: {row.contradiction}" if row.contradiction else "")
     )

@@ -108,6 +108,12 @@ PROGRAMS: Final = {
             _BETWEEN_STEPS,
         ),
         Program(
+            "loop_thread",
+            "a Python thread counts words beside the steps",
+            ("python-thread",),
+            (*_BETWEEN_STEPS, "host_compute", "launch"),
+        ),
+        Program(
             "loop_constants",
             "nested lists are made into a tensor for each step",
             ("callback-stall", "host-bound", "launch-bound"),
@@ -165,6 +171,12 @@ PROGRAMS: Final = {
         Program(
             "loop_summaries_in_step",
             "the step itself writes histograms",
+            _HOST_OP,
+            ("compute", "host_compute"),
+        ),
+        Program(
+            "fit_check_numerics",
+            "every op is checked for NaN",
             _HOST_OP,
             ("compute", "host_compute"),
         ),

@@ -70,8 +70,8 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What was drawn: how long each slowdown is in each step, and how long a step computes."""
+class Plan:
+    """How long each slowdown is in each step, and how long a step computes; `compute` among the lengths is added to that."""
 
     gpu_count: int
     step_count: int
@@ -83,10 +83,10 @@ class _Plan:
 
 def mixture(seed: int) -> Mixture:
     """The run of a seed: always the same one."""
-    return _built(_drawn(Random(seed)), f"mixture-{seed}")
+    return built(_drawn(Random(seed)), f"mixture-{seed}")
 
 
-def _drawn(chance: Random) -> _Plan:
+def _drawn(chance: Random) -> Plan:
     gpu_count = chance.randint(1, 4)
     step_count = chance.randint(4, 12)
     period_ps = chance.randint(60, 80) * MS
@@ -103,7 +103,7 @@ def _drawn(chance: Random) -> _Plan:
     compute_ps = period_ps - sum(max(of_steps) for of_steps in lengths.values())
     order = ["input", "checkpoint", "sync"]
     chance.shuffle(order)
-    return _Plan(
+    return Plan(
         gpu_count, step_count, compute_ps, lengths, chance.randrange(gpu_count), tuple(order)
     )
 
@@ -122,7 +122,7 @@ def _by_step(chance: Random, name: str, length_ps: int, count: int) -> ByStep:
 class _Run:
     """Writes a plan step by step; `now_ps` is the end of what was written."""
 
-    def __init__(self, plan: _Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.trace: CudaTrace = new_trace(length_ms=plan.step_count * 200)
         for ordinal in range(plan.gpu_count):
@@ -189,7 +189,9 @@ class _Run:
             self.now_ps += _LAUNCH_EVERY_PS - _SMALL_KERNEL_PS
         launched_ps = self.now_ps + self.plan.gpu_count * US
         self._compute(of)
-        self.compute_ps.append(self.plan.compute_ps + count * _SMALL_KERNEL_PS)
+        self.compute_ps.append(
+            self.plan.compute_ps + of.get("compute", 0) + count * _SMALL_KERNEL_PS
+        )
         self._process(number, begin_ps, launched_ps)
         return launched_ps
 
@@ -236,7 +238,7 @@ class _Run:
         if of.get("copy") and not of.get("launches"):
             start_ps = self.now_ps  # queued behind the copy
             self.now_ps -= of["copy"]
-        ends = [start_ps + self.plan.compute_ps] * count
+        ends = [start_ps + self.plan.compute_ps + of.get("compute", 0)] * count
         ends[self.plan.slow_gpu] += of.get("straggler", 0)
         for ordinal, end_ps in enumerate(ends):
             self._kernel(ordinal, "dense", start_ps, end_ps)
@@ -257,7 +259,8 @@ class _Run:
         self.now_ps = max(ends)
 
 
-def _built(plan: _Plan, name: str) -> Mixture:
+def built(plan: Plan, name: str) -> Mixture:
+    """The run of a plan."""
     run = _Run(plan)
     begins = []
     for number in range(plan.step_count):

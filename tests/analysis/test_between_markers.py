@@ -16,7 +16,9 @@ STEP_MS, PAUSE_MS, LONG_PAUSE_MS = 40, 2, 60
 GRAPH, INPUT, SAVE = "FunctionRun", "IteratorGetNext:IteratorGetNext", "SaveV2:SaveV2"
 
 
-def run_of(count: int, events: tuple[str, ...], long_after: Collection[int]) -> CudaTrace:
+def run_of(
+    count: int, events: tuple[str, ...], long_after: Collection[int], pause_ms: int = PAUSE_MS
+) -> CudaTrace:
     """Steps of 40 ms with short pauses between, and long ones in which each event takes 10 ms in the middle."""
     trace = new_trace(length_ms=1000)
     start_ms = 0.0
@@ -26,7 +28,7 @@ def run_of(count: int, events: tuple[str, ...], long_after: Collection[int]) -> 
         step.kernel(0, 0, STEP_MS)
         for place, event in enumerate(events if number in long_after else ()):
             step.host(event, STEP_MS + 15 + 10 * place, STEP_MS + 25 + 10 * place)
-        start_ms += STEP_MS + (LONG_PAUSE_MS if number in long_after else PAUSE_MS)
+        start_ms += STEP_MS + (LONG_PAUSE_MS if number in long_after else pause_ms)
     return trace
 
 
@@ -39,8 +41,19 @@ def test_python_around_a_save_is_the_save(tmp_path: Path) -> None:
     found = findings_of(tmp_path, run_of(8, (SAVE,), long_after=(2, 6)))
     assert found["checkpoint-stall"].cost_ps_per_step == 2 * ms(LONG_PAUSE_MS) // 8
     assert found["checkpoint-stall"].steps == (2, 6)
-    assert "; 60.0 ms each in 2 of 8 steps" in found["checkpoint-stall"].title
+    assert found["checkpoint-stall"].title.endswith(
+        "for checkpoints and the Python around them (26.7%): 2.50 ms checkpoints, 12.5 ms Python around them; 60.0 ms "
+        "each in 2 of 8 steps"
+    )
     assert "callback-stall" not in found
+
+
+def test_python_elsewhere_is_other_python(tmp_path: Path) -> None:
+    """Tables have all Python between steps in one column, and its finding only what is not around the save."""
+    found = findings_of(tmp_path, run_of(8, (SAVE,), long_after=(2,), pause_ms=6))
+    assert found["callback-stall"].cost_ps_per_step == 6 * ms(6) // 8
+    assert "ms step for other Python between steps (" in found["callback-stall"].title
+    assert found["callback-stall"].evidence[0].metric == "other_callback_ratio"
 
 
 def test_an_evaluation_costs_all_its_time(tmp_path: Path) -> None:

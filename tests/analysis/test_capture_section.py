@@ -241,8 +241,8 @@ def test_a_document_says_what_it_lacks_and_what_each_host_recorded() -> None:
         (
             0.05,
             0.1,
-            "Profiler overhead: less than steps vary (the middle half of them by 10.0%).",
-            "less than steps vary",
+            "Profiler overhead: less than the spread of step times with and without it (mean IQR 10.0%).",
+            "less than the spread of the step times",
         ),
         (-0.01, None, "Profiler overhead: too small to measure.", "too small to measure"),
     ],

@@ -186,6 +186,25 @@ def test_calls_are_set_against_packs(
 
 
 @pytest.mark.parametrize(
+    ("bytes_per_pack", "advice"),
+    [
+        (0, "Exchange gradients less often"),
+        (1 << 20, "Use fewer and larger calls: without bytes_per_pack in CommunicationOptions"),
+    ],
+)
+def test_collectives_that_pack_by_size_are_packed_without_a_size(
+    bytes_per_pack: int, advice: str, tmp_path: Path
+) -> None:
+    (path,) = SCENARIOS["packs_over_nvlink"]().write(tmp_path)
+    strategy = {"class": "CollectiveAllReduceStrategy", "bytes_per_pack": bytes_per_pack}
+    write_sidecar(path, {"strategy": strategy})
+    finding = findings(traceview.analyze(tmp_path))["collective-exposed"]
+    assert finding.advice.startswith(advice)
+    assert "num_packs" not in finding.advice
+    assert ("Look for other calls" in finding.advice) == (not bytes_per_pack)
+
+
+@pytest.mark.parametrize(
     ("name", "told"),
     [
         (

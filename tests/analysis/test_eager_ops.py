@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.base import Finding
+from traceview.document import numbers
+from traceview.report import claims
+from traceview.report.document import document_of
+from traceview.report.model import Report
 from traceview.report.recoverable import recoverable
 
 SPACING_MS: Final = 0.4
@@ -110,18 +115,53 @@ def test_without_a_device_the_steps_show_it(wait_ms: float, tmp_path: Path) -> N
     assert "takes at least 17.0 ms of" in finding.title or wait_ms
 
 
-def test_what_the_profiler_took_for_its_events_is_left_out(tmp_path: Path) -> None:
-    """It took a tenth of the step, and as large a share of that between the ops as events end there."""
-    written = on_one_cpu().write(tmp_path)
+def with_overhead(folder: Path, trace: CudaTrace) -> Report:
+    """The report of a run whose steps of 50 ms took 45 without the profiler."""
+    written = trace.write(folder)
     overhead = {"unprofiled_ns": 45, "profiled_ns": 50, "ratio": 1 / 9, "spread_ratio": 0.0}
     sidecar = written.with_name(written.name.replace(".xplane.pb", ".traceview.json"))
     sidecar.write_text(json.dumps({"schema_version": 1, "overhead": overhead}))
-    report = traceview.analyze(tmp_path)
+    return traceview.analyze(folder)
+
+
+def test_what_the_profiler_took_for_its_events_is_left_out(tmp_path: Path) -> None:
+    """It took a tenth of the step, and as large a share of that between the ops as events end there."""
+    report = with_overhead(tmp_path, on_one_cpu())
     (finding,) = [row for row in report.findings if row.code == "host-bound"]
     assert finding.cost_ps_per_step is not None
     assert ms(17 - 5) < finding.cost_ps_per_step < ms(17)
     assert "ms step without the profiler (" in finding.title
     assert "With the profiler a step took" in finding.explanation
+
+
+def test_what_is_recoverable_and_the_path_leave_the_profiler_out(tmp_path: Path) -> None:
+    """Replicas in a graph wait for its ops: finding, path, recoverable time and tables name the same two parts."""
+    report = with_overhead(tmp_path, run_of(100, with_graph=True))
+    (finding,) = [row for row in report.findings if row.code == "host-bound"]
+    (of_profiler,) = [row.value for row in finding.evidence if row.metric == "profiler_ps"]
+    most, path = recoverable(report), report.results.path
+    assert isinstance(of_profiler, int)
+    assert most is not None
+    assert path is not None
+    assert 0 < of_profiler < ms(5)
+    assert finding.cost_ps_per_step == path.mean_by_cause["host_compute"] - of_profiler
+    assert most.known_ps == finding.cost_ps_per_step
+    document = document_of(report)
+    assert document.summary.tiles[-1].note.endswith("of the mean 45.0 ms step without the profiler")
+    (section,) = (part for part in document.sections if part.id == "path")
+    assert f"{numbers.time(of_profiler)} per step is the time of the profiler" in str(
+        section.blocks
+    )
+    changed = replace(report, findings=(with_value(finding, of_profiler + 2),))
+    assert "are not host_compute of" in str([*claims.profiler(changed)])
+
+
+def with_value(finding: Finding, of_profiler: int) -> Finding:
+    evidence = (
+        replace(row, value=of_profiler) if row.metric == "profiler_ps" else row
+        for row in finding.evidence
+    )
+    return replace(finding, evidence=tuple(evidence))
 
 
 def test_at_least_so_much_may_be_the_whole_step(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import traceview
@@ -16,12 +17,15 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.test_findings import check_finding
 from traceview.analysis.base import Finding, Severity
+from traceview.analysis.idle.device_finding import naming
 from traceview.analysis.idle.findings import diagnose
 from traceview.analysis.idle.result import Idle, compute
+from traceview.analysis.idle.waiting_device import Waiting
 from traceview.analysis.idle_attribution import attribute_idle_time
-from traceview.analysis.selection import select
+from traceview.analysis.selection import Selection, select
 from traceview.analysis.steps.findings import diagnose_unsteady
 from traceview.report.model import Report
+from traceview.trace.cause import Cause
 from traceview.trace.load import load
 
 INPUT = "IteratorGetNext:IteratorGetNext"
@@ -365,6 +369,58 @@ def test_replicas_wait_for_input(tmp_path: Path) -> None:
     assert findings["input-bound"].devices == ("replica:0",)
 
 
+@pytest.mark.parametrize(("until_ms", "is_longer"), [(55, True), (50, False)])
+def test_devices_that_wait_longer_are_in_the_title(
+    until_ms: float, is_longer: bool, tmp_path: Path
+) -> None:
+    """GPU:0 is idle least, for 40 ms, so it makes the step as long as it is; the cost is what it waits."""
+
+    def fill(step: Step) -> float:
+        step.host("EagerExecute", 0, until_ms)
+        step.kernel(1, until_ms, 100, launch_ms=until_ms)
+        return 40
+
+    title = found(tmp_path, steps(fill))["launch-bound"].title
+    assert title.startswith("GPU:0 waits 40.0 ms of the mean 100 ms step for kernel launches")
+    assert title.endswith("; up to 55.0 ms on other devices") == is_longer
+    assert is_longer or title.endswith("(40.0%)")
+
+
+@pytest.mark.parametrize(
+    ("until_ms", "who"),
+    [(42, "GPU:0 and GPU:1 wait"), (43, "GPU:0 waits"), (38.1, "GPU:0 and GPU:1 wait")],
+)
+def test_devices_that_wait_alike_are_all_named(until_ms: float, who: str, tmp_path: Path) -> None:
+    """One number stands for both if they differ by less than a twentieth."""
+
+    def fill(step: Step) -> float:
+        step.host("EagerExecute", 0, until_ms)
+        step.kernel(1, until_ms, 100, launch_ms=until_ms)
+        return 40
+
+    assert found(tmp_path, steps(fill))["launch-bound"].title.startswith(f"{who} ")
+
+
+def test_a_name_with_braces_is_a_name() -> None:
+    waiting = Waiting(
+        device=0,
+        key="{device}/GPU:0",
+        is_replica=False,
+        idle_ps=np.ones((len(Cause), 1), dtype=np.int64),
+        others={"{0}/GPU:1": np.ones((len(Cause), 1), dtype=np.int64)},
+        step_numbers=(1,),
+        window_ps=1,
+        selection=cast("Selection", None),
+        evaluation_ps=np.zeros(1, dtype=np.int64),
+        around_saves_ps=np.zeros(1, dtype=np.int64),
+        around_evaluations_ps=np.zeros(1, dtype=np.int64),
+        gaps=(),
+        python={},
+    )
+    title = naming("{device} waits {span}", waiting, list(waiting.others))
+    assert title.format(device=waiting.key, span="long") == "{0}/GPU:1 and {device}/GPU:0 wait long"
+
+
 @pytest.mark.parametrize("event", ["EagerExecute", "ExecutorState::Process"])
 def test_replicas_have_no_launches(event: str, tmp_path: Path) -> None:
     """What the host does between their ops is information."""
@@ -392,8 +448,8 @@ def unsteady(*lengths_ms: float) -> CudaTrace:
         ((100, 100, 100, 100, 199), {}),
         ((100, 100, 100, 100, 100, 100, 200), {"unsteady-steps": "warning"}),
         ((100,) * 20 + (200,), {"unsteady-steps": "info"}),
-        ((94, 100, 106), {}),
-        ((93, 100, 107), {"unsteady-steps": "info"}),
+        ((87, 100, 113), {}),
+        ((86, 100, 114), {"unsteady-steps": "info"}),
         ((100, 200), {}),
     ],
 )

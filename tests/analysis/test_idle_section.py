@@ -100,7 +100,10 @@ def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
         ["13.0%"],
         ["7.0%"],
     ]
-    assert section.lead == "Idle 20.0% of the window; the largest cause: waiting for input."
+    assert (
+        section.lead
+        == "Idle 20.0% of the window; the largest cause over all devices: waiting for input."
+    )
     check_printed(section, "GPU:0", "kernel launches", "9.00 ms")
 
 

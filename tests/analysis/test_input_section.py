@@ -19,7 +19,7 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from tests.reports import finding
+from tests.reports import finding, full_report
 from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
     Bottleneck,
@@ -28,7 +28,7 @@ from traceview.analysis.input.result import (
     InputStep,
     compute,
 )
-from traceview.analysis.input.section import BRIEF_ROWS, BRIEF_STAGES, section
+from traceview.analysis.input.section import BEHIND, BRIEF_ROWS, BRIEF_STAGES, WORK, section
 from traceview.analysis.selection import select
 from traceview.api import load
 from traceview.trace.pipeline import InputStage
@@ -115,7 +115,11 @@ KEEPS_UP: dict[str, Any] = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
         ),
         (
             {"hosts": (host(**CALLS, **KEEPS_UP),)},
-            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. A batch is ready by then, so this is the time of the calls: the pipeline keeps up.",
+            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. A batch is ready, so the pipeline keeps up: the calls themselves take that long.",
+        ),
+        (
+            {"hosts": (host(**CALLS, **KEEPS_UP | {"empty_step_ratio": 0.3}),)},
+            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. The pipeline works little, so it keeps up: the calls themselves take that long.",
         ),
         (
             {"input_ratio": None, "verdict": None, "reason": "no used step"},
@@ -127,6 +131,14 @@ def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
     assert section(view_of(), input_of(**changes)).lead == lead
 
 
+def test_idle_time_in_calls_is_called_waiting_for_input() -> None:
+    """Tables have it under that cause, although a batch is ready."""
+    idle = full_report().results.idle
+    view = replace(view_of(), results={"idle": idle})
+    lead = section(view, input_of(hosts=(host(**CALLS, **KEEPS_UP),))).lead
+    assert lead.endswith("take that long; idle time meanwhile is shown as waiting for input.")
+
+
 def test_where_few_steps_wait_the_lead_has_the_cost_of_all() -> None:
     """The median step then hardly waits, and the finding says that the mean one does."""
     cost = {"cost_ps_per_step": 9 * MS, "cost_ratio": 0.25, "cost_statistic": "mean"}
@@ -135,7 +147,7 @@ def test_where_few_steps_wait_the_lead_has_the_cost_of_all() -> None:
     short = input_of(input_ratio=0.004, verdict="none", hosts=(host(**CALLS),))
     assert section(view, short).lead == (
         "The thread that runs the steps spends 0.4% of the median step in calls for the next batch (low), but some "
-        "steps wait long: 9.00 ms of the mean 36.0 ms step (25.0%)."
+        "steps wait long: input-bound costs 9.00 ms of the mean 36.0 ms step (25.0%)."
     )
 
 
@@ -156,19 +168,20 @@ def test_notes_on_the_slowest_stage_and_on_what_is_missing() -> None:
     notes = [
         "Slowest stage: Root::Map, works 114% of the window, on more than one thread. Map in parallel.",
         "Missing: prefetch at the end of the pipeline, a cache.",
-        "The fullest prefetch buffer between it and the model was empty in 75.0% of the steps.",
+        "In 75.0% of the steps the fullest prefetch buffer between it and the model was empty when asked.",
     ]
-    assert sentences_of(section(view_of(), result)) == notes
+    assert sentences_of(section(view_of(), result)) == [*notes, WORK]
     # The finding gives the advice already.
     brief = sentences_of(section(view_of(is_brief=True), result))
-    assert brief == [notes[0].removesuffix(" Map in parallel."), *notes[1:]]
+    assert brief == [notes[0].removesuffix(" Map in parallel."), *notes[1:], WORK]
 
 
 def test_a_pipeline_that_keeps_up_needs_no_advice() -> None:
     result = slow_input(work_ratio=0.1, empty_step_ratio=0.0)
     assert sentences_of(section(view_of(), result)) == [
         "Slowest stage: Root::Map, works 10.0% of the window.",
-        "The fullest prefetch buffer between it and the model was empty in 0% of the steps.",
+        "In 0% of the steps the fullest prefetch buffer between it and the model was empty when asked.",
+        WORK,
     ]
 
 
@@ -177,9 +190,9 @@ def test_a_pipeline_that_keeps_up_needs_no_advice() -> None:
 )
 def test_who_hardly_waited_for_an_empty_buffer(measures: dict[str, Any], who: str) -> None:
     result = replace(slow_input(**measures), verdict="none")
-    assert sentences_of(section(view_of(), result))[-1] == (
+    assert (
         f"The model found its input buffer empty in 50.0% of its requests, but {who} hardly waited for it."
-    )
+    ) in sentences_of(section(view_of(), result))
 
 
 def test_a_report_of_an_earlier_version_knows_less_of_the_pipeline() -> None:
@@ -213,9 +226,11 @@ def test_shards_of_a_distributed_dataset() -> None:
     assert (shards.shown_count, shards.hidden_count) == (BRIEF_ROWS, 2)
     assert shards.rest == "traceview analyze logs --format json"
     assert values_of(shards, "device")[:2] == ("GPU:0", "GPU:1")
-    assert values_of(shards, "calls per step")[:2] == (20 * MS, 20 * MS)
-    assert values_of(shards, "late per step")[:2] == (0, MS)
-    assert values_of(shards, "late steps")[:2] == (0, 1)
+    assert values_of(shards, "time in calls per step")[:2] == (20 * MS, 20 * MS)
+    assert values_of(shards, "behind first shard")[:2] == (0, MS)
+    assert values_of(shards, "steps 5% behind")[:2] == (0, 1)
+    assert BEHIND in sentences_of(section(view_of(), result))
+    assert BEHIND not in sentences_of(section(view_of(), input_of()))
     shards, _ = tables_of(section(view_of(), result))
     assert shards.hidden_count == 0
 
@@ -231,17 +246,17 @@ def test_stages() -> None:
     assert values_of(table, "host") == ("worker0", "worker0", "worker1")
     assert values_of(table, "asked by") == ("model", "background threads", "model")
     assert values_of(table, "work in the window") == (60 * MS,) * 3
-    assert values_of(table, "waiting for others") == (20 * MS,) * 3
+    assert values_of(table, "handing over") == (20 * MS,) * 3
     assert values_of(table, "over 50.0 µs") == (3, 3, 3)
     assert values_of(table, "parallel calls") == (2, None, None)
     assert values_of(table, "buffer") == ("1 of 8", "3", None)
-    assert values_of(table, "buffer empty") == (0.25, None, None)
+    assert values_of(table, "calls with empty buffer") == (0.25, None, None)
     assert values_of(table, "added by") == ("", "TensorFlow", "")
     (table,) = tables_of(section(view_of(), input_of()))
     assert headings_of(table) == [
         "stage",
         "work in the window",
-        "waiting for others",
+        "handing over",
         "calls",
         "over 50.0 µs",
     ]

@@ -15,7 +15,7 @@ LOCKED = finding(
     cost_ps_per_step=5 * MS,
     cost_ratio=0.25,
     cost_statistic="mean",
-    evidence=(Evidence("idle_lock_wait_ratio", 0.25, 0.05, "replica:0"),),
+    evidence=(Evidence("lock_cost_ratio", 0.25, 0.05, "replica:0"),),
     path_causes=("input", "python", "host_compute", "launch"),
 )
 
@@ -32,7 +32,15 @@ LOCKED = finding(
 )
 def test_it_says_as_what_it_is_shown(by_cause: dict[str, int], names: str) -> None:
     assert lock_wait_sentence((finding(), LOCKED), by_cause) == (
-        f"Waiting for Python's lock, 5.00 ms of the mean 20.0 ms step, is shown as {names} (input-bound)."
+        "Idle time while another thread keeps Python's lock, 5.00 ms of the mean 20.0 ms step, is shown as "
+        f"{names} (input-bound)."
+    )
+
+
+def test_it_may_be_a_part_of_the_cost() -> None:
+    partly = replace(LOCKED, evidence=(Evidence("lock_wait_ps", 2 * MS, None, "replica:0"),))
+    assert lock_wait_sentence((partly,), {"python": 9}) == (
+        "Waiting for Python's lock, 2.00 ms in the mean step, is shown as Python between calls (input-bound)."
     )
 
 

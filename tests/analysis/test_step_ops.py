@@ -54,6 +54,8 @@ def analyzed(folder: Path, trace: CudaTrace) -> tuple[list[DeviceStepOps], list[
         (b"loss/write_summary/WriteScalarSummary:WriteScalarSummary", SideWork.SUMMARIES),
         (b"loss/write_summary_2/buckets/cond/Sum:Sum", SideWork.SUMMARIES),
         (b"replica_1/FlushSummaryWriter:FlushSummaryWriter", SideWork.SUMMARIES),
+        (b"model/mul/DebugNumericSummaryV2_1:DebugNumericSummaryV2", SideWork.CHECKS),
+        (b"loss/CheckNumerics:CheckNumerics", SideWork.CHECKS),
         (b"StringSplit/StringSplitV2:StringSplitV2", SideWork.TEXT),
         (b"StaticRegexReplace:StaticRegexReplace", SideWork.TEXT),
         (b"loss/StringSplit_1/strided_slice:StridedSlice", SideWork.TEXT),
@@ -173,6 +175,23 @@ def test_the_type_of_the_op_shows_which_call_made_it(
     assert finding.advice.startswith(
         f"Take {words.partition(' inside')[0]} out of the step function"
     )
+
+
+def test_checks_after_every_op_cost_at_least_what_they_take(tmp_path: Path) -> None:
+    """Ops between checks are not fused: the cost is a bound, that of a single check is not."""
+    model = {"model/MatMul:MatMul": (2.0, 8.0)}
+    every = {**model, "model/MatMul/DebugNumericSummaryV2:DebugNumericSummaryV2": (8.0, 18.0)}
+    one = {**model, "loss/CheckNumerics:CheckNumerics": (8.0, 18.0)}
+    _, (of_every,) = analyzed(tmp_path / "every", run_of(every))
+    _, (of_one,) = analyzed(tmp_path / "one", run_of(one))
+    assert of_every.title.startswith(
+        "tf.debugging.enable_check_numerics inside the step takes at least 10.0 ms "
+    )
+    assert of_one.title.startswith("tf.debugging.check_numerics inside the step takes 10.0 ms ")
+    assert (of_every.cost_bound, of_one.cost_bound) == ("lower", None)
+    assert "lower bound" in of_every.explanation
+    assert "lower bound" not in of_one.explanation
+    assert of_every.advice.startswith("Remove tf.debugging.enable_check_numerics()")
 
 
 @pytest.mark.parametrize(("print_ms", "codes"), [(20, ["host-op-in-step"]), (8, None)])

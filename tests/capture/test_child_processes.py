@@ -266,3 +266,43 @@ def test_nothing_is_left_of_the_list(
     assert capture(TRAIN + FORK).code == 7
     assert capture("import sys; sys.exit(3)").code == 3
     assert list(temporary.iterdir()) == []
+
+
+HANG = """def hang():
+    train(20)
+    time.sleep(5)
+    train(5)
+
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_that_hangs_is_reported_and_not_the_parent_that_waits(
+    capture: Capture, method: str
+) -> None:
+    script = f"""child = multiprocessing.get_context({method!r}).Process(target=hang)
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+    done = capture(TRAIN + HANG + IN_MAIN + script, "--on-hang", "3s", "--steps", "10:15")
+    assert done.code == 0, done.err
+    ((pid, run),) = recorded(done).items()
+    assert list(runs(done)) == [run]
+    (path,) = run.glob("*.hang.json")
+    report = json.loads(path.read_text("utf-8"))
+    assert (report["step_count"], report["state"]) == (20, "went-on")
+    assert f"traceview: process {pid}: hang-python: the main thread is in train.py:" in done.err
+    assert done.err.count("No step has ended for") == 1
+
+
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), 15)", "os.execv('/bin/true', ['true'])", "sys.exit(3)"]
+)
+def test_no_list_of_captures_is_left(capture: Capture, tmp_path: Path, end: str) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    script = f"for number in batches(12): train_step(number)\n{end}\n"
+    done = capture(TRAIN + script, environment={"TMPDIR": str(folder)})
+    assert done.window["got"] == [10, 12], done.err
+    assert list(folder.iterdir()) == []

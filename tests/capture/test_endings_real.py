@@ -13,6 +13,7 @@ import pytest
 
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.recorded_markers import markers_of
+from traceview.capture.lock_watcher import GRACE_SECONDS
 
 pytestmark = pytest.mark.tensorflow
 QUIET = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
@@ -55,6 +56,52 @@ def test_a_termination_ends_a_script_that_waits_for_a_queue(tmp_path: Path) -> N
     done = Captured(process.returncode, out, err, tmp_path / "logs")
     (trace,) = done.run.glob("*.xplane.pb")
     assert markers_of(trace) == [9, 10, 11]
+
+
+HOLDS = """
+import ctypes
+import tensorflow as tf
+weights = tf.Variable(tf.ones([8, 1]))
+@tf.function
+def train_step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(x @ weights)
+    weights.assign_sub(0.01 * tape.gradient(loss, weights))
+for number, x in enumerate(tf.data.Dataset.from_tensors(tf.ones([4, 8])).repeat(30)):
+    if number == 12:
+        print("hangs", flush=True)
+        # Locks a mutex twice: no signal brings it back.
+        mutex, library = ctypes.create_string_buffer(64), ctypes.PyDLL(None)
+        library.pthread_mutex_lock(mutex)
+        library.pthread_mutex_lock(mutex)
+    train_step(x)
+"""
+
+
+def test_a_termination_ends_a_training_whose_native_call_holds_the_lock_of_python(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(HOLDS, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, "-m", "traceview", "capture", "train.py"],
+        cwd=tmp_path,
+        env=QUIET(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "hangs\n"
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            begun = time.monotonic()
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert time.monotonic() - begun < GRACE_SECONDS + 5
+    assert process.returncode == -signal.SIGKILL
+    assert "a native call has held Python's lock since then" in err
 
 
 FIT = """

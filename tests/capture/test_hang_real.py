@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import ROOT, environment_with
 from tests.capture.test_workers import free_addresses
+from traceview.capture.environment_variable import VARIABLE
+from traceview.capture.launch import STARTUP
 
 pytestmark = pytest.mark.tensorflow
 
@@ -223,6 +227,56 @@ def test_without_a_profile_a_collective_is_only_suspected(tmp_path: Path) -> Non
     assert (run.finding["code"], run.finding["confidence"]) == ("hang-collective", "low")
     assert [row["device"] for row in run.last["collectives"]] == ["CPU:0", "CPU:1"]
     assert [row["has_come"] for row in run.last["collectives"]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "said"),
+    [
+        # In the window and before it.
+        (DEQUEUE, "--steps 4:20", "in queue_dequeue_v2"),
+        (GENERATOR, "--steps 100:110", "in read_batches waits for a lock"),
+    ],
+    ids=["a queue", "a generator"],
+)
+def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
+    tmp_path: Path, script: str, options: str, said: str
+) -> None:
+    train = "import os; print(os.getpid(), flush=True)\n" + START + script
+    (tmp_path / "train.py").write_text(train, encoding="utf-8")
+    shell = f"'{sys.executable}' train.py\necho \"$?\"\n"
+    (tmp_path / "train.sh").write_text(shell, encoding="utf-8")
+    variables = environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1") | {
+        VARIABLE: f"--on-hang {LIMIT} {options} --out logs",
+        "PYTHONPATH": os.pathsep.join([str(STARTUP), str(ROOT)]),
+    }
+    with subprocess.Popen(
+        ["bash", "train.sh"],
+        cwd=tmp_path,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        try:
+            deadline = time.monotonic() + 60
+            while not after_step(tmp_path, 5) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            os.kill(pid, signal.SIGTERM)
+            out, err = process.communicate(timeout=30)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            process.kill()
+    report = reports_below(tmp_path)[-1]
+    (finding,) = report["findings"]
+    assert (finding["code"], report["step_count"]) == ("hang-input", 6)
+    assert said in json.dumps(report)
+    assert f"traceview[{pid}]: hang-input: {finding['title']}" in err
+    # A shell says "Terminated" only of what died of the signal.
+    assert out.split() == [str(128 + signal.SIGTERM)]
+    assert err.splitlines()[-1].endswith("Terminated")
 
 
 def test_a_lock_between_steps_is_python(tmp_path: Path) -> None:

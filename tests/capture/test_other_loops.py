@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -190,6 +191,43 @@ def test_seconds_record_time_where_no_steps_are_told(capture: Capture) -> None:
     assert 0.45 < window["recorded_seconds"] < 1
     assert done.numbers() == []
     assert "s of the requested 1:1.5 s of training were recorded; no steps are marked" in done.err
+
+
+FIRST_CALL = "begun = time.monotonic(); evaluate(0)\n"
+
+
+@pytest.mark.parametrize(
+    ("loop", "said", "in_sidecar"),
+    [
+        (
+            "time.sleep(1.4)\nwhile time.monotonic() < begun + 3: train_step(0); time.sleep(0.005)",
+            (
+                r"only the last \d+ ms of the \d+ ms that were recorded hold training steps, because the first step began \d+ ms "
+                "after recording did: choose later --seconds"
+            ),
+            True,
+        ),
+        (
+            "time.sleep(1.4)\ntf.function(lambda b: (tf.GradientTape().gradient(0, 0), time.sleep(1)))(0)",
+            r"the first step began \d+ ms after recording did and had not ended when the \d+ ms of recording were over",
+            False,
+        ),
+        (
+            "time.sleep(1.1)\nwhile time.monotonic() < begun + 3: train_step(0); time.sleep(0.005)",
+            "s of the requested 1:1.5 s of training were recorded; no steps are marked in them",
+            True,
+        ),
+    ],
+    ids=["begins late", "ends too late", "begins early"],
+)
+def test_a_first_step_that_comes_late_is_said(
+    capture: Capture, loop: str, said: str, in_sidecar: bool
+) -> None:
+    done = capture(START + FIRST_CALL + loop, "--seconds", "1:1.5")
+    assert done.code == 0, done.err
+    assert re.search(said, done.err), done.err
+    assert done.err.count("traceview: note: ") == 1
+    assert (done.window["first_step_seconds"] is not None) is in_sidecar
 
 
 @pytest.mark.parametrize(

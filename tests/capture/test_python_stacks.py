@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 import zlib
@@ -20,6 +21,7 @@ from threading import enumerate as threads
 from typing import Any
 from weakref import ref
 
+import msgspec
 import pytest
 
 from traceview.capture import python_sampling
@@ -272,6 +274,22 @@ def test_threads_that_serve_are_not_kept() -> None:
     assert "waiter" not in names
 
 
+def test_a_thread_of_a_library_that_waits_is_kept() -> None:
+    """The thread that hands the steps of a parameter server to a worker waits in a queue, below no code of the user."""
+    over = Event()
+    scope: dict[str, Any] = {"over": over}
+    library = str(Path(msgspec.__file__).parent / "loop.py")
+    exec(compile("def serve():\n    over.wait()\n", library, "exec"), scope)
+    server = Thread(target=scope["serve"], name="server")
+    server.start()
+    rows = samples_of(window_around(lambda: time.sleep(0.05)))
+    over.set()
+    server.join()
+    (lines,) = {tuple(lines) for _, thread, lines in rows if thread["name"] == "server"}
+    assert "in wait" in lines[0]
+    assert [line for line in lines if line.startswith("msgspec/loop.py:2 in serve")], lines
+
+
 def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
     rows = samples_of(window_around(lambda: json.dumps([list(range(50_000))] * 40, indent=1)))
     inside = [lines for _, _, lines in rows if "json/encoder.py" in lines[0]]
@@ -346,12 +364,41 @@ def test_too_many_samples_double_the_interval(monkeypatch: pytest.MonkeyPatch) -
 def test_half_of_the_rounds_go() -> None:
     samples = StackSamples()
     for row in ((1, 7, 0), (1, 8, 1), (2, 7, 2), (3, 7, 3), (3, 8, 4), (4, 7, 5)):
-        samples.add(*row)
+        samples.add(*row, cpu_us=10 * row[2])
     samples.halve()
-    assert list(zip(samples.t_ns, samples.thread, samples.stack, strict=True)) == [
-        *((1, 0, 0), (1, 1, 1)),
-        *((3, 0, 3), (3, 1, 4)),
+    columns = samples.t_ns, samples.thread, samples.stack, samples.cpu_us
+    assert list(zip(*columns, strict=True)) == [
+        *((1, 0, 0, 0), (1, 1, 1, 10)),
+        *((3, 0, 3, 30), (3, 1, 4, 40)),
     ]
+
+
+def processor_times(sidecar: Sidecar, name: str) -> list[int]:
+    """Microseconds at each sample of a thread."""
+    group = sidecar.groups["python"]
+    content = zlib.decompress(b64decode(group["cpu"]))
+    times = struct.unpack(f"<{len(content) // 8}q", content)
+    rows = zip(samples_of(sidecar), times, strict=True)
+    return [cpu_us for (_, thread, _), cpu_us in rows if thread["name"] == name]
+
+
+def test_the_processor_time_of_other_threads_is_recorded() -> None:
+    """One computes and one sleeps; what the main thread does is in the trace."""
+    is_over = Event()
+    works = Thread(target=compute_until, args=(is_over.is_set,), name="works")
+    sleeps = Thread(target=lambda: is_over.wait(5), name="sleeps")
+    for thread in (works, sleeps):
+        thread.start()
+    sidecar = window_around(lambda: time.sleep(0.3))
+    is_over.set()
+    for thread in (works, sleeps):
+        thread.join()
+    worked, slept = (processor_times(sidecar, name) for name in ("works", "sleeps"))
+    assert worked == sorted(worked)
+    # Of 300 ms, because the machine may be busy.
+    assert worked[-1] - worked[0] > 50_000
+    assert slept[-1] - slept[0] < 50_000
+    assert set(processor_times(sidecar, "MainThread")) == {-1}
 
 
 def test_new_stacks_beyond_the_most_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,3 +440,25 @@ def test_an_installed_package_that_is_the_script_is_the_users() -> None:
     places = CodePlaces([Path("/v/lib/python3.11/site-packages/job")])
     file = "/v/lib/python3.11/site-packages/job/train.py"
     assert (places.is_user(file), places.shown(file)) == (True, "train.py")
+
+
+@pytest.mark.parametrize(
+    ("file", "is_user", "shown"),
+    [
+        ("/home/me/job/train.py", True, "train.py"),
+        ("/home/me/job/models/resnet.py", True, "models/resnet.py"),
+        (
+            "/home/me/job/.venv/lib/python3.11/site-packages/keras/src/layer.py",
+            False,
+            "keras/src/layer.py",
+        ),
+        ("/home/me/job/env/lib/python3.11/queue.py", False, "queue.py"),
+    ],
+)
+def test_an_environment_in_the_folder_of_the_script_is_no_code_of_the_user(
+    file: str, is_user: bool, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standard = "/home/me/job/env/lib/python3.11"
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: standard)
+    places = CodePlaces([Path("/home/me/job")])
+    assert (places.is_user(file), places.shown(file)) == (is_user, shown)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from traceview.capture.generators import GeneratedSizes
 from traceview.capture.sidecar import NoAnswerError
-from traceview.capture.step_inputs import GeneratedSizes, StepInputs
+from traceview.capture.step_inputs import StepInputs
 
 
 class Tensor:
@@ -101,6 +102,18 @@ def test_the_usual_call_counts() -> None:
     assert inputs.sizes(1, 1) == ("arguments", 8, 8)
 
 
+def first_sizes(batch: Any) -> set[int]:
+    return {batch.shape[0]}
+
+
+def test_the_usual_batch_of_a_generator_counts() -> None:
+    """A rare one may be larger as well, where sentences of like length make a batch."""
+    sizes = GeneratedSizes(first_sizes)
+    for size in (8, 16, 8, 2):
+        sizes.note(Tensor(size, 4))
+    assert sizes.usual == 8
+
+
 SPLIT = _PrefetchDataset(-1, _RebatchDataset(-1, _PrefetchDataset(16, Dataset(-1))))
 
 
@@ -151,7 +164,7 @@ def test_a_generator_that_raises_raises_as_before() -> None:
     next(batches)
     with pytest.raises(ValueError, match="no more"):
         next(batches)
-    sizes = GeneratedSizes()
+    sizes = GeneratedSizes(lambda _: set())
     sizes.note(object())
     assert sizes.usual is None
 

@@ -165,7 +165,7 @@ def launches(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workers, Workers
     return launch(folder, plain, addresses, 3), launch(folder, ["api.py"], addresses, 0)
 
 
-def check_run(run: Path) -> None:
+def check_run(run: Path, batch_found_by: str) -> None:
     """Two files that are whole, with the same steps, and two hosts in the report."""
     names = [f"{socket.gethostname()}_w{index}" for index in range(2)]
     files = sorted(path.name for path in run.iterdir())
@@ -177,6 +177,8 @@ def check_run(run: Path) -> None:
         assert [step["number"] for step in found] == STEPS[1:-1]
         sidecar = json.loads((run / f"{name}.traceview.json").read_text("utf-8"))
         assert sidecar["state"] == "saved"
+        # The script's batch of 32 is that of both workers together.
+        assert sidecar["batch"] == {"global": 32, "per_replica": 16, "found_by": batch_found_by}
         assert {"before", "after"} <= set(sidecar["sync"]["ns"])
         assert "profiler" not in sidecar["notes"]
         assert sidecar["file"]["name"] == f"{name}.xplane.pb"
@@ -239,7 +241,7 @@ def test_a_script_captured_by_each_worker(
     workers = launches[0]
     assert workers.runs[0] == workers.runs[1]
     (run,) = workers.runs[0]
-    check_run(run)
+    check_run(run, "arguments")
     check_clocks(run, tmp_path / "run")
     assert "took no part" not in "".join(workers.text)
     assert "was killed before its end" not in "".join(workers.text)
@@ -263,8 +265,8 @@ def test_captures_in_a_program_that_follow_at_once(launches: tuple[Workers, Work
     earlier, workers = launches
     assert workers.runs[0] == workers.runs[1]
     first, second = workers.runs[0]
-    check_run(first)
-    check_run(second)
+    check_run(first, "dataset")
+    check_run(second, "dataset")
     logdir = first.parents[2]
     assert {run.directory for run in find_runs(logdir)} == {first, second, *earlier.runs[0]}
     hidden = [path.name for path in logdir.iterdir() if path.name != "plugins"]

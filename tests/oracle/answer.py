@@ -24,6 +24,7 @@ from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, u
 from tests.oracle.launches import launch_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
+from tests.oracle.op_steps import op_step_rows
 from tests.oracle.ops import op_rows, op_type_rows
 from tests.oracle.path import path_rows
 from tests.oracle.reading import Event, Host, Plane, read_hosts
@@ -380,6 +381,7 @@ def run_answer(
         },
         "ops": ops,
         "op_types": op_type_rows(ops),
+        "op_steps": op_step_rows(answers),
         "step_ops": step_op_rows(answers, paths, several),
         "transfers": transfer_rows(answers, several),
         "collectives": collective_answer(answers, several),

@@ -5,10 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 from statistics import median
 
-from tests.oracle.intervals import Interval, clip, length
+from tests.oracle.collectives import find_collectives
+from tests.oracle.host_causes import HostCauses
+from tests.oracle.idle import find_gaps
+from tests.oracle.intervals import Interval, clip, length, subtract
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
 KINDS = ("gpu", "tpu", "replica")
+AtWork = list[tuple[HostAnswer, Device]]
 
 
 def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
@@ -52,6 +56,7 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
         "skew_ratio": _skew(per_step),
         "concurrency_ratio": concurrency,
         "chance_ratio": chance,
+        "mean_saved_ps": _saved(answers, at_work, agree=agree),
         "effective_gpus": effective,
         "efficiency_ratio": effective / visible,
         "devices": [
@@ -62,6 +67,53 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
             }
             for (_, device), own in zip(at_work, per_step, strict=True)
         ],
+    }
+
+
+def _saved(answers: list[HostAnswer], at_work: AtWork, *, agree: bool) -> dict[str, int]:
+    """What each step is longer than without the moments in which a problem occurs anywhere, mean over the steps."""
+    moments = {
+        id(device): _moments(answers, answer, device)
+        for answer, device in at_work
+        if any(step.used for step in answer.steps)
+    }
+    saved: dict[str, list[int]] = {}
+    for answer in {id(answer): answer for answer, _ in at_work}.values():
+        near = [device for other, device in at_work if agree or other is answer]
+        own = [device for other, device in at_work if other is answer]
+        for step in answer.steps:
+            if not step.used:
+                continue
+            bounds = step.start, step.end
+            most = step.end - step.start - max(_computed(device, bounds) for device in own)
+            for name in ("no_input_wait", "no_exposed_collectives", "no_exposed_copies"):
+                spans = [span for device in near for span in moments[id(device)][name]]
+                saved.setdefault(name, []).append(min(length(clip(spans, bounds)), most))
+    return {name: sum(of_steps) // len(of_steps) for name, of_steps in saved.items()}
+
+
+def _moments(
+    answers: list[HostAnswer], answer: HostAnswer, device: Device
+) -> dict[str, list[Interval]]:
+    """When each problem occurs on a device."""
+    idle: dict[str, list[Interval]] = {}
+    for gap in find_gaps(answers, answer, HostCauses(answer), device):
+        for start, end, cause in gap.parts:
+            idle.setdefault(cause, []).append((start, end))
+    transfers = [
+        (max(start, end - collective.transfer) if collective.complete else start, end)
+        for collective in find_collectives(answers)
+        for part in collective.parts
+        if part.device is device
+        for start, end in [part.activity.span]
+    ]
+    copies = [activity.span for activity in device.of_class("h2d", "d2h", "d2d")]
+    kernels = [activity.span for activity in device.of_class("compute", "collective")]
+    held_up = idle.get("peer", []) if device.kind != "replica" else []
+    return {
+        "no_input_wait": idle.get("input", []),
+        "no_exposed_collectives": subtract(transfers, _spans(device)) + held_up,
+        "no_exposed_copies": subtract(copies, kernels) + idle.get("h2d", []),
     }
 
 

@@ -24,6 +24,8 @@ from traceview.report.saved import load_report, to_json
 
 Place = tuple[str | int, ...]
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
 CHANGES = 60
 """Reports of each kind, each changed at one place."""
 
@@ -181,6 +183,17 @@ def test_parts_that_do_not_fit_are_refused_by_their_place(problem: str, tmp_path
 def test_what_traceview_makes_fits(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
     assert first_disagreement(analyze(tmp_path, lanes=True)) is None
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.iterdir() if path.is_dir()))
+def test_what_was_recorded_fits(name: str) -> None:
+    assert first_disagreement(analyze(FIXTURES / name, lanes=True)) is None
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_real_traces_fit(name: str, shared_traces: Path) -> None:
+    assert first_disagreement(analyze(shared_traces / name, lanes=True)) is None
 
 
 def places(data: Any, place: Place = ()) -> Iterator[Place]:

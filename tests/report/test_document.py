@@ -13,9 +13,11 @@ from traceview.analysis.device_time.result import DeviceTime
 from traceview.analysis.shown_steps import median_step
 from traceview.document.model import Document, Findings, Link, Span, Table, Tile, Value
 from traceview.document.model import Finding as ShownFinding
-from traceview.report.document import FIRST_FINDINGS, document_of, evidence_words
+from traceview.report.document import document_of
 from traceview.report.model import Report, ReportWindow
 from traceview.report.recoverable import Recoverable, recoverable
+from traceview.report.shown_findings import evidence_words
+from traceview.report.summary import FIRST_FINDINGS
 
 
 def shown_findings(report: Report) -> tuple[ShownFinding, ...]:
@@ -173,7 +175,9 @@ def test_equal_evidence_stands_together() -> None:
         Evidence("spread_ratio", 0.2, None, "steps"),
         Evidence("longest_step_ps", MS, None, "step 3"),
     )
-    assert evidence_words(longest) == "spread: 20.0%; longest step: 1.00 ms (step 3)"
+    assert evidence_words(longest) == (
+        "spread of the step times (IQR), share of the median step: 20.0%; longest step: 1.00 ms (step 3)"
+    )
     delay = Evidence("spread_ps", 2 * MS, 3 * MS, "GPU:1")
     assert evidence_words((delay,)).endswith("2.00 ms, must be at most 3.00 ms")
     low = Evidence("in_use_efficiency_ratio", 0.052, 0.5, "")

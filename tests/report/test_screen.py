@@ -82,7 +82,9 @@ def test_the_capture_is_judged_in_one_line() -> None:
     assert screen_of(sound).trust == ("Capture: ok", "3 steps used of 4")
     (host,) = report.capture.hosts
     slow = replace(sound.capture, hosts=(replace(host, overhead_ratio=0.008),))
-    assert screen_of(replace(sound, capture=slow)).trust[2] == "profiler overhead 0.8%"
+    assert (
+        screen_of(replace(sound, capture=slow)).trust[2] == "times include 0.8% profiler overhead"
+    )
 
 
 def test_a_report_without_numbers_has_a_screen() -> None:

@@ -295,7 +295,16 @@ def test_what_is_recoverable_says_what_is_in_it() -> None:
     results = replace(report.results, balance=None, path=None, anatomy=Anatomy(rows))
     *_, tile = document_of(replace(report, findings=(), results=results)).summary.tiles
     assert tile.source == Link("GPU:1 waiting for other devices", "path")
-    assert tile.rest == ": waiting in collectives 3.00 ms, another device still busy 1.00 ms"
+    waits = ": 3.00 ms waiting in collectives, 1.00 ms another device still busy"
+    assert tile.rest == waits
+    unexplained = with_path(
+        replace(report, findings=(), results=replace(results, path=report.results.path)),
+        compute=0.95,
+        unattributed=0.05,
+    )
+    *_, tile = document_of(unexplained).summary.tiles
+    with_words = "; and 5.00 ms with no recorded cause if that belongs to it"
+    assert tile.rest == f" 4.00 ms{waits}{with_words}"
 
 
 def test_nothing_is_recoverable_of_nothing() -> None:

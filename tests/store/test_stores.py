@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import traceview
+from scripts.growth import write_hosts
 from tests.command import Command
 from tests.store.conftest import FIXTURE, FileServer
 from traceview.cli.progress import reading
@@ -47,6 +48,17 @@ def test_a_report_from_memory_is_the_local_one(
 ) -> None:
     assert report_of(command, in_memory) == local_report
     assert report_of(command, f"{in_memory}/{TRACE}") == local_report
+
+
+def test_several_processes_read_hosts_in_a_store(command: Command, s3: Any, tmp_path: Path) -> None:
+    logdir = write_hosts(tmp_path / "logs", 4)
+    for path in sorted(logdir.rglob("*.xplane.pb")):
+        key = path.relative_to(tmp_path).as_posix()
+        s3.put_object(Bucket="bucket", Key=key, Body=path.read_bytes())
+    alone = command("analyze", "s3://bucket/logs", "--format", "json")
+    assert (alone.code, alone.err) == (0, "")
+    assert command("analyze", "s3://bucket/logs", "--format", "json", "--workers", "2") == alone
+    assert report_of(command, "s3://bucket/logs") == report_of(command, str(logdir))
 
 
 def test_a_report_from_s3_is_the_local_one(

@@ -114,6 +114,87 @@ def test_findings_steps_and_the_path_name_it(tmp_path: Path) -> None:
     assert between.python.line == "train.py:87 in on_train_batch_end"
 
 
+WAIT: Line = ("threading.py", "wait", 327, False)
+QUEUE: Line = ("tensorflow/python/distribute/coordinator/cluster_coordinator.py", "get", 470, False)
+IDENTITY: Line = ("tensorflow/python/ops/gen_array_ops.py", "identity", 4226, False)
+JOIN: Line = ("train.py", "main", 34, True)
+
+
+SERVER: Line = ("tensorflow/python/training/server_lib.py", "join", 185, False)
+
+
+def waiting_samples(between: tuple[Line, ...], joins: int, wait: Line = WAIT) -> list[Sample]:
+    """The thread of the steps is in `between` outside of markers; a thread of Python joins it the whole time."""
+    samples: list[Sample] = []
+    for ms in range(245):
+        in_step = (ms + 0.5) % 61.3
+        samples.append((at_ms(ms + 0.5), MAIN, (EXECUTE, STEP) if in_step < 43 else between))
+        samples.append((at_ms(ms + 0.5), joins, (wait, JOIN)))
+    return samples
+
+
+@pytest.mark.parametrize("wait", [WAIT, SERVER], ids=["a thread", "a server"])
+def test_a_thread_that_joins_the_one_that_trains_keeps_nothing_waiting(
+    wait: Line, tmp_path: Path
+) -> None:
+    threads = [*THREADS, {"ident": 160_000, "name": "MainThread", "native_id": 3}]
+    report = analyzed(tmp_path, python_group(waiting_samples((CALLBACK,), 2, wait), threads))
+    assert report.results.idle is not None
+    (device,) = report.results.idle.devices
+    assert "input" not in device.python
+    assert "train.py:34 in main" not in report.to_json()
+
+
+def test_native_code_that_calls_python_waits_for_what_that_waits_for(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, python_group(waiting_samples((CALLBACK,), LOADER), THREADS))
+    assert report.results.idle is not None
+    (device,) = report.results.idle.devices
+    assert (device.python["input"].line, device.python["input"].state) == (
+        "train.py:34 in main",
+        "waits",
+    )
+
+
+@pytest.mark.parametrize(
+    ("between", "state", "line", "part", "said"),
+    [
+        (
+            (WAIT, QUEUE),
+            "waits",
+            "cluster_coordinator.py:470 in get",
+            "waiting for other threads",
+            (
+                "runs no Python there: it waits, for work, a lock, a queue, a process or a file. For 100% of the sampled time "
+                "the thread waited in"
+            ),
+        ),
+        (
+            (IDENTITY,),
+            "native",
+            "gen_array_ops.py:4226 in identity",
+            "in calls of TensorFlow",
+            "runs no Python there: it is in a call of TensorFlow",
+        ),
+    ],
+)
+def test_a_thread_of_the_steps_that_waits_does_not_run_python(
+    tmp_path: Path, between: tuple[Line, ...], state: str, line: str, part: str, said: str
+) -> None:
+    report = analyzed(tmp_path, python_group(waiting_samples(between, LOADER), THREADS))
+    (stall,) = [finding for finding in report.findings if finding.code == "callback-stall"]
+    assert said in stall.explanation
+    assert "Callbacks, logging" not in stall.explanation
+    assert "save_freq" not in stall.advice
+    assert report.results.between_steps is not None
+    (host,) = report.results.between_steps.hosts
+    assert host.python is not None
+    assert host.python.state == state
+    assert host.python.line.endswith(line)
+    assert sum(host.parts_ps.values()) == host.total_ps
+    assert "python" not in host.parts_ps
+    assert f"{part} (" in re.sub(r"\s+", " ", report.to_markdown())
+
+
 def test_without_samples_there_is_no_line(tmp_path: Path) -> None:
     report = analyzed(tmp_path, {"reason": "switched off (--no-python, or python=False)"})
     assert report.capture.problems == ()

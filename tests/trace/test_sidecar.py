@@ -49,7 +49,7 @@ def test_steps_that_raised_are_left_out_with_the_reason(tmp_path: Path) -> None:
         ({"ratio": 0.25, "spread_ratio": 0.1}, "25.0% of a step without it"),
         (
             {"ratio": 0.25, "spread_ratio": 0.4},
-            "less than steps vary (the middle half of them by 40.0%)",
+            "less than the spread of step times with and without it (mean IQR 40.0%)",
         ),
         (
             {"ratio": -0.25, "spread_ratio": 0.1},

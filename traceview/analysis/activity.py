@@ -1,8 +1,8 @@
 """Splits the time of a device into exclusive parts that add up to any span exactly.
 
 The unions of the classes are laid on each other in a fixed order: the part of a class is what it adds to the
-union of those before it. Each part of each span is then a difference of two covered lengths, and the
-parts and the idle rest sum to the span by construction.
+union of those before it. No instant is in two parts, so the parts and the idle rest of a span sum to it by
+construction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.intervals import Int64Array, IntervalSet, difference, union
 from traceview.record import Picoseconds, Record
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
@@ -42,40 +42,69 @@ class Parts(Record, frozen=True):
 
 
 class DeviceActivity(Struct, frozen=True, eq=False):
-    """Unions over all streams of one device: `by_class[c]` of class c, `cumulative[c]` of classes 0 to c."""
+    """Unions over all streams of one device: `by_class[c]` of class c, `added[c]` of it without classes 0 to c - 1.
+
+    What a class adds is short, so it takes less memory than the union of the classes up to it.
+    """
 
     by_class: tuple[IntervalSet, ...]
-    cumulative: tuple[IntervalSet, ...]
+    added: tuple[IntervalSet, ...]
 
     @property
     def compute(self) -> IntervalSet:
         """When it computed."""
         return self.by_class[ActivityClass.COMPUTE]
 
+    def up_to(self, class_: int) -> IntervalSet:
+        """When it did anything of the classes 0 to `class_`; made anew each time."""
+        filled = [part for part in self.added[: class_ + 1] if part.length]
+        if len(filled) < 2:
+            return filled[0] if filled else self.added[0]
+        return union(
+            np.concatenate([part.start for part in filled]),
+            np.concatenate([part.end for part in filled]),
+        )
+
+    def within_up_to(self, class_: int, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
+        """The time inside each `[start, end)` with anything of the classes 0 to `class_`."""
+        lengths = [part.within(start, end) for part in self.added[: class_ + 1] if part.length]
+        result: Int64Array = sum(lengths, np.zeros(np.shape(start), dtype=np.int64))
+        return result
+
     def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Exclusive parts of each span, int64 `[7, spans]`, in the order of the fields of `Parts`."""
         begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
-        covered = np.stack([u.within(begin, finish) for u in self.cumulative])
-        busy = np.diff(covered, axis=0, prepend=0)
-        return np.concatenate((busy, (finish - begin - covered[-1])[np.newaxis]))
+        busy = np.stack([part.within(begin, finish) for part in self.added])
+        return np.concatenate((busy, (finish - begin - busy.sum(axis=0))[np.newaxis]))
 
 
 def device_activity(trace: Trace, device: int) -> DeviceActivity:
     """The unions of one device over the whole recording."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
-    start, end, class_ = columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows]
+    return added_by_class(columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows])
+
+
+def added_by_class(
+    start: Int64Array, end: Int64Array, class_: npt.NDArray[np.uint8]
+) -> DeviceActivity:
+    """The unions of events, in order of start, by class."""
     by_class: list[IntervalSet] = []
-    cumulative: list[IntervalSet] = []
+    added: list[IntervalSet] = []
+    before: IntervalSet | None = None
     for activity in ActivityClass:
-        is_class, so_far = class_ == activity, class_ <= activity
-        by_class.append(union(start[is_class], end[is_class]))
-        if not cumulative:
-            cumulative.append(by_class[0])
-        elif not is_class.any():
-            cumulative.append(cumulative[-1])
+        is_class = class_ == activity
+        own = union(start[is_class], end[is_class])
+        by_class.append(own)
+        if own.length == 0 or before is None:
+            added.append(own)
         else:
-            cumulative.append(union(start[so_far], end[so_far]))
-    return DeviceActivity(tuple(by_class), tuple(cumulative))
+            added.append(difference(own, before))
+        if before is None:
+            before = own
+        elif own.length:
+            so_far = class_ <= activity
+            before = union(start[so_far], end[so_far])
+    return DeviceActivity(tuple(by_class), tuple(added))
 
 
 def activities(trace: Trace) -> Iterator[DeviceActivity]:

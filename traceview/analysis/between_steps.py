@@ -15,10 +15,11 @@ from traceview.analysis.selection import Selection
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.ids import unique_ids
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.intervals import Int64Array, IntervalSet, difference, union
 from traceview.record import Count, Hostname, OpName, Picoseconds, Record
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
+from traceview.trace.python_samples import PythonState
 from traceview.xplane.host_names import HostNameKind
 
 TITLE: Final = "Between steps"
@@ -33,14 +34,18 @@ KINDS: Final = {
     "input": "asking for input",
     "graph_call": "calling graphs",
     "eager_op": "running eager ops",
+    "waiting": "waiting for other threads",
+    "native": "in calls of TensorFlow",
     "python": "running Python",
 }
-"""Kinds of work, the preferred ones first, with their display names; python is what left no event."""
+"""Kinds of work, the preferred ones first, with their display names; the last three left no event."""
 
 WORTH_A_SENTENCE_RATIO: Final = 0.05
 """From this share of the median step on, a document says in a sentence what ran between steps."""
 
 _ORDER: Final = tuple(KINDS)
+_OF_STATE: Final[Mapping[PythonState, str]] = {"waits": "waiting", "native": "native"}
+_WITHOUT_EVENT: Final = (*_OF_STATE.values(), "python")
 _OF_KIND: Final[Mapping[HostNameKind, str]] = {
     HostNameKind.CHECKPOINT: "checkpoint",
     HostNameKind.COMPILE: "compile",
@@ -66,7 +71,8 @@ class BetweenSteps(Record, frozen=True):
         count: Spans between markers.
         total_ps: Their length, picoseconds; the parts sum to it.
         parts_ps: Time by kind of work, picoseconds: checkpoint, summary, compile, value_read, input,
-            graph_call, eager_op, and python, which left no event.
+            graph_call, eager_op, and what left no event: waiting (for another thread, a process or a file) and native (in
+            calls of TensorFlow), as far as samples of the stacks show it, and python.
         names: The events with most of the time of each kind.
         python: The Python that the thread was in between steps; null where no stack was sampled there.
     """
@@ -125,11 +131,14 @@ def _between(
     parts: dict[str, int] = {}
     covered = 0
     chosen = np.zeros(rows.size, dtype=np.bool_)
-    for index, name in enumerate(_ORDER[:-1]):
+    for index, name in enumerate(_ORDER):
+        if name in _WITHOUT_EVENT:
+            continue
         chosen |= kind == index
         so_far = _covered(holes, columns.start_ps[rows[chosen]], columns.end_ps[rows[chosen]])
         parts[name], covered = so_far - covered, so_far
-    parts[_ORDER[-1]] = holes.length - covered
+    silent = difference(holes, union(columns.start_ps[rows[chosen]], columns.end_ps[rows[chosen]]))
+    parts |= _silent_parts(silent, python)
     line = python and python.of_caller(holes.start, holes.end)
     return BetweenSteps(
         host=trace.hosts[host].name,
@@ -139,6 +148,16 @@ def _between(
         names=_names(trace, rows, kind),
         python=shared(line) if line else None,
     )
+
+
+def _silent_parts(silent: IntervalSet, python: HostPython | None) -> dict[str, int]:
+    """The time without an event by what the samples in it show; they share it out in proportion."""
+    times = {} if python is None else python.time_of_caller(silent.start, silent.end)
+    sampled_ps = max(sum(times.values()), 1)
+    parts = {
+        kind: silent.length * times.get(state, 0) // sampled_ps for state, kind in _OF_STATE.items()
+    }
+    return {**parts, "python": silent.length - sum(parts.values())}
 
 
 def _kinds(trace: Trace, states: HostStates, rows: Int64Array) -> Int64Array:
@@ -231,7 +250,7 @@ def _sentence(host: BetweenSteps, *, several: bool) -> str:
     parts = []
     for kind, length_ps in _longest_first(host.parts_ps):
         longest = host.names.get(kind, ())[:1] if kind in _NAMED_KINDS else ()
-        if kind == "python" and host.python is not None:
+        if host.python is not None and kind == _OF_STATE.get(host.python.state, "python"):
             longest = (host.python.line,)
         name = f" ({longest[0]})" if longest else ""
         parts.append(f"{numbers.time(length_ps // host.count)} {KINDS.get(kind, kind)}{name}")

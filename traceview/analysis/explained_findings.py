@@ -32,7 +32,11 @@ _COSTS_AS_MUCH: Final = frozenset(
 _LEAST_PART: Final = 0.5
 """With less than half of it, something else is the main reason; a choice of ours."""
 
-_SHOWS_AS: Final = frozenset((("input-bound", "host-bound"), ("input-bound", "python-stall")))
+_SHOWS_AS: Final = frozenset(
+    (cause, code)
+    for cause in ("input-bound", "python-thread")
+    for code in ("host-bound", "python-stall")
+)
 """Cause and consequence that belong together only where the cause shows as all that the consequence is about."""
 
 

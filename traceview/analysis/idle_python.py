@@ -1,7 +1,7 @@
 """Names the line of Python that ran while a device was idle, by the cause of the idle time.
 
 Where the host is late, that is the line of the thread that runs the steps. Where input or an op on the host is late, it
-is that of the other threads, which run generators and `tf.py_function`. Queued work waits for no Python.
+is that of the other threads, which run generators and `tf.py_function`; those that wait themselves run nothing. Queued work waits for no Python.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from traceview.trace.gaps import Gaps
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 from traceview.trace.python_lines import PythonLine, PythonLines, python_lines
+from traceview.trace.python_samples import PythonState
 from traceview.trace.windows import Window
 
 _QUEUED: Final = (Cause.PEER, Cause.DEPENDENCY, Cause.LATENCY, Cause.UNUSED)
@@ -30,6 +31,13 @@ _BY_OTHER_THREADS: Final = (Cause.INPUT, Cause.HOST_COMPUTE)
 
 PYTHON_LINE: Final = "python_line"
 """The evidence that names a line; its place says how much of the sampled time was there."""
+
+
+_SENTENCES: Final[dict[PythonState, str]] = {
+    "runs": "Python was in",
+    "waits": "the thread waited in",
+    "native": "the thread was in TensorFlow, called in",
+}
 
 
 class PythonShare(Record, frozen=True):
@@ -40,17 +48,21 @@ class PythonShare(Record, frozen=True):
         inner: The line of a library, called from there, that ran; null where the user's own line did.
         ratio: Share of the sampled time that was in the function of that line; a sample stands for the time since the
             one before it.
+        state: runs: the thread ran Python there; waits: it waited for another thread, a process or a file; native: it was
+            in native code of TensorFlow.
     """
 
     line: SourceLine
     inner: SourceLine | None
     ratio: Share
+    state: PythonState = "runs"
 
     @property
     def sentence(self) -> str:
         """What a finding says about it."""
         inside = f", mostly inside {self.inner}" if self.inner else ""
-        return f"For {numbers.share(self.ratio)} of the sampled time Python was in {self.line}{inside}."
+        did = _SENTENCES[self.state]
+        return f"For {numbers.share(self.ratio)} of the sampled time {did} {self.line}{inside}."
 
     @property
     def evidence(self) -> Evidence:
@@ -85,6 +97,10 @@ class HostPython(Struct, frozen=True, eq=False):
         """The line in which the thread that runs the steps was in these spans."""
         return self.lines.at(self.caller, start_ps, end_ps)
 
+    def time_of_caller(self, start_ps: Int64Array, end_ps: Int64Array) -> dict[PythonState, int]:
+        """How long the thread that runs the steps did what in these spans, as far as it was sampled."""
+        return self.lines.time_by_state(self.caller, start_ps, end_ps)
+
 
 def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int, HostPython]:
     """The samples by host index, of the hosts that have any."""
@@ -100,7 +116,8 @@ def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int,
 
 def shared(line: PythonLine) -> PythonShare:
     """A line as a record."""
-    return PythonShare(str(line), str(line.inner) if line.inner else None, line.ratio)
+    inner = str(line.inner) if line.inner else None
+    return PythonShare(str(line), inner, line.ratio, line.state)
 
 
 def python_in_gaps(

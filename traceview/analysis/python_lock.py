@@ -10,8 +10,11 @@ from traceview.analysis.cost import cost_words
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES
 
-_METRIC: Final = "idle_lock_wait_ratio"
-"""Of the finding whose cost is that wait."""
+_PART: Final = "lock_wait_ps"
+"""Evidence that a part of the cost of a finding is that wait."""
+
+_ALL: Final = "lock_cost_ratio"
+"""Evidence that all of it is."""
 
 _LEAST_RATIO: Final = 0.005
 """Of the largest cause, for another one to be named."""
@@ -23,16 +26,23 @@ def lock_wait_sentence(findings: Sequence[Finding], by_cause: Mapping[str, float
     `by_cause`: how much there is of each cause, in any unit.
     """
     for finding in findings:
-        if not any(row.metric == _METRIC for row in finding.evidence):
-            continue
+        cost = _lock_cost(finding)
         causes = [cause for cause in finding.path_causes if cause != "input" and cause in CAUSES]
         causes.sort(key=lambda cause: -by_cause.get(cause, 0))
         least = max(_LEAST_RATIO * by_cause.get(causes[0], 0), 1e-9) if causes else 0
         named = [CAUSES[cause].words for cause in causes if by_cause.get(cause, 0) >= least]
-        cost = cost_words(finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic)
         if named and cost:
-            return (
-                f"Waiting for Python's lock, {cost}, is shown as {numbers.listed(named)} "
-                f"({finding.code})."
-            )
+            return f"{cost}, is shown as {numbers.listed(named)} ({finding.code})."
     return None
+
+
+def _lock_cost(finding: Finding) -> str:
+    """What a finding says that the step loses to the lock; empty if it says nothing of that."""
+    values = {row.metric: row.value for row in finding.evidence}
+    part_ps = values.get(_PART)
+    if isinstance(part_ps, int):
+        return f"Waiting for Python's lock, {numbers.time(part_ps)} in the mean step"
+    if _ALL not in values:
+        return ""
+    cost = cost_words(finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic)
+    return cost and f"Idle time while another thread keeps Python's lock, {cost}"

@@ -28,6 +28,8 @@ from traceview.analysis.launches import ANALYSIS as LAUNCHES
 from traceview.analysis.launches import Launches
 from traceview.analysis.nvml import ANALYSIS as NVML
 from traceview.analysis.nvml import Nvml
+from traceview.analysis.op_steps import ANALYSIS as OP_STEPS
+from traceview.analysis.op_steps import OpSteps
 from traceview.analysis.ops import ANALYSIS as OPS
 from traceview.analysis.ops import Ops
 from traceview.analysis.path import ANALYSIS as PATH
@@ -36,6 +38,8 @@ from traceview.analysis.placement import ANALYSIS as PLACEMENT
 from traceview.analysis.placement import Placement
 from traceview.analysis.precision import ANALYSIS as PRECISION
 from traceview.analysis.precision import Precision
+from traceview.analysis.python_threads import ANALYSIS as PYTHON_THREADS
+from traceview.analysis.python_threads import PythonThreads
 from traceview.analysis.scaling import ANALYSIS as SCALING
 from traceview.analysis.scaling import Scaling
 from traceview.analysis.step_ops import ANALYSIS as STEP_OPS
@@ -61,6 +65,7 @@ class Results(Record, frozen=True):
         idle: What each device waited for.
         steps: How long each step took, and how the steps were found.
         between_steps: What the host did between steps.
+        python_threads: Python threads of the script that computed beside the step.
         input: Whether the model waits for data, and which stage of the pipeline is slow.
         transfers: What copies between host and GPUs cost.
         collectives: What collectives cost, and who waits for whom.
@@ -69,6 +74,7 @@ class Results(Record, frozen=True):
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
         ops: The ops and kernels that take most time.
+        op_steps: What each op takes of the used steps and of the critical path, to compare it with another run.
         step_ops: How much of the step goes to Python, printing and summaries in it, and to the optimizer.
         environment: Versions, strategy, batch size and settings of the job.
         placement: Where variables and ops were placed, as the capture found them.
@@ -84,6 +90,7 @@ class Results(Record, frozen=True):
     idle: Annotated[Idle | None, IDLE] = None
     steps: Annotated[Steps | None, STEPS] = None
     between_steps: Annotated[BetweenAllSteps | None, BETWEEN_STEPS] = None
+    python_threads: Annotated[PythonThreads | None, PYTHON_THREADS] = None
     input: Annotated[Input | None, INPUT] = None
     transfers: Annotated[Transfers | None, TRANSFERS] = None
     collectives: Annotated[CollectiveResult | None, COLLECTIVES] = None
@@ -92,6 +99,7 @@ class Results(Record, frozen=True):
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
     ops: Annotated[Ops | None, OPS] = None
+    op_steps: Annotated[OpSteps | None, OP_STEPS] = None
     step_ops: Annotated[StepOps | None, STEP_OPS] = None
     environment: Annotated[Environment | None, ENVIRONMENT] = None
     placement: Annotated[Placement | None, PLACEMENT] = None

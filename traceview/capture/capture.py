@@ -263,7 +263,11 @@ class Capture:
         summary = read_summary(trace)
         self.sidecar.add("window", window.as_json())
         if window.recorded_s is not None:
-            self.sidecar.add("window", {"recorded_seconds": window.recorded_s})
+            recorded = {
+                "recorded_seconds": window.recorded_s,
+                "first_step_seconds": window.first_step_s,
+            }
+            self.sidecar.add("window", recorded)
         self.sidecar.add("overhead", window.times().as_json())
         self.sidecar.add("sync", {"is_asked": self.settings.is_synchronised, "ns": self._sync_ns})
         version = str(self.sidecar.groups.get("versions", {}).get("tensorflow", ""))

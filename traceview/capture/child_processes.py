@@ -23,6 +23,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from traceview.capture.capture import Settings
+from traceview.capture.hang.settings import hang_settings
+from traceview.capture.hang.watch import HangWatch
 from traceview.capture.imports import ImportWatch
 from traceview.capture.launched import disarm
 from traceview.capture.multiprocessing_end import UTIL, finish_before_end
@@ -30,9 +32,12 @@ from traceview.capture.outcome import shortcomings
 from traceview.capture.python_stacks import cost_of_sampling
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_watch import StepWatch
+from traceview.errors import CaptureError
 
 _SPAWN: Final = "multiprocessing.spawn"
 _PREPARATION: Final = "get_preparation_data"
+_TRAINS: Final = None
+"""In the list, instead of a run: the training of a child begins."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +45,14 @@ class Following:
     """What a process needs to capture itself: the settings, with an absolute `out`, and the list of captures.
 
     `say`: a function of a module, so that it can be sent to another process; gets messages for the user. `records` is None
-    before there is a list.
+    before there is a list. `on_hang_s`: report if no step ends for that many seconds.
     """
 
     settings: Settings
     step_functions: tuple[str, ...]
     say: Callable[[str], None]
     records: Path | None = None
+    on_hang_s: float | None = None
 
 
 class ChildProcesses(WindowListener):
@@ -61,16 +67,21 @@ class ChildProcesses(WindowListener):
         self.watch: StepWatch | None = None
         self._is_child = is_child
         self._is_recorded = False
+        self._hang_watch: HangWatch | None = None
         self._spawn_watch = ImportWatch(self._awaited, self._patch_spawn)
         self._spawn: tuple[ModuleType, Any] | None = None
 
     @classmethod
     def of_script(
-        cls, settings: Settings, step_functions: tuple[str, ...], say: Callable[[str], None]
+        cls,
+        settings: Settings,
+        step_functions: tuple[str, ...],
+        say: Callable[[str], None],
+        on_hang_s: float | None,
     ) -> ChildProcesses:
         """Those of the script that will run in this process."""
         whole = replace(settings, out=Path.cwd() / settings.out)
-        return cls(Following(whole, step_functions, say), is_child=False)
+        return cls(Following(whole, step_functions, say, on_hang_s=on_hang_s), is_child=False)
 
     def install(self, watch: StepWatch) -> None:
         """Follow the script from now on, which `watch` captures in this process."""
@@ -105,17 +116,14 @@ class ChildProcesses(WindowListener):
     def finished(self) -> None:
         """The window is closed. A child adds its run to the list at once, because it may end in any way after it."""
         self.leave()
-        watch, records = self.watch, self.following.records
+        watch = self.watch
         if not self._is_child or self._is_recorded or watch is None or watch.run is None:
             return
         self._is_recorded = True
         if watch.window.got is not None:
             first, last = watch.window.got
             self._say(f"recorded steps {first}:{last} into {watch.run}")
-        if records is None:
-            return
-        with suppress(OSError), records.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(str(watch.run))}\n")
+        self._record(str(watch.run))
 
     def runs(self, *, is_waiting: bool) -> list[Path]:
         """The runs of the captures so far. `is_waiting`: first wait for the processes that Python waits for in its end."""
@@ -133,7 +141,27 @@ class ChildProcesses(WindowListener):
         with suppress(OSError):
             for line in records.read_text(encoding="utf-8").splitlines():
                 with suppress(ValueError):
-                    yield Path(json.loads(line))
+                    run = json.loads(line)
+                    if run != _TRAINS:
+                        yield Path(run)
+
+    @property
+    def has_training(self) -> bool:
+        """Whether a child trains, or has trained: then this process may just wait for it. Known where hangs are watched."""
+        records = self.following.records
+        with suppress(OSError):
+            return (
+                records is not None
+                and json.dumps(_TRAINS) in records.read_text("utf-8").splitlines()
+            )
+        return False
+
+    def _record(self, entry: str | None) -> None:
+        """Add a line to the list."""
+        records = self.following.records
+        if records is not None:
+            with suppress(OSError), records.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(entry)}\n")
 
     # In a process that was forked or spawned
 
@@ -163,14 +191,34 @@ class ChildProcesses(WindowListener):
             self._say,
             step_functions=self.following.step_functions,
             listeners=[self],
+            counts_on=self.following.on_hang_s is not None,
         )
+        self._hang_watch = None
+        if self.following.on_hang_s is not None:
+            self.watch.observer.on_begin.append(self._watch_for_hangs)
         self.watch.hooks.install()
+
+    def _watch_for_hangs(self) -> None:
+        """TensorFlow runs something for the first time in this process, a child."""
+        settings = hang_settings(self.following.on_hang_s, self._say)
+        if settings is None or self.watch is None:
+            return
+        self._record(_TRAINS)
+        try:
+            self.watch.capture.prepare()
+        except CaptureError as error:
+            self._say(f"note: --on-hang is off in this process: {error.message}")
+            return
+        self._hang_watch = HangWatch(settings, self.watch, self._say)
+        self._hang_watch.start()
 
     def finish_child(self, *, is_synchronised: bool) -> None:
         """This process, a child, ends: keep what it has recorded, and say what that lacks."""
         watch = self.watch
         if watch is None or watch.pid != os.getpid() or watch.is_finished:
             return
+        if self._hang_watch is not None:
+            self._hang_watch.stop()
         watch.hooks.remove()
         watch.finish(is_synchronised=is_synchronised)
         window = watch.window

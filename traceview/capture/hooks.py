@@ -111,6 +111,26 @@ class Hooks:
         """Hook every place whose module is loaded, and the others as soon as they are imported."""
         self._watch.install()
 
+    def watch_input(self, model: Any) -> None:
+        """Note what this model's training reads. A callback begins when `fit` has made all that is otherwise hooked."""
+        original = getattr(model, "train_function", None)
+        if original is None:
+            return
+        observer = self._observer
+
+        @functools.wraps(original)
+        @hidden
+        def train_function(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            state = observer.window.state
+            if state == "recording":
+                observer.inputs.given(iterator)
+            elif state == "waiting":
+                observer.inputs.follow(iterator)
+            return original(iterator, *args, **kwargs)
+
+        model.train_function = train_function
+        self._keras_models.append((ref(model), train_function))
+
     def remove(self) -> None:
         """Unhook everything."""
         self._watch.remove()

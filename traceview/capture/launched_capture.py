@@ -9,13 +9,12 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
-from typing import Final
 
 from traceview.capture.environment_variable import VARIABLE
-from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
+from traceview.capture.hang.settings import hang_settings
+from traceview.capture.hang.watch import HangSettings, HangWatch
 from traceview.capture.journal import Entry, Journal
 from traceview.capture.multiprocessing_end import finish_before_end
 from traceview.capture.process_capture import ProcessCapture
@@ -25,8 +24,6 @@ from traceview.capture.stderr_lines import say
 from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, TraceviewError, UsageError
-
-_REPORTS: Final = "traceview.analysis.hang.write_up"
 
 
 def begin(text: str) -> None:
@@ -47,20 +44,7 @@ def begin(text: str) -> None:
         if journal is not None:
             journal.write(Entry("ended", problem=problem, hint=hint))
         return
-    LaunchedCapture(request, journal, _hang_settings(request.on_hang_s)).begin()
-
-
-def _hang_settings(after_s: float | None) -> HangSettings | None:
-    """What makes reports of hangs, imported now, because a script that hangs in an import must not stop the report."""
-    if after_s is None:
-        return None
-    try:
-        # By name: a capture does without the analysis, and here is nobody else to bring it.
-        write_up = import_module(_REPORTS).write_up
-    except ImportError as error:
-        say(f"note: --on-hang is off in this process: {error}")
-        return None
-    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
+    LaunchedCapture(request, journal, hang_settings(request.on_hang_s, say)).begin()
 
 
 class LaunchedCapture(WindowListener):

@@ -9,16 +9,15 @@ Steps are those of one thread: the one that imports TensorFlow or, if another tr
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from threading import Lock, current_thread, get_ident
 from time import monotonic
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+from traceview.capture.callee import KERAS, Callee, Kind, name_of, name_of_concrete
 from traceview.capture.calls_between import CallsBetween
 from traceview.capture.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.graphs import computes_gradients
@@ -27,52 +26,11 @@ from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects, traces
 from traceview.capture.step_window import StepWindow
 
-Kind = Literal["function", "replicas", "keras", "eager"]
 Result = TypeVar("Result")
 
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
 _END_OF_DATA: Final = ("OutOfRangeError",)
-
-
-@dataclass
-class Callee:
-    """Something that may be a step: a `tf.function`, a replica function, the training of a Keras model.
-
-    `calls` counts the outermost calls from the watched thread.
-    """
-
-    name: str
-    kind: Kind
-    is_train: bool = False
-    has_replicas: bool = False
-    is_named: bool = False
-    is_left_out: bool = False
-    calls: int = 0
-    step_count: int = 0
-    is_of_keras: bool = False
-    runs_in_graph: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
-    """Calls of `Strategy.run` while each graph was made."""
-
-    @property
-    def runs_per_call(self) -> int:
-        """How often the graph of one call has `Strategy.run`, one after the other; 0 if Python calls it."""
-        return max(self.runs_in_graph.values(), default=0)
-
-    @property
-    def between_name(self) -> str:
-        """What a call between steps does for the user."""
-        return _OF_KERAS.get(self.name, self.name) if self.is_of_keras else self.name
-
-    @property
-    def is_step(self) -> bool:
-        """Whether each call is one step or more."""
-        return self.is_named or (self.is_train and not self.is_left_out)
-
-    @property
-    def is_evaluation(self) -> bool:
-        """Whether it runs replicas and trains nothing, as its first call has shown when a second one begins."""
-        return self.has_replicas and not self.is_train and self.calls > 1
 
 
 class Observer:
@@ -154,11 +112,11 @@ class Observer:
         known = self._functions.get(id(function))
         if known is not None and known[0]() is function:
             return known[1]
-        callee = self._new(_name_of(function), "function")
+        callee = self._new(name_of(function), "function")
         self._remember(function, callee)
         self.steps.add(callee.name, function)
         module = getattr(getattr(function, "_python_function", None), "__module__", None)
-        callee.is_of_keras = str(module).partition(".")[0] in _KERAS
+        callee.is_of_keras = str(module).partition(".")[0] in KERAS
         # What was traced before is not traced again, and reaches nothing.
         callee.is_train = any(computes_gradients(concrete) for concrete in traces(function))
         return callee
@@ -168,14 +126,14 @@ class Observer:
         known = self._functions.get(id(function))
         if known is not None and known[0]() is function:
             return known[1]
-        callee = self._new(_name_of_concrete(function), "function")
+        callee = self._new(name_of_concrete(function), "function")
         callee.is_train = computes_gradients(function)
         self._remember(function, callee)
         return callee
 
     def replica_function(self, function: Any) -> Callee:
         """The callee of a function given to `Strategy.run` outside any `tf.function`."""
-        name = _name_of(function)
+        name = name_of(function)
         callee = self._by_name.get(name)
         if callee is None:
             callee = self._by_name[name] = self._new(name, "replicas")
@@ -205,6 +163,7 @@ class Observer:
         if self.began_s is None:
             self.begin_training()
         callee.calls += 1
+        called_ns = window.now_ns() if window.next_number == 0 else None
         was_step = callee.is_step
         is_between = False
         if was_step:
@@ -231,7 +190,7 @@ class Observer:
         if callee.is_step:
             self.eager.stop()
             callee.step_count += count
-            window.end(callee.name, count)
+            window.end(callee.name, count, called_ns)
         elif is_between:
             self.between.returned(callee.between_name)
         return result
@@ -249,7 +208,7 @@ class Observer:
         """Make an outermost call in another thread. If it is the first step of all, that thread is watched from now on."""
         if self.began_s is None:
             self.begin_training()
-        ident = get_ident()
+        ident, called_ns = get_ident(), self.window.now_ns()
         self._scouted[ident] = callee
         try:
             result = action(*args, **kwargs)
@@ -261,7 +220,7 @@ class Observer:
                 callee.calls += 1
                 callee.step_count += count
                 self.eager.stop()
-                self.window.end(callee.name, count)
+                self.window.end(callee.name, count, called_ns)
                 return result
         self.elsewhere[callee.name] = self.elsewhere.get(callee.name, 0) + 1
         return result
@@ -404,7 +363,7 @@ class Observer:
             current.is_train |= self.concrete_function(function).is_train
 
     def _called_elsewhere(self, function: Any) -> None:
-        name = _name_of(function)
+        name = name_of(function)
         self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
 
     @property
@@ -415,7 +374,7 @@ class Observer:
     def summary(self) -> list[str]:
         """What was called how often, most frequent first, one line each."""
         lines = [
-            f"{callee.name} ({_KINDS[callee.kind]}{_role(callee)}) × {callee.calls}"
+            f"{callee.name} ({callee.words}) × {callee.calls}"
             for callee in sorted(self.callees, key=lambda callee: -callee.calls)
             if callee.calls
         ]
@@ -448,46 +407,6 @@ class Observer:
         callee.is_left_out = bool(self.names)
         self.callees.append(callee)
         return callee
-
-
-_KINDS: Final[dict[Kind, str]] = {
-    "function": "tf.function",
-    "replicas": "strategy.run",
-    "keras": "Keras",
-    "eager": "outside any function",
-}
-
-
-def _role(callee: Callee) -> str:
-    if callee.is_train:
-        return ", trains"
-    return ", evaluates" if callee.has_replicas else ""
-
-
-_OF_KERAS: Final = {
-    "multi_step_on_iterator": "evaluate",
-    "one_step_on_data_distributed": "predict",
-    "multi_step_on_data": "predict",
-    "test_function": "evaluate",
-    "predict_function": "predict",
-}
-"""What the functions inside Keras do for the user where they do not train."""
-_KERAS: Final = ("keras", "tf_keras")
-
-
-def _name_of(function: Any) -> str:
-    for attribute in ("__name__", "_name"):
-        name = getattr(function, attribute, None)
-        if isinstance(name, str):
-            return name
-    return type(function).__name__
-
-
-def _name_of_concrete(function: Any) -> str:
-    """`train_step` for the concrete function `__inference_train_step_123`."""
-    name = function.name
-    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
-    return re.sub(r"^__inference_(.+?)_\d+$", r"\1", text)
 
 
 def _is_watched(thread: int) -> bool:

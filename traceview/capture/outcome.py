@@ -15,6 +15,8 @@ from traceview.errors import CaptureError
 
 _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""
+LATE_TRAINING_RATIO: Final = 0.5
+"""Where the first step begins later than this share of what is recorded by time, most of that shows no training."""
 _MARK_STEPS: Final = (
     "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
     "--seconds 100:105"
@@ -27,10 +29,7 @@ def shortcomings(
     """What the user should know about a capture that was kept, one line each."""
     steps, got = window.steps, window.got
     if window.recorded_s is not None:
-        yield (
-            f"{window.recorded_s:.1f} s of the requested {window.seconds} s of training were recorded; no steps "
-            "are marked in them"
-        )
+        yield _recorded_by_time(window, window.recorded_s, sidecar)
     elif got is None:
         yield f"no step of {steps} was recorded completely"
     elif got[0] > steps.first or got[1] < steps.last:
@@ -67,6 +66,24 @@ def shortcomings(
         calls = ", ".join(f"{name} × {count}" for name, count in observer.elsewhere.items())
         yield f"calls in other threads were recorded, but not counted as steps: {calls}"
     yield from sidecar.groups.get("notes", {}).get("steps", ())
+
+
+def _recorded_by_time(window: StepWindow, recorded_s: float, sidecar: Sidecar) -> str:
+    first_s = window.first_step_s
+    if first_s is not None and window.is_first_unended:
+        began = f"began {_seconds(first_s)} after recording did and had not ended"
+        if first_s >= recorded_s:
+            began = "had not begun"
+        return f"the first step {began} when the {_seconds(recorded_s)} of recording were over: choose later --seconds"
+    if first_s is not None and first_s >= LATE_TRAINING_RATIO * recorded_s:
+        return (
+            f"only the last {_seconds(recorded_s - first_s)} of the {_seconds(recorded_s)} that were recorded hold training "
+            f"steps, because the first step began {_seconds(first_s)} after recording did: choose later --seconds"
+        )
+    asked = f"{recorded_s:.1f} s of the requested {window.seconds} s of training were recorded"
+    if not any(sidecar.groups.get("events", {}).get("recorded", {}).values()):
+        return f"{asked}, and no op of TensorFlow ended in them: choose other --seconds"
+    return f"{asked}; no steps are marked in them"
 
 
 def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> CaptureError:
@@ -144,6 +161,10 @@ def candidates(observer: Observer) -> str:
 
 def _count(steps: int) -> str:
     return "1 step" if steps == 1 else f"{steps} steps"
+
+
+def _seconds(length_s: float) -> str:
+    return f"{length_s:.1f} s" if length_s >= 1 else f"{1000 * length_s:.0f} ms"
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -14,7 +14,10 @@ _CAPTURE: Final = Path(__file__).parent
 
 
 class CodePlaces:
-    """Where code lies. `user_folders`: those of the script, whose code is the user's wherever it is installed."""
+    """Where code lies. `user_folders`: those of the script, whose code is the user's wherever it is installed.
+
+    An environment in such a folder, as `.venv` often is, holds packages all the same.
+    """
 
     def __init__(self, user_folders: Sequence[Path]) -> None:
         self._user = _beginnings(
@@ -36,7 +39,7 @@ class CodePlaces:
         if file.startswith(self._traceview):
             return not self.is_own(file)
         is_installed = self.is_standard(file) or _in_library_folder(file) is not None
-        return file.startswith(self._user) or not is_installed
+        return self._folder_of_script(file) is not None or not is_installed
 
     def is_own(self, file: str) -> bool:
         """Whether it is a module of traceview, other than the script of the demo."""
@@ -49,11 +52,27 @@ class CodePlaces:
         """
         if file.startswith(self._traceview):
             return file.removeprefix(f"{_CAPTURE.parent.parent}{os.sep}")
+        folder = self._folder_of_script(file)
+        if folder is not None:
+            return file.removeprefix(folder)
         inside = _in_library_folder(file)
-        for folder in (*self._user, *(self._standard if inside is None else ())):
+        if inside is not None:
+            return inside
+        for folder in self._standard:
             if file.startswith(folder):
                 return file.removeprefix(folder)
-        return inside or Path(file).name
+        return Path(file).name
+
+    def _folder_of_script(self, file: str) -> str | None:
+        """The folder of the script that a file is in; None for one of an environment within that folder."""
+        for folder in self._user:
+            is_standard = any(
+                part.startswith(folder) and file.startswith(part) for part in self._standard
+            )
+            in_environment = _in_library_folder(f"{os.sep}{file.removeprefix(folder)}") is not None
+            if file.startswith(folder) and not is_standard and not in_environment:
+                return folder
+        return None
 
 
 def folders_of_script() -> list[Path]:

@@ -17,11 +17,11 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from threading import get_ident, main_thread
-from time import sleep, thread_time_ns, time_ns
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -47,6 +47,8 @@ _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A round takes milliseconds, with hundreds of threads tens of them."""
 NOT_KEPT: Final = -1
 """Instead of the number of a stack."""
+UNKNOWN: Final = -1
+"""Instead of a processor time."""
 
 
 class Stacks:
@@ -65,19 +67,20 @@ class Stacks:
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
 
-        It says nothing if it is in the standard library and not below code of the user: the thread serves or waits.
+        It says nothing if all of it is in the standard library: the thread serves, or waits for work.
         """
         key: list[int] = []
-        is_user = False
+        is_user, is_standard = False, True
         while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
             code = frame.f_code
             place = id(code)
             if place not in self._is_user:
                 self._learn(place, code)
             is_user = self._is_user[place]
+            is_standard &= self._is_standard[place]
             key += (place, frame.f_lasti)
             frame = frame.f_back
-        if not key or (self._is_standard[key[0]] and not is_user):
+        if not key or (is_standard and not is_user):
             return NOT_KEPT
         number = self.keys.get(tuple(key))
         if number is None:
@@ -139,20 +142,25 @@ class _LineTable:
 
 
 class StackSamples:
-    """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack."""
+    """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack, processor time.
+
+    `cpu_us`: microseconds of processor time that the thread has taken so far, `UNKNOWN` where that is not known.
+    """
 
     def __init__(self) -> None:
         self.t_ns = array("q")
         self.thread = array("i")
         self.stack = array("i")
+        self.cpu_us = array("q")
         self.threads: dict[int, int] = {}
         """Number of each thread by its identifier, which is the address that pthread_self returns."""
 
-    def add(self, t_ns: int, ident: int, stack: int) -> None:
+    def add(self, t_ns: int, ident: int, stack: int, cpu_us: int) -> None:
         """Add one; a thread without a number gets the next one."""
         self.t_ns.append(t_ns)
         self.thread.append(self.threads.setdefault(ident, len(self.threads)))
         self.stack.append(stack)
+        self.cpu_us.append(cpu_us)
 
     def halve(self) -> None:
         """Drop every second round; samples of one round have the same time."""
@@ -165,6 +173,7 @@ class StackSamples:
         self.t_ns = array("q", (self.t_ns[row] for row in kept))
         self.thread = array("i", (self.thread[row] for row in kept))
         self.stack = array("i", (self.stack[row] for row in kept))
+        self.cpu_us = array("q", (self.cpu_us[row] for row in kept))
 
 
 class SwitchInterval:
@@ -213,6 +222,8 @@ class StackSampler:
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
         self._places: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
+        self._beside: set[int] = set()
+        """Threads that Python started."""
         self._thread = own_thread("python", self._run)
 
     def start(self) -> None:
@@ -241,7 +252,7 @@ class StackSampler:
             self._switch_interval.restore()
             if self._is_collecting:
                 gc.enable()
-            self.cost_ns += thread_time_ns()
+            self.cost_ns += time.thread_time_ns()
 
     def _round(self) -> None:
         self._sample()
@@ -254,7 +265,7 @@ class StackSampler:
             self._samples.halve()
             self.interval_ns *= 2
         # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
-        spent_ns = thread_time_ns()
+        spent_ns = time.thread_time_ns()
         cost_ns, self._spent_ns = spent_ns - self._spent_ns, spent_ns
         least_ns = round(cost_ns / LARGEST_COST_RATIO) - cost_ns
         # Equal distances would meet a loop of the same length always in the same line.
@@ -264,7 +275,7 @@ class StackSampler:
         # Between the rounds the thread makes no object that could begin a collection.
         if self._is_collecting:
             gc.enable()
-        sleep(rest_s)
+        time.sleep(rest_s)
         self._hold_garbage()
 
     def _hold_garbage(self) -> None:
@@ -277,7 +288,7 @@ class StackSampler:
         frames = sys._current_frames()
         # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
         del frames[get_ident()]
-        t_ns = time_ns()
+        t_ns = time.time_ns()
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
                 continue
@@ -287,14 +298,28 @@ class StackSampler:
                 has_moved = self._places.setdefault(ident, place) != place
                 self._is_shared |= has_moved or stack in self.stacks.of_user
             if stack != NOT_KEPT:
-                self._samples.add(t_ns, ident, stack)
+                self._samples.add(t_ns, ident, stack, self._cpu_us(ident))
+
+    def _cpu_us(self, ident: int) -> int:
+        """The processor time of a thread that Python started beside the main one.
+
+        Such a thread needs the GIL, which is held here, to end: it is still there to be asked.
+        """
+        if (
+            ident not in self._beside
+            or ident == self._main
+            or not hasattr(time, "pthread_getcpuclockid")
+        ):
+            return UNKNOWN
+        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) // 1000
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""
         if ident not in self.names and ident not in self._samples.threads:
-            self.names.update(
-                (thread.ident, (thread.name, thread.native_id))
-                for thread in threading.enumerate()
-                if thread.ident is not None
-            )
+            for thread in threading.enumerate():
+                if thread.ident is not None:
+                    self.names[thread.ident] = thread.name, thread.native_id
+                    # Native threads that have asked Python who they are stand among them.
+                    if not isinstance(thread, threading._DummyThread):
+                        self._beside.add(thread.ident)
         return not self.names.get(ident, ("", None))[0].startswith(OWN_THREADS)

@@ -27,7 +27,7 @@ class PythonListener(WindowListener):
     The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `missed_count`
     (rounds that were due and not done), `window_ns`,
     `cost_ns` (processor time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of
-    files, functions, frames and stacks, and `samples`, three columns.
+    files, functions, frames and stacks, and `samples`, three columns. `cpu` is a fourth one.
     """
 
     def __init__(self, *, is_wanted: bool = True) -> None:
@@ -109,6 +109,7 @@ def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
                 )
             )
         ),
+        "cpu": _compressed(_little_endian(samples.cpu_us)),
     }
 
 

@@ -60,7 +60,9 @@ def capture_script(
     script.check()
     ends = _Ends(say, before_death)
     functions = tuple(step_functions)
-    children = ChildProcesses.of_script(settings, functions, say_in_children)
+    children = ChildProcesses.of_script(
+        settings, functions, say_in_children, None if on_hang is None else on_hang.after_s
+    )
     capture = ProcessCapture(
         Request(settings, functions, serve),
         say,
@@ -71,7 +73,11 @@ def capture_script(
     capture.prepare()
     children.install(capture.watch)
     capture.install()
-    hangs = [] if on_hang is None else [HangWatch(on_hang, capture.watch, say)]
+    hangs = (
+        []
+        if on_hang is None
+        else [HangWatch(on_hang, capture.watch, say, lambda: children.has_training)]
+    )
     for hang_watch in hangs:
         hang_watch.start()
     capture.start_clock()
@@ -168,21 +174,24 @@ class _Ends(WindowListener):
         return self._capture, self._children
 
     def _by_signal(self, number: int) -> None:
-        capture, _ = self._parts
+        capture, children = self._parts
         # The main thread may be saving too, or wait for the devices in vain.
         self._saving.acquire(timeout=LONGEST_WAIT_SECONDS)
         end = ScriptEnd.by_signal(number)
         if capture.run is None and self._problem is None:
             self._finish(end, is_waiting=False)
         self._before_death(self.captured(end.code, number))
+        children.forget()
 
     def _by_exec(self) -> None:
+        _, children = self._parts
         self._say(
             "note: the script replaces its process by another program (os.exec); that one is not captured"
         )
         with self._saving:
             self._finish(ScriptEnd(0, is_failure=False), is_waiting=False)
         self._before_death(self.captured(0))
+        children.forget()
 
     def _finish(self, end: ScriptEnd, *, is_waiting: bool) -> None:
         """Keep what was recorded, and what children recorded. `is_waiting`: wait for those that still run."""

@@ -15,12 +15,11 @@ from importlib import import_module
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from traceview.capture.hidden_frames import hidden
+from traceview.capture.generators import FollowedGenerator, GeneratedSizes, watching
 from traceview.capture.sidecar import NoAnswerError
 
 _DEEPEST: Final = 8
 """Levels of lists and dicts in which tensors are looked for."""
-_MOST_SIZES: Final = 64
 _PER_REPLICA: Final = "PerReplica"
 _SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {
     "OwnedIterator": lambda iterator: [iterator._dataset],
@@ -44,41 +43,6 @@ Sizes = tuple[str, int, int | None]
 """What showed them, and the examples of a step: of all replicas, and of each."""
 
 
-class GeneratedSizes:
-    """The sizes of the last batches that one Python generator has yielded."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
-
-    def note(self, batch: object) -> None:
-        """The generator yields this."""
-        if self._counts.total() < _MOST_SIZES:
-            self._counts.update({sizes[0] for sizes in _leading(batch, _DEEPEST) if sizes})
-
-    @property
-    def usual(self) -> int | None:
-        """The most frequent size: the last batch of an epoch may be smaller."""
-        return self._counts.most_common(1)[0][0] if self._counts else None
-
-
-class _Watched:
-    """The batches of a generator, unchanged."""
-
-    def __init__(self, batches: Any, sizes: GeneratedSizes) -> None:
-        self._next = iter(batches).__next__
-        self._sizes = sizes
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    @hidden
-    def __next__(self) -> Any:
-        batch = self._next()
-        with suppress(Exception):
-            self._sizes.note(batch)
-        return batch
-
-
 @dataclass(frozen=True)
 class _Source:
     """A dataset that the steps read. `strategy`: the one that distributes it, or None."""
@@ -98,6 +62,8 @@ class StepInputs:
         self._given: dict[int, _Source] = {}
         self._asked: dict[int, _Source] = {}
         self._generated: WeakKeyDictionary[Any, GeneratedSizes] = WeakKeyDictionary()
+        self._followed: list[FollowedGenerator] = []
+        self._source_of_steps: object = None
 
     # Called by the hooks; whatever the script hands over, nothing may be raised
 
@@ -112,6 +78,15 @@ class StepInputs:
         if is_recorded:
             with suppress(Exception):
                 self._add(self._asked, iterator)
+
+    def follow(self, iterator: object) -> None:
+        """The steps read this iterator, whose dataset was made before the capture: note what its generator yields."""
+        if iterator is self._source_of_steps:
+            return
+        self._source_of_steps = iterator
+        with suppress(Exception):
+            for source in _sources(iterator):
+                self._follow(source.dataset)
 
     def step_begins(self) -> None:
         """A step is called: what was asked for last was its input."""
@@ -131,22 +106,21 @@ class StepInputs:
 
     def watched(self, generator: Any) -> tuple[Any, Callable[[Any], None]]:
         """A generator that notes its batches, and what to call with the dataset that is made from it."""
-        sizes = GeneratedSizes()
-
-        @hidden
-        def generate(*arguments: Any) -> Any:
-            return _Watched(generator(*arguments), sizes)
+        sizes = GeneratedSizes(_sizes_of)
 
         def made(dataset: Any) -> None:
             with suppress(TypeError):
                 self._generated[dataset] = sizes
 
-        return generate, made
+        return watching(generator, sizes), made
 
     def forget(self) -> None:
-        """Let go of the datasets."""
+        """Let go of the datasets, and of the generators that were followed."""
         self._given.clear()
         self._asked.clear()
+        self._source_of_steps = None
+        while self._followed:
+            self._followed.pop().leave()
 
     # Results
 
@@ -194,11 +168,21 @@ class StepInputs:
         self._add(self._given, value)
 
     def _add(self, sources: dict[int, _Source], value: Any) -> None:
-        datasets = _SOURCES.get(type(value).__name__)
-        if datasets is not None:
-            strategy = getattr(value, "_strategy", None)
-            for dataset in datasets(value):
-                sources[id(dataset)] = _Source(dataset, strategy)
+        for source in _sources(value):
+            sources[id(source.dataset)] = source
+            self._follow(source.dataset)
+
+    def _follow(self, dataset: Any) -> None:
+        """Note what the generator of a dataset yields, where nothing else shows the size of its batches."""
+        while dataset not in self._generated and _batch_size(dataset) < 0:
+            followed = FollowedGenerator.of(dataset, GeneratedSizes(_sizes_of))
+            if followed is not None:
+                self._followed.append(followed)
+                self._generated[dataset] = followed.sizes
+            inputs: Any = dataset._inputs() if type(dataset).__name__ in _KEEP_BATCHES else ()
+            if len(inputs) != 1:
+                return
+            (dataset,) = inputs
 
     def _of_arguments(self, replicas: int, local_replicas: int) -> Sizes | None:
         if self._of_replicas:
@@ -252,6 +236,20 @@ class StepInputs:
                 raise NoAnswerError("the dataset of the step has no fixed batch size")
             is_split |= kind in _SPLIT
             (dataset,) = inputs
+
+
+def _sources(value: Any) -> Iterator[_Source]:
+    """The datasets of an iterator or a distributed dataset; none of anything else."""
+    datasets = _SOURCES.get(type(value).__name__)
+    if datasets is not None:
+        strategy = getattr(value, "_strategy", None)
+        for dataset in datasets(value):
+            yield _Source(dataset, strategy)
+
+
+def _sizes_of(batch: object) -> set[int]:
+    """The first dimensions of the tensors of a batch."""
+    return {sizes[0] for sizes in _leading(batch, _DEEPEST) if sizes}
 
 
 def _batch_size(dataset: Any) -> int:

@@ -113,7 +113,7 @@ class StepTimes:
         elif ratio > spread:
             start = f"overhead: {ratio:+.0%} per step"
         elif spread >= max(_LEAST_SPREAD, -ratio):
-            start = f"overhead: less than steps vary (the middle half of them by {spread:.0%})"
+            start = f"overhead: less than the spread of step times with and without it (mean IQR {spread:.0%})"
         elif spread >= _LEAST_SPREAD:
             start = f"overhead: not measurable, because steps with the profiler were {-ratio:.0%} shorter"
         else:

@@ -72,6 +72,7 @@ class StepWatch(WindowListener):
         self.observer.eager.finish()
         self.window.finish(is_synchronised=is_synchronised)
         self.capture.finish(self.window)
+        self.step_inputs.forget()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Describe the functions that the hooks saw; a loop of the user's own names its steps itself."""

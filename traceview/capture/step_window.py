@@ -83,6 +83,10 @@ class StepWindow:
         """What was asked for instead of steps."""
         self.recorded_s: float | None = None
         """How long was recorded without regard to steps."""
+        self.first_begun_ns: int | None = None
+        """When the first step began, None as long as none has ended."""
+        self.is_first_unended = False
+        """Whether the first step had not ended when the recording of time ended."""
         self.functions: set[str] = set()
         """The names of the step functions that have returned."""
         self._recording = recording
@@ -129,9 +133,11 @@ class StepWindow:
             self._prepare(number, count, ahead)
         self._mark()
 
-    def end(self, function: str, count: int = 1) -> None:
-        """The call has returned."""
+    def end(self, function: str, count: int = 1, called_ns: int | None = None) -> None:
+        """The call has returned. `called_ns`: when a call was made of which only its return shows that it is a step."""
         number, begun_ns = self.next_number, self._begun_ns
+        if number == 0:
+            self.first_begun_ns = begun_ns or called_ns
         self.next_number = number + count
         self._begun_ns = 0
         self.functions.add(function)
@@ -250,6 +256,18 @@ class StepWindow:
     def is_whole(self) -> bool:
         """Whether all requested steps were recorded."""
         return is_whole(self.calls, self.steps)
+
+    @property
+    def first_step_s(self) -> float | None:
+        """How long was recorded by time when the first step began; None if it began before, or is not known."""
+        opened_ns, first_ns = self._opened_ns, self.first_begun_ns
+        if opened_ns is None or first_ns is None or first_ns < opened_ns:
+            return None
+        return (first_ns - opened_ns) / 1e9
+
+    def now_ns(self) -> int:
+        """The time by the clock of the window."""
+        return self._clock_ns()
 
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
@@ -391,4 +409,5 @@ class StepWindow:
             self._edge_timeout.stop()
             if self._opened_ns is not None:
                 self.recorded_s = (self._clock_ns() - self._opened_ns) / 1e9
+                self.is_first_unended = not self.next_number
             self._attempt(lambda: self._recording.close(self))

@@ -88,16 +88,15 @@ class Termination:
         self._is_needed = False
         if self._lock_watcher is not None:
             self._lock_watcher.end()
-        # In another thread the handler stays, and lets the signal end the process at once.
-        if current_thread() is main_thread():
-            self._restore()
+        self._restore()
 
     def remove(self) -> None:
-        """Release the signals, and end the thread."""
+        """Release the signals, and end the thread, unless C code still writes to it: only the main thread can change that."""
         self.release()
-        self._reset_descriptor()
-        with suppress(OSError):
-            self._writing.shutdown(socket.SHUT_WR)
+        if current_thread() is main_thread():
+            self._reset_descriptor()
+            with suppress(OSError):
+                self._writing.shutdown(socket.SHUT_WR)
 
     def before_fork(self) -> None:
         """A child would share the descriptor, and its signals would end its parent."""
@@ -129,10 +128,17 @@ class Termination:
                 signal.set_wakeup_fd(current)
 
     def _restore(self) -> None:
+        is_main = current_thread() is main_thread()
         for number in self._handled:
-            if signal.getsignal(number) == self._handler:
+            if signal.getsignal(number) != self._handler:
+                continue
+            if is_main:
                 signal.signal(number, signal.SIG_DFL)
-        self._handled = []
+            else:
+                # The main thread may hang in a native call, where it would never come to the handler.
+                _leave_to_system(number)
+        if is_main:
+            self._handled = []
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() != self._process:
@@ -186,13 +192,18 @@ class Termination:
 
 def die_of(number: int) -> None:
     """Let a signal end this process, as it does where nobody handles it; any thread may call this."""
+    _leave_to_system(number)
     with suppress(AttributeError, OSError):
-        # `signal.signal` works in the main thread only.
-        ctypes.CDLL(None).signal(number, None)
         if hasattr(signal, "pthread_sigmask"):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)
     os._exit(SIGNALLED + number)
+
+
+def _leave_to_system(number: int) -> None:
+    """Have a signal do what it does without a handler. `signal.signal` works in the main thread only."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).signal(number, None)
 
 
 @contextmanager

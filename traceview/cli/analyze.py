@@ -16,17 +16,21 @@ from traceview.cli.options import (
     Full,
     Ignore,
     Logdir,
+    MaxMemory,
     Output,
     Redact,
     Run,
     Salvage,
+    Scheduler,
     Select,
     Steps,
     Width,
     Window,
     WindowChoice,
+    Workers,
     device_names,
     finding_codes,
+    hosts_read_by,
     step_range,
 )
 from traceview.cli.output import Target, format_of
@@ -72,9 +76,12 @@ def analyze(
     select: Select = None,
     ignore: Ignore = None,
     salvage: Salvage = False,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
     redact: Redact = False,
     full: Full = False,
     width: Width = None,
+    max_memory: MaxMemory = None,
     timings: Timings = False,
 ) -> None:
     """Show how busy each device was, with what, and what to change.
@@ -86,12 +93,13 @@ def analyze(
 
     target = Target.of(output, force=force, source=logdir)
     chosen_steps = step_range(steps)
+    hosts = hosts_read_by(workers, scheduler)
     select_codes, ignore_codes = finding_codes(select, ignore)
     format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
     as_json = format_ is Format.json
     try:
-        with reading(logdir, run):
-            trace = load(logdir, run=run, salvage=salvage)
+        with reading(logdir, run, is_here=hosts is None):
+            trace = load(logdir, run=run, salvage=salvage, read=hosts)
     except TraceNotFoundError:
         # A job that hangs before its window has no trace, but says where it hangs.
         if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):

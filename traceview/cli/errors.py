@@ -19,6 +19,7 @@ from traceview.capture.environment_variable import VARIABLE
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
 from traceview.errors import TraceFormatError, TraceviewError, UsageError
+from traceview.memory_limit import LESS_MEMORY, limited, share_one_heap
 from traceview.version import VERSION
 
 INTERRUPTED: Final = 130
@@ -42,7 +43,7 @@ class Command(TyperCommand):
     """A command whose usage names its arguments as the help below does."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, unless it may run a script with a numpy without threads for linear algebra.
+        """Run the command, unless it may run a script with a numpy without threads for linear algebra, and with one heap.
 
         No command needs these threads, and starting them takes as long as importing numpy.
         """
@@ -53,7 +54,17 @@ class Command(TyperCommand):
             gc.enable()
         else:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        return super().invoke(ctx)
+            share_one_heap()
+        limit_bytes = ctx.params.get("max_memory")
+        if limit_bytes is None:
+            return super().invoke(ctx)
+        if ctx.params.get("workers", 1) > 1 or ctx.params.get("scheduler"):
+            raise UsageError(
+                "--max-memory holds the memory of one process",
+                hint="leave out --workers and --scheduler",
+            )
+        with limited(limit_bytes):
+            return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`LOGDIR` for Typer's `{LOGDIR}`."""
@@ -109,6 +120,11 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(PIPE_CLOSED) from None
         except MemoryError:
             _say("error: not enough memory for this trace")
+            if any(
+                option.name == "max_memory"
+                for option in self.commands[ctx.invoked_subcommand].params
+            ):
+                _print(f"hint: {LESS_MEMORY}")
             raise typer.Exit(TraceFormatError.exit_code) from None
         except Exception:
             traceback.print_exc()

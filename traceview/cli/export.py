@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from traceview.cli.bundle import Bundle
-from traceview.cli.options import Logdir, Run, Salvage, Steps, Window, WindowChoice, step_range
+from traceview.cli.options import (
+    Logdir,
+    MaxMemory,
+    Run,
+    Salvage,
+    Scheduler,
+    Steps,
+    Window,
+    WindowChoice,
+    Workers,
+    hosts_read_by,
+    step_range,
+)
 from traceview.cli.output import Target
 from traceview.cli.timings import Timings
 from traceview.document.sanitize import sanitize
@@ -76,6 +88,9 @@ def export(
     steps: Steps = None,
     window: WindowChoice = Window.auto,
     salvage: Salvage = False,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
+    max_memory: MaxMemory = None,
     timings: Timings = False,
     redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
 ) -> None:
@@ -104,8 +119,9 @@ def export(
     if to is Format.parquet:
         check_pyarrow("--to parquet")
     chosen_steps = step_range(steps)
-    with reading(logdir, run):
-        trace = load(logdir, run=run, salvage=salvage)
+    hosts = hosts_read_by(workers, scheduler)
+    with reading(logdir, run, is_here=hosts is None):
+        trace = load(logdir, run=run, salvage=salvage, read=hosts)
         from traceview.analysis.selection import select
         from traceview.report.build import analyze
 

@@ -17,6 +17,7 @@ from traceview.location import Location
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
+    from traceview.trace.load import ReadHosts
     from traceview.trace.windows import StepRange
 
 
@@ -48,6 +49,15 @@ Logdir = Annotated[
         metavar="LOGDIR",
         parser=_logdir,
         help="Log directory, a run in it, or one .xplane.pb file.",
+        show_default=False,
+    ),
+]
+Subject = Annotated[
+    Location,
+    typer.Argument(
+        metavar="LOGDIR|REPORT",
+        parser=_logdir,
+        help="Log directory, a run in it, one .xplane.pb file, or a saved report.json.",
         show_default=False,
     ),
 ]
@@ -109,6 +119,24 @@ Baseline = Annotated[
         show_default=False,
     ),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Processes that read the files of several hosts.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Read the files where the workers of this Dask cluster are, such as tcp://host:8786.",
+        show_default=False,
+    ),
+]
 Salvage = Annotated[bool, typer.Option("--salvage", help="Use what is readable of a damaged file.")]
 Width = Annotated[
     int | None,
@@ -146,6 +174,15 @@ Ignore = Annotated[
 
 _RANGE: Final = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*", re.ASCII)
 _UNITS: Final = {"ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
+_SIZE_UNITS: Final = {
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+}
+_SIZE: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([MGT]i?B)\s*", re.ASCII | re.IGNORECASE)
 _LENGTH: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ns|us|µs|μs|ms|s)\s*", re.ASCII)
 
 
@@ -175,6 +212,26 @@ def codes(option: str, values: Sequence[str] | None) -> list[str]:
     return given
 
 
+def hosts_read_by(workers: int, scheduler: str | None) -> ReadHosts | None:
+    """Who reads the files of hosts; None for this process. Raises `UsageError` if both options are given."""
+    if scheduler is not None:
+        if workers > 1:
+            raise UsageError(
+                "--workers and --scheduler exclude each other",
+                hint="the workers of a cluster are those that its scheduler has",
+            )
+        if not scheduler.strip():
+            raise UsageError("--scheduler: no address is given", hint="such as tcp://host:8786")
+        from traceview.trace.cluster import reading_on_cluster
+
+        return reading_on_cluster(scheduler)
+    if workers == 1:
+        return None
+    from traceview.trace.workers import reading_by_workers
+
+    return reading_by_workers(workers)
+
+
 def finding_codes(
     select: Sequence[str] | None, ignore: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
@@ -196,6 +253,31 @@ def device_names(values: Sequence[str] | None, known: Sequence[str]) -> list[str
         raise UsageError("--device: no device is given", hint="GPU:4, or 4 for short")
     spelled = {name.lower(): name for key in known for name in (key, key.rpartition("/")[2])}
     return [spelled.get(name.lower(), name) for name in wanted]
+
+
+def memory_size(text: str) -> int:
+    """`512MB`, `1GB` or `1.5GiB` in bytes; raises `UsageError` for any other text."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"--max-memory {text}: not a size of memory",
+            hint="a number and MB, GB, MiB or GiB: 1.5GB",
+        )
+    whole, _, fraction = match[1].partition(".")
+    unit = _SIZE_UNITS[match[2].lower()]
+    return int(whole) * unit + int(fraction.ljust(9, "0")[:9]) * unit // 10**9
+
+
+MaxMemory = Annotated[
+    int | None,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        parser=memory_size,
+        help="Hold at most so much memory, 1GB for instance; what does not fit goes to files in TMPDIR.",
+        show_default=False,
+    ),
+]
 
 
 def listed(values: Sequence[str] | None) -> list[str]:

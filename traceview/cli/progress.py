@@ -20,12 +20,15 @@ _EVERY_SECONDS: Final = 0.2
 
 
 @contextmanager
-def reading(path: Location, run: str | None) -> Iterator[None]:
-    """Shows on standard error the stage of the work on a run, if that is a terminal and the work takes long."""
+def reading(path: Location, run: str | None, *, is_here: bool = True) -> Iterator[None]:
+    """Shows on standard error the stage of the work on a run, if that is a terminal and the work takes long.
+
+    `is_here`: this process reads the files, so it sees how much of a file in a store has been transferred.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    if is_remote(path):
+    if is_here and is_remote(path):
         with _transferring():
             yield
         return

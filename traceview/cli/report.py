@@ -12,14 +12,18 @@ from traceview.cli.options import (
     Baseline,
     Ignore,
     Logdir,
+    MaxMemory,
     Redact,
     Run,
     Salvage,
+    Scheduler,
     Select,
     Steps,
     Window,
     WindowChoice,
+    Workers,
     finding_codes,
+    hosts_read_by,
     step_range,
 )
 from traceview.cli.output import Target, checked_place
@@ -79,6 +83,9 @@ def report(
     select: Select = None,
     ignore: Ignore = None,
     salvage: Salvage = False,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
+    max_memory: MaxMemory = None,
     timings: Timings = False,
 ) -> None:
     """Write the report of a run as a folder of documents.
@@ -104,9 +111,10 @@ def report(
     if with_data:
         _check_data(redact=redact, has_folder=bundle is not None)
     chosen_steps = step_range(steps)
+    hosts = hosts_read_by(workers, scheduler)
     select_codes, ignore_codes = finding_codes(select, ignore)
-    with reading(logdir, run):
-        trace = load(logdir, run=run, salvage=salvage)
+    with reading(logdir, run, is_here=hosts is None):
+        trace = load(logdir, run=run, salvage=salvage, read=hosts)
         from traceview.analysis.selection import select as selection_of
         from traceview.report.build import analyze
 

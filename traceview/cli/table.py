@@ -15,14 +15,18 @@ from traceview.cli.options import (
     Devices,
     Force,
     Logdir,
+    MaxMemory,
     Output,
     Run,
     Salvage,
+    Scheduler,
     Steps,
     Width,
     Window,
     WindowChoice,
+    Workers,
     device_names,
+    hosts_read_by,
     step_range,
 )
 from traceview.cli.output import Target, format_of
@@ -147,7 +151,10 @@ def _write_table(
     window: WindowChoice = Window.auto,
     device: Devices = None,
     salvage: Salvage = False,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
     width: Width = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Read a run and write the table that `make` makes of it. The parameters are the options of all tables."""
     from traceview.analysis.selection import select
@@ -156,9 +163,10 @@ def _write_table(
 
     target = Target.of(output, force=force, source=logdir)
     step_numbers = step_range(steps)
+    hosts = hosts_read_by(workers, scheduler)
     format_ = _checked_format(format_, target)
-    with reading(logdir, run):
-        trace = load(logdir, run=run, salvage=salvage)
+    with reading(logdir, run, is_here=hosts is None):
+        trace = load(logdir, run=run, salvage=salvage, read=hosts)
         request = Request(
             trace,
             select(trace, window.value, step_numbers),

@@ -20,11 +20,13 @@ _WRITE: Final[Mapping[Kind, Callable[[float], str]]] = {
     "rate": numbers.rate,
     "share": numbers.share,
     "signed_share": numbers.signed_share,
+    "signed_time": numbers.signed_time,
     "time": numbers.time,
 }
 _UNITS: Final[Mapping[Kind, Mapping[str, int]]] = {
     "bytes": numbers.SIZES,
     "rate": {f"{unit}/s": factor for unit, factor in numbers.SIZES.items()},
+    "signed_time": numbers.TIMES,
     "time": numbers.TIMES,
 }
 
@@ -59,6 +61,8 @@ def _in_one_unit(column: Column) -> Callable[[float], str] | None:
     if factor == 1:
         return None
 
+    plus = "+" if column.kind.startswith("signed") else ""
+
     def write(value: float) -> str:
         scaled = abs(value) / factor
         if not scaled:
@@ -66,7 +70,7 @@ def _in_one_unit(column: Column) -> Callable[[float], str] | None:
         if scaled < _LEAST_IN_UNIT:
             return f"{'>-' if value < 0 else '<'}0.001 {unit}"
         digits = 3 if scaled < 0.9995 else numbers.decimals(scaled)
-        return f"{'-' if value < 0 else ''}{scaled:,.{digits}f} {unit}"
+        return f"{'-' if value < 0 else plus}{scaled:,.{digits}f} {unit}"
 
     return write
 

@@ -14,8 +14,8 @@ from typing import Final
 from msgspec import Struct
 
 COMMANDS: Final = (
-    "analyze|balance|capture|collectives|crosscheck|devices|doctor|explain|export|gaps|input|open|ops|render|report|runs"
-    "|schema|steps|transfers|version|watch"
+    "analyze|balance|capture|collectives|compare|crosscheck|devices|doctor|explain|export|gaps|input|open|ops|render|report|runs"
+    "|schema|steps|transfers|version|watch|baseline|gate|history"
 )
 """What may stand after `traceview` in a sentence for the two to be a command line."""
 

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from traceview.document.chart import Lanes, UtilizationStrips
-from traceview.document.figures import Chain, HeatMap, Speeds, StepTimes
+from traceview.document.figures import AlignedSteps, Chain, HeatMap, Speeds, StepTimes, Trend
 from traceview.document.figures import Span as Span
 from traceview.document.vocabulary import Look
 
@@ -29,18 +29,19 @@ Kind: TypeAlias = Literal[
     "rate",
     "share",
     "signed_share",
+    "signed_time",
     "span",
     "time",
     "words",
 ]
 """How the values of a column are written.
 
-`time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes per second, `name` recorded text, `words` text of
+`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes per second, `name` recorded text, `words` text of
 traceview, `device` a device key that leads to the row of the device, `span` a link into the timeline.
 """
 
 NUMERIC: frozenset[Kind] = frozenset(
-    ("bytes", "count", "number", "ordinal", "rate", "share", "signed_share", "time")
+    ("bytes", "count", "number", "ordinal", "rate", "share", "signed_share", "signed_time", "time")
 )
 """Kinds that are aligned at their right end and sorted by value."""
 
@@ -214,10 +215,12 @@ Block: TypeAlias = (
     | HeatMap
     | Chain
     | Speeds
+    | AlignedSteps
+    | Trend
 )
 """What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
-GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds)
+GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds, AlignedSteps, Trend)
 """Blocks that text leaves out."""
 
 
@@ -319,7 +322,8 @@ class ShortFinding(Struct, frozen=True):
 class Screen(Struct, frozen=True):
     """What a terminal shows first, on one screen.
 
-    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `place`: the line of Python where it is, empty
+    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `severity`: of the finding that it names, if
+    that is only information, else None; `place`: the line of Python where it is, empty
     where that is not known; `actions`: what to do about it, in more words and in fewer. `headline`: which devices worked, empty where the answer says it. `anatomy`: what the mean step of each device consists of;
     `anatomy_remark`: what its parts hold without a name; `anatomy_reason`: why there is none. `findings`: those that cost most, without the one that is the answer;
     `hidden_count`: findings of any severity that are neither. `trust`: how far the capture can be trusted; `quality`: what
@@ -329,6 +333,7 @@ class Screen(Struct, frozen=True):
 
     captured: tuple[str, ...]
     answer: str
+    severity: Look | None
     place: str
     actions: tuple[str, ...]
     headline: str
@@ -441,6 +446,7 @@ ordinals = _columns_of("ordinal")
 rates = _columns_of("rate")
 shares = _columns_of("share")
 signed_shares = _columns_of("signed_share")
+signed_times = _columns_of("signed_time")
 sizes = _columns_of("bytes")
 spans = _columns_of("span")
 times = _columns_of("time")

@@ -28,6 +28,11 @@ def time(ps: float | None) -> str:
     return ABSENT if ps is None else _scaled(ps, TIMES)
 
 
+def signed_time(ps: float | None) -> str:
+    """A time that says more or less: `+5.10 ms`, `-5.10 ms`, `0`."""
+    return f"+{time(ps)}" if ps is not None and ps > 0 else time(ps)
+
+
 def size(number: float | None) -> str:
     """Bytes in decimal units, with three significant digits: `6.21 GB`."""
     return ABSENT if number is None else _scaled(number, SIZES)

@@ -85,7 +85,13 @@ def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: 
     page.facts(_first_line(page, screen.captured))
     if room.gaps:
         page.gap()
-    page.prose(page.styled(screen.answer, "bold"), most_lines=room.title_lines + 1)
+    label = _severity(page, screen.severity) if screen.severity else None
+    page.prose(
+        page.styled(screen.answer, "bold"),
+        indent=cell_len(label.plain) + _GAP if label else 0,
+        label=label,
+        most_lines=room.title_lines + 1,
+    )
     if screen.place:
         page.prose(screen.place, indent=_GAP, most_lines=1)
     _add_action(page, screen.actions, room.answer_action_lines)
@@ -166,8 +172,10 @@ def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
     counts = sorted({row.step_count for row in rows})
     if not counts[-1]:
         return "What each device did in the window"
+    if counts == [1]:
+        return "What each device did in the step"
     of = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"What each device did in a step, mean of {of} {'step' if of == '1' else 'steps'}"
+    return f"What each device did in a step, mean of {of} steps"
 
 
 def _label(row: doc.AnatomyRow) -> str:
@@ -239,10 +247,14 @@ def _wrapped(pieces: list[Text], width: int) -> list[Text]:
 
 
 def _add_finding(page: Page, finding: doc.ShortFinding, room: _Room) -> None:
-    label = page.styled(finding.severity.words.upper(), finding.severity.ink)
+    label = _severity(page, finding.severity)
     indent = cell_len(label.plain) + _GAP
     page.prose(page.styled(finding.title), indent=indent, label=label, most_lines=room.title_lines)
     _add_action(page, finding.actions, room.action_lines)
+
+
+def _severity(page: Page, severity: Look) -> Text:
+    return page.styled(severity.words.upper(), severity.ink)
 
 
 def _add_action(page: Page, actions: tuple[str, ...], most_lines: int) -> None:

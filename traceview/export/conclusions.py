@@ -22,7 +22,7 @@ from traceview.export.scene import (
     numbered,
     tracks_of,
 )
-from traceview.intervals import Int64Array, union
+from traceview.intervals import Int32Array, Int64Array, union
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
@@ -77,7 +77,7 @@ def gap_tracks(
     length = parts[place, piece]
     before = np.cumsum(parts, axis=0) - parts
     start = gaps.start_ps[piece] + before[place, piece]
-    number = gaps.gap[piece]
+    number = gaps.gap[piece].astype(np.int64)
     first, last = gaps.spans
     words = [CAUSES[cause.key].words for cause in order]
     causes = np.array([labels.add(word) for word in words], dtype=np.int64)
@@ -130,7 +130,7 @@ def _evidence(
     return event, thread, python
 
 
-def _shown_events(trace: Trace, rows: Int64Array) -> Int64Array:
+def _shown_events(trace: Trace, rows: Int32Array) -> Int64Array:
     """The op of each device row, its name without one."""
     columns = trace.device_columns
     op = np.append(columns.op, NONE)[rows].astype(np.int64)

@@ -164,6 +164,8 @@ def _anatomy(report: Report) -> Iterator[Disagreement]:
     if anatomy is None:
         return
     yield from _each_once("$.results.anatomy.devices", (row.device for row in anatomy.devices))
+    balance = report.results.balance
+    of_balance = {row.device: row for row in balance.devices} if balance else {}
     windows = {window.host: window for window in report.windows}
     for place, row in enumerate(anatomy.devices):
         where = f"$.results.anatomy.devices[{place}]"
@@ -185,6 +187,8 @@ def _anatomy(report: Report) -> Iterator[Disagreement]:
             continue  # steps that the window cuts are not whole here
         if row.step_ps != sum(step.duration_ps for step in used) // len(used):
             yield Disagreement(f"{where}.step_ps", "is not the mean of the used steps")
+        if not any(step.devices for step in used):
+            continue  # a reduced report
         compute_ps = sum(
             device.compute_ps
             for step in used
@@ -193,6 +197,13 @@ def _anatomy(report: Report) -> Iterator[Disagreement]:
         )
         if row.activity.get("compute", 0) != compute_ps // len(used):
             yield Disagreement(f"{where}.activity", "has other compute than the used steps")
+        compared = of_balance.get(row.device)
+        if (
+            compared is not None
+            and compared.step_count == len(used)
+            and compared.mean_compute_ps_per_step not in (None, compute_ps // len(used))
+        ):
+            yield Disagreement(f"{where}.activity", "has other compute than results.balance")
 
 
 def _path_of_steps(report: Report, path: CriticalPath) -> Iterator[Disagreement]:
@@ -228,11 +239,55 @@ def _path_of_steps(report: Report, path: CriticalPath) -> Iterator[Disagreement]
             )
 
 
+def _input_bound(report: Report) -> Iterator[Disagreement]:
+    """Without waits for input a step saves what any device and the path wait, at least, and all of them at most."""
+    balance, idle, steps = report.results.balance, report.results.idle, report.results.steps
+    if balance is None or idle is None or steps is None or not _has_comparable_bounds(report):
+        return
+    waits = [
+        {step.number: step.causes.get(Cause.INPUT.key, 0) for step in row.steps}
+        for row in idle.devices
+    ]
+    path = report.results.path
+    of_path = {step.step: step.by_cause.get("input", 0) for step in path.steps} if path else {}
+    used = [step for step in steps.steps if step.used]
+    window = report.windows[0]
+    if (
+        len(waits) != balance.in_use_count
+        or not used
+        or any(step.start_ps < window.start_ps for step in used)
+        or any(step.start_ps + step.duration_ps > window.end_ps for step in used)
+    ):
+        return  # of steps that the window cuts only a part is known
+    least = most = 0
+    for step in used:
+        of_devices = [of_steps.get(step.number, 0) for of_steps in waits]
+        longest_ps = max((device.compute_ps for device in step.devices), default=0)
+        lost_ps = max(of_path.get(step.number, 0), *of_devices)
+        least += min(lost_ps, step.duration_ps - longest_ps)
+        most += min(sum(of_devices), step.duration_ps)
+    for place, bound in enumerate(balance.what_if):
+        saved_ps = bound.mean_saved_ps
+        if bound.name != "no_input_wait" or saved_ps is None:
+            continue  # written by an earlier version
+        if not least // len(used) <= saved_ps <= most // len(used):
+            yield Disagreement(
+                f"$.results.balance.what_if[{place}].mean_saved_ps",
+                "is not between what one device waits for input and what all wait together",
+            )
+
+
 def _has_comparable_bounds(report: Report) -> bool:
     """Whether bounds and path are of the same devices: all of one host and kind, each of them at work."""
-    balance, times = report.results.balance, report.results.device_time
+    balance, times, steps = (
+        report.results.balance,
+        report.results.device_time,
+        report.results.steps,
+    )
     if balance is None or times is None or len(report.windows) != 1:
         return False
+    if steps is not None and not any(step.devices for step in steps.steps):
+        return False  # a reduced report
     return len(times.devices) == balance.visible_count == balance.in_use_count
 
 
@@ -378,6 +433,7 @@ CHECKS: Final[tuple[_Check, ...]] = (
     _collectives,
     _path,
     _anatomy,
+    _input_bound,
     _costs,
     _balance,
     _lanes,
@@ -385,6 +441,13 @@ CHECKS: Final[tuple[_Check, ...]] = (
     claims.titles,
     claims.bounds,
     claims.evidence,
+    claims.costless,
+    claims.straggler,
+    claims.parts,
+    claims.longest,
+    claims.spread,
+    claims.profiler,
+    claims.most,
     claims.tables,
     claims.verdict,
 )

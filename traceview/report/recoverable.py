@@ -7,7 +7,9 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from traceview.analysis.base import Finding
 from traceview.analysis.cost import Statistic
+from traceview.analysis.idle.profiler_time import without_profiler
 from traceview.analysis.steps.result import Steps
 from traceview.report.model import Report
 from traceview.trace.cause import Cause
@@ -22,7 +24,7 @@ class Recoverable(Struct, frozen=True):
     `ps_per_step`: None where there are no steps, and `ratio` is of the window then; else of the mean or median step, as
     `statistic` says. `source`: the code of a finding, the name of a bound (`no_input_wait` and so on), or a class or
     cause of the critical path. `device`: the one that waits, if that is the source; `waits_ps`: in collectives, and before
-    them. `known_ps`: what is
+    them. `unprofiled_step_ps`: the mean step without the profiler, if the share is of that. `known_ps`: what is
     from the source, if `unexplained_ps` without a recorded cause is added to it; `unexplained_ratio`: that part of
     `ratio`.
     """
@@ -33,6 +35,7 @@ class Recoverable(Struct, frozen=True):
     statistic: Statistic | None = None
     device: str = ""
     waits_ps: tuple[int, int] = (0, 0)
+    unprofiled_step_ps: int | None = None
     known_ps: int | None = None
     unexplained_ps: int = 0
     unexplained_ratio: float = 0.0
@@ -70,7 +73,10 @@ def recoverable(report: Report) -> Recoverable | None:
     if known.ps_per_step is None or step_ps is None:
         whole = None if known.ratio is None else min(known.ratio + ratio, 1.0)
         return structs.replace(known, ps_per_step=None, ratio=whole, unexplained_ratio=ratio)
-    if known.statistic == "median" and steps is not None and steps.median_ps:
+    if known.unprofiled_step_ps:
+        step_ps = min(known.unprofiled_step_ps, step_ps)
+        ratio = mean_ps / step_ps
+    elif known.statistic == "median" and steps is not None and steps.median_ps:
         ratio = mean_ps / steps.median_ps
     return structs.replace(
         known,
@@ -87,15 +93,18 @@ def savings(report: Report) -> Iterator[Recoverable]:
     results = report.results
     step_ps = mean_step_ps(results.steps)
     for finding in report.findings:
-        if finding.cost_bound == "lower":
+        if finding.cost_bound == "lower" or _is_partly_seen(finding):
             # What is known to cost at least so much may cost any part of the step.
             yield Recoverable(step_ps, 1.0, finding.code, "mean" if step_ps else None)
         elif finding.code != "unexplained-idle" and (
             finding.cost_ps_per_step or finding.cost_ratio
         ):
-            yield Recoverable(
+            found = Recoverable(
                 finding.cost_ps_per_step, finding.cost_ratio, finding.code, finding.cost_statistic
             )
+            known = [without_profiler([finding], cause, 0) for cause in finding.path_causes]
+            step = next((one.step_ps for one in known if one is not None), None)
+            yield structs.replace(found, unprofiled_step_ps=step)
     for bound in results.balance.what_if if results.balance else ():
         # Reports of earlier versions have medians only.
         is_mean = bound.mean_saved_ps is not None
@@ -107,6 +116,13 @@ def savings(report: Report) -> Iterator[Recoverable]:
     for cause, share in results.path.share_by_cause.items() if results.path else ():
         if cause not in ("compute", _UNEXPLAINED) and results.path is not None:
             ps = results.path.mean_by_cause.get(cause, 0) if step_ps else None
+            less = without_profiler(report.findings, cause, ps) if ps else None
+            if ps is not None and less is not None:
+                ps -= less.path_ps
+                yield Recoverable(
+                    ps, ps / less.step_ps, cause, "mean", unprofiled_step_ps=less.step_ps
+                )
+                continue
             yield Recoverable(ps, share, cause, "mean" if step_ps else None)
     yield from _waits(report)
 
@@ -130,6 +146,11 @@ def _waits(report: Report) -> Iterator[Recoverable]:
             device,
             parts,
         )
+
+
+def _is_partly_seen(finding: Finding) -> bool:
+    """Whether ops that are always slowed, which do not show, may cost more than what does."""
+    return any(row.metric in ("slowed_ops_ps", "slowed_dispatch_ps") for row in finding.evidence)
 
 
 def _step(report: Report) -> int | None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.base import Finding, Rule
-from traceview.analysis.capture.result import HARMLESS
+from traceview.analysis.capture.result import HARMLESS, WITHOUT_DEVICE
 from traceview.analysis.capture.section import measured_overhead
 from traceview.analysis.context import Analysis, View
 from traceview.analysis.idle_python import PYTHON_LINE
@@ -21,14 +21,9 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, QUALITIES, SEVERITIES, look_of
 from traceview.report.action import actions_of
-from traceview.report.document import (
-    anatomy_remark,
-    answer_of,
-    devices_at_work,
-    devices_of,
-    view_of,
-)
+from traceview.report.document import view_of
 from traceview.report.model import Report
+from traceview.report.summary import anatomy_remark, answer_of, devices_at_work, devices_of
 from traceview.report.verdict import LEAST_LOSS_RATIO, title_with_cost
 
 MOST_FINDINGS: Final = 4
@@ -101,6 +96,7 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Scree
     return doc.Screen(
         captured=tuple(_captured(report)),
         answer=answer,
+        severity=look_of(SEVERITIES, "info") if named and named.severity == "info" else None,
         place=_line_of_python(named),
         actions=actions_of(named.advice) if named else (),
         headline=devices_at_work(report, answer),
@@ -167,8 +163,9 @@ def _captured(report: Report) -> Iterator[str]:
 
 def _trust(report: Report, view: View) -> Iterator[str]:
     capture, steps = report.capture, report.results.steps
-    limiting = [problem for problem in capture.problems if problem.code not in HARMLESS]
-    problem = next(iter(limiting or capture.problems), None)
+    causes = WITHOUT_DEVICE if capture.quality == "unusable" else ()
+    worst_first = sorted(capture.problems, key=lambda p: (p.code not in causes, p.code in HARMLESS))
+    problem = next(iter(worst_first), None)
     if capture.quality == "ok" or problem is None:
         yield f"Capture: {capture.quality}"
         remark_count = len(capture.problems)
@@ -183,7 +180,7 @@ def _trust(report: Report, view: View) -> Iterator[str]:
         yield f"{numbers.plural(steps.used_count, 'step')} used of {numbers.count(steps.count)}"
     overhead = measured_overhead(view, capture.hosts)
     if overhead is not None:
-        yield f"profiler overhead {numbers.share(overhead)}"
+        yield f"times include {numbers.share(overhead)} profiler overhead"
     if remark_count:
         yield numbers.plural(remark_count, "remark")
 

@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from traceview.analysis.anatomy.groups import WITH_WAITS, waits_in_collectives
 from traceview.analysis.base import Finding
-from traceview.analysis.capture.result import Capture
+from traceview.analysis.capture.result import Capture, why_no_device
 from traceview.analysis.cost import cost_words
 from traceview.analysis.device_time.result import DeviceTime
+from traceview.analysis.idle.profiler_time import without_profiler
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.steps.result import Steps
 from traceview.document import numbers
@@ -87,7 +88,7 @@ def verdict_of(
             and all(row.status == "active" for row in device_time.devices)
             and (largest is None or largest.ratio < LEAST_LOSS_RATIO)
         )
-        headline = _of_devices(results, largest)
+        headline = _of_devices(results, largest, _profiler_ratio(capture))
         problems = [finding for finding in findings if finding.severity != "info"]
         if problems:
             headline += f" {_besides(problems)}"
@@ -125,13 +126,26 @@ def losses(results: Results, findings: Sequence[Finding]) -> list[Loss]:
         if ratio and (finding.severity != "info" or causes):
             known.append(Loss(finding, _cause(finding, share), finding.cost_ps_per_step, ratio))
             # What is much larger than the finding has another reason as well.
-            explained.update(cause for cause in causes if share.get(cause, 0.0) <= 2 * ratio)
+            explained.update(
+                cause
+                for cause in causes
+                if _own_share(finding, cause, share.get(cause, 0.0), mean) <= 2 * ratio
+            )
     known += [
         Loss(None, cause, mean.get(cause, 0) if results.steps else None, ratio)
         for cause, ratio in share.items()
         if cause not in explained
     ]
     return known
+
+
+def _own_share(
+    finding: Finding, cause: str, ratio: float, mean_by_cause: Mapping[str, int]
+) -> float:
+    """The share of a cause on the path, without the time of the profiler that the finding leaves out."""
+    mean_ps = mean_by_cause.get(cause, 0)
+    less = without_profiler([finding], cause, mean_ps)
+    return ratio if less is None else (mean_ps - less.path_ps) / less.step_ps
 
 
 def largest_loss(known: Sequence[Loss]) -> Loss | None:
@@ -189,8 +203,17 @@ def _besides(problems: Sequence[Finding]) -> str:
     return f"The listed problem, {problem.code}, costs {numbers.share(problem.cost_ratio)}."
 
 
-def _of_devices(results: Results, largest: Loss | None) -> str:
-    """How many devices are how busy, and the largest loss that no finding is about."""
+def _profiler_ratio(capture: Capture) -> float:
+    """The share of a step that the profiler took on the host where that was most; 0 where it was not measured."""
+    overhead = max((host.overhead_ratio or 0.0 for host in capture.hosts), default=0.0)
+    return overhead / (1 + overhead) if overhead > 0 else 0.0
+
+
+def _of_devices(results: Results, largest: Loss | None, profiler_ratio: float) -> str:
+    """How many devices are how busy, and the largest loss that no finding is about.
+
+    `profiler_ratio`: the share of a step that the profiler took. Without it the host may work little for ops.
+    """
     device_time = results.device_time or DeviceTime((), ())
     rows = device_time.devices
     kinds = {row.kind for row in rows}
@@ -205,7 +228,9 @@ def _of_devices(results: Results, largest: Loss | None) -> str:
     words = look_of(PATH_PARTS, largest.cause).words if largest.cause else ""
     if largest.finding is not None and not words:
         words = largest.finding.code
-    return f"{sentence}; largest loss: {words}, {numbers.share(largest.ratio)}."
+    is_recording = largest.cause == Cause.HOST_COMPUTE.key and profiler_ratio > largest.ratio
+    recorded = " with the time of the profiler" if is_recording else ""
+    return f"{sentence}; largest loss: {words}, {numbers.share(largest.ratio)}{recorded}."
 
 
 def _mean_busy_ratio(device_time: DeviceTime) -> float | None:
@@ -234,7 +259,7 @@ def _devices(
     """Which devices worked; of `excused` ones it does not say that they computed little."""
     rows = device_time.devices
     if not rows:
-        return "No device was recorded: nothing can be said about GPUs."
+        return f"No device was recorded: {why_no_device(trace)}."
     if capture.quality == "unusable":
         return f"{numbers.plural(len(rows), 'device')} visible, none with a recorded event."
     kinds = {row.kind for row in rows}

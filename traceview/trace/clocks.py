@@ -166,7 +166,7 @@ def on_one_clock(
         _set_clocks(recording.hosts, clocks, ends, group)
     shift_ps = _shifts(recording.hosts, clocks)
     return _shifted_recording(recording, clocks, shift_ps), tuple(
-        _shifted_steps(host_steps, int(shift_ps[host_steps.host])) for host_steps in steps_by_host
+        shifted_steps(host_steps, int(shift_ps[host_steps.host])) for host_steps in steps_by_host
     )
 
 
@@ -287,7 +287,8 @@ def _shifted_host(host: Host, clock: HostClock, shift_ps: int) -> Host:
     return replace(host, start_ps=host.start_ps + shift_ps, stop_ps=stop, clock=clock)
 
 
-def _shifted_steps(host_steps: HostSteps, shift_ps: int) -> HostSteps:
+def shifted_steps(host_steps: HostSteps, shift_ps: int) -> HostSteps:
+    """The same steps on a clock that is `shift_ps` ahead."""
     return replace(
         host_steps,
         steps=tuple(

@@ -18,15 +18,25 @@ keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
 from traceview.ids import is_in, labels, unique_inverse
 from traceview.intervals import Int32Array, Int64Array
 from traceview.trace.correlation import innermost_value
-from traceview.trace.model import NONE, UNKNOWN_BYTES, HostColumns, Recording
+from traceview.trace.model import (
+    NONE,
+    UNKNOWN_BYTES,
+    DeviceColumns,
+    HostColumns,
+    LineInfo,
+    Names,
+)
+from traceview.trace.per_host import CollectiveCalls
+from traceview.trace.threads import threads
+from traceview.xplane.planes import ActivityClass
 
 _CALL: Final = b"nccl"
 _ARRIVAL: Final = b"CollectiveOpV2Kernel::Run"
@@ -34,34 +44,18 @@ _MOST_HANDOVERS: Final = 4
 """Handovers between threads that are followed from a launch or an op; writers are known to make two."""
 
 
-class CollectiveCalls(Struct, frozen=True, eq=False):
-    """The host calls behind some device events; int64 arrays, one entry per event.
-
-    `op`: host row of the op that holds the keys, `NONE` without; `group`, `instance`: its keys. `call`: host
-    row of the call of NCCL around the launch; `bytes`: size of its buffer. `arrival`: host row at whose start a
-    replica handed the op over, `NONE` on GPUs.
-    """
-
-    op: Int64Array
-    group: Int64Array
-    instance: Int64Array
-    call: Int64Array
-    bytes: Int64Array
-    arrival: Int64Array
-
-
-def find_collective_calls(recording: Recording, rows: Int64Array) -> CollectiveCalls:
-    """The host calls behind the device events at `rows`."""
-    host = recording.host_columns
+def find_collective_calls(
+    device: DeviceColumns, host: HostColumns, names: Names, lines: Sequence[LineInfo]
+) -> CollectiveCalls:
+    """The host calls behind the collectives of one host."""
+    rows = np.flatnonzero(device.class_ == ActivityClass.COLLECTIVE)
     op, call, arrival = (np.full(rows.size, NONE, dtype=np.int64) for _ in range(3))
-    at = recording.device_columns.launch[rows]
+    at = device.launch[rows].astype(np.int64)
     group, instance, size = (host.stat(key) for key in ("group_key", "instance_key", "buffer_size"))
     if (at != NONE).any() and instance.row.size + size.row.size:
-        thread = recording.thread_of_line[host.line]
-        names, index = unique_inverse(host.name[size.row])
-        is_call = np.array(
-            [recording.names[int(n)].startswith(_CALL) for n in names], dtype=np.bool_
-        )
+        thread = threads(lines)[host.line]
+        called, index = unique_inverse(host.name[size.row])
+        is_call = np.array([names[int(n)].startswith(_CALL) for n in called], dtype=np.bool_)
         sized = size.row[is_call[index]]
         for _ in range(_MOST_HANDOVERS):
             _fill(op, at, instance.row, host, thread)
@@ -70,7 +64,7 @@ def find_collective_calls(recording: Recording, rows: Int64Array) -> CollectiveC
             if (at == NONE).all():
                 break
             arrives = at != NONE
-            arrives[arrives] = recording.names.matching(host.name[at[arrives]], [_ARRIVAL])
+            arrives[arrives] = names.matching(host.name[at[arrives]], [_ARRIVAL])
             arrival[arrives] = at[arrives]
     return CollectiveCalls(
         op=op,
@@ -105,13 +99,12 @@ def _producers_around(host: HostColumns, at: Int64Array, thread: Int32Array) -> 
     consumer = innermost_value(at[known], around, around, host, thread)
     known, consumer = known[consumer != NONE], consumer[consumer != NONE]
     wanted = [
-        host.host[consumer].astype(np.int64),
         types.at(consumer, NONE),
         ids.at(consumer, NONE),
     ]
     types, ids = host.stat("producer_type"), host.stat("producer_id")
-    rows = ids.row[is_in(ids.value, wanted[2])]
-    keys = [host.host[rows].astype(np.int64), types.at(rows, NONE), ids.at(rows, NONE)]
+    rows = ids.row[is_in(ids.value, wanted[1])]
+    keys = [types.at(rows, NONE), ids.at(rows, NONE)]
     result[known] = _first_equal(keys, rows, wanted)
     return result
 

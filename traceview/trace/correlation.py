@@ -18,6 +18,7 @@ from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
 from traceview.sweeping import SWEEPS
 from traceview.trace.model import NONE, HostColumns, HostStat
+from traceview.xplane.columns import SmallIntArray
 
 _DENSE_PER_CALL: Final = 8
 """Tracers number calls one after the other. A table of so many ids per call is made in less time than ids are sorted."""
@@ -26,36 +27,35 @@ _LONGEST_CHAIN: Final = 16
 
 
 def find_launches(
-    device_host: Int64Array,
-    correlation_id: Int64Array,
+    correlation_id: SmallIntArray,
     has_correlation: np.ndarray[tuple[int], np.dtype[np.bool_]],
     host: HostColumns,
 ) -> Int64Array:
-    """For each device event the host row with the same (host, correlation id); `NONE` where there is none.
+    """For each device event the host row with the same correlation id, all of one host; `NONE` where there is none.
 
     One launch may start many device events. Where several host calls carry one id, the first in time is the launch.
     Tracers number launches from 1 on; 0 means that there was none, and links nothing.
     """
     result = np.full(correlation_id.size, NONE, dtype=np.int64)
     calls = host.stat("correlation_id")
-    for index in unique_ids(device_host).tolist():
-        of_host = calls.among(host.rows_of_host(index))
-        if of_host.row.size == 0:
-            continue
-        is_linked = (device_host == index) & has_correlation & (correlation_id != 0)
-        wanted = correlation_id if is_linked.all() else correlation_id[is_linked]
-        result[is_linked] = _first_calls(of_host, host.start_ps[of_host.row], wanted)
+    if calls.row.size == 0:
+        return result
+    is_linked = has_correlation & (correlation_id != 0)
+    wanted = correlation_id if is_linked.all() else correlation_id[is_linked]
+    result[is_linked] = _first_calls(calls, host.start_ps[calls.row], wanted)
     return result
 
 
-def _first_calls(calls: HostStat, start_ps: Int64Array, wanted: Int64Array) -> Int64Array:
+def _first_calls(calls: HostStat, start_ps: Int64Array, wanted: SmallIntArray) -> Int64Array:
     """The row of the first call with each of the wanted ids, `NONE` where there is none."""
     ids = np.ascontiguousarray(calls.value)
     least, most = int(ids.min()), int(ids.max())
     if most - least <= _DENSE_PER_CALL * ids.size:
         call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)
         row_of = np.append(calls.row, NONE)[call_of]
-        result: Int64Array = SWEEPS.looked_up(row_of, wanted, least, NONE)
+        result: Int64Array = SWEEPS.looked_up(
+            row_of, wanted.astype(np.int64, copy=False), least, NONE
+        )
         return result
     order = np.lexsort((start_ps, ids))
     in_order = ids[order]

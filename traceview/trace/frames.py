@@ -5,7 +5,7 @@ Text columns that are not categories have the type `string`, so that they are te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,11 @@ def gaps_frame(trace: Trace, windows: Mapping[int, Window] | None = None) -> pd.
         if entry.host in windows
     ]
     return frame_of(event_tables.gaps(trace, gaps)).astype({"thread": "string"})
+
+
+def records_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per record that was made a dictionary, with its keys as columns."""
+    return pd.DataFrame(list(rows))
 
 
 def frame_of(rows: Table) -> pd.DataFrame:

@@ -61,10 +61,11 @@ YIELDS_TO_PEERS: Final = (Cause.LAUNCH, Cause.LATENCY, Cause.DEPENDENCY)
 class Gaps(Struct, frozen=True, eq=False, dict=True):
     """The gaps of one device in time order, cut at the bounds of steps into pieces.
 
-    Per piece, all `[n]`: int64 `start_ps`, `end_ps`; `gap`, the number of its gap; `step`, the index of its step (of
-    several the one that began last), `NONE` outside of steps. `by_cause`: for each cause that occurs the pieces with it and
-    how long they have it, both int64; the causes sum to the length of the piece. Per gap, all `[m]`: int64 `before`, `after`, the device rows on either side, `NONE` where the
-    window cuts the gap; int32 `thread`, the thread that was late; int64 `handed_over_ps`, from when on its timeline
+    Per piece, all `[n]`: int64 `start_ps`, `end_ps`; int32 `gap`, the number of its gap, and `step`, the index of its
+    step (of several the one that began last), `NONE` outside of steps. `by_cause`: for each cause that occurs the pieces
+    with it, int32, and how long they have it, int64; the causes sum to the length of the piece. Per gap, all `[m]`: int32
+    `before`, `after`, the device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that
+    was late; int64 `handed_over_ps`, from when on its timeline
     counts, not that of the thread that calls graphs; int64 `late_end_ps`, where the queued part begins; uint8
     `queued_cause`, the cause of the queued part where no other device was in a collective.
     """
@@ -72,11 +73,11 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     device: int
     start_ps: Int64Array
     end_ps: Int64Array
-    gap: Int64Array
-    step: Int64Array
-    by_cause: dict[int, tuple[Int64Array, Int64Array]]
-    before: Int64Array
-    after: Int64Array
+    gap: Int32Array
+    step: Int32Array
+    by_cause: dict[int, tuple[Int32Array, Int64Array]]
+    before: Int32Array
+    after: Int32Array
     thread: Int32Array
     handed_over_ps: Int64Array
     late_end_ps: Int64Array
@@ -87,21 +88,29 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         """Number of gaps."""
         return int(self.before.size)
 
-    @cached_property
+    @property
     def _first(self) -> Int64Array:
         """The first piece of each gap."""
-        return np.flatnonzero(np.diff(self.gap, prepend=-1))
+        return np.flatnonzero(np.diff(self.gap, prepend=np.int32(-1)))
 
-    @cached_property
+    @property
     def spans(self) -> tuple[Int64Array, Int64Array]:
         """Start and end of each whole gap, int64 `[m]`."""
         if self.gap.size == self.count:
             return self.start_ps, self.end_ps
-        last = np.append(self._first, self.gap.size)[1:] - 1
-        return self.start_ps[self._first], self.end_ps[last]
+        first = self._first
+        last = np.append(first, self.gap.size)[1:] - 1
+        return self.start_ps[first], self.end_ps[last]
+
+    def pieces_of(self, gap: int) -> slice:
+        """The pieces of a gap."""
+        # A bound of another type would convert the whole column.
+        bounds = np.array((gap, gap + 1), dtype=np.int32)
+        first, end = np.searchsorted(self.gap, bounds).tolist()
+        return slice(first, end)
 
     @cached_property
-    def longest_steps(self) -> Int64Array:
+    def longest_steps(self) -> Int32Array:
         """The step of the longest piece of each gap, of several the first, int64 `[m]`; `NONE` outside of steps."""
         if self.gap.size == self.count:
             return self.step
@@ -149,7 +158,8 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         first, last = np.searchsorted(self.start_ps, [start, end])
         for cause, (pieces, lengths) in self.by_cause.items():
             before = np.append(0, np.cumsum(lengths))
-            result[cause] = before[places(pieces, last)] - before[places(pieces, first)]
+            number = pieces.astype(np.int64)
+            result[cause] = before[places(number, last)] - before[places(number, first)]
         return result
 
 
@@ -205,11 +215,11 @@ class _Finder:
             device=self._device,
             start_ps=at.start,
             end_ps=at.end,
-            gap=at.gap,
-            step=at.step,
+            gap=at.gap.astype(np.int32),
+            step=at.step.astype(np.int32),
             by_cause=cause_ps.occurring(),
-            before=before,
-            after=after,
+            before=before.astype(np.int32),
+            after=after.astype(np.int32),
             thread=thread,
             handed_over_ps=handed_over,
             late_end_ps=late_end,
@@ -381,12 +391,12 @@ class _CauseTimes:
             np.maximum(most, whole, out=most)
         return largest
 
-    def occurring(self) -> dict[int, tuple[Int64Array, Int64Array]]:
+    def occurring(self) -> dict[int, tuple[Int32Array, Int64Array]]:
         """For each cause that occurs the pieces with it, and how long they have it."""
         found = {}
         for cause, lengths in sorted(self._rows.items()):
             pieces = np.flatnonzero(lengths)
-            found[int(cause)] = pieces, lengths[pieces]
+            found[int(cause)] = pieces.astype(np.int32), lengths[pieces]
         return found
 
 

@@ -12,12 +12,14 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.ids import is_in, unique_ids, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
 from traceview.trace.correlation import ProducerConsumerLinks
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
 from traceview.trace.side_work import SideWork, side_work_of
+from traceview.xplane.columns import joined
 from traceview.xplane.host_names import (
     HostNameKind,
     host_name_kind,
@@ -37,6 +39,39 @@ _CONSTANT: Final = b"MakeTensorFromProto"
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
 
 
+_BLOCK: Final = 64
+"""Events of a thread whose latest end is kept: so many more are looked at than overlap a span."""
+
+
+def _reach(end_ps: Int64Array) -> Int64Array:
+    """The latest end up to the last event of each full block."""
+    return np.maximum.accumulate(end_ps)[_BLOCK - 1 :: _BLOCK].copy()
+
+
+class _ByStart(Struct, frozen=True, eq=False):
+    """Events of a thread by start.
+
+    `reach_ps`: the latest end up to the last event of each full block of `_BLOCK`. `order`: their rows, None if they
+    follow `first`.
+    """
+
+    start_ps: Int64Array
+    reach_ps: Int64Array
+    first: int
+    order: Int64Array | None
+
+    def until(self, start_ps: int, end_ps: int) -> Int64Array:
+        """The rows of those that begin before `end_ps`, without blocks that have ended by `start_ps`."""
+        begin = _BLOCK * int(np.searchsorted(self.reach_ps, start_ps, side="right"))
+        return self.rows(begin, int(np.searchsorted(self.start_ps, end_ps)))
+
+    def rows(self, begin: int, end: int) -> Int64Array:
+        """The rows of a range of them."""
+        if self.order is None:
+            return np.arange(self.first + begin, self.first + end)
+        return self.order[begin:end]
+
+
 class HostEvents:
     """The events of one host by thread, and what each shows.
 
@@ -54,10 +89,10 @@ class HostEvents:
         self._steps: HostSteps = trace.steps_by_host[host]
         of_host = np.flatnonzero(trace.host_of_line == host).tolist()
         self._lines = [line for line in of_host if trace.lines[line].is_thread]
-        self._rows_of: dict[int, Int64Array] = {}
+        self._spans_of: dict[int, list[slice]] = {}
         self._is_python_thread: dict[int, bool] = {}
         self._spoken: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
-        self._by_start: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
+        self._by_start: dict[int, _ByStart] = {}
 
     @cached_property
     def caller(self) -> int:
@@ -74,7 +109,8 @@ class HostEvents:
         for line in self._lines:
             if self._trace.lines[line].name.startswith(_MAIN_THREAD):
                 return int(self.thread[line])
-        launches = among(self._stat("correlation_id").row, self._rows_of_host)
+        # Its rows are those of the host alone.
+        launches = self._stat("correlation_id").row
         if launches.size:
             return self._busiest(launches)
         return int(self.thread[self._lines[0]]) if self._lines else NONE
@@ -118,11 +154,16 @@ class HostEvents:
             if open_.size == 0:
                 break
             producing = self.thread[columns.line[current]]
-            is_python = np.array([self._runs_python(one) for one in producing.tolist()], dtype=bool)
+            is_python = np.array([self.runs_python(one) for one in producing.tolist()], dtype=bool)
             thread[open_[is_python]] = producing[is_python]
         return result, thread
 
-    def _runs_python(self, thread: int) -> bool:
+    @property
+    def lines_of_python(self) -> list[int]:
+        """The lines of the threads of this host that run Python and call TensorFlow."""
+        return [line for line in self._lines if self.runs_python(int(self.thread[line]))]
+
+    def runs_python(self, thread: int) -> bool:
         """Whether a thread recorded something that only Python begins: a call or a frame of it."""
         if thread not in self._is_python_thread:
             rows = self.rows_of_thread(thread)
@@ -132,18 +173,19 @@ class HostEvents:
 
     def rows_of_thread(self, thread: int) -> Int64Array:
         """The events of a thread, ascending; none if it belongs to the input pipeline."""
-        if thread not in self._rows_of:
+        parts = [np.arange(span.start, span.stop) for span in self._row_spans(thread)]
+        return joined(parts, np.int64)
+
+    def _row_spans(self, thread: int) -> list[slice]:
+        """The rows of each line of a thread."""
+        if thread not in self._spans_of:
             lines = np.flatnonzero((self.thread == thread) & self._is_model_line)
-            spans = [self._columns.rows_of(line) for line in lines.tolist()]
-            parts = [np.arange(span.start, span.stop) for span in spans]
-            self._rows_of[thread] = np.concatenate([np.empty(0, dtype=np.int64), *parts])
-        return self._rows_of[thread]
+            self._spans_of[thread] = [self._columns.rows_of(line) for line in lines.tolist()]
+        return self._spans_of[thread]
 
     def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
         """The events of a thread that overlap a span, ascending in start."""
-        rows, start, reach = self._sorted_rows(thread)
-        # Rows up to the first that reaches the span have ended before it; few rows lie between that and its end.
-        near = rows[np.searchsorted(reach, start_ps, side="right") : np.searchsorted(start, end_ps)]
+        near = self._sorted_rows(thread).until(start_ps, end_ps)
         result: Int64Array = near[self._columns.end_ps[near] > start_ps]
         return result
 
@@ -167,30 +209,41 @@ class HostEvents:
     def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """The events of a thread that show what it does, by start; their starts; and their order by end."""
         if thread not in self._spoken:
-            rows, _, _ = self._sorted_rows(thread)
+            by_start = self._sorted_rows(thread)
+            rows = by_start.rows(0, by_start.start_ps.size)
             rows = rows[self.is_spoken(rows)]
             order = np.argsort(self._columns.end_ps[rows], kind="stable")
             self._spoken[thread] = rows, self._columns.start_ps[rows], order
         return self._spoken[thread]
 
-    def _sorted_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """The events of a thread by start, their starts, and the latest end up to each."""
+    def _sorted_rows(self, thread: int) -> _ByStart:
+        """The events of a thread by start."""
         if thread not in self._by_start:
-            rows = self.rows_of_thread(thread)
-            start = self._columns.start_ps[rows]
-            if (start[1:] < start[:-1]).any():
-                order = np.argsort(start, kind="stable")
-                rows, start = rows[order], start[order]
-            reach = np.maximum.accumulate(self._columns.end_ps[rows])
-            self._by_start[thread] = rows, start, reach
+            self._by_start[thread] = self._sorted(thread)
         return self._by_start[thread]
 
-    @cached_property
+    def _sorted(self, thread: int) -> _ByStart:
+        columns, spans = self._columns, self._row_spans(thread)
+        if len(spans) == 1:
+            start = columns.start_ps[spans[0]]
+            if (start[1:] >= start[:-1]).all():
+                return _ByStart(start, _reach(columns.end_ps[spans[0]]), spans[0].start, None)
+        rows = self.rows_of_thread(thread)
+        rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
+        return _ByStart(columns.start_ps[rows], _reach(columns.end_ps[rows]), NONE, rows)
+
+    @property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
+        result: Int64Array = np.flatnonzero(self._is_of_model) + self._span.start
+        return result
+
+    @cached_property
+    def _is_of_model(self) -> BoolArray:
+        """Which events of this host those are; as rows they would take eight times the memory."""
+        rows = self._span
         waited = self._kinds == HostNameKind.ASYNC_INPUT
-        counts = waited | self._is_model_line[self._columns.line[self._span]]
-        result: Int64Array = np.flatnonzero(counts) + self._span.start
+        result: BoolArray = waited | self._is_model_line[self._columns.line[rows]]
         return result
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
@@ -222,19 +275,21 @@ class HostEvents:
         return result
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
-        """Which host rows are step markers."""
-        return self._is_marker[rows]
+        """Which rows of this host are step markers."""
+        result: BoolArray = self._is_marker[rows - self._span.start]
+        return result
 
     @cached_property
     def _is_marker(self) -> BoolArray:
-        """Whether each host row is a step marker."""
+        """Whether each row of this host is a step marker."""
         columns = self._columns
-        rows = np.flatnonzero(columns.line == self._steps.marker_line)
+        on_line = columns.rows_of(self._steps.marker_line)
+        rows = np.arange(on_line.start, on_line.stop)
         spans = np.array((*self._steps.marker_spans, (LONG_AGO_PS, LONG_AGO_PS)), dtype=np.int64)
         spans = spans[np.argsort(spans[:, 0])]
         place = np.searchsorted(spans[:, 0], columns.start_ps[rows], side="right") - 1
-        result: BoolArray = np.zeros(columns.line.size, dtype=np.bool_)
-        result[rows] = (spans[place, 0] == columns.start_ps[rows]) & (
+        result: BoolArray = np.zeros(self._span.stop - self._span.start, dtype=np.bool_)
+        result[rows - self._span.start] = (spans[place, 0] == columns.start_ps[rows]) & (
             spans[place, 1] == columns.end_ps[rows]
         )
         return result
@@ -303,22 +358,18 @@ class HostEvents:
     def _in_pipeline(self) -> BoolArray:
         """The same of all rows of this host: they began in a call of the pipeline, or in what runs under its id."""
         columns, id_ = self._columns, self._stat("id")
-        rows, first = self._rows_of_host, self._span.start
-        is_root = self._names_that(is_pipeline_call)[columns.name[rows]]
+        first = self._span.start
+        is_root = self._names_that(is_pipeline_call)[columns.name[self._span]]
         captured = id_.value[is_root[id_.row - first]]
         is_root[id_.row[is_in(id_.value, captured)] - first] = True
-        result = np.zeros(rows.size, dtype=np.bool_)
-        roots, thread = rows[is_root], self.thread[columns.line[rows]]
+        result = np.zeros(is_root.size, dtype=np.bool_)
+        roots, thread = np.flatnonzero(is_root) + first, self.thread[columns.line[self._span]]
         for number in unique_ids(thread[is_root]).tolist():
-            own = rows[thread == number]
+            own = np.flatnonzero(thread == number) + first
             spans = self._spans(roots[self.thread[columns.line[roots]] == number])
             _, until = last_begun(spans, columns.start_ps[own])
             result[own - first] = columns.start_ps[own] < until
         return result
-
-    @cached_property
-    def _rows_of_host(self) -> Int64Array:
-        return np.arange(self._span.start, self._span.stop)
 
     @cached_property
     def _is_model_line(self) -> BoolArray:
@@ -359,8 +410,7 @@ class HostEvents:
         device, rows = self._trace.device_columns, self._trace.device_rows(self._host)
         is_constant = self._trace.names.matching(device.op[rows], [_CONSTANT])
         is_constant &= (device.class_[rows] == ActivityClass.H2D) & (device.launch[rows] != NONE)
-        result: Int64Array = device.launch[rows[is_constant]]
-        return result
+        return device.launch[rows[is_constant]].astype(np.int64)
 
     def is_spoken(self, rows: Int64Array) -> BoolArray:
         """Which rows show what the thread does: not frames of Python, scopes of programs and notes of allocators."""

@@ -195,7 +195,7 @@ class HostEvidence(HostEvents):
         device, rows = self._trace.device_columns, self._trace.device_rows(self._host)
         is_read = (device.class_[rows] == ActivityClass.D2H) & (device.launch[rows] != NONE)
         copies = rows[is_read]
-        return copies, device.launch[copies]
+        return copies, device.launch[copies].astype(np.int64)
 
 
 def joined_spans(parts: Iterable[IntervalSet]) -> IntervalSet:

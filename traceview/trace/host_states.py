@@ -118,7 +118,7 @@ class HostStates(HostEvidence):
         yield self._scheduling, intersection(others.scheduling, called)
         dispatched = (own.scheduling, own.launch, called)
         yield self._scheduling, without_holes(joined_spans(dispatched), BACK_TO_BACK_PS)
-        if self._runs_python(self.caller):
+        if self.runs_python(self.caller):
             yield Cause.PYTHON, self._python(self.caller)
 
     def _executor_layers(self, thread: int) -> Iterable[Layer]:
@@ -138,7 +138,7 @@ class HostStates(HostEvidence):
         yield self._scheduling, without_holes(others.scheduling, BACK_TO_BACK_PS)
         yield Cause.INPUT, others.pipeline
         yield self._scheduling, self._handovers
-        if self._runs_python(thread):
+        if self.runs_python(thread):
             yield Cause.PYTHON, self._python(thread)
             yield Cause.PYTHON, self._python_on_executors
 
@@ -186,5 +186,5 @@ class HostStates(HostEvidence):
         return joined_spans(
             self._python(thread)
             for thread in threads_
-            if thread != self.caller and self._runs_python(thread)
+            if thread != self.caller and self.runs_python(thread)
         )

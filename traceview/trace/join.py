@@ -1,4 +1,4 @@
-"""Joins the columns of planes, files and hosts to one set of columns.
+"""Joins the columns of the planes of one file to one set of columns.
 
 Parts are collected plane by plane and released as they are joined, so that no more than one column exists twice at
 a time.
@@ -6,22 +6,24 @@ a time.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict
 
 from traceview.ids import in_order
-from traceview.intervals import Int64Array
 from traceview.trace.classify import Activity, final_classes
 from traceview.trace.correlation import find_launches
 from traceview.trace.model import DeviceColumns, HostColumns, HostStat, Names
-from traceview.xplane.columns import joined
+from traceview.xplane.columns import SmallIntArray, joined, small
 from traceview.xplane.planes import TEXT_STATS
 from traceview.xplane.table import PlaneTable
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+
+_SMALL: Final = ("correlation_id", "group", "position")
+"""Columns of activity whose values mostly fit into 32 bits."""
 
 
 class _Parts:
@@ -35,6 +37,11 @@ class _Parts:
         """The whole column; its parts are released, so it can be taken once."""
         return joined([part.pop(key) for part in self._parts], dtype)
 
+    def take_small(self, key: str) -> SmallIntArray:
+        """The same of a column of either type."""
+        parts = [part.pop(key) for part in self._parts]
+        return joined(parts, np.result_type(np.int32, *parts).type)
+
 
 class HostParts:
     """The events of host planes, to be joined to `HostColumns`."""
@@ -45,17 +52,16 @@ class HostParts:
         self._stats: dict[str, list[HostStat]] = {}
         self._count = 0
 
-    def add(self, host: int, first_line: int, table: PlaneTable) -> None:
-        """Add one plane of a host, whose lines begin at `first_line` of the trace."""
+    def add(self, first_line: int, table: PlaneTable) -> None:
+        """Add one plane, whose lines begin at `first_line` of the file."""
         name_of = self._names.add_all(table.names)
         self._columns.add(
             {
-                "host": np.full(table.count, host, dtype=np.int16),
                 "line": table.line + np.int32(first_line),
                 "start_ps": table.start_ps,
                 "duration_ps": table.duration_ps,
                 "name": name_of[table.name],
-                "position": table.position,
+                "position": small(table.position),
             }
         )
         for key in table.plane.spellings:
@@ -72,17 +78,15 @@ class HostParts:
         ints = table.ints(key)
         return HostStat(ints.event + self._count, ints.value)
 
-    def joined(self, offset_ps: Int64Array) -> HostColumns:
-        """All host events, with the `offset_ps` of their host added to their times."""
-        host = self._columns.take("host", np.int16)
-        start = self._columns.take("start_ps", np.int64)
+    def joined(self) -> HostColumns:
+        """All host events of the file, as those of host 0."""
         return HostColumns(
-            host=host,
+            host=np.zeros(self._count, dtype=np.int16),
             line=self._columns.take("line", np.int32),
-            start_ps=start + offset_ps[host] if offset_ps.any() else start,
+            start_ps=self._columns.take("start_ps", np.int64),
             duration_ps=self._columns.take("duration_ps", np.int64),
             name=self._columns.take("name", np.int32),
-            position=self._columns.take("position", np.int64),
+            position=self._columns.take_small("position"),
             stats={
                 key: HostStat(
                     joined([piece.row for piece in pieces], np.int64),
@@ -99,33 +103,29 @@ class DeviceParts:
     def __init__(self) -> None:
         self._columns = _Parts()
 
-    def add(self, host: int, device: int, first_line: int, activity: Activity) -> None:
-        """Add one plane of a device, whose lines begin at `first_line` of the trace."""
+    def add(self, device: int, first_line: int, activity: Activity) -> None:
+        """Add one plane of a device, whose lines begin at `first_line` of the file."""
         count = activity.start_ps.size
         self._columns.add(
             asdict(activity)
+            | {key: small(getattr(activity, key)) for key in _SMALL}
             | {
                 "line": activity.line + np.int32(first_line),
                 "device": np.full(count, device, dtype=np.int16),
-                "host": np.full(count, host, dtype=np.int16),
             }
         )
 
-    def joined(
-        self, offset_ps: Int64Array, host_columns: HostColumns, names: Names
-    ) -> DeviceColumns:
+    def joined(self, host_columns: HostColumns, names: Names) -> DeviceColumns:
         """All device events by device and start, with their launches and final classes."""
         take = self._columns.take
-        host = take("host", np.int64)
-        start = take("start_ps", np.int64)
-        correlation_id = take("correlation_id", np.int64)
+        correlation_id = self._columns.take_small("correlation_id")
         has_correlation = take("has_correlation", np.bool_)
-        launch = find_launches(host, correlation_id, has_correlation, host_columns)
+        launch = find_launches(correlation_id, has_correlation, host_columns)
         classes = final_classes(take("kind", np.uint8), launch, host_columns.name, names)
         columns = DeviceColumns(
             device=take("device", np.int16),
             line=take("line", np.int32),
-            start_ps=start + offset_ps[host] if offset_ps.any() else start,
+            start_ps=take("start_ps", np.int64),
             duration_ps=take("duration_ps", np.int64),
             name=take("name", np.int32),
             op=take("op", np.int32),
@@ -133,17 +133,17 @@ class DeviceParts:
             class_=classes.class_,
             correlation_id=correlation_id,
             has_correlation=has_correlation,
-            launch=launch,
+            launch=small(launch),
             bytes=take("bytes", np.int64),
             host_memory=take("host_memory", np.uint8),
-            group=take("group", np.int64),
+            group=self._columns.take_small("group"),
             p2p=classes.p2p,
             opaque=classes.opaque,
             unknown_direction=classes.unknown_direction,
-            position=take("position", np.int64),
+            position=self._columns.take_small("position"),
         )
         # Events that begin together have an order of their own, whatever that of the file is.
-        keys = columns.device, columns.start_ps, -columns.end_ps, columns.class_
+        keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
         if in_order(*keys):
             return columns
         order = np.lexsort(keys[::-1])

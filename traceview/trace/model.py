@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,10 @@ from traceview.location import Location
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers
 from traceview.trace.hang import Hang
+from traceview.trace.per_host import PerHost
 from traceview.trace.sidecar import Sidecar
 from traceview.trace.threads import threads
-from traceview.xplane.columns import joined
+from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
 from traceview.xplane.read import read_event_stats
 from traceview.xplane.source import partly_read
@@ -44,6 +45,7 @@ class Names:
     def __init__(self) -> None:
         self._index: dict[bytes, int] = {}
         self._values: list[bytes] = []
+        self._texts: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._values)
@@ -53,6 +55,17 @@ class Names:
 
     def __getitem__(self, index: int) -> bytes:
         return self._values[index]
+
+    def __reduce__(self) -> tuple[Callable[[list[bytes]], Names], tuple[list[bytes]]]:
+        return Names.of, (self._values,)
+
+    @classmethod
+    def of(cls, values: list[bytes]) -> Names:
+        """A table of these distinct names."""
+        names = cls()
+        names._values = values
+        names._index = {name: index for index, name in enumerate(values)}
+        return names
 
     def add(self, name: bytes) -> int:
         """The index of `name`, new or known."""
@@ -67,7 +80,12 @@ class Names:
 
     def text(self, index: int) -> str | None:
         """The name as text, with invalid UTF-8 replaced; None for `NONE`."""
-        return None if index == NONE else self._values[index].decode("utf-8", "replace")
+        if index == NONE:
+            return None
+        if index not in self._texts:
+            # One text for all devices and hosts that have the name.
+            self._texts[index] = self._values[index].decode("utf-8", "replace")
+        return self._texts[index]
 
     def are(self, wanted: Iterable[bytes]) -> BoolArray:
         """Which names are in `wanted`, by index."""
@@ -212,6 +230,23 @@ def _rows_equal_to(column: npt.NDArray[np.integer], value: int) -> slice:
     return slice(int(column.searchsorted(key)), int(column.searchsorted(key, side="right")))
 
 
+class Ends(Struct, frozen=True, eq=False):
+    """The exclusive ends of events, made for those that are asked for: all of them would be one more column."""
+
+    start_ps: Int64Array
+    duration_ps: Int64Array
+
+    @overload
+    def __getitem__(self, rows: int) -> np.int64: ...
+
+    @overload
+    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Int64Array: ...
+
+    def __getitem__(self, rows: Any) -> Any:
+        """The ends at an index, a slice, an array of rows or a mask, as of an array."""
+        return self.start_ps[rows] + self.duration_ps[rows]
+
+
 class _EventColumns(Struct, frozen=True, eq=False, dict=True):
     """What device and host columns have in common."""
 
@@ -223,19 +258,19 @@ class _EventColumns(Struct, frozen=True, eq=False, dict=True):
         """Number of events."""
         return int(self.start_ps.size)
 
-    @cached_property
-    def end_ps(self) -> Int64Array:
+    @property
+    def end_ps(self) -> Ends:
         """Exclusive end of each event, int64 picoseconds."""
-        return self.start_ps + self.duration_ps
+        return Ends(self.start_ps, self.duration_ps)
 
 
 class DeviceColumns(_EventColumns, frozen=True, eq=False):
     """Device activity: one row per event that counts as activity, by device and start, of several the longest first.
 
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `module` (of XLA: the
-    empty name where XLA recorded none, `NONE` for events that are not of XLA); int64 `start_ps`, `duration_ps`,
-    `correlation_id`, `launch` (row in the host columns), `bytes`, `position`, `group` (the recorded `group_id`,
-    -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
+    empty name where XLA recorded none, `NONE` for events that are not of XLA); int64 `start_ps`, `duration_ps`, `bytes`;
+    int32 if all values fit, else int64: `correlation_id`, `launch` (row in the host columns), `position`, `group` (the
+    recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
     `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
     """
 
@@ -247,16 +282,16 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     op: Int32Array
     module: Int32Array
     class_: npt.NDArray[np.uint8]
-    correlation_id: Int64Array
+    correlation_id: SmallIntArray
     has_correlation: BoolArray
-    launch: Int64Array
+    launch: SmallIntArray
     bytes: Int64Array
     host_memory: npt.NDArray[np.uint8]
-    group: Int64Array
+    group: SmallIntArray
     p2p: BoolArray
     opaque: BoolArray
     unknown_direction: BoolArray
-    position: Int64Array
+    position: SmallIntArray
 
     def rows_of(self, device: int) -> slice:
         """The rows of one device; they are contiguous and sorted by start."""
@@ -302,7 +337,8 @@ class HostStat(Struct, frozen=True, eq=False):
 class HostColumns(_EventColumns, frozen=True, eq=False):
     """Thread activity: one row per host event, in the order of hosts, lines and file.
 
-    int16 `host`; int32 `line`, `name`; int64 `start_ps`, `duration_ps`, `position`; `stats` by key.
+    int16 `host`; int32 `line`, `name`; int64 `start_ps`, `duration_ps`; `position`, int32 if all values fit, else int64;
+    `stats` by key.
     """
 
     host: npt.NDArray[np.int16]
@@ -310,7 +346,7 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
     start_ps: Int64Array
     duration_ps: Int64Array
     name: Int32Array
-    position: Int64Array
+    position: SmallIntArray
     stats: dict[str, HostStat]
 
     def rows_of_host(self, host: int) -> slice:
@@ -392,6 +428,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     host_columns: HostColumns
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
+    per_host: PerHost
 
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""

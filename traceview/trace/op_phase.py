@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import unique_ids, unique_inverse
+from traceview.ids import unique_ids
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -111,15 +111,12 @@ def phases_of(trace: Trace) -> npt.NDArray[np.uint8]:
 
 def _phases(trace: Recording) -> npt.NDArray[np.uint8]:
     columns = trace.device_columns
-    values, index = unique_inverse(columns.op)
-    of_value = np.array(
-        [
-            Phase.UNKNOWN if value == NONE else phase_of(trace.names[value])
-            for value in values.tolist()
-        ],
-        dtype=np.uint8,
-    )
-    phase = of_value[index] if of_value.size else np.empty(0, dtype=np.uint8)
+    # The last place is that of `NONE`.
+    of_name = np.full(len(trace.names) + 1, Phase.UNKNOWN, dtype=np.uint8)
+    for name in unique_ids(columns.op).tolist():
+        if name != NONE:
+            of_name[name] = phase_of(trace.names[name])
+    phase = of_name[columns.op]
     phase[columns.class_ > ActivityClass.COLLECTIVE] = Phase.UNKNOWN
     phase[columns.class_ == ActivityClass.COLLECTIVE] = Phase.REDUCTION
     return phase

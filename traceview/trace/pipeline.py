@@ -281,7 +281,7 @@ def _by_value(values: Int64Array) -> Iterator[Int64Array]:
 def _without_nested(trace: Trace, row: Int64Array, enclosing: Int64Array) -> Int64Array:
     """Durations without the parts of directly nested calls that lie inside."""
     start, end = trace.host_columns.start_ps[row], trace.host_columns.end_ps[row]
-    self_ps = end - start
+    self_ps: Int64Array = end - start
     inner = np.flatnonzero(enclosing != NONE)
     outer = enclosing[inner]
     np.subtract.at(self_ps, outer, np.minimum(end[inner], end[outer]) - start[inner])

@@ -5,6 +5,9 @@ taken. Python that computes keeps the interpreter's lock, and with it the next s
 of samples are no shares of time. Of a span the function of the user with most time counts, of equal ones the first
 sampled, and in it the line with most time.
 
+A thread that waits runs nothing that another could wait for: the main thread while it joins one that trains. Only native
+code that calls Python, as TensorFlow does for generators, is kept waiting by it.
+
 The line of a thread's events carries an id that TensorFlow makes from the thread (tsl/platform/default/env.cc): up to
 2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`, in 2.17
 cut to 32 bits; in old releases the address itself, cut to 32 bits; in newer source the number of the thread in the kernel.
@@ -20,16 +23,26 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.ids import unique_inverse
-from traceview.intervals import Int64Array, union
+from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.trace.model import NONE, Recording
-from traceview.trace.python_samples import PythonFrame, PythonSamples, PythonThread
-from traceview.units import PS_PER_NS
+from traceview.trace.python_samples import (
+    PythonFrame,
+    PythonSamples,
+    PythonState,
+    PythonThread,
+)
+from traceview.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 
 _BITS: Final = (1 << 64) - 1
 _LOW_BITS: Final = (1 << 32) - 1
 _LATEST_NS: Final = (1 << 63) - 1
 _FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
 """Samples further from the start of the profile are as if they were so far away: outside of every span."""
+_LATE_PS: Final = 5 * PS_PER_MS // 2
+"""A round that comes so late was kept from Python's lock: half of the 5 ms for which a thread keeps it where others want it;
+rounds are due after 0.5 to 1.5 ms."""
+_AT_WORK_RATIO: Final = 0.5
+"""Of the time between two rounds: a thread that used a core for less did not keep them apart. A choice of ours."""
 _HASH_SEED: Final = 0xC70F6907
 _HASH_FACTOR: Final = 0xC6A4A7935BD1E995
 _HASH_SHIFT: Final = 47
@@ -37,7 +50,7 @@ _HASH_SHIFT: Final = 47
 
 
 class PythonLine(Struct, frozen=True):
-    """Where a thread was. `frame`: the innermost line of the user's code, or of any code where none is the user's.
+    """Where a thread was. `frame`: the innermost line of the user's code, or, where none is, of what does not just wait.
 
     `inner`: the line of a library below it with most time, None where the user's line itself ran.
     Of the `sampled_ps` that all samples stand for, `inside_ps` were in the function of `frame`.
@@ -55,6 +68,11 @@ class PythonLine(Struct, frozen=True):
     def ratio(self) -> float:
         """The share of the sampled time."""
         return self.inside_ps / self.sampled_ps
+
+    @property
+    def state(self) -> PythonState:
+        """What the thread did there."""
+        return (self.inner or self.frame).state
 
 
 class PythonLines:
@@ -81,9 +99,43 @@ class PythonLines:
         return self._most(self._rows_of(thread), start_ps, end_ps)
 
     def of_others(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
-        """The same for all threads but one, among samples inside code of the user."""
-        rows = np.flatnonzero((self._samples.thread != thread) & self._is_user[self._samples.stack])
-        return self._most(rows, start_ps, end_ps)
+        """The same for all threads but one, among samples inside code of the user in which the thread runs something."""
+        samples = self._samples
+        is_idle = self._waits[samples.stack] & self._is_started_by_python[samples.thread]
+        is_other = (samples.thread != thread) & self._is_user[samples.stack]
+        return self._most(np.flatnonzero(is_other & ~is_idle), start_ps, end_ps)
+
+    def time_by_state(
+        self, thread: int, start_ps: Int64Array, end_ps: Int64Array
+    ) -> dict[PythonState, int]:
+        """How long a thread did what in spans, in picoseconds that its samples stand for."""
+        time: Counter[PythonState] = Counter()
+        stacks, times = self._time_by_sample(self._rows_of(thread), start_ps, end_ps)
+        for stack, time_ps in zip(stacks, times, strict=True):
+            time[self._frame(self._samples.stacks[stack][0]).state] += time_ps
+        return dict(time)
+
+    def lock_kept(self, thread: int) -> IntervalSet:
+        """When a thread kept Python's lock from others: between two rounds, as the second came late while it computed."""
+        rows = self._rows_of(thread)
+        after, before = rows[1:], rows[:-1]
+        cpu_us = self._samples.cpu_us
+        passed_ps = self.time_ps[after] - self.time_ps[before]
+        used_ps = np.clip(cpu_us[after] - cpu_us[before], 0, _FURTHEST_NS // 1000) * PS_PER_US
+        is_known = (cpu_us[after] >= 0) & (cpu_us[before] >= 0)
+        is_next = self.previous_ps[after] == self.time_ps[before]
+        is_at_work = used_ps >= _AT_WORK_RATIO * passed_ps
+        kept = after[is_known & is_next & is_at_work & (passed_ps >= _LATE_PS)]
+        return union(self.previous_ps[kept], self.time_ps[kept])
+
+    @property
+    def started_by_python(self) -> list[tuple[int, str]]:
+        """The number and name of each thread that Python started, for it knows no others by name."""
+        return [
+            (number, thread.name)
+            for number, thread in enumerate(self._samples.threads)
+            if thread.name is not None
+        ]
 
     def _most(
         self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array
@@ -125,8 +177,10 @@ class PythonLines:
 
     def _line_of(self, stack: int) -> PythonFrame:
         """The line that stands for a stack."""
-        numbers = self._samples.stacks[stack]
-        return self._frame(numbers[-1 if self._is_user[stack] else 0])
+        frames = [self._frame(number) for number in self._samples.stacks[stack]]
+        if self._is_user[stack]:
+            return frames[-1]
+        return next((frame for frame in frames if frame.state != "waits"), frames[0])
 
     def _frame(self, number: int) -> PythonFrame:
         return self._samples.frames[number]
@@ -140,6 +194,24 @@ class PythonLines:
         return np.array(
             [bool(stack) and self._frame(stack[-1]).is_user for stack in self._samples.stacks],
             dtype=np.bool_,
+        )
+
+    @cached_property
+    def _waits(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Stacks whose innermost frame waits."""
+        return np.array(
+            [
+                bool(stack) and self._frame(stack[0]).state == "waits"
+                for stack in self._samples.stacks
+            ],
+            dtype=np.bool_,
+        )
+
+    @cached_property
+    def _is_started_by_python(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which threads no native code has started."""
+        return np.array(
+            [thread.name is not None for thread in self._samples.threads], dtype=np.bool_
         )
 
     @cached_property

@@ -6,7 +6,7 @@ import binascii
 import json
 import zlib
 from base64 import b64decode
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -18,6 +18,27 @@ from traceview.trace.fields import read_as
 _MOST_BYTES: Final = 1 << 26
 """Of a text when unpacked; the largest that traceview writes has a quarter of it."""
 _ROW_BYTES: Final = 16
+_CPU_BYTES: Final = 8
+_WAITS: Final[dict[str, tuple[str, ...]]] = {
+    "concurrent/futures/_base.py": ("result", "wait"),
+    "multiprocessing/connection.py": ("_poll", "_recv", "wait"),
+    "multiprocessing/popen_fork.py": ("poll", "wait"),
+    "multiprocessing/queues.py": ("get", "put"),
+    "multiprocessing/synchronize.py": ("__enter__", "wait"),
+    "queue.py": ("get", "join", "put"),
+    "selectors.py": ("select",),
+    "socket.py": ("accept", "readinto"),
+    "subprocess.py": ("_try_wait", "wait"),
+    "tensorflow/python/training/server_lib.py": ("join",),
+    "threading.py": ("_wait_for_tstate_lock", "acquire", "join", "wait"),
+}
+"""Functions that wait where they call nothing in Python: of the standard library (3.10 to 3.14), and that of a server."""
+_GENERATED_OPS: Final = "tensorflow/python/ops/gen_"
+_NATIVE: Final[dict[str, tuple[str, ...]]] = {
+    "tensorflow/python/eager/execute.py": ("execute_with_cancellation", "quick_execute"),
+    "tensorflow/python/framework/ops.py": ("_numpy", "_numpy_internal"),
+}
+"""Functions that hand ops or graphs to the native code of TensorFlow, and fetch values (2.15 to 2.21)."""
 
 
 class PythonThread(Struct, frozen=True):
@@ -45,6 +66,10 @@ class PythonRecord(Struct, frozen=True):
     threads: tuple[PythonThread, ...]
     stacks: str | None
     samples: str | None
+    cpu: str | None
+
+
+PythonState: TypeAlias = Literal["runs", "waits", "native"]
 
 
 class PythonFrame(Struct, frozen=True):
@@ -55,13 +80,28 @@ class PythonFrame(Struct, frozen=True):
     line: int
     is_user: bool
 
+    @property
+    def state(self) -> PythonState:
+        """What a thread does whose innermost frame this is.
+
+        It waits for another thread, another process or a file, is in native code of TensorFlow, or runs Python.
+        """
+        if self.is_user:
+            return "runs"
+        if self.function in _WAITS.get(self.file, ()):
+            return "waits"
+        is_generated = self.file.startswith(_GENERATED_OPS)
+        is_native = is_generated or self.function in _NATIVE.get(self.file, ())
+        return "native" if is_native else "runs"
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}"
 
 
 class PythonSamples(Struct, frozen=True, eq=False):
-    """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`.
+    """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`, int64 `cpu_us`.
 
+    `cpu_us`: processor time that the thread had taken so far, negative where that was not recorded.
     `stacks`: numbers of frames, the innermost first; a stack ends at the first frame of the user's code.
     `cost_ratio`: processor time of the sampling over the time sampled, None where it is not known.
     """
@@ -69,6 +109,7 @@ class PythonSamples(Struct, frozen=True, eq=False):
     t_ns: Int64Array
     thread: Int32Array
     stack: Int32Array
+    cpu_us: Int64Array
     threads: tuple[PythonThread, ...]
     frames: tuple[PythonFrame, ...]
     stacks: tuple[tuple[int, ...], ...]
@@ -93,12 +134,13 @@ def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonS
         return None
     try:
         content = _unpacked(record.samples)
+        cpu = b"" if record.cpu is None else _unpacked(record.cpu)
         tables: Any = json.loads(_unpacked(record.stacks))
     except (binascii.Error, zlib.error, ValueError, RecursionError):
         wrong.append(f"{path}.samples")
         return None
     in_tables: list[str] = []
-    samples = _joined(content, read_as(_Tables, tables, in_tables), record)
+    samples = _joined(content, cpu, read_as(_Tables, tables, in_tables), record)
     if in_tables or samples is None:
         wrong.append(f"{path}.stacks")
         return None
@@ -113,7 +155,9 @@ def _unpacked(text: str) -> bytes:
     return content
 
 
-def _joined(content: bytes, tables: _Tables, record: PythonRecord) -> PythonSamples | None:
+def _joined(
+    content: bytes, cpu: bytes, tables: _Tables, record: PythonRecord
+) -> PythonSamples | None:
     """The columns and the tables; None where they do not fit together."""
     count, rest = divmod(len(content), _ROW_BYTES)
     frame_count = len(tables.frames)
@@ -135,6 +179,7 @@ def _joined(content: bytes, tables: _Tables, record: PythonRecord) -> PythonSamp
         t_ns=t_ns,
         thread=thread,
         stack=stack,
+        cpu_us=_processor_times(cpu, count),
         threads=record.threads,
         frames=tuple(
             PythonFrame(tables.files[file], tables.functions[function], line, bool(is_user))
@@ -143,6 +188,13 @@ def _joined(content: bytes, tables: _Tables, record: PythonRecord) -> PythonSamp
         stacks=tables.stacks,
         cost_ratio=_cost_ratio(record),
     )
+
+
+def _processor_times(content: bytes, count: int) -> Int64Array:
+    """A time for each sample, -1 where there is not one for each: earlier captures recorded none."""
+    if len(content) != _CPU_BYTES * count:
+        return np.full(count, -1, dtype=np.int64)
+    return np.frombuffer(content, "<i8", count).astype(np.int64)
 
 
 def _cost_ratio(record: PythonRecord) -> float | None:

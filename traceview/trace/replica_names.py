@@ -33,6 +33,7 @@ class ReplicaNames:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._on_device: dict[int, tuple[int, ...]] = {}
+        self._replica: dict[tuple[int, int], int | None] = {}
 
     @cached_property
     def least_counts(self) -> dict[int, int]:
@@ -76,11 +77,17 @@ class ReplicaNames:
         return by_replica
 
     def _replica_of(self, name: int, device: int) -> int | None:
+        highest = int(self._highest[self._recording.device_list[device].host])
+        if (name, highest) not in self._replica:
+            self._replica[name, highest] = self._read_replica(name, highest)
+        return self._replica[name, highest]
+
+    def _read_replica(self, name: int, highest: int) -> int | None:
         path, type_ = split_op_name(self._recording.names[name][:LONGEST_NAME])
         # An optimizer names an op after the device of the variable; other ops are named after the replica that asks.
         if uses_variable(type_) and not OPTIMIZER_SCOPE.search(path):
             return None
-        return replica_in(path, int(self._highest[self._recording.device_list[device].host]))
+        return replica_in(path, highest)
 
     @cached_property
     def _highest(self) -> Int64Array:

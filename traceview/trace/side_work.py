@@ -1,8 +1,9 @@
-"""Reads from the name of an op whether it does side work: Python, printing, summaries or text inside the step.
+"""Reads from the name of an op whether it does side work: Python, printing, summaries, checks or text inside the step.
 
 Side work runs on the CPU and is no part of the model. Python functions are ops of their own. `tf.print` formats with
 `StringFormat` and writes with `PrintV2`. `tf.summary` writes with `Write…Summary`, and computes what it writes below a
-scope `write_summary`. Text is split, joined and searched by ops on strings, which have no GPU kernel; `tf.strings.split`
+scope `write_summary`. Checks for NaN and infinity are `CheckNumerics`, one op at a time, or a `DebugNumericSummaryV2` on each
+output of every op. Text is split, joined and searched by ops on strings, which have no GPU kernel; `tf.strings.split`
 makes its ragged result below a scope `StringSplit` (TensorFlow 2.21).
 """
 
@@ -12,6 +13,8 @@ import re
 from enum import Enum
 from functools import lru_cache
 from typing import Final
+
+from traceview.trace.op_phase import KEPT_NAMES
 
 _LONGEST: Final = 1 << 13
 """Bytes of a name that are searched; a name may be of any length."""
@@ -25,12 +28,14 @@ class SideWork(Enum):
     PYTHON = "python"
     PRINTING = "printing"
     SUMMARIES = "summaries"
+    CHECKS = "checks"
     TEXT = "text"
 
 
 _TYPES: Final = {
     SideWork.PYTHON: re.compile(rb"(?:Eager)?PyFunc(?:Stateless)?"),
     SideWork.PRINTING: re.compile(rb"Print(?:V2)?|StringFormat"),
+    SideWork.CHECKS: re.compile(rb"DebugNumericSummary(?:V2)?|CheckNumerics(?:V2)?"),
     SideWork.SUMMARIES: re.compile(rb"\w*Summary\w*"),
     SideWork.TEXT: re.compile(
         rb"(?:Static)?Regex\w+|String(?!Format$)\w+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode\w+"
@@ -43,6 +48,7 @@ _SCOPES: Final = {
 """By kind a part of its scopes, which is found faster, and a pattern of them."""
 
 
+@lru_cache(KEPT_NAMES)
 def side_work_of(name: bytes) -> SideWork | None:
     """The side work that the recorded text of an op, `scope/name:Type`, shows."""
     path, _, type_ = name[:_LONGEST].rpartition(b":")

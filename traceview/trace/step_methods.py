@@ -117,7 +117,7 @@ def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     end = max(int(columns.end_ps[own].max()) for own in last)
     is_cut = kernels[busiest][anchors[-1] :].size < period
     repeating = {
-        recording.device_key(device): own
+        recording.device_list[device].name: own
         for device, own in begins.items()
         if own.size >= _SAME_RATIO * anchors.size
     }
@@ -139,7 +139,7 @@ def _without_parts_outside(
 ) -> tuple[Step, ...]:
     """The steps, with the first and the last excluded if a device ran its part before or after all steps.
 
-    `begins`: when each device, by key, begins its repetitions.
+    `begins`: when each device, by its name on the host, begins its repetitions.
     """
     marked = list(steps)
     for place, where in ((0, "before"), (-1, "after")):

@@ -76,6 +76,7 @@ def is_graph_launch(name: bytes) -> bool:
     return _GRAPH_LAUNCH.fullmatch(name) is not None
 
 
+@lru_cache(maxsize=1 << 14)
 def is_python_call(name: bytes) -> bool:
     """Whether Python begins a host event of this name: it hands on an op or a tensor, or runs a graph."""
     return (_PYTHON_CALL.fullmatch(name) or _CALL.fullmatch(name)) is not None
@@ -86,6 +87,7 @@ def is_python_frame(name: bytes) -> bool:
     return name[:1] == b"$"
 
 
+@lru_cache(maxsize=1 << 14)
 def is_pipeline_call(name: bytes) -> bool:
     """Whether what runs inside of a host event of this name, or under its id, belongs to the input pipeline."""
     return _PIPELINE.fullmatch(name) is not None

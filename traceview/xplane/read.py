@@ -10,6 +10,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 from traceview.errors import TraceFormatError
 from traceview.intervals import Int64Array
 from traceview.location import Location
+from traceview.memory_limit import LESS_MEMORY, is_limited
 from traceview.store.address import is_remote
 from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
@@ -98,8 +100,12 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
             # A store gives a whole file in several ranges at the same time, but parts of it one after another.
             return _Reader(path, data[:] if is_remote(path) else data, salvage=salvage).space()
         except MemoryError:
+            if is_limited():
+                raise
             raise TraceFormatError(
-                path, f"{len(data):,} bytes do not fit into memory", hint="record fewer steps"
+                path,
+                f"{len(data):,} bytes do not fit into memory",
+                hint=f"record fewer steps; {LESS_MEMORY}",
             ) from None
 
 
@@ -129,7 +135,8 @@ class _Reader:
 
             def start(*call: Any) -> Callable[[], Any]:
                 try:
-                    return pool.submit(call[0], *call[1:]).result
+                    # Threads allocate memory as this one does.
+                    return pool.submit(partial(copy_context().run, *call)).result
                 except RuntimeError:
                     # No more threads may be started, in a container for instance.
                     return partial(call[0], *call[1:])
@@ -167,11 +174,13 @@ class _Reader:
             tuple(self.faults),
         )
 
-    def part(self, begin: int, end: int) -> bytes:
+    def part(self, begin: int, end: int) -> bytes | memoryview:
         """The bytes from `begin` to `end`; called on threads too."""
         if isinstance(self.data, FileBytes):
-            return self.data.part(begin, end)
-        return bytes(self.data[begin:end])
+            part = np.empty(end - begin, dtype=np.uint8)
+            self.data.read_into(part.data, begin)
+            return part.data
+        return self.data[begin:end]
 
     def digest(self) -> str:
         """The SHA-256 of the file."""

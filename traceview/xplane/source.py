@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import SEEK_END
+from io import SEEK_END, BufferedReader
 from threading import Lock
-from typing import BinaryIO, Final, overload
+from typing import BinaryIO, Final, cast, overload
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.location import Location
@@ -63,12 +63,17 @@ class FileBytes:
         begin, end, _ = key.indices(self._size)
         return self._between(begin, end)
 
-    def part(self, begin: int, end: int) -> bytes:
-        """The bytes from `begin` to `end`; several threads may read parts."""
-        part = self._read(begin, end - begin)
-        if len(part) < end - begin:
-            raise TraceFormatError(self._path, _SHORTER)
-        return part
+    def read_into(self, part: memoryview, begin: int) -> None:
+        """Fill `part` with the bytes from `begin` on; several threads may do so."""
+        done = 0
+        file = cast("BufferedReader", self._file)
+        with self._turn:
+            file.seek(begin)
+            while done < len(part):
+                count = file.readinto(part[done:])
+                if not count:
+                    raise TraceFormatError(self._path, _SHORTER)
+                done += count
 
     def _between(self, begin: int, end: int) -> bytes:
         first = begin - self._block_begin

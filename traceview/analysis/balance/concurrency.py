@@ -40,6 +40,7 @@ def concurrency_of(
         ends.append(np.minimum(compute.end[inside], window.end_ps))
         lengths.append(int((ends[-1] - starts[-1]).sum()))
     start, end = np.concatenate(starts), np.concatenate(ends)
+    del starts, ends
     together, total, longest = union(start, end).length, sum(lengths), max(lengths)
     span = int(end.max() - start.min())
     ratio, chance = (total - together) / (total - longest), longest / span

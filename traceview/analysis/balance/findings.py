@@ -154,7 +154,7 @@ def _straggler(result: Balance, selection: Selection) -> Finding | None:
     title = _TITLES[late.cause].format(
         device=late.device,
         cost=numbers.time(priced.ps_per_step),
-        longer=numbers.signed_share(late.longer_ratio),
+        longer=numbers.signed_share(late.mean_longer_ratio),
     )
     return STRAGGLER.finding(
         f"{title}{_of_step(priced)}; {_waiting(result, late)} for it",
@@ -252,7 +252,8 @@ def _evidence(
     yield Evidence("steps_ratio", late.step_count / late.of_count, least_steps_ratio, where)
     if late.wait_ps_per_step is None:
         limit = required_longer_ratio(shares_cores=late.shares_cores)
-        yield Evidence("longer_ratio", late.longer_ratio, limit, where)
+        if late.mean_longer_ratio is not None:
+            yield Evidence("mean_longer_ratio", late.mean_longer_ratio, limit, where)
         if late.launches_ratio is not None:
             yield Evidence("launches_ratio", late.launches_ratio, None, where)
     elif step_ps:

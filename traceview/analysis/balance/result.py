@@ -25,6 +25,7 @@ from traceview.analysis.balance.straggler import (
     find_straggler,
     longer_ratios,
     longest_counts,
+    mean_longer_ratios,
 )
 from traceview.analysis.balance.throughput import (
     Prediction,
@@ -33,10 +34,11 @@ from traceview.analysis.balance.throughput import (
     throughput_of,
 )
 from traceview.analysis.balance.uneven_steps import UnevenStep, short_steps, uneven_steps
-from traceview.analysis.balance.what_if import OTHER_CLOCKS, Moments, WhatIf, clocks_agree, what_ifs
+from traceview.analysis.balance.what_if import OTHER_CLOCKS, WhatIf, clocks_agree, what_ifs
 from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.collectives.result import transfer_spans
 from traceview.analysis.context import Context
+from traceview.analysis.cost import mean_ps
 from traceview.analysis.joined_steps import NEVER, JoinedSteps, joined_steps
 from traceview.analysis.selection import Selection, covered_ps
 from traceview.ids import is_in, unique_ids
@@ -70,6 +72,10 @@ class DeviceBalance(OfDevice, frozen=True):
         last_count: Collectives in which it started last; null without any.
         collective_count: Collectives of the steps that all their devices recorded; null without any.
         hardware: What the device is.
+        mean_compute_ps_per_step: As compute_ps_per_step, but mean over the steps, rounded down; null also in reports of
+            earlier versions.
+        mean_longer_ratio: Its mean compute over the mean of the others' (in each step their median), less 1; null as
+            longer_ratio, where the others computed nothing, and in reports of earlier versions.
     """
 
     status: str
@@ -82,6 +88,8 @@ class DeviceBalance(OfDevice, frozen=True):
     last_count: Count | None
     collective_count: Count | None
     hardware: DeviceHardware
+    mean_compute_ps_per_step: Picoseconds | None = None
+    mean_longer_ratio: float | None = None
 
 
 class Balance(Record, frozen=True):
@@ -154,7 +162,7 @@ class Balance(Record, frozen=True):
 
     def saved_ps(self, fix: str) -> int | None:
         """What a fix saves of a step at most; None where its bound is not known."""
-        return next((bound.saved_ps for bound in self.what_if if bound.name == fix), None)
+        return next((bound.shown_ps for bound in self.what_if if bound.name == fix), None)
 
 
 def devices_in_use(
@@ -217,7 +225,7 @@ def compute(context: Context) -> Balance | Skipped:
     uneven = uneven_steps(trace, compared)
     throughput = throughput_of(trace, selection, len(in_use))
     transfers = transfer_spans(trace, context.collectives)
-    bounds = what_ifs(trace, selection, activities, joined, Moments(transfers, context.idle.gaps))
+    bounds = what_ifs(trace, selection, activities, joined, transfers, context.idle)
     straggler = find_straggler(
         trace,
         selection,
@@ -294,6 +302,7 @@ def _devices(
     last_counts, collective_count = _last_counts(context.collectives, joined)
     is_compared = len(compared.devices) > 1 and compared.count > 0
     ratios = longer_ratios(compared) if is_compared else None
+    of_means = mean_longer_ratios(compared) if is_compared else None
     counts = longest_counts(compared) if is_compared else None
     whole = (joined.first_ps != NEVER).all(axis=0)
     for place, device in enumerate(joined.devices):
@@ -312,6 +321,8 @@ def _devices(
             last_count=last_counts.get(device, 0) if collective_count else None,
             collective_count=collective_count or None,
             hardware=hardware_of(trace, device, outside),
+            mean_compute_ps_per_step=mean_ps(joined.compute_ps[place]) if joined.count else None,
+            mean_longer_ratio=None if of_means is None or row is None else of_means[row],
         )
 
 

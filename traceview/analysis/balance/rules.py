@@ -14,13 +14,13 @@ STRAGGLER: Final = Rule(
     conditions_of="needs condition 4, and one of 1 to 3",
     conditions=(
         (
-            "it computes {longer_ratio} longer than the median of the others, and longest of all in {steps_ratio} of the "
-            "steps, or {deviations} robust standard deviations longer than that median"
+            "it computes {longer_ratio} longer than the median of the others, in the mean and the median step, and longest "
+            "of all in {steps_ratio} of the steps, or {deviations} robust standard deviations longer than that median"
         ),
         "it is last to {steps_ratio} of the collectives, and the others wait {wait_ratio} of the median step",
         (
-            "replicas that share cores: it computes {replica_longer_ratio} longer than the median of the others, and longest "
-            "of all in {replica_steps_ratio} of the steps"
+            "replicas that share cores: it computes {replica_longer_ratio} longer than the median of the others, in the mean "
+            "and the median step, and longest of all in {replica_steps_ratio} of the steps"
         ),
         (
             "the delay is at least {spreads}× its interquartile range over the steps: {spreads_of_few_steps}× with fewer than "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from traceview.analysis import steps
@@ -10,13 +10,14 @@ from traceview.analysis.balance.findings import device_noun
 from traceview.analysis.balance.gradients import DevicePhases, Gradients
 from traceview.analysis.balance.result import Balance, DeviceBalance
 from traceview.analysis.balance.rules import MIXED, SERIAL, SINGLE, STRAGGLER
-from traceview.analysis.balance.straggler import Straggler
+from traceview.analysis.balance.straggler import Straggler, required_longer_ratio
 from traceview.analysis.balance.uneven_steps import UnevenStep
 from traceview.analysis.balance.what_if import WhatIf, even_share_ps
 from traceview.analysis.base import FEWEST_STEPS
 from traceview.analysis.collectives.section import unclear_words
 from traceview.analysis.context import View
 from traceview.analysis.cost import cost_words
+from traceview.analysis.idle.profiler_time import PROFILER_PS
 from traceview.analysis.input.result import Input, keeps_waiting
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.document import model as doc
@@ -133,20 +134,21 @@ def _by_device(view: View, result: Balance) -> Iterator[doc.Block]:
         last_count = sum(row.last_count or 0 for row in result.devices)
         count = max((row.collective_count or 0 for row in result.devices), default=0)
         yield from doc.remarks(unclear_words(last_count, count))
-    ratios = ratios_remark(row.longer_ratio for row in rows)
-    yield from doc.remarks(
-        f"Times per step are medians over the steps.{f' {ratios}' if ratios else ''}"
-    )
+    yield from doc.remarks("Compute per step is the mean over the steps, delays are medians.")
 
 
 def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Column]:
     yield doc.devices("device", [row.device for row in rows])
-    yield doc.times("compute per step", [row.compute_ps_per_step for row in rows])
+    yield doc.times(
+        "compute per step",
+        [row.mean_compute_ps_per_step for row in rows],
+        meaning="mean over the steps",
+    )
     yield doc.signed_shares(
         "vs. others",
-        [row.longer_ratio for row in rows],
+        [row.mean_longer_ratio for row in rows],
         priority=1,
-        meaning="compute beyond the median of the other devices, median over the steps",
+        meaning="mean compute beyond the mean of the other devices, of which each step counts the median",
     )
     yield doc.counts(
         "steps slowest",
@@ -179,17 +181,10 @@ def _columns(result: Balance, rows: Sequence[DeviceBalance]) -> Iterator[doc.Col
         yield doc.words("ran", [_phases(phases.get(row.device)) for row in rows], priority=2)
 
 
-def ratios_remark(longer_ratios: Iterable[float | None]) -> str | None:
-    """What the column of ratios says, which is not the ratio of the times beside it; None without any."""
-    if all(ratio is None for ratio in longer_ratios):
-        return None
-    return "The column vs. others is the median of each step's ratio, not the ratio of the medians."
-
-
 def _range(rows: Sequence[DeviceBalance]) -> str:
     """The range of the devices without a row."""
-    compute = numbers.time_range(row.compute_ps_per_step for row in rows)
-    ratios = sorted(row.longer_ratio for row in rows if row.longer_ratio is not None)
+    compute = numbers.time_range(row.mean_compute_ps_per_step for row in rows)
+    ratios = sorted(row.mean_longer_ratio for row in rows if row.mean_longer_ratio is not None)
     ends = dict.fromkeys(map(numbers.signed_share, (ratios[:1] + ratios[-1:])))
     versus = f", {' to '.join(ends)} vs. the others" if ends else ""
     return f"{numbers.plural(len(rows), 'other device')}: compute {compute} per step{versus}."
@@ -268,12 +263,12 @@ def _of_straggler(late: Straggler, saved_ps: int | None) -> str:
 
 
 def _of_unsteady(result: Balance) -> Iterator[str]:
-    limit = STRAGGLER.limits["longer_ratio"]
-    longer = [row for row in result.devices if (row.longer_ratio or 0) >= limit]
-    row = max(longer, key=lambda row: row.longer_ratio or 0, default=None)
+    limit = required_longer_ratio(shares_cores=result.kind == "replica")
+    longer = [row for row in result.devices if (row.mean_longer_ratio or 0) >= limit]
+    row = max(longer, key=lambda row: row.mean_longer_ratio or 0, default=None)
     if row is not None and row.step_count >= FEWEST_STEPS:
         yield (
-            f"{row.device} computed {numbers.share(row.longer_ratio)} longer than the others (median), but too "
+            f"{row.device} computed {numbers.share(row.mean_longer_ratio)} longer than the others, but too "
             "unsteadily to be a straggler"
         )
 
@@ -319,17 +314,22 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
     rows = _worth_showing(result, least_ratio)
     if not rows:
         return ()
+    mean_ps = _mean_step_ps(view)
+    statistic, step_ps = "median", rows[0].step_bound_ps + rows[0].saved_ps
+    # Costs are of the mean step. Reports of earlier versions have bounds of the median step only.
+    if mean_ps is not None and all(row.mean_saved_ps is not None for row in rows):
+        statistic, step_ps = "mean", mean_ps
     return (
         doc.Subheading("Best case per fix"),
         *doc.table(
             "Best case per fix",
             (
                 doc.words("fix", [look_of(BOUNDS, row.name).words for row in rows]),
-                doc.times("median step at least", [row.step_bound_ps for row in rows]),
-                doc.times("saves at most", [row.saved_ps for row in rows], priority=2),
+                doc.times(f"{statistic} step at least", [step_ps - row.shown_ps for row in rows]),
+                doc.times("saves at most", [row.shown_ps for row in rows], priority=2),
                 doc.shares(
-                    "of the median step",
-                    [doc.ratio(row.saved_ps, row.saved_ps + row.step_bound_ps) for row in rows],
+                    f"of the {statistic} step",
+                    [doc.ratio(row.shown_ps, step_ps) for row in rows],
                     priority=1,
                 ),
                 None
@@ -339,7 +339,7 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
         ),
         *doc.remarks(
             f"{_statistics(view)}A bound is the least that a step takes, not a forecast.",
-            _of_input(view, rows, result.in_use_count),
+            _of_input(view, rows),
             _of_first_finding(view, rows),
         ),
     )
@@ -347,33 +347,34 @@ def _bounds(view: View, result: Balance, least_ratio: float) -> tuple[doc.Block,
 
 def _statistics(view: View) -> str:
     """How long the median step is, and the mean one, of which costs are shares."""
-    result = view.result(steps.ANALYSIS)
-    used = [step.duration_ps for step in (result.steps if result else ()) if step.used]
-    if result is None or result.median_ps is None or not used:
+    result, mean_ps = view.result(steps.ANALYSIS), _mean_step_ps(view)
+    if result is None or result.median_ps is None or mean_ps is None:
         return ""
-    mean = f", the mean step {numbers.time(sum(used) // len(used))}" if len(used) > 1 else ""
+    mean = f", the mean step {numbers.time(mean_ps)}" if result.used_count > 1 else ""
     return f"The median step takes {numbers.time(result.median_ps)}{mean}. "
 
 
-def _of_input(view: View, rows: Sequence[WhatIf], in_use_count: int) -> str | None:
+def _mean_step_ps(view: View) -> int | None:
+    """The mean of the used steps, rounded down; None without any."""
+    result = view.result(steps.ANALYSIS)
+    used = [step.duration_ps for step in (result.steps if result else ()) if step.used]
+    return sum(used) // len(used) if used else None
+
+
+def _of_input(view: View, rows: Sequence[WhatIf]) -> str | None:
     """Why the row for input saves another time than `input-bound` costs, or saves some although the pipeline keeps up."""
     if all(row.name != "no_input_wait" for row in rows):
         return None
     bound = next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
     counted = "The row for input counts the moments in which any device waits for a batch"
-    several = (
-        " Where several devices wait in one gap, their waits are added up, because when each of them waits is not known exactly."
-        if in_use_count > 1
-        else ""
-    )
     if bound is not None:
-        if any(item.metric == "input_cost_ratio" for item in bound.evidence):
-            return (
-                f"{counted}. It leaves out the rest of what {bound.code} costs: waiting for Python's lock, and ops that take longer "
-                "because the pipeline takes cores."
-            )
+        metrics = {item.metric for item in bound.evidence}
+        if "input_cost_ratio" in metrics:
+            costs = [words for metric, words in _COSTS_OF_INPUT.items() if metric in metrics]
+            rest = "the rest of what" if "input_wait_ps" in metrics else "what"
+            return f"{counted}. It leaves out {rest} {bound.code} costs: {numbers.listed(costs, len(costs))}."
         return (
-            f"{counted}, median over the steps; {bound.code} costs the mean wait of the device that is idle least.{several}"
+            f"{counted}; {bound.code} costs the wait of the device that is idle least."
             if bound.cost_statistic == "mean"
             else None
         )
@@ -381,7 +382,15 @@ def _of_input(view: View, rows: Sequence[WhatIf], in_use_count: int) -> str | No
     hosts = result.hosts if result else ()
     if not hosts or any(keeps_waiting(host) for host in hosts):
         return None
-    return f"The input pipeline keeps up: batches are ready in time. {counted} to be handed over.{several}"
+    return f"The input pipeline keeps up: batches are ready in time. {counted} to be handed over."
+
+
+_COSTS_OF_INPUT: Final = {
+    "lock_wait_ps": "waiting for Python's lock",
+    "slowed_ops_ps": "ops that take longer because the pipeline takes cores",
+    "slowed_dispatch_ps": "dispatch of ops that takes longer because of that",
+}
+"""What the input pipeline costs beside waiting for it, by the metric of evidence."""
 
 
 def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:
@@ -391,8 +400,10 @@ def _of_first_finding(view: View, rows: Sequence[WhatIf]) -> str | None:
         return None
     names = {_BOUND_OF_CAUSE.get(cause, "") for cause in first.path_causes}
     names.add(_BOUND_OF_CODE.get(first.code, ""))
-    saved_ps = max((row.saved_ps for row in rows if row.name in names), default=None)
+    saved_ps = max((row.shown_ps for row in rows if row.name in names), default=None)
     cost = cost_words(first.cost_ps_per_step, first.cost_ratio, first.cost_statistic)
+    if any(item.metric == PROFILER_PS for item in first.evidence):
+        cost += " without the profiler"
     if saved_ps is None:
         return (
             f"{first.code} has no row: bounds are computed for input, communication, copies and balance only. Its cost, "
@@ -417,9 +428,9 @@ def _worth_showing(result: Balance, least_ratio: float) -> list[WhatIf]:
     rows = [
         bound
         for bound in result.what_if
-        if bound.saved_ps
-        and bound.saved_ps >= least_ratio * (bound.saved_ps + bound.step_bound_ps)
-        and not (bound.name == "balanced_devices" and bound.saved_ps <= at_once)
+        if bound.shown_ps
+        and bound.shown_ps >= least_ratio * (bound.saved_ps + bound.step_bound_ps)
+        and not (bound.name == "balanced_devices" and bound.shown_ps <= at_once)
     ]
     order = list(BOUNDS)
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))

@@ -77,6 +77,8 @@ class Straggler(OfDevice, frozen=True):
             picoseconds; the delay has to stand out from it. Null in reports of earlier versions.
         mean_cost_ps_per_step: What it computes longer, or its peers wait, as in cost_ps_per_step, but mean over the steps,
             rounded down, picoseconds. Null in reports of earlier versions.
+        mean_longer_ratio: Its mean compute over the mean of the others' (in each step their median), less 1; null where
+            they computed nothing, and in reports of earlier versions.
     """
 
     cause: Cause
@@ -92,6 +94,7 @@ class Straggler(OfDevice, frozen=True):
     shares_cores: bool
     spread_ps: Picoseconds | None = None
     mean_cost_ps_per_step: Picoseconds | None = None
+    mean_longer_ratio: float | None = None
 
 
 class _Late(Struct, frozen=True, eq=False):
@@ -153,6 +156,11 @@ def longer_ratios(steps: JoinedSteps) -> FloatArray:
     """For each device the median over the steps of its compute over the median of the others', less 1."""
     longer = [_longer(steps, row) for row in range(len(steps.devices))]
     return np.array([median(ratios) if ratios.size else 0.0 for ratios in longer])
+
+
+def mean_longer_ratios(steps: JoinedSteps) -> tuple[float | None, ...]:
+    """For each device its mean compute over the mean of the others' (in each step their median), less 1."""
+    return tuple(_mean_longer(steps, row) for row in range(len(steps.devices)))
 
 
 def _longer(steps: JoinedSteps, row: int) -> FloatArray:
@@ -220,7 +228,8 @@ def longest_counts(steps: JoinedSteps) -> Int64Array:
 
 def _computes_longest(trace: Trace, steps: JoinedSteps) -> int | None:
     """The device that clearly computes longer than the others; of several the slowest."""
-    ratios, counts = longer_ratios(steps), longest_counts(steps)
+    of_means = np.array([ratio or 0.0 for ratio in mean_longer_ratios(steps)])
+    ratios, counts = np.minimum(longer_ratios(steps), of_means), longest_counts(steps)
     for row in np.argsort(-ratios, kind="stable").tolist():
         shares_cores = _shares_cores(trace, steps, row)
         if ratios[row] < required_longer_ratio(shares_cores=shares_cores):
@@ -261,7 +270,14 @@ def _slow_straggler(trace: Trace, steps: JoinedSteps, row: int) -> Straggler:
         shares_cores=_shares_cores(trace, steps, row),
         spread_ps=int(quartile_range(longer)),
         mean_cost_ps_per_step=max(mean_ps(longer), 0),
+        mean_longer_ratio=_mean_longer(steps, row),
     )
+
+
+def _mean_longer(steps: JoinedSteps, row: int) -> float | None:
+    """The ratio of the mean times, which is not the mean of the steps' ratios."""
+    others_ps = int(_of_others(steps.compute_ps, row).sum())
+    return int(steps.compute_ps[row].sum()) / others_ps - 1 if others_ps else None
 
 
 class _Work(Struct, frozen=True):

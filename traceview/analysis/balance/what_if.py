@@ -24,7 +24,7 @@ collective do not wait for each other, so the step of each is bounded by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -35,18 +35,22 @@ from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.balance.device_speed import relative_speeds
 from traceview.analysis.base import Skipped
 from traceview.analysis.cost import mean_of_steps
+from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.joined_steps import JoinedSteps
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.document import numbers
+from traceview.ids import sorted_unique
 from traceview.intervals import Int64Array, IntervalSet, difference, union
 from traceview.record import Picoseconds, Record
 from traceview.robust import median_ps
 from traceview.trace.cause import Cause
-from traceview.trace.gaps import Gaps
+from traceview.trace.gap_spans import cause_spans
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
 _COPIES: Final = (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
+_WAITS: Final = (Cause.INPUT, Cause.PEER, Cause.H2D)
+_NEVER: Final = union(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 _MOMENTS: Final = {
     "no_input_wait": "the moments in which a device was idle and waited for input",
     "no_exposed_collectives": (
@@ -78,6 +82,11 @@ class WhatIf(Record, frozen=True):
     reasoning: str
     mean_saved_ps: Picoseconds | None = None
 
+    @property
+    def shown_ps(self) -> int:
+        """What it saves of the mean step, as costs are; of the median step in reports of earlier versions."""
+        return self.saved_ps if self.mean_saved_ps is None else self.mean_saved_ps
+
 
 class Bounds(Struct, frozen=True):
     """The bounds that are known, and by name why another is not."""
@@ -86,47 +95,20 @@ class Bounds(Struct, frozen=True):
     missing: dict[str, str] = field(default_factory=dict)
 
 
-class Moments(Struct, frozen=True, eq=False):
-    """When devices communicated or waited, by device index: `transfers` of collectives, and `gaps` where known."""
-
-    transfers: Sequence[IntervalSet]
-    gaps: Mapping[int, Gaps]
-
-
 def what_ifs(
     trace: Trace,
     selection: Selection,
     activities: Sequence[DeviceActivity],
     joined: JoinedSteps,
-    moments: Moments,
+    transfers: Sequence[IntervalSet],
+    idle: IdleAttribution,
 ) -> Bounds:
-    """The bounds, from the devices of `joined`; none without used steps."""
+    """The bounds, from the devices of `joined`; none without used steps. `transfers`: of collectives, by device index."""
     whole = selection.median_step_ps
     if whole is None or not joined.devices:
         return Bounds()
     spans = {
-        device: {
-            "no_input_wait": [_waits(moments.gaps.get(device), Cause.INPUT)],
-            "no_exposed_collectives": [
-                _Span.of(difference(moments.transfers[device], activities[device].compute)),
-                # Replicas have no queue: they wait for replicas that still compute.
-                _waits(
-                    None
-                    if trace.device_list[device].kind == "replica"
-                    else moments.gaps.get(device),
-                    Cause.PEER,
-                ),
-            ],
-            "no_exposed_copies": [
-                _Span.of(
-                    difference(
-                        _any(activities[device].by_class[copies] for copies in _COPIES),
-                        activities[device].cumulative[ActivityClass.COLLECTIVE],
-                    )
-                ),
-                _waits(moments.gaps.get(device), Cause.H2D),
-            ],
-        }
+        device: _moments(trace, device, activities[device], transfers[device], idle)
         for device in joined.devices
     }
     compute = {d: activities[d].compute for d in joined.devices}
@@ -153,7 +135,7 @@ def what_ifs(
         )
         combined = [device for host in hosts for device in devices_of[host]]
         for name in _MOMENTS:
-            saved = _covered([span for d in combined for span in spans[d][name]], start, end)
+            saved = _any(spans[device][name] for device in combined).within(start, end)
             bounds.setdefault(name, []).append(np.maximum(end - start - saved, longest))
         lengths.append(end - start)
     step_ps = np.concatenate(lengths)
@@ -163,7 +145,7 @@ def what_ifs(
             np.concatenate(of_hosts),
             step_ps,
             whole,
-            f"the median step without {_MOMENTS[name]}",
+            f"the mean step without {_MOMENTS[name]}",
         )
         for name, of_hosts in bounds.items()
     ]
@@ -188,13 +170,13 @@ def what_ifs(
         missing["balanced_devices"] = speeds.reason
     else:
         reasoning = (
-            "the median step with the compute shared by the speed of each device: moments in which only "
+            "the mean step with the compute shared by the speed of each device: moments in which only "
             f"some of {len(joined.devices)} devices compute become shorter"
         )
         evened = shortened(_needed(joined, speeds))
         rows.append(_row("balanced_devices", evened, joined_ps, whole, reasoning))
     reasoning = (
-        f"the median step with the compute of all {len(joined.devices)} devices within the longest"
+        f"the mean step with the compute of all {len(joined.devices)} devices within the longest"
     )
     at_once = shortened(joined.compute_ps.max(axis=0))
     rows.append(_row("concurrent_devices", at_once, joined_ps, whole, reasoning))
@@ -221,45 +203,40 @@ def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
     return len(clocks) == 1 or unaligned <= 1
 
 
-class _Span(Struct, frozen=True, eq=False):
-    """Moments of a device: all of them lie in `where`; `amount_ps` is their length up to each bound of it."""
+def _moments(
+    trace: Trace,
+    device: int,
+    activity: DeviceActivity,
+    transfers: IntervalSet,
+    idle: IdleAttribution,
+) -> dict[str, IntervalSet]:
+    """When the problem of each bound occurs on a device."""
+    waits = _waits(trace, idle, device)
+    # Replicas have no queue: they wait for replicas that still compute.
+    held_up = _NEVER if trace.device_list[device].kind == "replica" else waits[Cause.PEER]
+    return {
+        "no_input_wait": waits[Cause.INPUT],
+        "no_exposed_collectives": _any((difference(transfers, activity.compute), held_up)),
+        "no_exposed_copies": _any(
+            (*(activity.added[copies] for copies in _COPIES), waits[Cause.H2D])
+        ),
+    }
 
-    where: IntervalSet
-    amount_ps: Int64Array
 
-    @classmethod
-    def of(cls, exact: IntervalSet) -> _Span:
-        return cls(exact, exact.covered)
-
-    def within(self, start: Int64Array, end: Int64Array) -> Int64Array:
-        """Their length in each span, at most; exact where `where` is cut at its bounds."""
-        first = np.searchsorted(self.where.end, start, side="right")
-        last = np.searchsorted(self.where.start, end)
-        known = self.amount_ps[np.maximum(last, first)] - self.amount_ps[first]
-        result: Int64Array = np.minimum(known, self.where.within(start, end))
-        return result
-
-
-def _waits(gaps: Gaps | None, cause: Cause) -> _Span:
-    """Idle time of one cause; only its length in a gap is known, not where it lies."""
+def _waits(trace: Trace, idle: IdleAttribution, device: int) -> dict[Cause, IntervalSet]:
+    """When a device was idle with each cause that a bound takes away, to the instant."""
+    gaps = idle.gaps.get(device)
     if gaps is None:
-        return _Span.of(union(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)))
-    caused = gaps.of_cause(cause)
-    held = caused > 0
-    # Pieces of a gap touch each other; each keeps its own amount.
-    start, end = gaps.start_ps[held], gaps.end_ps[held]
-    covered = np.concatenate(([0], np.cumsum(end - start)))
-    return _Span(IntervalSet(start, end, covered), np.concatenate(([0], np.cumsum(caused[held]))))
-
-
-def _covered(spans: Sequence[_Span], start: Int64Array, end: Int64Array) -> Int64Array:
-    """How much of each `[start, end)` is in any of the spans, at most."""
-    where = _any(span.where for span in spans)
-    summed = np.zeros(start.shape, dtype=np.int64)
-    for span in spans:
-        summed += span.within(start, end)
-    result: Int64Array = np.minimum(where.within(start, end), summed)
-    return result
+        return dict.fromkeys(_WAITS, _NEVER)
+    # Other gaps, most of them, need not be looked at instant by instant.
+    pieces = [gaps.by_cause[cause][0] for cause in _WAITS if cause in gaps.by_cause]
+    chosen = sorted_unique(gaps.gap[np.concatenate([_NEVER.start, *pieces])])
+    spans = cause_spans(trace, gaps, idle.states[trace.device_list[device].host], chosen)
+    return {
+        cause: union(spans.start_ps[is_one], spans.end_ps[is_one])
+        for cause in _WAITS
+        for is_one in [spans.cause == cause]
+    }
 
 
 def _any(unions: Iterable[IntervalSet]) -> IntervalSet:
@@ -283,9 +260,9 @@ def _row(name: str, bounds: Int64Array, step_ps: Int64Array, whole: int, reasoni
     bound = min(median_ps(bounds) or 0, whole)
     # Of steps that some host lacks, or that the window cuts, a bound may be longer.
     mean_saved_ps = mean_of_steps(np.maximum(step_ps - bounds, 0))
-    if bound >= whole:
-        reasoning = f"nothing to save: {reasoning} is as long"
-        return WhatIf(name, bound, 0, reasoning, mean_saved_ps)
-    saved = whole - bound
-    reasoning = f"{reasoning}: at most {numbers.time(saved)} less"
-    return WhatIf(name, bound, saved, reasoning, mean_saved_ps)
+    reasoning = (
+        f"{reasoning}: at most {numbers.time(mean_saved_ps)} less"
+        if mean_saved_ps
+        else f"nothing to save: {reasoning} is as long"
+    )
+    return WhatIf(name, bound, whole - bound, reasoning, mean_saved_ps)

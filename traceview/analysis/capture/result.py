@@ -9,10 +9,10 @@ import numpy as np
 from traceview.analysis.capture import tracer_options
 from traceview.document import numbers
 from traceview.ids import is_in, unique_ids
-from traceview.intervals import Int64Array
 from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
 from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
+from traceview.units import PS_PER_S
 from traceview.xplane.planes import ActivityClass
 
 Quality: TypeAlias = Literal["ok", "degraded", "unusable"]
@@ -23,8 +23,17 @@ INVERSION_RATIO: Final = 0.05
 UNLINKED_RATIO: Final = 0.05
 """From this share of kernels without a recorded launch on, launches are incomplete."""
 
+_LONGEST_S: Final = 1e6
+"""A damaged sidecar may hold any number."""
+
 NAMED_STEPS_OR_TASKS: Final = 8
 """Of more steps or tasks than this, a sentence names the first."""
+
+LATE_TRAINING_RATIO: Final = 0.5
+"""Where the first step began later than this share of what was recorded by time, most of that shows no training."""
+
+_COORDINATORS: Final = ("chief", "coordinator", "master")
+_PARAMETER_SERVER: Final = "ParameterServerStrategy"
 
 HARMLESS: Final = frozenset(
     (
@@ -40,6 +49,10 @@ HARMLESS: Final = frozenset(
     )
 )
 """Codes of problems that leave every number complete."""
+
+
+WITHOUT_DEVICE: Final = ("late-training", "no-gpu-plane", "gpu-planes-empty", "devices-unknown")
+"""Codes of problems that may leave nothing to say about devices."""
 
 
 class HostCapture(Record, frozen=True):
@@ -133,23 +146,25 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
     host = trace.hosts[index]
     role = role_of(host)
     columns = trace.device_columns
-    rows = trace.device_rows(index)
-    kernels = rows[columns.class_[rows] <= ActivityClass.COLLECTIVE]
-    kernel_count = int(kernels.size)
-    unlinked = int((columns.launch[kernels] == NONE).sum())
+    devices = [columns.rows_of(device) for device in trace.devices_of_host[index]]
+    kernel_count = unlinked = 0
+    for rows in devices:
+        is_kernel = columns.class_[rows] <= ActivityClass.COLLECTIVE
+        kernel_count += int(is_kernel.sum())
+        unlinked += int((is_kernel & (columns.launch[rows] == NONE)).sum())
     return HostCapture(
         host=host.name,
         profile_start_ns=host.profile_start_ns,
         profile_stop_ns=host.profile_stop_ns,
         duration_ps=None if host.stop_ps is None else host.stop_ps - host.start_ps,
         event_count=host.event_count,
-        device_event_count=int(rows.size),
+        device_event_count=sum(rows.stop - rows.start for rows in devices),
         dropped_event_count=host.dropped_event_count,
         unlinked_ratio=unlinked / kernel_count if kernel_count else None,
         errors=host.errors,
         warnings=host.warnings,
         overhead_ratio=None if host.sidecar is None else host.sidecar.overhead_ratio,
-        clock_inversion_count=_clock_inversions(trace, rows),
+        clock_inversion_count=sum(_clock_inversions(trace, rows) for rows in devices),
         tracer_levels=host.tracer_levels,
         role=None if role is None else str(role),
         clock=host.clock,
@@ -163,11 +178,12 @@ def _python_cost_ratio(host: Host) -> float | None:
     return samples.cost_ratio if samples is not None else None
 
 
-def _clock_inversions(trace: Trace, rows: Int64Array) -> int:
+def _clock_inversions(trace: Trace, rows: slice) -> int:
     columns = trace.device_columns
-    rows = rows[columns.launch[rows] != NONE]
-    launched = trace.host_columns.start_ps[columns.launch[rows]]
-    return int((columns.start_ps[rows] < launched).sum())
+    launch, start = columns.launch[rows], columns.start_ps[rows]
+    is_linked = launch != NONE
+    launched = trace.host_columns.start_ps[launch[is_linked]]
+    return int((start[is_linked] < launched).sum())
 
 
 def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -> list[Problem]:
@@ -196,9 +212,29 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
     if capture.missing_steps:
         text = f"{_step_list(capture.missing_steps)} recorded on other hosts and not on this one"
         problems.append(Problem("missing-steps", text, host.name))
+    late = _late_training(host)
+    if late is not None:
+        problems.append(Problem("late-training", late, host.name))
     for option in tracer_options.ignored_options(trace, index):
         problems.append(Problem("options-ignored", f"TensorFlow ignored {option}", host.name))
     return problems + _cut_steps(trace, index, host)
+
+
+def _late_training(host: Host) -> str | None:
+    """That most of what was recorded by time lies before the first step."""
+    recorded_s = host.sidecar.recorded_s if host.sidecar is not None else None
+    first_s = host.sidecar.first_step_s if host.sidecar is not None else None
+    if recorded_s is None or first_s is None:
+        return None
+    recorded_ps, first_ps = (
+        round(min(max(seconds, 0.0), _LONGEST_S) * PS_PER_S) for seconds in (recorded_s, first_s)
+    )
+    if first_ps >= recorded_ps or first_ps < LATE_TRAINING_RATIO * recorded_ps:
+        return None
+    return (
+        f"only the last {numbers.time(recorded_ps - first_ps)} of the {numbers.time(recorded_ps)} that were recorded hold "
+        f"training steps: the first step began {numbers.time(first_ps)} after recording did"
+    )
 
 
 def _step_list(steps: tuple[int, ...]) -> str:
@@ -225,23 +261,21 @@ def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
     rows = trace.device_rows(index)
     is_gpu = np.array([device.kind == "gpu" for device in trace.device_list], dtype=np.bool_)
     rows = rows[is_gpu[columns.device[rows]]] if rows.size else rows
-    linked = rows[columns.launch[rows] != NONE]
-    if linked.size == 0:
+    launch = columns.launch[rows]
+    early, launch = rows[launch == NONE], launch[launch != NONE]
+    if launch.size == 0:
         return []
     problems = []
-    early = rows[columns.launch[rows] == NONE]
-    early = early[columns.start_ps[early] < calls.start_ps[columns.launch[linked]].min()]
+    launched = calls.start_ps[launch]
+    early = early[columns.start_ps[early] < launched.min()]
     if early.size:
         events = numbers.plural(int(early.size), "device event")
         text = f"{events} launched before the capture began"
         problems.append(Problem("cut-first-step", text, host.name))
     with_id = calls.stat("correlation_id").among(calls.rows_of_host(index)).row
-    launch_names = unique_ids(calls.name[columns.launch[linked]])
-    unanswered = with_id[
-        ~is_in(with_id, columns.launch[linked]) & is_in(calls.name[with_id], launch_names)
-    ]
-    last_answered = calls.start_ps[columns.launch[linked]].max()
-    late = unanswered[calls.start_ps[unanswered] > last_answered]
+    launch_names = unique_ids(calls.name[launch])
+    unanswered = with_id[~is_in(with_id, launch) & is_in(calls.name[with_id], launch_names)]
+    late = unanswered[calls.start_ps[unanswered] > launched.max()]
     if late.size:
         launches = numbers.plural(int(late.size), "launch", "launches")
         text = f"{launches} at the end without a device event: the work was still queued"
@@ -258,6 +292,31 @@ def _quality(trace: Trace, problems: list[Problem]) -> Quality:
         for problem in problems
     )
     return "degraded" if expected_missing or codes - HARMLESS else "ok"
+
+
+def why_no_device(trace: Trace) -> str:
+    """What explains that no device was recorded."""
+    hosts = trace.hosts
+    if any(gpus_expected(trace, host.name) for host in hosts):
+        return "nothing can be said about GPUs"
+    if all(host.event_count == 0 for host in hosts):
+        return "no op of TensorFlow ended while it was profiled"
+    if all(map(_late_training, hosts)):
+        return "the first step began near the end of the recording"
+    if all(map(_coordinates, hosts)):
+        return (
+            "this process hands the steps to its workers, which run the ops; record those with traceview capture "
+            "--seconds"
+        )
+    return "there was no GPU, and no op ran inside of a graph on the CPU; what runs outside of graphs belongs to no device"
+
+
+def _coordinates(host: Host) -> bool:
+    """Whether it is the coordinator of workers that use parameter servers."""
+    role, sidecar = role_of(host), host.sidecar
+    class_ = None if sidecar is None else sidecar.environment.strategy.class_
+    is_coordinator = role is not None and role.name in _COORDINATORS
+    return is_coordinator and (class_ or "").startswith(_PARAMETER_SERVER)
 
 
 def gpus_expected(trace: Trace, host: str | None) -> bool:

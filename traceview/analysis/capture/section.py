@@ -207,7 +207,7 @@ def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
         return "Profiler overhead: too small to measure."
     if variation > spreads.get(host, 0.0):
         return f"Profiler overhead: not measurable, because steps with it were {numbers.share(variation)} shorter."
-    return f"Profiler overhead: less than steps vary (the middle half of them by {numbers.share(variation)})."
+    return f"Profiler overhead: less than the spread of step times with and without it (mean IQR {numbers.share(variation)})."
 
 
 def _variation(overhead: float, spread: float) -> float:
@@ -283,4 +283,4 @@ def _overhead(host: HostCapture, spread: float) -> float | str | None:
     if ratio is None or ratio > spread:
         return ratio
     is_small = _variation(ratio, spread) < LEAST_SPREAD_RATIO
-    return "too small to measure" if is_small else "less than steps vary"
+    return "too small to measure" if is_small else "less than the spread of the step times"

@@ -7,6 +7,7 @@ from typing import Final
 from traceview.analysis import device_time, steps
 from traceview.analysis.base import Finding
 from traceview.analysis.collectives import findings
+from traceview.analysis.collectives.bandwidth import agreed, sidecars
 from traceview.analysis.collectives.result import CollectiveResult, compute
 from traceview.analysis.collectives.section import collectives_section
 from traceview.analysis.context import Analysis, Context
@@ -18,7 +19,14 @@ def _diagnose(context: Context, result: CollectiveResult) -> list[Finding]:
     times = context.record(device_time.ANALYSIS)
     if times is None:
         return []
-    return findings.diagnose(result, times, context.record(steps.ANALYSIS), context.selection)
+    trace = context.trace
+    bytes_per_pack = agreed(
+        sidecar.environment.strategy.bytes_per_pack
+        for sidecar in sidecars(trace, range(len(trace.hosts)))
+    )
+    return findings.diagnose(
+        result, times, context.record(steps.ANALYSIS), context.selection, bytes_per_pack
+    )
 
 
 ANALYSIS: Final = Analysis[CollectiveResult](

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from traceview.analysis.base import Confidence, Evidence, Finding, Rule
@@ -24,8 +24,8 @@ EXPOSED: Final = Rule(
     ),
     evidence="mean_exposed_transfer_per_step_ps of results.collectives over the mean step",
     advice=(
-        "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), "
-        "CommunicationOptions(bytes_per_pack=...). Exchange gradients less often: a larger batch per replica."
+        "Use fewer and larger calls: tf.distribute.NcclAllReduce(num_packs=1), or CommunicationOptions without "
+        "bytes_per_pack. Exchange gradients less often: a larger batch per replica."
     ),
     example="exposed transfer on GPU:0 takes 12.0 ms of the mean 50.0 ms step (24.0%)",
     path_causes=("collective",),
@@ -84,21 +84,28 @@ _ALIKE_RATIO: Final = 0.995
 
 _PACKING: Final = (
     "Use fewer and larger calls: tf.distribute.MirroredStrategy(cross_device_ops="
-    "tf.distribute.NcclAllReduce(num_packs=1)), or for MultiWorkerMirroredStrategy "
-    "tf.distribute.experimental.CommunicationOptions(bytes_per_pack=50 * 1024 * 1024). "
+    "tf.distribute.NcclAllReduce(num_packs=1)). MultiWorkerMirroredStrategy makes one call for all gradients, unless "
+    "CommunicationOptions has bytes_per_pack."
 )
+_SPLIT: Final = "Use fewer and larger calls: without bytes_per_pack in CommunicationOptions all gradients go in one call."
 _PACKED: Final = (
     "Look for other calls: tensors of another type, metrics, synchronised batch normalisation, clipping by a global "
-    "norm (traceview collectives LOGDIR). "
+    "norm (traceview collectives LOGDIR)."
 )
+_LARGER_BATCH: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
+_NOT_HALF: Final = "Mixed precision does not help: the gradients of float32 variables stay float32."
 
 
 def diagnose(
-    result: CollectiveResult, times: DeviceTime, steps: Steps | None, selection: Selection
+    result: CollectiveResult,
+    times: DeviceTime,
+    steps: Steps | None,
+    selection: Selection,
+    bytes_per_pack: int | None,
 ) -> list[Finding]:
-    """What collectives cost."""
+    """What collectives cost. `bytes_per_pack`: of the strategy; 0: all in one, None: not known."""
     kinds = {row.device: row.kind for row in times.devices if row.is_in_use}
-    costs = _Costs(result, selection, kinds)
+    costs = _Costs(result, selection, kinds, bytes_per_pack)
     findings = [costs.exposed(), costs.wait()]
     findings += [_off_gpu(host, times, steps, selection) for host in result.hosts]
     return [finding for finding in findings if finding is not None]
@@ -108,8 +115,13 @@ class _Costs:
     """What collectives cost the step of each device; `kinds` of the devices in use by their keys."""
 
     def __init__(
-        self, result: CollectiveResult, selection: Selection, kinds: Mapping[str, str]
+        self,
+        result: CollectiveResult,
+        selection: Selection,
+        kinds: Mapping[str, str],
+        bytes_per_pack: int | None,
     ) -> None:
+        self._bytes_per_pack = bytes_per_pack
         self._result = result
         self._kinds = kinds
         self._selection = selection
@@ -143,11 +155,7 @@ class _Costs:
             "exposed_transfer_ratio",
             title="exposed transfer on {devices} takes {cost}",
             explanation=f"{meaning}{self._calls()}{self._speed()}",
-            advice=(
-                f"{self._packing()}Exchange gradients less often: a larger batch per replica, so that one exchange "
-                "serves more examples. Mixed precision does not help: the "
-                "gradients of float32 variables stay float32."
-            ),
+            advice=" ".join(self._less_transfer()),
         )
 
     def wait(self) -> Finding | None:
@@ -199,11 +207,26 @@ class _Costs:
             return f"{calls}, though the strategy is set up to pack all gradients into {packs}."
         return f"{calls}; the strategy is set up to pack the gradients into {packs}."
 
+    def _less_transfer(self) -> Iterator[str]:
+        packing = self._packing()
+        if packing and packing != _PACKED:
+            yield packing
+        yield _LARGER_BATCH
+        if packing == _PACKED:
+            yield packing
+        yield _NOT_HALF
+
     def _packing(self) -> str:
+        """What to do about the number of calls; NCCL packs by number, other collectives by size (TensorFlow 2.21)."""
         packs, count = self._result.packs, self._result.count_per_step
         if count == 1:
             return ""
-        return _PACKED if packs is not None and packs <= 1 and (count or 0) > packs else _PACKING
+        if packs is not None:
+            return _PACKED if packs <= 1 and (count or 0) > packs else _PACKING
+        if self._bytes_per_pack is not None:
+            return _SPLIT if self._bytes_per_pack else _PACKED
+        # NCCL does not serve the CPU.
+        return _PACKING if "gpu" in self._kinds.values() else ""
 
     def _speed(self) -> str:
         result = self._result

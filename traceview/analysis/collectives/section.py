@@ -15,8 +15,8 @@ from traceview.document import numbers
 TITLE: Final = "Collectives"
 HIDDEN_REMARK: Final = "Waiting that compute hides counts as waiting, not as exposed."
 TRANSFER_REMARK: Final = (
-    "In the sum each transfer counts in full. Exposed transfer counts transfers at the same time once, and only while "
-    "their op runs on the device and nothing computes."
+    "The sum has the transfer of each collective once, in full. Exposed transfer is that of one device: transfers at the same "
+    "time count once, and only while their op runs there and nothing computes."
 )
 SUM_REMARK: Final = (
     f"Times per step are medians over the steps, which need not add up. {HIDDEN_REMARK}"

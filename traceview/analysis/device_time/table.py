@@ -8,7 +8,6 @@ from typing import Final
 from traceview.analysis.balance import Balance
 from traceview.analysis.balance.hardware import DeviceHardware
 from traceview.analysis.balance.result import DeviceBalance
-from traceview.analysis.balance.section import ratios_remark
 from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow
 from traceview.analysis.placement import Placement
 from traceview.analysis.placement.section import device_changes
@@ -22,7 +21,9 @@ _FIELDS: Final = DeviceTimeRow.__struct_fields__
 _TOTALS: Final = _FIELDS.index("total_ps")
 _COMPARED: Final = (
     "compute_ps_per_step",
+    "mean_compute_ps_per_step",
     "longer_ratio",
+    "mean_longer_ratio",
     "longest_count",
     "step_count",
     "start_lag_ps",
@@ -81,9 +82,7 @@ def device_table_section(
         "Devices",
         (
             *doc.table("Devices", _columns(shown)),
-            *doc.remarks(
-                _ranges(alike) if alike.count else None, ratios_remark(shown["longer_ratio"])
-            ),
+            *doc.remarks(_ranges(alike) if alike.count else None),
             *doc.notes(*(device_changes(placement) if placement else ())),
         ),
         lead="" if rows.count else "No device was recorded.",
@@ -103,8 +102,8 @@ def _columns(rows: Table) -> Iterator[doc.Column]:
     yield of_window("communication and waiting", rows["exposed_collective_ps"], 4)
     yield of_window("exposed copies", _copies_ps(rows), 5)
     yield of_window("idle", rows["idle_ps"], 1)
-    yield doc.times("compute per step", rows["compute_ps_per_step"], priority=6)
-    yield doc.signed_shares("vs. others", rows["longer_ratio"], priority=3)
+    yield doc.times("compute per step", rows["mean_compute_ps_per_step"], priority=6)
+    yield doc.signed_shares("vs. others", rows["mean_longer_ratio"], priority=3)
     yield doc.counts("kernels", rows["kernel_count"], priority=8)
     yield doc.times("start delay", rows["start_lag_ps"], priority=9)
     yield doc.sizes("peak memory", rows["memory_window_peak_bytes"], priority=7)

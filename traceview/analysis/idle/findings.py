@@ -14,7 +14,7 @@ from traceview.analysis.idle.blocking_ops import blocking_ops
 from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.first_call import FirstCall, first_call
 from traceview.analysis.idle.outside_of_graphs import outside_of_graphs
-from traceview.analysis.idle.profiler_time import profiler_time
+from traceview.analysis.idle.profiler_time import PROFILER_PS, profiler_time
 from traceview.analysis.idle.result import Idle
 from traceview.analysis.idle.retracing import Retraced, retraced_calls
 from traceview.analysis.idle.rules import (
@@ -35,10 +35,16 @@ from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.idle_attribution import IdleAttribution
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
-from traceview.document.vocabulary import thread_words
+from traceview.document.vocabulary import CAUSES, look_of, thread_words
+from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 
 _LISTED_CALLS: Final = 4
+
+_WITH_PYTHON: Final = CHECKPOINT_STALL.title.replace(
+    "checkpoints", "checkpoints and the Python around them"
+)
+_AROUND_A_SAVE: Final = "Tables of idle time show the Python around a save as Python between steps."
 
 
 def diagnose(
@@ -60,8 +66,9 @@ def _findings_of_host(
     selection: Selection,
     host: int,
 ) -> Iterator[Finding]:
-    for rule in (D2H_SYNC, CALLBACK_STALL, CHECKPOINT_STALL):
+    for rule in (D2H_SYNC, CALLBACK_STALL):
         yield from _by_cause(rule, waiting)
+    yield from _saves(waiting)
     yield from _evaluation(waiting)
     if waiting.is_replica:
         outside = list(outside_of_graphs(trace, waiting, selection, host))
@@ -108,10 +115,45 @@ def _by_cause(rule: IdleRule, waiting: Waiting) -> Iterator[Finding]:
     ratio = waiting.cost(idle_ps).ratio or 0.0
     severity = rule.severity_of(ratio)
     if severity is not None:
-        metric = f"idle_{rule.cause.key}_ratio"
+        metric, title = f"idle_{rule.cause.key}_ratio", None
+        if rule is CALLBACK_STALL and waiting.has_other_python:
+            metric, title = "other_callback_ratio", rule.title.replace("for", "for other", 1)
         evidence = Evidence(metric, ratio, rule.limits["warning_ratio"], waiting.key)
         of_steps = waiting.idle_ps[rule.cause]
-        yield finding_of(rule, waiting, idle_ps, [evidence], severity=severity, of_steps=of_steps)
+        yield finding_of(
+            rule, waiting, idle_ps, [evidence], severity=severity, of_steps=of_steps, title=title
+        )
+
+
+def _saves(waiting: Waiting) -> Iterator[Finding]:
+    """Saves and the Python around them, which tables of idle time show as Python between steps."""
+    rule, of_steps = CHECKPOINT_STALL, waiting.idle_ps[CHECKPOINT_STALL.cause]
+    if not waiting.around_saves_ps.any():
+        yield from _by_cause(rule, waiting)
+        return
+    idle_ps, python_ps = mean_ps(of_steps), mean_ps(waiting.around_saves_ps)
+    saving_ps = mean_ps(of_steps - waiting.around_saves_ps)
+    ratio = waiting.cost(idle_ps).ratio or 0.0
+    severity = rule.severity_of(ratio)
+    if severity is not None:
+        yield finding_of(
+            rule,
+            waiting,
+            idle_ps,
+            [
+                Evidence("checkpoint_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
+                Evidence("saving_ps", saving_ps, None, waiting.key),
+                Evidence("saving_python_ps", python_ps, None, waiting.key),
+            ],
+            severity=severity,
+            of_steps=of_steps,
+            title=_WITH_PYTHON,
+            explanation=f"{rule.meaning} {_AROUND_A_SAVE}",
+            parts=[
+                (look_of(CAUSES, Cause.CHECKPOINT.key).words, saving_ps),
+                ("Python around them", python_ps),
+            ],
+        )
 
 
 def _evaluation(waiting: Waiting) -> Iterator[Finding]:
@@ -155,7 +197,8 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
     """A step in a graph whose replicas wait for the host between ops: information, for short steps always do."""
     rule, idle_ps = HOST_BOUND, waiting.idle_of(HOST_BOUND)
     cost, recording, metric = waiting.cost(idle_ps), "", "idle_host_compute_ratio"
-    span = "{span} while the host dispatches ops"
+    of_profiler: list[Evidence] = []
+    title = "{device} waits {span} while the host dispatches ops ({share})"
     host = trace.device_list[waiting.device].host
     gaps = attribution.gaps[waiting.device]
     spent = profiler_time(
@@ -163,10 +206,14 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
     )
     if spent is not None and cost.ps_per_step is not None:
         recorded_ps, idle_ps = idle_ps, max(idle_ps - spent.idle_ps, 0)
-        span = f"{numbers.time(recorded_ps)} per step while the host dispatches ops, about {{span}} without the profiler"
+        whole = (
+            f"{numbers.time(recorded_ps)} of {numbers.time(waiting.selection.mean_step_ps or 0)}"
+        )
+        title = f"without the profiler {{device}} would wait about {{span}} while the host dispatches ops ({{share}}); recorded: {whole}"
         step_ps = (waiting.selection.mean_step_ps or 0) - spent.step_ps
         cost = Cost.per_step("mean", idle_ps, step_ps)
         metric = "unprofiled_dispatch_ratio"
+        of_profiler = [Evidence(PROFILER_PS, spent.idle_ps, None, waiting.key)]
         recording = f" {spent.sentence}"
     ratio, least_ratio = cost.ratio or 0.0, rule.limits["replica_ratio"]
     if ratio >= least_ratio:
@@ -174,9 +221,9 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
             rule,
             waiting,
             idle_ps,
-            [Evidence(metric, ratio, least_ratio, waiting.key)],
+            [Evidence(metric, ratio, least_ratio, waiting.key), *of_profiler],
             severity="info",
-            title=f"{{device}} waits {span} ({{share}})",
+            title=title,
             explanation=(
                 "The host dispatches ops one by one, or converts values for them, while the replica runs none. Steps "
                 f"of a few milliseconds and ops that work row by row show this.{recording}"

@@ -6,13 +6,41 @@ of that is spent on events, and takes as long as the ops themselves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.base import Finding
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.document import numbers
 from traceview.intervals import Int64Array, places
 from traceview.trace.model import Trace
+
+PROFILER_PS: Final = "profiler_ps"
+"""The metric of evidence for what recording took of the time that a finding is about."""
+
+
+class WithoutProfiler(Struct, frozen=True):
+    """What a finding leaves out of a cause. `path_ps`: of the mean path; `step_ps`: the mean step without the profiler."""
+
+    path_ps: int
+    step_ps: int
+
+
+def without_profiler(
+    findings: Sequence[Finding], cause: str, path_ps: int
+) -> WithoutProfiler | None:
+    """The part of a cause on the mean path that the finding about it says is the profiler's; None without such one."""
+    for finding in findings:
+        recorded = next((row.value for row in finding.evidence if row.metric == PROFILER_PS), None)
+        cost_ps, ratio = finding.cost_ps_per_step, finding.cost_ratio
+        if cause in finding.path_causes and isinstance(recorded, int) and cost_ps and ratio:
+            # The path has as much of the cause as the device of the finding, or a part of it.
+            of_path = -(-path_ps * recorded // (cost_ps + recorded))
+            return WithoutProfiler(of_path, round(cost_ps / ratio))
+    return None
 
 
 class ProfilerTime(Struct, frozen=True):

@@ -224,7 +224,7 @@ def gap_rows(
         around = Surroundings()
         if not evidence:
             (around,) = surroundings(trace, gaps, states, chosen[[place]], np.array([cause]))
-        pieces = slice(*np.searchsorted(gaps.gap, [index, index + 1]).tolist())
+        pieces = gaps.pieces_of(index)
         longest = int((gaps.end_ps[pieces] - gaps.start_ps[pieces]).argmax())
         step = int(gaps.step[pieces][longest])
         line = lines[place]

@@ -68,7 +68,7 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
                 "Shares are of the window; the causes of a device add up to its idle time.",
             ),
         ),
-        lead=f"Idle {_idle_range(rows, windows)} of the window; the largest cause: {CAUSES[ranked[0]].words}.",
+        lead=f"Idle {_idle_range(rows, windows)} of the window; the largest cause over all devices: {CAUSES[ranked[0]].words}.",
         terms=("idle", "gap"),
         is_folded=False,
     )

@@ -16,7 +16,7 @@ from traceview.analysis.selection import Selection
 from traceview.document import model as doc
 from traceview.document.vocabulary import CAUSES, look_of
 from traceview.ids import is_in, unique_ids, unique_inverse
-from traceview.intervals import Int64Array
+from traceview.intervals import Int32Array, Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.gaps import Gaps
 from traceview.trace.many_evidence import ManyEvidence
@@ -174,7 +174,7 @@ def _evidence_rows(
     return np.where(by_launch, launch, row)
 
 
-def _activity_names(trace: Trace, rows: Int64Array) -> npt.NDArray[np.object_]:
+def _activity_names(trace: Trace, rows: Int32Array) -> npt.NDArray[np.object_]:
     """The op of each device event, or its kernel without one; None without an event."""
     columns, text = trace.device_columns, trace.names.text
     no_text = np.zeros(len(trace.names) + 1, dtype=np.bool_)

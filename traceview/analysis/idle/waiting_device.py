@@ -52,7 +52,9 @@ class Waiting(Struct, frozen=True, eq=False):
     `idle_ps`: by cause and used step, int64 `[causes, steps]`; without steps one column for the whole window.
     `others`: the same of the other devices in use. `evaluation_ps`: by step, how long the host evaluates between
     markers. `step_numbers`: of the columns. `window_ps`: the length of the window. `gaps`: its longest gaps.
-    `python`: the Python that ran in its idle time, by cause.
+    `python`: the Python that ran in its idle time, by cause. `around_saves_ps`, `around_evaluations_ps`: by step, idle
+    time of Python between steps that is around a save or in an evaluation; `idle_ps` has the first under checkpoints, the
+    second not at all.
     """
 
     device: int
@@ -66,6 +68,8 @@ class Waiting(Struct, frozen=True, eq=False):
     evaluation_ps: Int64Array
     gaps: tuple[Gap, ...]
     python: Mapping[str, PythonShare]
+    around_saves_ps: Int64Array
+    around_evaluations_ps: Int64Array
 
     @property
     def has_steps(self) -> bool:
@@ -81,6 +85,15 @@ class Waiting(Struct, frozen=True, eq=False):
         if not self.has_steps:
             return Cost.of_window(idle_ps / self.window_ps)
         return self.selection.cost("mean", idle_ps)
+
+    @property
+    def has_other_python(self) -> bool:
+        """Whether some of its Python between steps belongs to saves or evaluations, and costs as these."""
+        return bool(self.around_saves_ps.any() or self.around_evaluations_ps.any())
+
+    def longest_of_others(self, cause: Cause) -> int:
+        """The longest wait of another device for a cause, mean over the steps; 0 without others."""
+        return max((mean_ps(idle_ps[cause]) for idle_ps in self.others.values()), default=0)
 
     def waiting_as_long(self, cause: Cause) -> list[str]:
         """The other devices that wait nearly as long for the same cause, or longer."""
@@ -125,11 +138,18 @@ def waiting_device(
     if window_ps == 0:
         return None
     between = between_markers(trace, attribution.states[host], selection, host)
+    nothing = np.zeros(next(iter(idle_ps.values())).shape[1], dtype=np.int64)
+    around_saves = dict.fromkeys(idle_ps, nothing)
+    around_evaluations = dict.fromkeys(idle_ps, nothing)
     if used.any():
         # Python around a save or in an evaluation is a part of it.
-        for causes in idle_ps.values():
-            causes[Cause.CHECKPOINT] += np.where(between.is_saving, causes[Cause.CALLBACK], 0)
-            causes[Cause.CALLBACK, between.is_saving | (between.evaluation_ps > 0)] = 0
+        for number, causes in idle_ps.items():
+            python = causes[Cause.CALLBACK].copy()
+            around_saves[number] = np.where(between.is_saving, python, 0)
+            evaluates = ~between.is_saving & (between.evaluation_ps > 0)
+            around_evaluations[number] = np.where(evaluates, python, 0)
+            causes[Cause.CHECKPOINT] += around_saves[number]
+            causes[Cause.CALLBACK] -= around_saves[number] + around_evaluations[number]
     device = min(devices, key=lambda device: int(idle_ps[device].sum()))
     key = trace.device_key(device)
     row = next(row for row in result.devices if row.device == key)
@@ -145,4 +165,6 @@ def waiting_device(
         evaluation_ps=between.evaluation_ps,
         gaps=row.gaps,
         python=row.python,
+        around_saves_ps=around_saves[device],
+        around_evaluations_ps=around_evaluations[device],
     )

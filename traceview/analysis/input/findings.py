@@ -19,6 +19,7 @@ from traceview.analysis.input.rules import (
     NO_PREFETCH,
     REPLICA_STARVED,
     SLOW_INPUT_STAGE,
+    WORK_OF_STAGES,
 )
 from traceview.analysis.selection import Selection
 from traceview.document import numbers
@@ -89,9 +90,7 @@ def _bound(result: Input, worst: InputHost, cost: Cost, selection: Selection) ->
         f"{worst.device} was idle" if worst.device else f"The step on {worst.host} waited"
     ) + " for that long while the host was in the iterator of the dataset."
     if result.bottleneck:
-        explanation += (
-            f" Most of the pipeline's own time is spent in stage {result.bottleneck.name}."
-        )
+        explanation += f" Stage {result.bottleneck.name} does most of the pipeline's work."
     return INPUT_BOUND.finding(
         f"waiting for input takes {cost.stated}",
         (Evidence("input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], _where(worst)),),
@@ -120,7 +119,7 @@ def _slow_stage(
 ) -> Finding:
     limit = SLOW_INPUT_STAGE.limits["share_ratio"]
     return SLOW_INPUT_STAGE.finding(
-        f"input stage {stage.kind} takes {numbers.share(stage.share_ratio)} of the pipeline's own time",
+        f"input stage {stage.kind} does {numbers.share(stage.share_ratio)} of the pipeline's work",
         (
             Evidence("share_ratio", stage.share_ratio, limit, f"{stage.host}, {stage.name}"),
             costly,
@@ -128,8 +127,7 @@ def _slow_stage(
         ),
         confidence=_confidence(selection),
         explanation=(
-            f"{stage.name} takes most of the time that a batch needs. Its own time leaves out waiting for the stages "
-            f"before it.{_python_of_input(python)}"
+            f"{stage.name} does most of the work for a batch. {WORK_OF_STAGES}{_python_of_input(python)}"
         ),
         advice=stage.advice,
     )

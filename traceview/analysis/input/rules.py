@@ -10,6 +10,11 @@ from traceview.document import numbers
 
 _LIMITING_WORK_RATIO: Final = 0.70
 
+WORK_OF_STAGES: Final = (
+    "Work is time in the calls of a stage, without waiting for other stages, added up over all threads. Stages that only "
+    "hand batches on, such as Root and Prefetch, do not count."
+)
+
 INPUT_BOUND: Final = IdleRule(
     code="input-bound",
     starts_at="{warning_ratio} of the mean step lost to input; critical from {critical_ratio} on",
@@ -41,7 +46,7 @@ INPUT_BOUND: Final = IdleRule(
     },
     meaning=(
         "The thread that runs the step asks for the next batch and gets it late, with nothing left on the device to "
-        "run meanwhile."
+        "run meanwhile. Or the batch is there in time, but Python of the pipeline keeps Python's lock from the step."
     ),
     evidence=(
         "idle time with cause input, on the device of each host that is idle least. Without devices it is input_ratio "
@@ -88,20 +93,17 @@ REPLICA_STARVED: Final = Rule(
 SLOW_INPUT_STAGE: Final = Rule(
     "slow-input-stage",
     starts_at=(
-        "one stage takes at least {share_ratio} of the pipeline's own time, and input at least {input_ratio} of the step"
+        "one stage does at least {share_ratio} of the pipeline's work, and input takes at least {input_ratio} of the step"
     ),
     severities=("info",),
     limits={"share_ratio": 0.50, "input_ratio": INPUT_BOUND.limits["warning_ratio"]},
-    meaning=(
-        "One stage of the tf.data pipeline takes most of the time that a batch needs. Its own time leaves out "
-        "waiting for the stages before it."
-    ),
+    meaning=f"One stage of the tf.data pipeline does most of the work for a batch. {WORK_OF_STAGES}",
     evidence="self_ps less waiting_ps of the stage, over that of all stages that the model waits for.",
     advice=(
         "Depends on the stage: num_parallel_calls=tf.data.AUTOTUNE for map, interleave for reading, cache for what "
         "does not change, ops of TensorFlow or several processes instead of a Python generator."
     ),
-    example="input stage Map takes 95.0% of the pipeline's own time",
+    example="input stage Map does 95.0% of the pipeline's work",
     idle_causes=("input",),
 )
 

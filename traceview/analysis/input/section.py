@@ -8,6 +8,7 @@ from typing import Final
 from traceview.analysis.base import Finding
 from traceview.analysis.context import View
 from traceview.analysis.cost import cost_words
+from traceview.analysis.idle import ANALYSIS as IDLE
 from traceview.analysis.input.chain import chain
 from traceview.analysis.input.late_shards import InputReplica
 from traceview.analysis.input.result import (
@@ -17,7 +18,7 @@ from traceview.analysis.input.result import (
     keeps_waiting,
     work_words,
 )
-from traceview.analysis.input.rules import INPUT_BOUND
+from traceview.analysis.input.rules import INPUT_BOUND, REPLICA_STARVED
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import VERDICTS, look_of
@@ -36,6 +37,14 @@ MISSING: Final = {
     "cache": "a cache",
 }
 _HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch, do not count."
+_STEPS_BEHIND: Final = f"steps {REPLICA_STARVED.limits['late_ratio']:.0%} behind"
+BEHIND: Final = (
+    "A shard is behind by how much later than the earliest one it was ready; median over the steps."
+)
+WORK: Final = (
+    "Work is time in the calls of a stage, added up over all threads, without the functions of a parallel map and without "
+    "handing over: time in which a stage only waits for what stages on other threads make, or takes it over."
+)
 _MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
 
 
@@ -43,6 +52,7 @@ def section(view: View, result: Input) -> doc.Section:
     """The wait, what the pipeline lacks, and the hosts, shards and stages."""
     most_rows = BRIEF_ROWS if view.is_brief else view.most_rows
     everything = f"{view.command('analyze')} --format json"
+    idle = view.result(IDLE)
     most_stages = min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows
     stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[:most_stages]
     return doc.Section(
@@ -53,16 +63,23 @@ def section(view: View, result: Input) -> doc.Section:
             *chain(result),
             *_hosts(result.hosts, most_rows, everything),
             *_replicas(result.replicas, most_rows, everything),
+            *doc.remarks(BEHIND if result.replicas else None),
             *_stages(stages, result.stage_count, view.command("input")),
+            *doc.remarks(WORK if stages else None),
         ),
         lead=_lead(
-            result, next((row for row in view.findings if row.code == INPUT_BOUND.code), None)
+            result,
+            next((row for row in view.findings if row.code == INPUT_BOUND.code), None),
+            has_idle=bool(idle is not None and idle.devices),
         ),
     )
 
 
-def _lead(result: Input, finding: Finding | None) -> str:
-    """`finding`: says that the input pipeline keeps the devices waiting, for some steps longer than the median one."""
+def _lead(result: Input, finding: Finding | None, *, has_idle: bool) -> str:
+    """`finding`: says that the input pipeline keeps the devices waiting, for some steps longer than the median one.
+
+    `has_idle`: whether a device was recorded, whose idle time has causes.
+    """
     if result.input_ratio is None:
         return f"Input wait: unknown; {result.reason}."
     worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
@@ -75,9 +92,16 @@ def _lead(result: Input, finding: Finding | None) -> str:
     else:
         lead = f"The thread that runs the steps spends {share} of the {whole} in calls for the next batch"
     if not keeps_waiting(worst) and finding:
-        return f"{lead}. A batch is ready by then, but the pipeline takes Python's lock or the cores from the step."
+        return f"{lead}. A batch is ready, but the pipeline takes Python's lock or the cores from the step."
     if not keeps_waiting(worst):
-        return f"{lead}. A batch is ready by then, so this is the time of the calls: the pipeline keeps up."
+        shown = "; idle time meanwhile is shown as waiting for input" if has_idle else ""
+        # A buffer that is empty now and then is filled in no time.
+        reason = (
+            "The pipeline works little, so it"
+            if worst.empty_step_ratio
+            else "A batch is ready, so the pipeline"
+        )
+        return f"{lead}. {reason} keeps up: the calls themselves take that long{shown}."
     verdict = look_of(VERDICTS, result.verdict or "none").words
     cost = finding and cost_words(
         finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic
@@ -85,7 +109,9 @@ def _lead(result: Input, finding: Finding | None) -> str:
     if finding and cost and result.verdict == "none":
         # Few steps wait, and those for long.
         share = numbers.share(finding.cost_ratio)
-        return f"{lead} ({verdict}), but some steps wait long: {cost} ({share})."
+        return (
+            f"{lead} ({verdict}), but some steps wait long: {finding.code} costs {cost} ({share})."
+        )
     return f"{lead} ({verdict})."
 
 
@@ -115,7 +141,7 @@ def _fill(result: Input, row: InputHost | None, *, is_slow: bool) -> str | None:
     """How often the buffers that shield the model were empty; `is_slow`: the model waits for input."""
     if row is not None and row.empty_step_ratio is not None:
         steps = numbers.share(row.empty_step_ratio)
-        return f"The fullest prefetch buffer between it and the model was empty in {steps} of the steps."
+        return f"In {steps} of the steps the fullest prefetch buffer between it and the model was empty when asked."
     if result.empty_ratio is not None:
         by_idle = any(host.measured_by == "idle" for host in result.hosts)
         who = "the devices" if by_idle else "the thread that runs the steps"
@@ -171,16 +197,16 @@ def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tu
             doc.devices("device", [row.device for row in rows]),
             doc.names("host", [row.host for row in rows], priority=3) if len(hosts) > 1 else None,
             doc.times(
-                "calls per step",
+                "time in calls per step",
                 [row.wait_per_step_ps for row in rows],
                 meaning="time in the calls for the next part of the batch, median over the steps",
             ),
             doc.times(
-                "late per step",
+                "behind first shard",
                 [row.late_per_step_ps for row in rows],
-                meaning="later than the earliest shard, median over the steps",
+                meaning="ready later than the earliest shard, median over the steps",
             ),
-            doc.counts("late steps", [row.late_step_count for row in rows], priority=1),
+            doc.counts(_STEPS_BEHIND, [row.late_step_count for row in rows], priority=1),
             doc.counts("steps", [row.step_count for row in rows], priority=2),
         ),
         row_count=len(replicas),
@@ -202,7 +228,7 @@ def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[do
                 meaning="time in its calls, without the stages that it calls or waits for",
             ),
             doc.times(
-                "waiting for others",
+                "handing over",
                 [row.waiting_ps for row in rows],
                 priority=1,
                 meaning="for stages on other threads, in the window",
@@ -213,7 +239,7 @@ def _stages(rows: Sequence[InputStage], stage_count: int, rest: str) -> tuple[do
             ),
             doc.counts("parallel calls", [row.parallelism for row in rows], priority=6),
             doc.words("buffer", [_buffer(row) for row in rows], priority=7),
-            doc.shares("buffer empty", [row.empty_ratio for row in rows], priority=3),
+            doc.shares("calls with empty buffer", [row.empty_ratio for row in rows], priority=3),
             doc.words("added by", [_added_by(row) for row in rows], priority=2)
             if any(row.injected for row in rows)
             else None,

@@ -120,7 +120,8 @@ def _dispatch(
     gaps, columns = context.idle.gaps[device], context.trace.device_columns
     after = gaps.after[gaps.gap]
     op = np.where(after == NONE, NONE, columns.op[np.maximum(after, 0)])
-    longer = beyond_median(op, gaps.cause_ps[list(DISPATCH)].sum(axis=0))
+    lengths = np.sum([gaps.of_cause(cause) for cause in DISPATCH], axis=0)
+    longer = beyond_median(op, lengths)
     longer = np.minimum(longer, crowded.within(gaps.start_ps, gaps.end_ps))
     total = np.concatenate(([0], longer.cumsum()))
     # Gaps are cut where steps begin and end, so none lies across the bound of a span.

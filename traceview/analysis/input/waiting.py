@@ -21,10 +21,10 @@ from traceview.analysis.idle import ANALYSIS as IDLE
 from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.waiting_device import Waiting, waiting_device
 from traceview.analysis.input.busy_cores import busy_cores
-from traceview.analysis.input.lock_waits import idle_beside_python, idle_in_lock_waits
 from traceview.analysis.input.result import Input, InputHost, keeps_waiting, work_words
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.analysis.input.stretched import DISPATCH, Stretched, stretched_by_pipeline
+from traceview.analysis.lock_waits import LOCKED, SILENT, idle_beside_python, idle_in_lock_waits
 from traceview.analysis.selection import step_bounds
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES
@@ -33,11 +33,8 @@ from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.trace.pipeline import GENERATOR
 
-_SILENT: Final = ("unattributed", "python")
-"""Causes of idle time in which the thread of the step records nothing."""
-
-_LOCKED: Final = (*_SILENT, "host_compute", "launch")
-"""Causes of idle time that get longer while another thread holds Python's lock."""
+_SILENT: Final = tuple(cause.key for cause in SILENT)
+_LOCKED: Final = tuple(cause.key for cause in LOCKED)
 
 
 def diagnose(context: Context, result: Input | None) -> list[Finding]:
@@ -75,6 +72,17 @@ class _Lost(Struct, frozen=True):
         return not (self.of_steps - self.waiting_ps).any()
 
     @property
+    def parts(self) -> list[tuple[str, str, Int64Array]]:
+        """What the cost consists of: the metric of evidence, words, and the time by step."""
+        parts = (
+            ("input_wait_ps", "waiting for input", self.waiting_ps),
+            ("lock_wait_ps", "waiting for Python's lock", self.locked_ps),
+            ("slowed_ops_ps", "slower ops", self.ops_ps),
+            ("slowed_dispatch_ps", "slower dispatch of ops", self.dispatch_ps),
+        )
+        return [part for part in parts if part[2].any()]
+
+    @property
     def path_causes(self) -> tuple[str, ...] | None:
         """What it is on the critical path, beside compute; None where the usual cause is all."""
         causes = self.locked_causes if self.locked_ps.any() else ()
@@ -108,11 +116,11 @@ def _of_host(
         [*_of_cost(waiting, lost, ratio), *_of_pipeline(row, is_short=is_short)],
         severity=severity,
         of_steps=lost.of_steps,
-        title=_title(waiting, lost),
+        title=_title(lost),
         explanation=_explanation(context, host, waiting, row, lost, is_short=is_short),
         advice=advice,
         path_causes=lost.path_causes,
-        names_all=True,
+        parts=[(words, mean_ps(of_steps)) for _, words, of_steps in lost.parts],
     )
 
 
@@ -173,14 +181,8 @@ def _of_cost(waiting: Waiting, lost: _Lost, ratio: float) -> Iterator[Evidence]:
     metric = "idle_input_ratio" if lost.is_only_waiting else "input_cost_ratio"
     yield Evidence(metric, ratio, INPUT_BOUND.limits["warning_ratio"], waiting.key)
     if not lost.is_only_waiting:
-        for part, of_steps in (
-            ("input_wait_ps", lost.waiting_ps),
-            ("lock_wait_ps", lost.locked_ps),
-            ("slowed_ops_ps", lost.ops_ps),
-            ("slowed_dispatch_ps", lost.dispatch_ps),
-        ):
-            if of_steps.any():
-                yield Evidence(part, mean_ps(of_steps), None, waiting.key)
+        for part, _, of_steps in lost.parts:
+            yield Evidence(part, mean_ps(of_steps), None, waiting.key)
 
 
 def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]:
@@ -205,22 +207,12 @@ def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]
         yield Evidence("empty_wait_ratio", row.empty_wait_ratio or 0.0, limit, row.host)
 
 
-def _title(waiting: Waiting, lost: _Lost) -> str:
+def _title(lost: _Lost) -> str:
     """Who waits, or loses time in another way as well."""
     title = INPUT_BOUND.title
     if not lost.is_only_waiting:
         title = title.replace("waits", "loses").replace("for input", "to the input pipeline")
-    devices = sorted((waiting.key, *waiting.waiting_as_long(Cause.INPUT)))
-    if len(devices) == 1:
-        return title
-    everyone = len(devices) == len(waiting.others) + 1
-    noun = "replica" if waiting.is_replica else "device"
-    who = (
-        f"all {numbers.plural(len(devices), noun)}"
-        if everyone and len(devices) > 2
-        else numbers.listed(devices, 3)
-    )
-    return title.replace("{device} waits", f"{who} wait").replace("{device} loses", f"{who} lose")
+    return title
 
 
 def _explanation(
@@ -269,7 +261,7 @@ def _slowed(context: Context, host: int, waiting: Waiting, lost: _Lost) -> str:
         if of_steps.any()
     ]
     return (
-        f"The pipeline keeps {numbers.number(busy)} of {cores} cores busy on average. While more threads have work than there are cores, "
+        f"Ops in functions of the pipeline keep {numbers.number(busy)} of {cores} cores busy on average. While more threads have work than there are cores, "
         f"{' and '.join(parts)} longer per step than is usual, by the median of the same op; that is part of the cost. "
         "Ops that are always slowed are missed, so this is a lower estimate."
     )

@@ -18,7 +18,7 @@ from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.launches.eager_scopes import EagerScopes
 from traceview.analysis.selection import Selection, covered_ps, rows_in, step_bounds
-from traceview.ids import unique_inverse
+from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int32Array, Int64Array, IntervalSet, places, union
 from traceview.record import (
     Count,
@@ -179,6 +179,16 @@ class _Calls(Struct, frozen=True, eq=False):
     total_ps: Int64Array
 
 
+class _Launched(Struct, frozen=True, eq=False):
+    """Rows of the kernels and of the opaque graphs of one device, its calls, their threads, and the place of each call's."""
+
+    kernels: Int64Array
+    opaque: Int64Array
+    calls: _Calls
+    threads: Int64Array
+    place: Int64Array
+
+
 def compute(
     trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
 ) -> Launches | Skipped:
@@ -225,27 +235,27 @@ class _Run:
         columns = trace.device_columns
         self._trace = trace
         self._thread = trace.thread_of_line
-        self._kernels = {i: own[~columns.opaque[own]] for i, own in rows.items()}
-        self._opaque = {i: own[columns.opaque[own]] for i, own in rows.items()}
-        self._calls = {i: _calls(trace, kernels) for i, kernels in self._kernels.items()}
+        self._rows = rows
         line = trace.host_columns.line
-        # The threads that launch, and for each call its place among them.
-        self._threads_of = {
-            i: unique_inverse(self._thread[line[calls.row]]) for i, calls in self._calls.items()
+        launches = {i: columns.launch[own[~columns.opaque[own]]] for i, own in rows.items()}
+        threads_of = {
+            i: unique_ids(self._thread[line[launch[launch != NONE]]])
+            for i, launch in launches.items()
         }
         self._keys = [trace.device_key(device) for device in range(len(trace.device_list))]
         self._devices_of: dict[int, list[int]] = {}
-        for device, (of_device, _) in self._threads_of.items():
+        for device, of_device in threads_of.items():
             for thread in of_device.tolist():
                 self._devices_of.setdefault(thread, []).append(device)
-        self._place = {device: place for place, device in enumerate(self._threads_of)}
+        self._place = {device: place for place, device in enumerate(threads_of)}
         self._eager = EagerScopes(trace.host_columns, trace.names, self._thread)
 
     def device(
         self, index: int, window: Window, steps: tuple[Step, ...], activity: DeviceActivity
     ) -> DeviceLaunches:
         trace, columns, host = self._trace, self._trace.device_columns, self._trace.host_columns
-        kernels, calls = self._kernels[index], self._calls[index]
+        launched = self._launched(index)
+        kernels, calls = launched.kernels, launched.calls
         delay = calls.first_start_ps - host.start_ps[calls.row]
         lasted = host.duration_ps[calls.row]
         is_shorter = calls.total_ps < lasted
@@ -263,21 +273,28 @@ class _Run:
             negative_delay_count=int((delay < 0).sum()),
             short_kernel_ratio=float(is_shorter.mean()) if is_shorter.size else None,
             blocked_call_count=int((lasted > BLOCKED_CALL_PS).sum()),
-            thread_mode=self._mode(index),
-            threads=self._threads(index),
-            contention=self._contention(index),
+            thread_mode=self._mode(launched),
+            threads=self._threads(launched),
+            contention=self._contention(index, launched),
             eager_call_count=self._eager.count(calls.row),
-            graphs=self._graphs(index, window),
+            graphs=self._graphs(launched, window),
             xla=self._xla(kernels, window, activity),
         )
 
+    def _launched(self, index: int) -> _Launched:
+        """What one device launched; of all devices at once it would take a quarter of the memory of their columns."""
+        own, is_opaque = self._rows[index], self._trace.device_columns.opaque[self._rows[index]]
+        kernels = own[~is_opaque]
+        calls = _calls(self._trace, kernels)
+        threads, place = unique_inverse(self._thread[self._trace.host_columns.line[calls.row]])
+        return _Launched(kernels, own[is_opaque], calls, threads, place)
+
     # Threads
 
-    def _call_counts(self, index: int) -> list[tuple[int, int]]:
+    def _call_counts(self, launched: _Launched) -> list[tuple[int, int]]:
         """Threads and their calls, most calls first."""
-        threads_of_device, place = self._threads_of[index]
-        counts = np.bincount(place, minlength=threads_of_device.size).tolist()
-        pairs = zip(threads_of_device.tolist(), counts, strict=True)
+        counts = np.bincount(launched.place, minlength=launched.threads.size).tolist()
+        pairs = zip(launched.threads.tolist(), counts, strict=True)
         return sorted(pairs, key=lambda pair: (-pair[1], self._name(pair[0])))
 
     def _name(self, thread: int) -> str:
@@ -286,22 +303,22 @@ class _Run:
         own = [name for name in names if not name.startswith("Host Threads/")]
         return (own or names)[0]
 
-    def _mode(self, index: int) -> str | None:
-        for thread, _ in self._call_counts(index):
+    def _mode(self, launched: _Launched) -> str | None:
+        for thread, _ in self._call_counts(launched):
             for pattern, mode in _MODES:
                 if pattern.match(self._name(thread)):
                     return mode
         return None
 
-    def _threads(self, index: int) -> tuple[LaunchThread, ...]:
-        counts = self._call_counts(index)[:TOP_NAMES]
+    def _threads(self, launched: _Launched) -> tuple[LaunchThread, ...]:
+        counts = self._call_counts(launched)[:TOP_NAMES]
         return tuple(LaunchThread(self._name(thread), count) for thread, count in counts)
 
-    def _contention(self, index: int) -> Contention:
-        host, rows = self._trace.host_columns, self._calls[index].row
-        own, place = self._threads_of[index]
-        launched = {other for thread in own.tolist() for other in self._devices_of[thread]}
-        sharing = sorted(launched - {index}, key=self._place.__getitem__)
+    def _contention(self, index: int, launched: _Launched) -> Contention:
+        host, rows = self._trace.host_columns, launched.calls.row
+        own, place = launched.threads, launched.place
+        others = {other for thread in own.tolist() for other in self._devices_of[thread]}
+        sharing = sorted(others - {index}, key=self._place.__getitem__)
         by_thread = [
             union(host.start_ps[calls], host.end_ps[calls])
             for calls in (rows[place == thread] for thread in range(own.size))
@@ -314,8 +331,8 @@ class _Run:
 
     # Graphs and programs
 
-    def _graphs(self, index: int, window: Window) -> GraphLaunches:
-        columns, calls, opaque = self._trace.device_columns, self._calls[index], self._opaque[index]
+    def _graphs(self, launched: _Launched, window: Window) -> GraphLaunches:
+        columns, calls, opaque = self._trace.device_columns, launched.calls, launched.opaque
         names, place = unique_inverse(self._trace.host_columns.name[calls.row])
         is_graph = np.array([is_graph_launch(self._trace.names[int(n)]) for n in names], np.bool_)
         of_graph = calls.kernel_count[is_graph[place]]

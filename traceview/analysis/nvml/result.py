@@ -230,11 +230,10 @@ def _compared(host: Host, gpu: NvmlGpu, activity: DeviceActivity | None) -> _Bus
     if activity is None:
         return _Busy(nvml, reason="the trace holds no GPU event of this host")
     at_ps = np.array([t - start_ns for t, _ in inside], dtype=np.int64) * 1000 + host.start_ps
-    activities = [_share_before(activity.cumulative[-1], at_ps, period) for period in PERIODS_NS]
-    kernels = [
-        _share_before(activity.cumulative[ActivityClass.COLLECTIVE], at_ps, period)
-        for period in PERIODS_NS
-    ]
+    any_activity = activity.up_to(max(ActivityClass))
+    any_kernel = activity.up_to(ActivityClass.COLLECTIVE)
+    activities = [_share_before(any_activity, at_ps, period) for period in PERIODS_NS]
+    kernels = [_share_before(any_kernel, at_ps, period) for period in PERIODS_NS]
     # The period of this product is not known: the nearer value gives the benefit of the doubt.
     nearest = min(range(len(PERIODS_NS)), key=lambda i: _outside(nvml, kernels[i], activities[i]))
     difference = _outside(nvml, kernels[nearest], activities[nearest])

@@ -11,7 +11,9 @@ ANALYSIS: Final = Analysis[CriticalPath](
     "path",
     compute=compute,
     rules=(UNEXPLAINED_IDLE,),
-    diagnose=lambda context, result: diagnose(result, context.selection),
+    diagnose=lambda context, result: diagnose(
+        result, context.selection, is_sampled=bool(context.idle.python)
+    ),
     sections=(section,),
 )
 

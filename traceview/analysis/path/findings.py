@@ -41,14 +41,21 @@ UNEXPLAINED_IDLE: Final = Rule(
     ),
 )
 
+_ADVICE_WITH_SAMPLES: Final = (
+    "traceview gaps LOGDIR shows both sides of the gaps, and the line of Python where one was sampled. What native code does "
+    "there, py-spy record --native --pid PID shows."
+)
+
 _MOST_NAMED: Final = 3
 """Parts without a recorded cause that are evidence; results.path has more."""
 _LONGEST_NAME: Final = 60
 """Characters of a name: what tells functions apart is at its start."""
 
 
-def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[Finding]:
-    """The path without a recorded cause, with its longest parts."""
+def diagnose(
+    result: CriticalPath | Skipped, selection: Selection, *, is_sampled: bool
+) -> Iterator[Finding]:
+    """The path without a recorded cause, with its longest parts. `is_sampled`: the stacks of Python were."""
     limits = UNEXPLAINED_IDLE.limits
     if isinstance(result, Skipped) or result.unexplained_ratio < limits["info_ratio"]:
         return
@@ -81,6 +88,7 @@ def diagnose(result: CriticalPath | Skipped, selection: Selection) -> Iterator[F
         confidence=few_steps
         or ("high", f"every instant of {numbers.plural(len(result.steps), 'step')} was examined"),
         explanation=f"{UNEXPLAINED_IDLE.meaning} {_where(first)}",
+        advice=_ADVICE_WITH_SAMPLES if is_sampled else None,
         devices=devices,
         steps=affected.steps if affected else (),
         cost=cost,

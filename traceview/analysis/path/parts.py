@@ -113,7 +113,7 @@ def _of_class(
     own = np.flatnonzero(end > start)
     start, end, events = start[own], end[own], events[own]
     if class_ > 0:
-        of, start, end = pieces_outside(start, end, activity.cumulative[class_ - 1])
+        of, start, end = pieces_outside(start, end, activity.up_to(class_ - 1))
         events = events[of]
     return start, end, np.full_like(start, class_), events, np.full_like(start, NONE)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from traceview.analysis import device_time
 from traceview.analysis.context import View
+from traceview.analysis.idle.profiler_time import without_profiler
 from traceview.analysis.path.result import CriticalPath, LongPart
 from traceview.analysis.python_lock import lock_wait_sentence
 from traceview.document import numbers
@@ -49,6 +50,7 @@ def section(view: View, result: CriticalPath) -> Section:
             *(() if view.is_brief else _ops(result)),
             *remarks(
                 lock_wait_sentence(view.findings, result.share_by_cause),
+                _of_profiler(view, result),
                 None
                 if view.is_brief
                 else "From the end of a step backwards: where a device waits for another one, the path goes on there. Its "
@@ -68,6 +70,18 @@ def _lead(result: CriticalPath) -> str:
     ]
     whole = "the steps" if _has_steps(result) else "the window"
     return f"Along the critical path of {whole}: {', '.join(largest)}."
+
+
+def _of_profiler(view: View, result: CriticalPath) -> str | None:
+    """How much of a cause on the path is the profiler's, which its finding and what can be recovered leave out."""
+    for cause, ps in result.mean_by_cause.items():
+        less = without_profiler(view.findings, cause, ps)
+        if less is not None and less.path_ps:
+            return (
+                f"Of {look_of(PATH_PARTS, cause).words}, {numbers.time(less.path_ps)} per step is the time of the profiler; "
+                "what can be recovered leaves it out."
+            )
+    return None
 
 
 def _has_steps(result: CriticalPath) -> bool:

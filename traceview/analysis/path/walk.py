@@ -76,7 +76,7 @@ class Walker:
         self._devices = tuple(devices)
         self._host = {device: context.trace.device_list[device].host for device in devices}
         self._busy: dict[int, IntervalSet] = {
-            device: context.activities[device].cumulative[-1] for device in devices
+            device: context.activities[device].up_to(max(ActivityClass)) for device in devices
         }
         self._waits = {
             device: _waits(context, device, transfers)

@@ -98,10 +98,13 @@ def _title(
     spent = {name for row in rows for name in _spent(row)}
     if len(spent) == 1:
         return f"all compute on {devices} is {spent.pop()}"
-    if len(rows) == 1:
+    if len(rows) == 1 and busiest.low_precision_ratio:
         share = numbers.share(busiest.low_precision_ratio)
         return f"only {share} of the compute on {devices} is in 16 bits or less"
-    most = numbers.share(max(row.low_precision_ratio for row in rows))
+    highest = max(row.low_precision_ratio for row in rows)
+    if not highest:
+        return f"no compute on {devices} is in 16 bits or less"
+    most = numbers.share(highest)
     return f"at most {most} of the compute on {devices} is in 16 bits or less"
 
 

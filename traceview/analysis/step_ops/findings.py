@@ -17,13 +17,13 @@ HOST_OP: Final = Rule(
     code="host-op-in-step",
     starts_at=(
         "{warning_ratio} of the mean step in which the device on the critical path runs nothing but Python, printing, "
-        "summaries or text; only where the CPU is the device: on GPUs it is cpu-heavy-op"
+        "summaries, checks for NaN or text; only where the CPU is the device: on GPUs it is cpu-heavy-op"
     ),
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
     meaning=(
         "Ops inside the step that are no part of the model: tf.py_function and tf.numpy_function, tf.print, tf.summary, "
-        "and ops on strings. On CPU devices they count as compute, so the device looks busy with the model. The cost is "
+        "checks for NaN, and ops on strings. On CPU devices they count as compute, so the device looks busy with the model. The cost is "
         "the time in which nothing else runs; where other ops run beside them, they take longer than that. Ops of the "
         "input pipeline do not count."
     ),
@@ -53,7 +53,7 @@ OPTIMIZER_BOUND: Final = Rule(
         "Use a larger batch per replica: it needs fewer updates per example, and an update takes no longer. An "
         "optimizer with less state, such as SGD, does less work per parameter."
     ),
-    example="replica:0 spends 83.9% of its compute on the optimizer: 30.1 ms of the mean 42.3 ms step (71.2%)",
+    example="replica:0 spends 83.9% of its compute on the optimizer, which takes 30.1 ms of the mean 42.3 ms step on the critical path (71.2%)",
     path_causes=("compute",),
 )
 
@@ -66,14 +66,25 @@ _FUNCTIONS: Final = {
     "EagerPyFunc": "tf.py_function",
     "PyFunc": "tf.numpy_function",
     "PyFuncStateless": "tf.numpy_function",
+    "DebugNumericSummary": "tf.debugging.enable_check_numerics",
+    "DebugNumericSummaryV2": "tf.debugging.enable_check_numerics",
 }
 """By the type of an op the call that makes it (TensorFlow 2.21)."""
 
 _WORDS: Final = {
     SideWork.PRINTING.value: "tf.print",
     SideWork.SUMMARIES.value: "tf.summary",
+    SideWork.CHECKS.value: "tf.debugging.check_numerics",
     SideWork.TEXT.value: "work on text",
 }
+
+_ON_EVERY_OP: Final = "tf.debugging.enable_check_numerics"
+"""It adds an op for every output of every op."""
+
+_NOT_FUSED: Final = (
+    "tf.debugging.enable_check_numerics adds one after every op, so ops that TensorFlow would fuse run one by one. The cost is a "
+    "lower bound."
+)
 
 _ADVICE: Final = {
     SideWork.PYTHON.value: (
@@ -88,6 +99,10 @@ _ADVICE: Final = {
     SideWork.SUMMARIES.value: (
         "Write summaries every 100th step: call a second tf.function that writes them, or wrap them in "
         "tf.summary.record_if(step % 100 == 0). Scalars cost little; histograms sort every weight into buckets."
+    ),
+    SideWork.CHECKS.value: (
+        "Remove {words}() once the NaN is found, or train without it until the loss is NaN, and from the last checkpoint "
+        "with it."
     ),
     SideWork.TEXT.value: (
         "Move ops on strings into the input pipeline, dataset.map(...): there they run ahead of the step, beside the "
@@ -157,8 +172,10 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
     words = numbers.listed(list(calls)) or _WORDS[ops.kind.kind]
     # The path is in one place at a time.
     turns = ", one after the other" if len(ops.devices) > 1 else ""
+    is_bound = _ON_EVERY_OP in calls
+    least = "at least " if is_bound else ""
     yield HOST_OP.finding(
-        f"{words} inside the step {'take' if len(calls) > 1 else 'takes'} {cost.words} on {where}{turns} "
+        f"{words} inside the step {'take' if len(calls) > 1 else 'takes'} {least}{cost.words} on {where}{turns} "
         f"({numbers.share(cost.ratio)}), counted as compute",
         (
             Evidence("path_ratio", cost.ratio, HOST_OP.limits["warning_ratio"], where),
@@ -170,9 +187,10 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
         ),
         severity="info" if selection.few_steps else None,
         confidence=_confidence(selection),
+        explanation=f"{HOST_OP.meaning} {_NOT_FUSED}" if is_bound else None,
         advice=_ADVICE[ops.kind.kind].replace("{words}", words),
         devices=ops.devices,
-        cost=cost,
+        cost=cost.as_bound("lower") if is_bound else cost,
     )
 
 
@@ -183,8 +201,8 @@ def _optimizer(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
         return
     device = ops.most.device
     yield OPTIMIZER_BOUND.finding(
-        f"{device} spends {numbers.share(compute_ratio)} of its compute on the optimizer: {cost.words} "
-        f"({numbers.share(cost.ratio)})",
+        f"{device} spends {numbers.share(compute_ratio)} of its compute on the optimizer, which takes {cost.words} "
+        f"on the critical path ({numbers.share(cost.ratio)})",
         (
             Evidence("compute_ratio", compute_ratio, limits["compute_ratio"], device),
             Evidence("path_ratio", cost.ratio or 0.0, limits["step_ratio"], device),

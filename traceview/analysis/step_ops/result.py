@@ -1,6 +1,6 @@
 """Measures how much of the step each device spends on side work, and how much of its compute is the optimizer.
 
-Side work is Python, printing and summaries inside the step (`trace.side_work`). It counts as compute where the CPU is
+Side work is Python, printing, summaries and checks inside the step (`trace.side_work`). It counts as compute where the CPU is
 the device, which hides it: the device looks busy with the model.
 """
 
@@ -42,7 +42,7 @@ class OpKind(Record, frozen=True):
 
     Attributes:
         kind: python: Python functions; printing: formatting and printing; summaries: tf.summary with what it
-            computes; text: ops on strings; optimizer: updates of the variables.
+            computes; checks: checks for NaN and infinity; text: ops on strings; optimizer: updates of the variables.
         op_types: Types of these ops, the three that take longest.
         count: Events that start in the used steps.
         ps_per_step: Time in which such an op runs, picoseconds, mean over the used steps, rounded down.
@@ -53,7 +53,7 @@ class OpKind(Record, frozen=True):
         compute_ratio: Share of the compute time of the device in the used steps in which such an op runs.
     """
 
-    kind: Annotated[str, one_of("python", "printing", "summaries", "text", "optimizer")]
+    kind: Annotated[str, one_of("python", "printing", "summaries", "checks", "text", "optimizer")]
     op_types: tuple[OpType, ...]
     count: Count
     ps_per_step: Picoseconds
@@ -145,7 +145,7 @@ def _row(
     kinds = kind_of_event[events]
     begun, ended = columns.start_ps[events], columns.end_ps[events]
     overlaps = places(np.sort(start), ended) > places(np.sort(end), begun, right=True)
-    busy_ps = activity.cumulative[-1].within(start, end)
+    busy_ps = activity.within_up_to(max(ActivityClass), start, end)
     found = []
     for number, kind in enumerate(_KINDS):
         is_kind = kinds == number

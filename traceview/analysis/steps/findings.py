@@ -14,7 +14,7 @@ from traceview.document import numbers
 from traceview.document.vocabulary import STEP_METHODS
 from traceview.ids import is_in
 from traceview.intervals import Int64Array
-from traceview.robust import MAD_TO_SIGMA, median
+from traceview.robust import median, quartile_range
 
 FEW_STEPS: Final = Rule(
     code="few-steps",
@@ -34,8 +34,8 @@ FEW_STEPS: Final = Rule(
 UNSTEADY_STEPS: Final = Rule(
     code="unsteady-steps",
     starts_at=(
-        "a robust spread of {spread_ratio} of the median step, or one step of {times_the_median} times the median; not "
-        "where another finding explains it"
+        "a spread of the step times (interquartile range) of {spread_ratio} of the median step, or one step of "
+        "{times_the_median} times the median; not where another finding explains it"
     ),
     conditions_of="a warning only with both of these",
     conditions=(
@@ -43,13 +43,12 @@ UNSTEADY_STEPS: Final = Rule(
         "the devices are no replicas on a CPU, which share its cores with everything else",
     ),
     severities=("info", "warning"),
-    limits={"spread_ratio": 0.10, "times_the_median": 2.0, "warning_ratio": 0.05},
+    limits={"spread_ratio": 0.135, "times_the_median": 2.0, "warning_ratio": 0.05},
     meaning=(
         "Steps of one training loop should take equally long, apart from those after which the capture saw an evaluation, "
-        "and from the updates where gradients accumulate over several steps. The cost is how much longer the mean step is than the "
-        "median step, if it is longer; no other finding explains it."
+        "and from the updates where gradients accumulate over several steps. No other finding explains why they do not."
     ),
-    evidence=f"{MAD_TO_SIGMA} times the median absolute deviation over the median, and the longest step",
+    evidence="interquartile range of the step times over the median step, and the longest step",
     advice=(
         "Compare a slow step with a usual one: traceview gaps LOGDIR --steps A:B. Capture more steps, and look for "
         "other jobs on the host, for garbage collection and for clock changes."
@@ -86,6 +85,7 @@ _CAUSES_OF_UNSTEADY_STEPS: Final = frozenset(
         "retracing",
         "compile-in-window",
         "callback-stall",
+        "python-thread",
         "checkpoint-stall",
         "validation-stall",
         "gpu-throttled",
@@ -151,7 +151,7 @@ def diagnose_unsteady(
         return []
     limits, median_ps = UNSTEADY_STEPS.limits, result.median_ps
     durations = _unexplained(result, used)
-    spread = MAD_TO_SIGMA * median(np.abs(durations - median_ps)) / median_ps
+    spread = quartile_range(durations) / median_ps
     longest = used[int(durations.argmax())]
     longest_ps = int(durations.max())
     times_the_median = longest_ps / median_ps
@@ -169,7 +169,7 @@ def diagnose_unsteady(
             else f"step times vary: the longest takes {numbers.time(longest_ps)}, the median {numbers.time(median_ps)}",
             (
                 Evidence(
-                    "robust_spread_ratio",
+                    "spread_ratio",
                     spread,
                     limits["spread_ratio"] if is_spread else None,
                     "steps",
@@ -189,6 +189,7 @@ def diagnose_unsteady(
                 "medium",
                 f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
             ),
+            explanation=f"{UNSTEADY_STEPS.meaning}{_costs(cost)}",
             steps=[
                 row.number
                 for row, duration_ps in zip(used, durations.tolist(), strict=True)
@@ -197,6 +198,13 @@ def diagnose_unsteady(
             cost=cost if cost.ps_per_step else None,
         )
     ]
+
+
+def _costs(cost: Cost) -> str:
+    """What a mean step that is longer than the median step costs; one that is not costs nothing."""
+    if not cost.ps_per_step:
+        return ""
+    return " The cost is how much longer the mean step is than the median step."
 
 
 def _unexplained(result: Steps, used: Sequence[StepRow]) -> Int64Array:

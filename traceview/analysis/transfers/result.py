@@ -370,7 +370,7 @@ def _exposed(
     end = np.maximum(np.minimum(columns.end_ps[rows], window.end_ps), start)
     start[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
     end = np.maximum(end, start)
-    exposed: Int64Array = end - start - activity.cumulative[class_ - 1].within(start, end)
+    exposed: Int64Array = end - start - activity.within_up_to(class_ - 1, start, end)
     return exposed
 
 

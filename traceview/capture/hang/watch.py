@@ -58,11 +58,19 @@ class HangSettings:
 
 
 class HangWatch:
-    """Watches the steps of one `StepWatch` from `start` to `stop`. `say` gets lines for the user."""
+    """Watches the steps of one `StepWatch` from `start` to `stop`. `say` gets lines for the user.
+
+    `is_elsewhere`: whether another process trains, which is watched too; then one without a step of its own reports nothing.
+    """
 
     def __init__(
-        self, settings: HangSettings, steps: StepWatch, say: Callable[[str], None]
+        self,
+        settings: HangSettings,
+        steps: StepWatch,
+        say: Callable[[str], None],
+        is_elsewhere: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_elsewhere = is_elsewhere
         self.settings = settings
         self._steps = steps
         self._say = say
@@ -131,6 +139,7 @@ class HangWatch:
         elif (
             self._facts is None
             and now_s - self._alarm_from_s >= self.settings.after_s
+            and not (count == 0 and self._is_elsewhere())
             and self._report(now_s - self._ended_s)
         ):
             # Writing took time of its own; where nothing was written, the lock may have been gone.

@@ -1,14 +1,15 @@
-"""Finds when the thread of the step waited for Python's lock, which a thread of the input pipeline held.
+"""Finds when the thread of the step waited for Python's lock, which another thread held.
 
 A call of TensorFlow from Python, `TFE_Py_…`, gives the lock back while it works, and needs it again to return. What it
 records ends before that, so the rest of the call is the wait (TensorFlow 2.21, measured: at most 22 µs in five
 recordings without another thread that runs Python, up to 9.6 ms beside a generator). Between its calls the thread runs
-Python and records nothing. While Python of the pipeline runs, it is silent for longer, for it shares the lock: what
-it is silent more than at other times is the pipeline's.
+Python and records nothing. While another thread runs Python, it is silent for longer, for it shares the lock: what it is
+silent more than at other times is due to that thread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -21,8 +22,11 @@ from traceview.trace.model import Trace
 from traceview.trace.state_timeline import intersection
 
 _CALLS: Final = b"TFE_Py_"
-_SILENT: Final = (Cause.PYTHON, Cause.UNATTRIBUTED)
+SILENT: Final = (Cause.UNATTRIBUTED, Cause.PYTHON)
 """Causes of idle time in which the thread of the step records nothing."""
+
+LOCKED: Final = (*SILENT, Cause.HOST_COMPUTE, Cause.LAUNCH)
+"""Causes of idle time that get longer while another thread keeps Python's lock."""
 
 
 def idle_in_lock_waits(
@@ -33,8 +37,21 @@ def idle_in_lock_waits(
     end_ps: Int64Array,
 ) -> Int64Array:
     """The idle time of a device in each of some spans, while the thread of the step waited for the lock."""
+    return lock_waits(trace, attribution, device).within(start_ps, end_ps)
+
+
+def lock_waits(trace: Trace, attribution: IdleAttribution, device: int) -> IntervalSet:
+    """The idle time of a device while the thread of the step waited for the lock, whoever held it."""
     idle, states = _idle_and_states(trace, attribution, device)
-    return intersection(idle, union(*_returns(trace, states))).within(start_ps, end_ps)
+    return intersection(idle, union(*_returns(trace, states)))
+
+
+def idle_of_causes(
+    trace: Trace, attribution: IdleAttribution, device: int, causes: Collection[Cause]
+) -> IntervalSet:
+    """The idle time of a device while the thread of the step does what is idle time of these causes."""
+    idle, states = _idle_and_states(trace, attribution, device)
+    return intersection(idle, states.timeline(states.caller).spans_of(causes))
 
 
 def idle_beside_python(
@@ -48,9 +65,7 @@ def idle_beside_python(
     idle, states = _idle_and_states(trace, attribution, device)
     python = states.pipeline_python
     returns = union(*_returns(trace, states))
-    silent = difference(
-        intersection(idle, states.timeline(states.caller).spans_of(_SILENT)), returns
-    )
+    silent = difference(idle_of_causes(trace, attribution, device, SILENT), returns)
     waits_ps, silent_ps, beside_ps, python_ps = (
         part.within(start_ps, end_ps)
         for part in (

@@ -1,0 +1,158 @@
+"""Simulates runs of up to 1,000 hosts of eight GPUs: what joining their parts costs, and what the report shows.
+
+The part of one generated host arrives once per host, as bytes, under another name and with another start, as it would
+from the workers of a cluster; nothing is read from a disk. Each row is a process of its own. Nothing is asserted.
+
+    python -m scripts.many_hosts [--hosts N ...] [--events small|large]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import io
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from scripts.bench_trace import write_trace
+from scripts.growth import write_hosts
+from traceview.document.screen import render_screen
+from traceview.location import Location
+from traceview.report.build import analyze
+from traceview.report.saved import to_json
+from traceview.report.screen import screen_of
+from traceview.stages import measured
+from traceview.trace.load import load
+from traceview.trace.messages import receive, send
+from traceview.trace.part import HostFile, read_host
+
+HOSTS: Final = (16, 64, 256, 1000)
+WIDTH: Final = 80
+MB: Final = 1e6
+
+
+def one_file(folder: Path, events: str) -> Path:
+    """The file of one host: four steps of five kernels per GPU, or one step of 27,000 events."""
+    if events == "large":
+        return write_trace(folder / "one.xplane.pb", 1)
+    (path,) = write_hosts(folder / "one", 1).rglob("*.xplane.pb")
+    return path
+
+
+class Arrivals:
+    """Gives the part of one host as that of every host."""
+
+    def __init__(self, part: bytes) -> None:
+        self._part = part
+        self.seconds = 0.0
+
+    def __call__(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        for number, path in enumerate(paths):
+            begun = time.perf_counter()
+            file: HostFile = receive(io.BytesIO(self._part))
+            self.seconds += time.perf_counter() - begun
+            yield number, _as_host(file, number, path.name)
+
+
+def _as_host(file: HostFile, number: int, file_name: str) -> HostFile:
+    assert file.part
+    recording = file.part.recording
+    (host,) = recording.hosts
+    assert host.profile_start_ns
+    assert host.profile_stop_ns
+    renamed = replace(
+        host,
+        name=f"host{number}",
+        file=file_name,
+        profile_start_ns=host.profile_start_ns + 1000 * number,
+        profile_stop_ns=host.profile_stop_ns + 1000 * number,
+    )
+    part = replace(
+        file.part, recording=replace(recording, hosts=(renamed,)), sha256=f"{number:064x}"
+    )
+    return replace(file, part=part)
+
+
+def peak_mb() -> float:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
+
+
+def simulated(host_count: int, events: str) -> dict[str, Any]:
+    """What one run costs, in this process."""
+    gc.disable()
+    with tempfile.TemporaryDirectory() as scratch:
+        stream = io.BytesIO()
+        send(stream, read_host(one_file(Path(scratch), events)))
+        logdir = Path(scratch) / "logs" / "plugins" / "profile" / "run"
+        logdir.mkdir(parents=True)
+        for number in range(host_count):
+            (logdir / f"host{number}.xplane.pb").touch()
+        arrivals = Arrivals(stream.getvalue())
+        begun = time.perf_counter()
+        with measured() as stages:
+            trace = load(logdir, read=arrivals)
+        loaded = time.perf_counter() - begun
+    after_merge = peak_mb()
+    begun = time.perf_counter()
+    report = analyze(trace)
+    analyzed = time.perf_counter() - begun
+    screen = render_screen(screen_of(report), width=WIDTH, color=False)
+    return {
+        "hosts": host_count,
+        "gpus": len(trace.device_list),
+        "events": trace.device_columns.count + trace.host_columns.count,
+        "part_mb": len(stream.getvalue()) / MB,
+        "arriving_s": arrivals.seconds,
+        "merge_s": stages.seconds["joining hosts"],
+        "rest_of_load_s": loaded - arrivals.seconds - stages.seconds["joining hosts"],
+        "merge_peak_mb": after_merge,
+        "report_s": analyzed,
+        "peak_mb": peak_mb(),
+        "report_mb": len(to_json(report)) / MB,
+        "lines": len(screen.splitlines()),
+        "screen": screen,
+    }
+
+
+def main() -> None:
+    """Print a row per number of hosts, and the last screen."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.many_hosts", description=__doc__)
+    parser.add_argument("--hosts", type=int, nargs="+", default=HOSTS)
+    parser.add_argument("--events", choices=("small", "large"), default="small")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(simulated(arguments.hosts[0], arguments.events)))
+        return
+    print(
+        "| hosts × 8 GPUs | events | parts MB | arriving s | merge s | peak MB | report s | peak MB | screen |"
+    )
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    screen = ""
+    for count in arguments.hosts:
+        words = ["--one", "--hosts", str(count), "--events", arguments.events]
+        command = [sys.executable, "-m", "scripts.many_hosts", *words]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        row = json.loads(done.stdout)
+        print(
+            f"| {count:,} | {row['events']:,} | {row['part_mb'] * count:,.0f} | {row['arriving_s']:.2f} "
+            f"| {row['merge_s']:.2f} | {row['merge_peak_mb']:,.0f} | {row['report_s']:.1f} "
+            f"| {row['peak_mb']:,.0f} | {row['lines']} lines |",
+            flush=True,
+        )
+        screen = row["screen"]
+    print(f"\n{screen}")
+
+
+if __name__ == "__main__":
+    main()

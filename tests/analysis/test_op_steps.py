@@ -1,0 +1,82 @@
+"""Ops are measured per used step: calls, devices, time, its noise, and what they take of the path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.scenarios.model import marked_steps, ms, new_trace
+from traceview.analysis.op_steps import MOST_OPS, OpInSteps, OpSteps, kernel_stem
+from traceview.report.build import analyze
+
+
+def op_steps(folder: Path, *, lengths: tuple[float, ...], names: int = 1) -> OpSteps:
+    """Steps in which two GPUs run `dense` for these milliseconds, and GPU:0 short kernels of other names before."""
+    trace = new_trace()
+    for step, length in zip(marked_steps(trace, count=len(lengths)), lengths, strict=True):
+        for ordinal in (0, 1):
+            begin, name = 5 + ordinal, f"void dense<float, {ordinal}>(float*)"
+            step.kernel(ordinal, begin, begin + length, name=name, op="replica_1/dense:MatMul")
+        for number in range(names):
+            step.kernel(0, 1 + number / 100, 1 + number / 100 + 0.005, name=f"k{number}", op=None)
+    trace.write(folder)
+    result = analyze(folder).results.op_steps
+    assert result is not None
+    return result
+
+
+def row_of(result: OpSteps, op: str) -> OpInSteps:
+    return next(row for row in result.rows if row.op == op)
+
+
+def test_time_noise_and_path_of_an_op(tmp_path: Path) -> None:
+    result = op_steps(tmp_path, lengths=(10, 12, 11, 11))
+    row = row_of(result, "dense")
+    assert (row.class_, row.op_type, row.kernel) == ("compute", "MatMul", "dense")
+    assert (row.device_count, row.count, row.ps_per_step) == (2, 8, ms(22))
+    # The sums 20, 24, 22 and 22 ms: a mean square of 8 ÷ 3, over four steps.
+    assert row.error_ps == pytest.approx(ms((8 / 3 / 4) ** 0.5), rel=1e-6)
+    assert row.error_degrees == 3
+    # GPU:1 ends last in each step, and what it waited for before is no op.
+    assert row.path_ps == pytest.approx(ms(44), rel=0.1)
+    assert (result.step_count, result.walked_count, result.left_out_count) == (4, 4, 0)
+
+
+def test_one_step_has_no_noise(tmp_path: Path) -> None:
+    row = row_of(op_steps(tmp_path, lengths=(10,)), "dense")
+    assert (row.error_ps, row.error_degrees) == (None, None)
+
+
+def test_of_many_ops_the_longest_are_kept(tmp_path: Path) -> None:
+    result = op_steps(tmp_path, lengths=(10, 10), names=3 * MOST_OPS)
+    assert len(result.rows) + result.left_out_count == 3 * MOST_OPS + 1
+    assert MOST_OPS <= len(result.rows) <= 2 * MOST_OPS
+    assert result.left_out_ps_per_step == ms(0.005)
+
+
+def test_steps_that_are_not_used_do_not_count(tmp_path: Path) -> None:
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace, count=3)):
+        if number == 0:
+            step.host("train", 0, 30, {"tf_function_call": "traced-nonXla", "tracing_count": 1})
+        step.kernel(0, 35 if number == 0 else 5, 45, name="dense", op="dense:MatMul")
+    trace.write(tmp_path)
+    result = analyze(tmp_path).results.op_steps
+    assert result is not None
+    assert (result.step_count, row_of(result, "dense").count) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("void gemm<float, 4>(float*)", "gemm"),
+        ("ncclDevKernel_AllReduce(args)", "ncclDevKernel_AllReduce"),
+        ("void a::(anonymous namespace)::softmax<float>(float*)", "a::softmax"),
+        ("fusion_3", "fusion_3"),
+        ("<unnamed>", "<unnamed>"),
+        ("", ""),
+    ],
+)
+def test_a_kernel_is_known_by_its_stem(name: str, stem: str) -> None:
+    assert kernel_stem(name) == stem

@@ -1,0 +1,118 @@
+"""A Python thread that keeps the lock from the step is a finding with its line, on both sides of each limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.scenarios.model import ms, new_trace
+from tests.analysis.test_input import steps_of_100
+from tests.python_sidecars import Line, Sample, python_group
+from tests.sidecars import write_sidecar
+from traceview.analysis.base import Finding
+from traceview.analysis.python_threads import ThreadBeside
+
+START_NS = 1_760_000_000_000_000_000
+"""When the profile of the trace began."""
+MAIN, BESIDE = 0, 1
+THREADS: list[dict[str, Any]] = [
+    {"ident": 140_000, "name": "MainThread", "native_id": 1},
+    {"ident": 150_000, "name": "statistics", "native_id": 77},
+]
+STEP: Line = ("train.py", "<module>", 60, True)
+COUNT: Line = ("train.py", "count", 12, True)
+_ROUNDS = 16
+"""In each step."""
+
+
+def analyzed(
+    folder: Path,
+    *,
+    wait_ms: float = 30,
+    lock_ms: float | None = None,
+    round_ms: float = 5,
+    at_work_ratio: float | None = 1,
+    name: str | None = "statistics",
+) -> tuple[list[ThreadBeside], dict[str, Finding]]:
+    """Eight steps of 100 ms. In each the step waits for the lock for `lock_ms`, and the device works from `wait_ms` on.
+
+    A round of samples comes every `round_ms` from 1 ms on; the other thread uses a core for `at_work_ratio` of the time until
+    the last round, and rests until the next step.
+    """
+    trace = new_trace(length_ms=1000)
+    executor = trace.thread("tf_Compute", 41)
+    samples: list[Sample] = []
+    cpu_us: list[int] = []
+    used_us = 0.0
+    for step in steps_of_100(trace, 8):
+        step.host("TFE_Py_Execute", 0, 1 + (wait_ms if lock_ms is None else lock_ms))
+        step.host("EagerExecute", 0, 1)
+        step.host("FunctionRun", 1 + wait_ms, 100)
+        step.host("replica_0/x:MatMul", 1 + wait_ms, 100, thread=executor)
+        for number in range(_ROUNDS + 1):
+            at_ns = START_NS + round((step.start_ms + 1 + number * round_ms) * 1e6)
+            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,))]
+            used_us += 1000 * round_ms * (at_work_ratio or 0) * bool(number)
+            cpu_us += [-1, -1 if at_work_ratio is None else round(used_us)]
+    path = trace.write(folder)
+    threads = [THREADS[0], {**THREADS[1], "name": name}]
+    write_sidecar(path, {"python": python_group(samples, threads, cpu_us)})
+    report = traceview.analyze(folder)
+    assert {problem.code for problem in report.capture.problems} == {"no-gpu-plane"}
+    rows = report.results.python_threads.threads if report.results.python_threads else ()
+    return list(rows), {finding.code: finding for finding in report.findings}
+
+
+def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
+    (row,), findings = analyzed(tmp_path)
+    assert (row.thread, row.python.line) == ("statistics", "train.py:12 in count")
+    found = findings["python-thread"]
+    assert found.title == (
+        "replica:0 waits 30.0 ms of the mean 100 ms step while thread 'statistics' keeps Python's lock (30.0%)"
+    )
+    assert found.severity == "critical"
+    assert found.cost_ps_per_step == pytest.approx(ms(30), rel=1e-3)
+    evidence = {item.metric: item.value for item in found.evidence}
+    assert evidence["python_line"] == "train.py:12 in count"
+    assert evidence["lock_wait_ratio"] == pytest.approx(0.3)
+    assert evidence["lock_kept_ratio"] == row.kept_ratio
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_seen"),
+    [
+        pytest.param({"round_ms": 2.5}, True, id="rounds are late"),
+        pytest.param({"round_ms": 2.4}, False, id="rounds come in time"),
+        pytest.param({"at_work_ratio": 0.5}, True, id="it uses half of a core"),
+        pytest.param({"at_work_ratio": 0.49}, False, id="it uses less"),
+        pytest.param({"at_work_ratio": None}, False, id="no processor time was recorded"),
+        pytest.param({"name": None}, False, id="a thread that Python did not start"),
+    ],
+)
+def test_a_thread_that_computes_in_python(
+    changes: dict[str, Any], is_seen: bool, tmp_path: Path
+) -> None:
+    rows, findings = analyzed(tmp_path, **changes)
+    assert (len(rows), "python-thread" in findings) == (is_seen, is_seen)
+
+
+@pytest.mark.parametrize(("wait_ms", "is_reported"), [(5.0, True), (4.9, False)])
+def test_a_twentieth_of_the_step_is_worth_a_finding(
+    wait_ms: float, is_reported: bool, tmp_path: Path
+) -> None:
+    rows, findings = analyzed(tmp_path, wait_ms=wait_ms)
+    assert len(rows) == 1
+    assert ("python-thread" in findings) == is_reported
+
+
+@pytest.mark.parametrize(("lock_ms", "is_reported"), [(2.1, True), (1.9, False)])
+def test_python_of_the_step_itself_is_no_wait_for_the_lock(
+    lock_ms: float, is_reported: bool, tmp_path: Path
+) -> None:
+    """Of 30 ms that the device is idle, the step waits for the lock in this part only, and runs Python in the rest."""
+    rows, findings = analyzed(tmp_path, lock_ms=lock_ms)
+    assert len(rows) == 1
+    assert ("python-thread" in findings) == is_reported

@@ -1,0 +1,275 @@
+"""A real scheduler and workers, as processes on this machine, read hosts: the report is that of one process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.bench_trace import START_NS, trace_bytes, varint
+from scripts.growth import write_hosts
+from scripts.scenarios import SCENARIOS
+from tests.command import Command
+from tests.trace.test_parts import FIXTURES, report_of
+from traceview.errors import WorkerError
+from traceview.trace.cluster import reading_on_cluster
+from traceview.trace.load import load
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_terminal")]
+
+ROOT = Path(__file__).resolve().parents[2]
+DASK = Path(sys.executable).with_name("dask")
+LOCAL = ("--no-dashboard", "--host", "127.0.0.1")
+OF_SEVERAL_HOSTS = sorted(
+    name for name in SCENARIOS if "host" in name or "cluster" in name or "clock" in name
+)
+
+
+class Cluster:
+    """A scheduler and its workers; each worker is one process, without one that would start it again."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        scheduler = self._start("scheduler", "--port", "0", *options)
+        self.scheduler = scheduler
+        self.address = self._said(r"Scheduler at:\s+(\S+)")
+
+    def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
+        local = ("--no-nanny", "--nthreads", "1", "--local-directory", str(self._folder))
+        worker = self._start("worker", self.address, *local, *options)
+        self._said(r"(Registered to)")
+        return worker
+
+    def _start(self, command: str, *options: str) -> subprocess.Popen[bytes]:
+        self._log = self._folder / f"{len(self._processes)}.log"
+        with self._log.open("wb") as log:
+            process = subprocess.Popen(
+                [DASK, command, *options, *LOCAL],
+                cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=log,
+            )
+        self._processes.append(process)
+        return process
+
+    def _said(self, pattern: str) -> str:
+        """What the last process has said of itself; waits until it has."""
+        until = time.monotonic() + 60
+        while True:
+            text = self._log.read_text()
+            match = re.search(pattern, text)
+            if match:
+                return match[1]
+            assert time.monotonic() < until, text
+            assert self._processes[-1].poll() is None, text
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of two workers, that no test kills."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.add_worker()
+        cluster.add_worker()
+        yield cluster
+    finally:
+        cluster.end()
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A scheduler without workers."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield cluster
+    finally:
+        cluster.end()
+
+
+# The same report
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_fixtures(name: str, two_workers: Cluster, fixtures: Path) -> None:
+    read = reading_on_cluster(two_workers.address)
+    assert report_of(fixtures / name, read) == report_of(fixtures / name)
+
+
+@pytest.mark.parametrize("name", OF_SEVERAL_HOSTS)
+def test_scenarios_of_several_hosts(name: str, two_workers: Cluster, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    assert report_of(tmp_path, reading_on_cluster(two_workers.address)) == report_of(tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_shared_traces(name: str, two_workers: Cluster, shared_traces: Path) -> None:
+    logdir = shared_traces / name
+    assert report_of(logdir, reading_on_cluster(two_workers.address)) == report_of(logdir)
+
+
+def test_commands_on_sixteen_hosts_of_eight_gpus(
+    two_workers: Cluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths below the folder of the user mean the same where the workers are."""
+    write_hosts(tmp_path / "logs", 16)
+    monkeypatch.chdir(tmp_path)
+    for words in (("analyze", "logs", "--full"), ("gaps", "logs", "--format", "csv")):
+        alone = command(*words)
+        assert alone.code == 0, alone.err
+        assert command(*words, "--scheduler", two_workers.address) == alone
+
+
+def test_an_unreadable_host_is_a_problem_as_in_one_process(
+    two_workers: Cluster, tmp_path: Path
+) -> None:
+    logdir = write_hosts(tmp_path, 3)
+    files = sorted(logdir.rglob("*.xplane.pb"))
+    files[1].write_bytes(b"\x1f\x8b gzip")
+    files[2].write_bytes(files[2].read_bytes()[:-1])
+    trace = load(logdir, read=reading_on_cluster(two_workers.address))
+    assert [problem.code for problem in trace.problems] == ["damaged-file", "damaged-file"]
+    assert report_of(logdir, reading_on_cluster(two_workers.address)) == report_of(logdir)
+
+
+# What a cluster may lack
+
+
+def large_hosts(logdir: Path) -> Path:
+    content = b"".join(trace_bytes(4))
+    folder = logdir / "plugins" / "profile" / "run"
+    folder.mkdir(parents=True)
+    for host in range(8):
+        path = folder / f"host{host}.xplane.pb"
+        path.write_bytes(content.replace(varint(START_NS), varint(START_NS + 1000 * host)))
+    return logdir
+
+
+def analyzing(logdir: Path, address: str, output: Path) -> subprocess.Popen[bytes]:
+    words = ["-m", "traceview", "analyze", str(logdir), "--scheduler", address, "-o", str(output)]
+    return subprocess.Popen([sys.executable, *words], cwd=ROOT, stderr=subprocess.PIPE)
+
+
+def when_it_reads(address: str, kill: Callable[[], object]) -> None:
+    """Do something in the middle: a worker has a file in work, and others wait."""
+    from distributed import Client
+
+    with Client(address) as client:
+        until = time.monotonic() + 60
+        while not any(client.processing().values()):
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        kill()
+
+
+def test_the_files_of_a_killed_worker_are_read_by_another(cluster: Cluster, tmp_path: Path) -> None:
+    first = cluster.add_worker()
+    logdir, output = large_hosts(tmp_path / "logs"), tmp_path / "report.json"
+    process = analyzing(logdir, cluster.address, output)
+    when_it_reads(cluster.address, first.kill)
+    cluster.add_worker()
+    _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (0, b"")
+    assert output.read_text() == report_of(logdir)
+
+
+def test_without_workers_any_more_the_command_ends(cluster: Cluster, tmp_path: Path) -> None:
+    worker = cluster.add_worker()
+    output = tmp_path / "report.json"
+    process = analyzing(large_hosts(tmp_path / "logs"), cluster.address, output)
+    when_it_reads(cluster.address, worker.kill)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == WorkerError.exit_code
+    assert said.decode().startswith("traceview: error: the cluster has no workers any more\nhint: ")
+    assert not output.exists()
+
+
+def test_without_a_scheduler_any_more_the_command_ends(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_worker()
+    output = tmp_path / "report.json"
+    process = analyzing(large_hosts(tmp_path / "logs"), cluster.address, output)
+    when_it_reads(cluster.address, cluster.scheduler.kill)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == WorkerError.exit_code, said
+    assert b"the scheduler has gone away" in said
+    assert len(said.splitlines()) == 1
+    assert not output.exists()
+
+
+def test_ctrl_c_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_worker()
+    output = tmp_path / "report.json"
+    process = analyzing(large_hosts(tmp_path / "logs"), cluster.address, output)
+    when_it_reads(cluster.address, lambda: process.send_signal(signal.SIGINT))
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.decode() == "traceview: interrupted; nothing was written\n"
+    assert not output.exists()
+    waiting_for_nothing(cluster.address)
+
+
+def waiting_for_nothing(address: str) -> None:
+    """The files that had not been begun are not read any more."""
+    from distributed import Client
+
+    with Client(address) as client:
+        until = time.monotonic() + 30
+        while any(client.processing().values()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def test_a_cluster_without_workers(cluster: Cluster, fixtures: Path) -> None:
+    with pytest.raises(WorkerError, match="the cluster has no workers"):
+        load(fixtures / FIXTURES[0], read=reading_on_cluster(cluster.address))
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense", "a://b:1"])
+def test_no_scheduler(address: str, command: Command, fixtures: Path) -> None:
+    begun = time.monotonic()
+    done = command("analyze", str(fixtures / FIXTURES[0]), "--scheduler", address)
+    assert time.monotonic() - begun < 20
+    assert (done.code, done.out) == (WorkerError.exit_code, "")
+    line, hint = done.err.splitlines()
+    assert line.startswith(f"traceview: error: --scheduler {address}: no scheduler answers there")
+    assert "dask scheduler" in hint
+
+
+@pytest.mark.parametrize(
+    ("code", "version"),
+    [
+        ("import traceview.version; traceview.version.VERSION = '0.0.9'", r"0\.0\.9"),
+        ("import sys; sys.modules['traceview.trace.cluster'] = None", "not installed, or another"),
+    ],
+)
+@pytest.mark.parametrize("place", ["worker", "scheduler"])
+def test_another_version(
+    place: str, code: str, version: str, tmp_path: Path, fixtures: Path
+) -> None:
+    preload = tmp_path / "other_version.py"
+    preload.write_text(code)
+    options = ("--preload", str(preload))
+    cluster = Cluster(tmp_path, *(options if place == "scheduler" else ()))
+    try:
+        cluster.add_worker(*(options if place == "worker" else ()))
+        message = rf"the {place}.*: its traceview is {version}.*; here it is \d"
+        with pytest.raises(WorkerError, match=message) as caught:
+            load(fixtures / FIXTURES[0], read=reading_on_cluster(cluster.address))
+        assert "same version" in (caught.value.hint or "")
+    finally:
+        cluster.end()

@@ -1,0 +1,136 @@
+"""Pairs of runs with a known change are explained right: the part, its size, the devices, the op."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.scenarios.pairs import PAIRS
+from traceview.comparison.build import compare
+from traceview.comparison.model import Comparison
+from traceview.comparison.sides import reports_of
+
+CHANGED = [name for name in PAIRS if name not in ("gpu_gone", "changes_cancel", "noise_only")]
+REASONS = {
+    "op_slower": "because model/dense takes 5.90 ms longer",
+    "copy_added": "because copies to the device and waits for them take 1.98 ms longer",
+    "input_doubled": "because GPU:0–3 wait 3.99 ms more for input",
+    "collective_slower": "because communication takes 2.98 ms longer",
+    "callback_added": "because GPU:0–3 lose 3.58 ms more to Python between steps",
+    "retracing_begun": "because GPU:0–3 lose 4.48 ms more to tracing and compilation",
+}
+FINDINGS = {
+    "op_slower": [],
+    "copy_added": [("h2d-exposed", "changed")],
+    "input_doubled": [("input-bound", "changed")],
+    "collective_slower": [("collective-exposed", "changed")],
+    "callback_added": [("callback-stall", "came")],
+    "retracing_begun": [("retracing", "came")],
+}
+
+
+def compared(
+    folder: Path, name: str, *, is_forced: bool = False
+) -> tuple[Comparison, dict[str, float]]:
+    pair = PAIRS[name]()
+    before, after = pair.write(folder)
+    return compare(reports_of([before]), reports_of([after]), force=is_forced), dict(pair.changes)
+
+
+def assert_exact(comparison: Comparison) -> None:
+    step = comparison.step
+    assert step.difference_ps == step.after_ps - step.before_ps
+    assert sum(part.before_ps for part in comparison.parts) == step.before_ps
+    assert sum(part.after_ps for part in comparison.parts) == step.after_ps
+    assert sum(part.difference_ps for part in comparison.parts) == step.difference_ps
+    for device in comparison.devices:
+        assert sum(part.before_ps for part in device.parts) == device.before_ps
+        assert sum(part.after_ps for part in device.parts) == device.after_ps
+        if device.status == "both":
+            assert (device.before_ps, device.after_ps) == (step.before_ps, step.after_ps)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_change_is_explained_with_its_size(tmp_path: Path, name: str) -> None:
+    comparison, changes = compared(tmp_path, name)
+    assert_exact(comparison)
+    ((cause, expected_ps),) = changes.items()
+    assert comparison.step.direction == "slower"
+    assert comparison.step.difference_ps == pytest.approx(expected_ps, rel=0.1)
+    largest = comparison.parts[0]
+    assert (largest.cause, largest.direction) == (cause, "slower")
+    assert largest.difference_ps == pytest.approx(expected_ps, rel=0.05)
+    assert all(part.direction == "none" for part in comparison.parts[1:])
+    assert comparison.verdict.endswith(REASONS[name])
+    found = [(row.code, row.status) for row in comparison.findings]
+    assert found == FINDINGS[name]
+
+
+def test_one_op_is_named_with_its_share(tmp_path: Path) -> None:
+    comparison, changes = compared(tmp_path, "op_slower")
+    first = comparison.ops[0]
+    assert (first.op, first.kernel, first.status) == ("model/dense", "dense", "slower")
+    assert first.after_ps == pytest.approx(1.3 * first.before_ps, rel=0.02)
+    assert first.path_ps == pytest.approx(changes["compute"], rel=0.05)
+    assert first.share_ratio == pytest.approx(1, abs=0.02)
+    assert {op.status for op in comparison.ops[1:]} == {"same"}
+
+
+def test_the_parts_of_a_class_are_those_of_its_ops(tmp_path: Path) -> None:
+    comparison, _ = compared(tmp_path, "op_slower")
+    compute = next(part for part in comparison.parts if part.cause == "compute")
+    of_ops = sum(op.path_ps for op in comparison.ops if op.class_ == "compute")
+    assert of_ops == pytest.approx(compute.difference_ps, abs=2)
+
+
+def test_a_gpu_that_is_gone_is_named(tmp_path: Path) -> None:
+    comparison, _ = compared(tmp_path, "gpu_gone", is_forced=True)
+    assert_exact(comparison)
+    assert [(row.device, row.status) for row in comparison.devices] == [
+        ("GPU:0", "both"),
+        ("GPU:1", "both"),
+        ("GPU:2", "both"),
+        ("GPU:3", "gone"),
+    ]
+    assert comparison.verdict.startswith("No difference shown: ")
+    assert comparison.verdict.endswith("; no longer used: GPU:3")
+    assert [(row.name, row.before, row.after) for row in comparison.conditions] == [
+        ("devices", "4", "3")
+    ]
+
+
+def test_changes_that_cancel_are_both_named(tmp_path: Path) -> None:
+    comparison, changes = compared(tmp_path, "changes_cancel")
+    assert_exact(comparison)
+    assert comparison.step.direction == "none"
+    shown = {part.cause: part for part in comparison.parts if part.direction != "none"}
+    assert set(shown) == {"input", "compute"}
+    for cause, part in shown.items():
+        assert part.difference_ps == pytest.approx(changes[cause], rel=0.05)
+    assert comparison.verdict.endswith(
+        ". Two changes cancel: model/dense takes 2.91 ms longer, and GPU:0–3 wait 3.00 ms less for input"
+    )
+    assert {op.share_ratio for op in comparison.ops} == {None}
+
+
+def test_noise_is_called_noise(tmp_path: Path) -> None:
+    comparison, changes = compared(tmp_path, "noise_only")
+    assert_exact(comparison)
+    assert changes == {}
+    assert comparison.step.direction == "none"
+    assert {part.direction for part in comparison.parts} == {"none"}
+    assert {op.status for op in comparison.ops} == {"same"}
+    assert (comparison.findings, comparison.values) == ((), ())
+    assert comparison.verdict == (
+        "No difference shown: 29.1 → 29.0 ms per step; these runs would have shown 1.1% or more"
+    )
+
+
+def test_the_other_way_round_it_is_faster(tmp_path: Path) -> None:
+    before, after = PAIRS["input_doubled"]().write(tmp_path)
+    comparison = compare(reports_of([after]), reports_of([before]))
+    assert comparison.verdict == (
+        "12% faster: 32.9 → 29.1 ms per step (95% interval 11–12%), "
+        "because GPU:0–3 wait 3.99 ms less for input"
+    )

@@ -1,0 +1,294 @@
+"""`traceview compare` says what changed between two sides, in every format, or in one line why it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import marked_steps, new_trace
+from scripts.scenarios.pairs import PAIRS
+from tests.command import Command
+from traceview.comparison.formats import schema_text
+from traceview.comparison.model import Comparison
+from traceview.record import meanings, records_of
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A run before and after its wait for input doubled."""
+    before, after = PAIRS["input_doubled"]().write(tmp_path_factory.mktemp("runs"))
+    return str(before), str(after)
+
+
+@pytest.fixture(scope="module")
+def saved(runs: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Their reports."""
+    folder = tmp_path_factory.mktemp("saved")
+    paths = [folder / "before.json", folder / "after.json"]
+    for run, path in zip(runs, paths, strict=True):
+        path.write_text(traceview.analyze(run).to_json(), encoding="utf-8")
+    return str(paths[0]), str(paths[1])
+
+
+def short_run(folder: Path, count: int) -> str:
+    """A run of so many steps on one GPU."""
+    trace = new_trace()
+    for step in marked_steps(trace, count=count):
+        step.kernel(0, 5, 30, name="dense", op="dense:MatMul")
+    if not count:
+        trace.kernel(0, 5, 30)
+    trace.write(folder)
+    return str(folder)
+
+
+def changed(path: str, folder: Path, **keys: Any) -> str:
+    """A saved report with other values of keys at its top."""
+    data = json.loads(Path(path).read_text(encoding="utf-8"))
+    changed_path = folder / "changed.json"
+    changed_path.write_text(json.dumps({**data, **keys}), encoding="utf-8")
+    return str(changed_path)
+
+
+def test_a_terminal_shows_one_screen(command: Command, runs: tuple[str, str]) -> None:
+    done = command("compare", *runs, "--width", "80")
+    lines = done.out.splitlines()
+    assert done.code == 0
+    assert lines[0].startswith("13% slower: 29.1 → 32.9 ms per step (95% interval 12–14%), because")
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+
+
+def test_every_format_says_the_same(
+    command: Command, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    data = json.loads(command("compare", *runs, "--format", "json").out)
+    Draft202012Validator(json.loads(schema_text())).validate(data)
+    markdown = command("compare", *runs, "--format", "markdown").out
+    html = tmp_path / "c.html"
+    assert command("compare", *runs, "-o", str(html)).code == 0
+    text = tmp_path / "c.txt"
+    assert command("compare", *runs, "-o", str(text)).code == 0
+    assert markdown.startswith(f"## {data['verdict']}\n")
+    assert data["verdict"] in html.read_text(encoding="utf-8")
+    joined = " ".join(text.read_text(encoding="utf-8").split())
+    assert joined.startswith(data["verdict"])
+    for shown in (markdown, joined, html.read_text(encoding="utf-8")):
+        assert "waiting for input" in shown
+        assert "+3.99 ms" in shown
+
+
+def test_the_page_has_both_steps_on_one_scale(
+    command: Command, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    page = tmp_path / "c.html"
+    command("compare", *runs, "-o", str(page))
+    html = page.read_text(encoding="utf-8")
+    assert "before: GPU:0–3" in html
+    assert "after: GPU:0–3" in html
+    # 29.1 of 32.9 ms.
+    assert '<span style="width:88.4' in html
+    assert '<span style="width:100.00%">' in html
+    assert "What to change first" not in html
+
+
+def test_saved_reports_give_the_same_in_less_than_a_second(
+    command: Command, runs: tuple[str, str], saved: tuple[str, str]
+) -> None:
+    of_runs = json.loads(command("compare", *runs, "--format", "json").out)
+    begun = perf_counter()
+    of_saved = json.loads(command("compare", *saved, "--format", "json").out)
+    assert perf_counter() - begun < 1
+    assert of_saved == of_runs
+
+
+def test_several_captures_of_each_side(command: Command, runs: tuple[str, str]) -> None:
+    before, after = runs
+    done = command(
+        "compare", before, after, "--before", before, "--after", after, "--format", "json"
+    )
+    data = json.loads(done.out)
+    assert [len(data[side]) for side in ("before", "after")] == [2, 2]
+    assert data["step"]["is_over_runs"]
+    alone = json.loads(command("compare", *runs, "--format", "json").out)
+    assert data["step"]["difference_ps"] == alone["step"]["difference_ps"]
+    assert not any("One capture of each side" in limit for limit in data["limits"])
+
+
+@pytest.mark.parametrize("missing", [[], ["logs"]])
+def test_both_sides_have_to_be_named(command: Command, missing: list[str]) -> None:
+    done = command("compare", *missing)
+    assert done.code == 2
+    assert ("AFTER" if missing else "BEFORE") in done.err
+
+
+def test_other_devices_are_refused_with_the_reason(command: Command, tmp_path: Path) -> None:
+    before, after = map(str, PAIRS["gpu_gone"]().write(tmp_path))
+    done = command("compare", before, after)
+    assert (done.code, done.out) == (7, "")
+    assert done.err == (
+        "traceview: error: these runs cannot be compared (devices: 4 before, 3 after)\n"
+        "hint: --force compares them all the same\n"
+    )
+    assert command("compare", before, after, "--force").code == 0
+
+
+def test_replicas_are_not_compared_with_gpus(command: Command, runs: tuple[str, str]) -> None:
+    done = command("compare", str(FIXTURES / "custom-loop-4"), runs[0])
+    assert done.code == 7
+    assert "kind of devices: replica before, GPU after" in done.err
+
+
+def test_the_noise_of_replicas_covers_runs(command: Command) -> None:
+    run = str(FIXTURES / "custom-loop-2")
+    done = command("compare", run, run, "--format", "json")
+    data = json.loads(done.out)
+    assert data["step"]["direction"] == "none"
+    assert data["step"]["is_over_runs"]
+    assert data["step"]["least_shown_ratio"] > 0.3
+    assert "shared CPU cores" in data["limits"][0]
+
+
+def test_one_step_has_a_limit_and_no_verdict_on_noise(
+    command: Command, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    one, many = short_run(tmp_path / "one", 1), short_run(tmp_path / "many", 5)
+    done = command("compare", one, many)
+    assert done.code == 0
+    assert "a single step shows no noise" in " ".join(done.out.split())
+    data = json.loads(command("compare", one, many, "--format", "json").out)
+    assert data["step"]["direction"] == "unknown"
+    assert data["limits"][0].startswith("A side has a single step")
+
+
+def test_other_numbers_of_steps_are_compared(command: Command, tmp_path: Path) -> None:
+    few, many = short_run(tmp_path / "few", 3), short_run(tmp_path / "many", 8)
+    data = json.loads(command("compare", few, many, "--format", "json").out)
+    assert [data[side][0]["step_count"] for side in ("before", "after")] == [3, 8]
+    assert sum(part["difference_ps"] for part in data["parts"]) == data["step"]["difference_ps"]
+
+
+def test_runs_without_steps_are_refused(command: Command, tmp_path: Path) -> None:
+    none, some = short_run(tmp_path / "none", 0), short_run(tmp_path / "some", 5)
+    done = command("compare", some, none, "--force")
+    assert done.code == 7
+    assert done.err.startswith("traceview: error: the run after, run1, has no step to compare: ")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_reports_of_other_versions(
+    command: Command, saved: tuple[str, str], tmp_path: Path
+) -> None:
+    newer = changed(saved[0], tmp_path, schema_version=2)
+    done = command("compare", newer, saved[1])
+    assert done.code == 4
+    assert "schema_version is 2; this version reads 1" in done.err
+    later = changed(saved[0], tmp_path, something_new=1)
+    assert command("compare", later, saved[1]).code == 0
+
+
+def test_a_report_without_ops_in_steps_says_so(
+    command: Command, saved: tuple[str, str], tmp_path: Path
+) -> None:
+    results = json.loads(Path(saved[0]).read_text(encoding="utf-8"))["results"]
+    del results["op_steps"]
+    older = changed(saved[0], tmp_path, results=results, traceview_version="0.0.9")
+    data = json.loads(command("compare", older, saved[1], "--format", "json").out)
+    assert data["ops"] == []
+    assert any("so ops are not compared" in limit for limit in data["limits"])
+    assert data["parts"]
+
+
+def test_a_report_without_a_path_is_not_explained(
+    command: Command, saved: tuple[str, str], tmp_path: Path
+) -> None:
+    results = json.loads(Path(saved[0]).read_text(encoding="utf-8"))["results"]
+    for key in ("path", "anatomy"):
+        del results[key]
+    report = changed(saved[0], tmp_path, results=results)
+    data = json.loads(command("compare", report, saved[1], "--format", "json").out)
+    assert data["parts"] == []
+    assert any("no critical path" in limit for limit in data["limits"])
+    assert data["verdict"].startswith("13% slower: 29.1 → 32.9 ms per step (95% interval 12–14%)")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "<html>", "\x00"])
+def test_a_damaged_report_is_one_line(
+    command: Command, saved: tuple[str, str], tmp_path: Path, content: str
+) -> None:
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text(content, encoding="utf-8")
+    done = command("compare", str(damaged), saved[1])
+    assert done.code == 4
+    assert "damaged.json" in done.err.splitlines()[0]
+
+
+def test_a_comparison_is_no_report(
+    command: Command, saved: tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "comparison.json"
+    command("compare", *saved, "-o", str(path))
+    done = command("compare", str(path), saved[1])
+    assert done.code == 4
+    assert "comparison.json" in done.err
+
+
+def test_nothing_there(command: Command, saved: tuple[str, str], tmp_path: Path) -> None:
+    assert command("compare", saved[0], str(tmp_path / "nowhere")).code == 3
+    assert command("compare", saved[0], str(tmp_path / "nowhere.json")).code == 3
+
+
+def test_a_report_is_not_written_over(command: Command, saved: tuple[str, str]) -> None:
+    done = command("compare", *saved, "-o", saved[1], "--force")
+    assert done.code == 2
+    assert json.loads(Path(saved[1]).read_text(encoding="utf-8"))["schema_version"] == 1
+
+
+def test_redaction_leaves_no_name(command: Command, runs: tuple[str, str]) -> None:
+    folder = Path(runs[0]).parent.name
+    for format_ in ("terminal", "markdown", "json", "html"):
+        shown = command("compare", *runs, "--redact", "--format", format_).out
+        assert folder not in shown
+        assert "model/dense" not in shown
+        assert "13% slower: 29.1 → 32.9 ms per step" in " ".join(shown.split())
+
+
+def test_in_python(runs: tuple[str, str]) -> None:
+    before = traceview.analyze(runs[0])
+    comparison = traceview.compare(before, [runs[1]])
+    assert comparison.parts_frame["difference_ps"].sum() == comparison.step.difference_ps
+    assert set(comparison.devices_frame["device"]) == {"GPU:0", "GPU:1", "GPU:2", "GPU:3"}
+    assert "model/dense" in set(comparison.ops_frame["op"])
+    assert list(comparison.findings_frame["status"]) == ["changed"]
+    assert comparison.verdict in repr(comparison)
+    assert comparison.to_json().startswith("{")
+    assert comparison.to_markdown().startswith("## 13% slower")
+    assert comparison.to_html().startswith("<!DOCTYPE html>")
+    with pytest.raises(traceview.UsageError, match="no capture of the side after"):
+        traceview.compare(before, [])
+    with pytest.raises(traceview.ComparisonError, match="devices: 4 before, 1 after"):
+        traceview.compare(before, _one_gpu(Path(runs[0]).parent / "one"))
+
+
+def _one_gpu(folder: Path) -> Path:
+    SCENARIOS["plain"]().write(folder)
+    return folder
+
+
+def test_the_schema_describes_every_key(command: Command) -> None:
+    schema = json.loads(command("schema", "--of", "comparison").out)
+    Draft202012Validator.check_schema(schema)
+    for record in records_of(Comparison):
+        described = schema["$defs"][record.__name__]
+        assert described["description"]
+        assert set(meanings(record)) == set(record.__struct_fields__)

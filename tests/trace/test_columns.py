@@ -1,0 +1,88 @@
+"""Columns in as few bytes as their values need, ends made on demand, and the events of a thread around a span."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from scripts.scenarios.model import marked_steps, new_trace
+from traceview.trace.host_events import HostEvents
+from traceview.trace.load import load
+from traceview.trace.merge import _joined as joined_columns
+from traceview.trace.model import Ends, Trace
+from traceview.xplane.columns import small
+
+LEAST, MOST = -(1 << 31), (1 << 31) - 1
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([], np.int32),
+        ([0, -1], np.int32),
+        ([LEAST, MOST], np.int32),
+        ([LEAST - 1], np.int64),
+        ([MOST + 1, 0], np.int64),
+    ],
+)
+def test_small_integers(values: list[int], type_: type[np.integer]) -> None:
+    for given in (np.int64, np.int32) if type_ is np.int32 else (np.int64,):
+        column = small(np.array(values, dtype=given))
+        assert column.dtype == type_
+        assert column.tolist() == values
+
+
+def test_hosts_whose_numbers_need_different_bits() -> None:
+    for order in ([0, 1, 2], [1, 0, 2]):
+        pieces = {
+            host: {"position": small(np.array([value]))}
+            for host, value in enumerate((1, MOST + 1, 2))
+        }
+        whole = joined_columns(order, pieces, "position", lambda _, column: column)
+        assert whole.tolist() == [(1, MOST + 1, 2)[host] for host in order]
+
+
+def test_ends() -> None:
+    ends = Ends(np.array([5, 7, 9]), np.array([1, 0, 1 << 40]))
+    assert ends[1] == 7
+    assert ends[:].tolist() == [6, 7, 9 + (1 << 40)]
+    assert ends[1:].tolist() == ends[np.array([1, 2])].tolist() == [7, 9 + (1 << 40)]
+    assert ends[np.array([True, False, False])].tolist() == [6]
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """A host with a thread of 500 events that overlap at random, and one whose events are on two lines in turns."""
+    logdir = tmp_path_factory.mktemp("busy")
+    trace = new_trace()
+    for step in marked_steps(trace, count=2):
+        step.kernel(0, 1, 20)
+    chance = random.Random(7)
+    for id_, name, line_count in ((70, "one line", 1), (71, "two lines", 2)):
+        lines = [trace.host_plane.line(id_, name, key=f"{name} {n}") for n in range(line_count)]
+        for number, start in enumerate(range(0, 5000, 10)):
+            lines[number % line_count].add("work", start, start + chance.randrange(1, 400))
+    trace.write(logdir)
+    return load(logdir)
+
+
+@pytest.mark.parametrize("name", ["one line", "two lines"])
+def test_events_open_in_a_span(busy: Trace, name: str) -> None:
+    lines = [index for index, line in enumerate(busy.lines) if line.name == name]
+    events, columns = HostEvents(busy, 0), busy.host_columns
+    (thread,) = {int(busy.thread_of_line[line]) for line in lines}
+    rows = np.concatenate([np.arange(columns.count)[columns.rows_of(line)] for line in lines])
+    assert rows.size == 500
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    assert (np.sort(start) == start).all() == (name == "one line")
+    first, last = int(start.min()), int(end.max())
+    chance = random.Random(11)
+    for _ in range(200):
+        begin = chance.randrange(first - 100, last + 100)
+        until = begin + chance.choice((1, 1000, (last - first) // 3))
+        is_open = (start < until) & (end > begin)
+        expected = rows[is_open][np.argsort(start[is_open], kind="stable")]
+        assert events.open_in(thread, begin, until).tolist() == expected.tolist()
+    assert events.rows_of_thread(thread).tolist() == rows.tolist()

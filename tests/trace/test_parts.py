@@ -1,0 +1,223 @@
+"""A run is the join of its parts: in whatever order they arrive and wherever they were read, the report is the same."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import asdict
+
+import traceview
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
+from scripts.growth import write_hosts
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import marked_steps
+from traceview.location import Location
+from traceview.report.build import analyze
+from traceview.report.saved import to_json
+from traceview.trace.load import ReadHosts, load, read_here
+from traceview.trace.messages import receive, send
+from traceview.trace.model import Trace
+from traceview.trace.part import HostFile, read_host
+from traceview.xplane.planes import TEXT_STATS
+
+FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
+
+
+def report_of(logdir: Path, read: ReadHosts | None = None) -> str:
+    return to_json(analyze(load(logdir, read=read)))
+
+
+def travelled(value: HostFile) -> HostFile:
+    stream = io.BytesIO()
+    send(stream, value)
+    stream.seek(0)
+    arrived: HostFile = receive(stream)
+    assert not stream.read()
+    return arrived
+
+
+def elsewhere(order: Callable[[list[int]], None]) -> ReadHosts:
+    """Reads the files in another order, and passes their parts through messages."""
+
+    def read(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        numbers = list(range(len(paths)))
+        order(numbers)
+        for number in numbers:
+            yield number, travelled(read_host(paths[number], salvage=salvage))
+
+    return read
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_fixtures(name: str, fixtures: Path) -> None:
+    assert report_of(fixtures / name, elsewhere(list.reverse)) == report_of(fixtures / name)
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_scenarios(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    assert report_of(tmp_path, elsewhere(list.reverse)) == report_of(tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_shared_traces(name: str, shared_traces: Path) -> None:
+    logdir = shared_traces / name
+    assert report_of(logdir, elsewhere(list.reverse)) == report_of(logdir)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_order_of_sixteen_hosts_matters(seed: int, tmp_path: Path) -> None:
+    write_hosts(tmp_path, 16)
+    shuffle = random.Random(seed).shuffle
+    assert report_of(tmp_path, elsewhere(shuffle)) == report_of(tmp_path)
+
+
+def columns_of(trace: Trace) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.generic]]]]:
+    for events in (trace.device_columns, trace.host_columns):
+        for key, column in asdict(events).items():
+            if isinstance(column, np.ndarray):
+                yield key, column
+    for key, stat in sorted(trace.host_columns.stats.items()):
+        yield f"{key} rows", stat.row
+        yield key, stat.value
+
+
+def mixed_hosts(tmp_path: Path) -> Path:
+    """A host of replicas between two of GPUs: the devices of the trace are not in the order of hosts."""
+    path = tmp_path
+    for name in ("host0", "host2"):
+        trace = CudaTrace(name, start_ns=PROFILE_START_NS + 7 * (name == "host0"))
+        for step in marked_steps(trace):
+            step.kernel(0, 2, 42)
+            step.kernel(1, 3, 40)
+            if name == "host2":
+                step.kernel(1, 41, 43)
+        path = trace.write(tmp_path)
+    (of_replicas,) = Path("fixtures/custom-loop-2").glob("plugins/profile/*/*.xplane.pb")
+    path.with_name("host1.xplane.pb").write_bytes(of_replicas.read_bytes())
+    return tmp_path
+
+
+def test_devices_with_a_plane_come_before_replicas(tmp_path: Path) -> None:
+    trace = load(mixed_hosts(tmp_path))
+    devices = [trace.device_key(index) for index in range(len(trace.device_list))]
+    gpus = [f"{host}/GPU:{n}" for host in ("host0", "host2") for n in (0, 1)]
+    assert devices == [*gpus, "host1/replica:0", "host1/replica:1"]
+    columns = trace.device_columns
+    assert (np.diff(columns.device) >= 0).all()
+    for index, device in enumerate(trace.device_list):
+        rows = columns.rows_of(index)
+        assert {trace.lines[line].host for line in columns.line[rows].tolist()} == {device.host}
+        launch = columns.launch[rows][columns.launch[rows] >= 0]
+        assert launch.size
+        assert (trace.host_columns.host[launch] == device.host).all()
+    assert {trace.hosts[trace.host_columns.host[row]].name for row in trace.shared_rows} == {
+        "host1"
+    }
+
+
+def test_every_column_is_the_same(tmp_path: Path) -> None:
+    """The report does not show all of a trace: exports do."""
+    logdir = mixed_hosts(tmp_path)
+    here, there = load(logdir), load(logdir, read=elsewhere(list.reverse))
+    assert list(here.names) == list(there.names)
+    assert (here.lines, here.device_list, here.hosts) == (
+        there.lines,
+        there.device_list,
+        there.hosts,
+    )
+    assert (here.steps_by_host, here.files) == (there.steps_by_host, there.files)
+    for (key, column), (other, same) in zip(columns_of(here), columns_of(there), strict=True):
+        assert key == other
+        assert column.dtype == same.dtype
+        assert column.tolist() == same.tolist()
+
+
+def named(trace: Trace, host: str) -> Iterator[tuple[str, list[object]]]:
+    """What the events of one host are called, and what their stats say, as text."""
+    names = trace.names
+    index = [entry.name for entry in trace.hosts].index(host)
+    device, events = trace.device_columns, trace.host_columns
+    rows = trace.device_rows(index)
+    for key in ("name", "op", "module"):
+        yield key, [names.text(name) for name in getattr(device, key)[rows].tolist()]
+    span = events.rows_of_host(index)
+    yield "host name", [names.text(name) for name in events.name[span].tolist()]
+    for key in sorted(TEXT_STATS):
+        stat = events.stat(key).among(span)
+        texts = [names.text(name) for name in stat.value.tolist()]
+        yield key, list(zip((stat.row - span.start).tolist(), texts, strict=True))
+
+
+def test_events_have_the_names_in_their_files(tmp_path: Path) -> None:
+    trace = load(mixed_hosts(tmp_path))
+    for file in trace.files:
+        alone = load(file.path)
+        assert list(named(trace, file.host)) == list(named(alone, file.host))
+
+
+def test_an_event_of_any_host_is_read_again_from_its_file(tmp_path: Path) -> None:
+    logdir = mixed_hosts(tmp_path)
+    trace = load(logdir, read=elsewhere(list.reverse))
+    device = trace.device_columns
+    for index in range(4):
+        row = device.rows_of(index).start
+        stats = trace.stats(int(device.line[row]), int(device.position[row]))
+        assert dict(stats)[b"correlation_id"] == device.correlation_id[row]
+
+
+def test_a_part_is_smaller_than_its_file(tmp_path: Path) -> None:
+    """What no analysis reads stays where the file is."""
+    from scripts.bench_trace import write_trace
+
+    path = write_trace(tmp_path / "a.xplane.pb", 2)
+    stream = io.BytesIO()
+    send(stream, read_host(path))
+    assert stream.tell() < 0.8 * path.stat().st_size
+
+
+def test_a_message_that_is_cut_is_no_message() -> None:
+    stream = io.BytesIO()
+    send(stream, {"a": np.arange(5)})
+    for size in (3, stream.tell() - 1):
+        with pytest.raises(EOFError):
+            receive(io.BytesIO(stream.getvalue()[:size]))
+
+
+def test_devices_beyond_the_limit_are_left_out_over_all_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.trace.part.MOST_DEVICES", 3)
+    write_hosts(tmp_path, 3)
+    (file,) = tmp_path.rglob("host1.xplane.pb")
+    file.with_name("host1.traceview.json").write_text("{")
+    trace = traceview.load(tmp_path)
+    keys = [trace.device_key(index) for index in range(len(trace.device_list))]
+    assert keys == ["host0/GPU:0", "host0/GPU:1", "host0/GPU:2"]
+    assert [(problem.code, problem.host) for problem in trace.problems] == [
+        ("damaged-file", "host0"),
+        ("sidecar-unreadable", "host1"),
+        ("damaged-file", "host1"),
+        ("damaged-file", "host2"),
+    ]
+    columns = trace.device_columns
+    for index in range(3):
+        lines = {trace.lines[line].device for line in columns.line[columns.rows_of(index)].tolist()}
+        assert lines == {index}
+    assert len(trace.steps_by_host) == 3
+    assert all(line.host == trace.host_columns.host[row] for row, line in first_rows(trace))
+    assert to_json(analyze(load(tmp_path, read=read_here))) == to_json(analyze(load(tmp_path)))
+
+
+def first_rows(trace: Trace) -> Iterator[tuple[int, traceview.trace.model.LineInfo]]:
+    """The first event of each thread, and the thread."""
+    for index, line in enumerate(trace.lines):
+        rows = trace.host_columns.rows_of(index)
+        if rows.start < rows.stop:
+            yield rows.start, line

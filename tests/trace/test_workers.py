@@ -1,0 +1,321 @@
+"""Several processes read the files of hosts: the report is that of one process, whatever becomes of a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.bench_trace import START_NS, trace_bytes, varint
+from scripts.growth import write_hosts
+from scripts.scenarios import SCENARIOS
+from tests.command import Command
+from tests.trace.test_parts import FIXTURES, report_of
+from traceview.errors import StoreError, TraceFormatError, WorkerError
+from traceview.report.build import analyze
+from traceview.report.saved import to_json
+from traceview.stages import measured
+from traceview.trace import workers
+from traceview.trace.load import load
+from traceview.trace.messages import send
+from traceview.trace.part import HostFile
+
+ROOT = Path(__file__).resolve().parents[2]
+OF_SEVERAL_HOSTS = sorted(
+    name for name in SCENARIOS if "host" in name or "cluster" in name or "clock" in name
+)
+
+
+def by_processes(paths: object, salvage: bool) -> Iterator[tuple[int, HostFile]]:
+    """Reads even a single file in a process of its own."""
+    return workers.read_by(2, paths, salvage)  # type: ignore[arg-type]
+
+
+def processes_below(parent: int) -> list[int]:
+    """The processes that a process has started and that have not ended."""
+    children = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, of_parent = status.read_text().rpartition(") ")[2].split()[:2]
+        except OSError:
+            continue
+        if int(of_parent) == parent and state != "Z":
+            children.append(int(status.parent.name))
+    return children
+
+
+def eventually(is_true: Callable[[], object]) -> None:
+    until = time.monotonic() + 30
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def large_hosts(tmp_path: Path) -> Path:
+    """Six hosts that take a while to read."""
+    content = b"".join(trace_bytes(4))
+    folder = tmp_path / "logs" / "plugins" / "profile" / "run"
+    folder.mkdir(parents=True)
+    for host in range(6):
+        path = folder / f"host{host}.xplane.pb"
+        path.write_bytes(content.replace(varint(START_NS), varint(START_NS + 1000 * host)))
+    return tmp_path / "logs"
+
+
+# The same report
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_fixtures(name: str, fixtures: Path) -> None:
+    assert report_of(fixtures / name, by_processes) == report_of(fixtures / name)
+
+
+@pytest.mark.parametrize("name", OF_SEVERAL_HOSTS)
+def test_scenarios_of_several_hosts(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    assert report_of(tmp_path, by_processes) == report_of(tmp_path)
+
+
+@pytest.mark.shared
+def test_a_shared_trace_of_two_hosts(shared_traces: Path) -> None:
+    logdir = shared_traces / "bert-8xV100"
+    assert report_of(logdir, by_processes) == report_of(logdir)
+
+
+@pytest.mark.usefixtures("no_terminal")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("analyze", "--full"),
+        ("analyze", "--format", "json"),
+        ("report", "--format", "html"),
+        ("export", "--to", "chrome", "-o", "-"),
+        ("gaps", "--format", "csv"),
+        ("collectives", "--format", "json"),
+    ],
+)
+def test_commands_on_sixteen_hosts_of_eight_gpus(
+    words: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    logdir = str(write_hosts(tmp_path, 16))
+    name, *options = words
+    alone = command(name, logdir, *options)
+    assert alone.code == 0, alone.err
+    assert command(name, logdir, *options, "--workers", "3") == alone
+    assert not processes_below(os.getpid())
+
+
+# What cannot be read
+
+
+def test_an_unreadable_host_is_a_problem_as_in_one_process(tmp_path: Path) -> None:
+    logdir = write_hosts(tmp_path, 4)
+    files = sorted(logdir.rglob("*.xplane.pb"))
+    files[1].write_bytes(b"\x1f\x8b gzip")
+    files[2].write_bytes(files[2].read_bytes()[:-1])
+    files[3].write_bytes(files[0].read_bytes())
+    trace = load(logdir, read=by_processes)
+    assert [problem.code for problem in trace.problems] == [
+        "damaged-file",
+        "damaged-file",
+        "duplicate-host-file",
+    ]
+    assert to_json(analyze(trace)) == report_of(logdir)
+
+
+def test_all_hosts_damaged_is_the_error_of_the_first(tmp_path: Path) -> None:
+    logdir = write_hosts(tmp_path, 3)
+    for file in logdir.rglob("*.xplane.pb"):
+        file.write_bytes(file.read_bytes()[:-1])
+    messages = []
+    for read in (None, by_processes):
+        with pytest.raises(TraceFormatError, match=r"host0\.xplane\.pb: byte \d+: ") as caught:
+            load(logdir, read=read)
+        messages.append((str(caught.value), caught.value.hint, caught.value.offset))
+    assert messages[0] == messages[1]
+    assert load(logdir, salvage=True, read=by_processes).device_columns.count
+
+
+def started_with(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """What a process does before it reads its first file."""
+    begin = "import sys; sys.path[:] = sys.argv[1:]\nfrom traceview.trace import worker\n"
+    monkeypatch.setattr(workers, "START", f"{begin}{code}\nworker.main()")
+
+
+def test_an_error_of_a_store_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = """
+from traceview.errors import StoreError
+def read_host(path, *, salvage):
+    raise StoreError(f"{path.name}: denied", hint="log in")
+worker.read_host = read_host"""
+    started_with(monkeypatch, code)
+    with pytest.raises(StoreError, match=r"host\d.xplane.pb: denied") as caught:
+        load(write_hosts(tmp_path, 2), read=by_processes)
+    assert caught.value.hint == "log in"
+
+
+def test_a_bug_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started_with(monkeypatch, "worker.read_host = lambda path, *, salvage: 1 // 0")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        load(write_hosts(tmp_path, 2), read=by_processes)
+
+
+# Processes that die
+
+KILLED_WHILE_DECODING = """
+import os, signal
+from pathlib import Path
+from traceview.trace import part
+build_table = part.build_table
+def killed(plane, lines, origin):
+    mark = Path({mark!r})
+    if {always} or not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return build_table(plane, lines, origin)
+part.build_table = killed"""
+
+
+def test_the_file_of_a_process_that_is_killed_is_read_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logdir = write_hosts(tmp_path / "logs", 5)
+    mark = tmp_path / "killed"
+    started_with(monkeypatch, KILLED_WHILE_DECODING.format(mark=str(mark), always=False))
+    assert report_of(logdir, by_processes) == report_of(logdir)
+    assert mark.exists()
+    assert not processes_below(os.getpid())
+
+
+def test_a_file_that_ends_two_processes_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logdir = write_hosts(tmp_path / "logs", 2)
+    mark = str(tmp_path / "killed")
+    started_with(monkeypatch, KILLED_WHILE_DECODING.format(mark=mark, always=True))
+    with pytest.raises(
+        WorkerError, match=r"host\d.xplane.pb: 2 processes that read it died, the last by SIGKILL"
+    ):
+        load(logdir, read=by_processes)
+    assert not processes_below(os.getpid())
+
+
+def test_no_process_at_all_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    with pytest.raises(WorkerError, match=r"no process can be started: .*no-python"):
+        load(write_hosts(tmp_path, 2), read=by_processes)
+
+
+# The command
+
+
+def running(logdir: Path, output: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "traceview", "analyze", str(logdir), "--workers", "2"]
+    process = subprocess.Popen(
+        [*command, "-o", str(output)], cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True
+    )
+    eventually(lambda: len(processes_below(process.pid)) == 2)
+    return process
+
+
+def test_a_killed_process_changes_nothing(large_hosts: Path, tmp_path: Path) -> None:
+    process = running(large_hosts, tmp_path / "report.json")
+    os.kill(processes_below(process.pid)[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert (tmp_path / "report.json").read_text() == report_of(large_hosts)
+
+
+def test_ctrl_c_leaves_no_process_and_no_file(large_hosts: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    process = running(large_hosts, output / "report.json")
+    readers = processes_below(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.decode() == "traceview: interrupted; nothing was written\n"
+    assert not [reader for reader in readers if Path(f"/proc/{reader}").exists()]
+    assert not list(output.iterdir())
+
+
+def test_processes_end_with_the_one_that_started_them(large_hosts: Path, tmp_path: Path) -> None:
+    process = running(large_hosts, tmp_path / "report.json")
+    readers = processes_below(process.pid)
+    process.kill()
+    process.communicate(timeout=60)
+    eventually(lambda: not [reader for reader in readers if is_alive(reader)])
+
+
+def test_a_process_that_is_busy_ends_with_the_one_that_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_with(
+        monkeypatch, "import time\nworker.read_host = lambda path, *, salvage: time.sleep(99)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", workers.START, str(ROOT), *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin
+    send(process.stdin, (tmp_path, False))
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--workers", "0"), "0 is not in the range x>=1"),
+        (("--workers", "-3"), "-3 is not in the range x>=1"),
+        (("--workers", "many"), "'many' is not a valid int"),
+        (("--workers", "2", "--scheduler", "tcp://a:1"), "exclude each other"),
+        (("--scheduler", ""), "no address is given"),
+    ],
+)
+def test_nonsense_is_one_line(
+    words: tuple[str, ...], message: str, command: Command, fixtures: Path
+) -> None:
+    done = command("analyze", str(fixtures / FIXTURES[0]), *words)
+    assert (done.code, done.out) == (2, "")
+    line, hint = done.err.splitlines()
+    assert line.startswith("traceview: error: ")
+    assert message in line
+    assert hint.startswith("hint: ")
+
+
+def test_without_dask_there_is_no_scheduler(
+    command: Command, fixtures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.trace.cluster.find_spec", lambda _: None)
+    done = command("analyze", str(fixtures / FIXTURES[0]), "--scheduler", "tcp://a:1")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "traceview: error: --scheduler needs Dask\nhint: pip install 'traceview[cluster]'\n"
+    )
+
+
+def test_the_stage_says_how_many_hosts_have_been_read(tmp_path: Path) -> None:
+    logdir = write_hosts(tmp_path, 3)
+    files = sorted(logdir.rglob("*.xplane.pb"))
+    with measured() as stages:
+        details = [stages.detail for _ in workers.read_by(2, files, False)]
+    assert details == ["1 of 3", "2 of 3", "3 of 3"]
+    assert set(stages.seconds) == {"reading files"}

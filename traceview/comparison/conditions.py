@@ -1,0 +1,144 @@
+"""Finds what is not the same about the jobs of both sides, and whether their steps can be compared all the same.
+
+Step times compare a change of the program on the same work and the same hardware. Other devices or another batch make
+another step; another precision, version or option may be the very change.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from traceview.analysis.environment.result import HostEnvironment
+from traceview.analysis.environment.section import PUBLIC_NAMES
+from traceview.comparison.model import Condition
+from traceview.document import numbers
+from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
+from traceview.report.model import Report
+
+_VERSIONS: Final = {
+    "tensorflow": "TensorFlow",
+    "keras": "Keras",
+    "tf_keras": "tf_keras",
+    "python": "Python",
+    "numpy": "NumPy",
+    "cuda": "CUDA",
+    "cudnn": "cuDNN",
+    "nccl": "NCCL",
+    "driver": "driver",
+}
+
+_Fact = Callable[[HostEnvironment], str | None]
+
+
+def conditions_of(before: Sequence[Report], after: Sequence[Report]) -> list[Condition]:
+    """What differs between the sides or among the captures of a side, what makes a comparison pointless first."""
+    sides = [[_facts(report) for report in side] for side in (before, after)]
+    names = dict.fromkeys(name for side in sides for facts in side for name in facts)
+    return sorted(_differing(names, *sides), key=lambda condition: not condition.is_blocking)
+
+
+def _differing(
+    names: Iterable[str], before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]
+) -> Iterator[Condition]:
+    for name in names:
+        old, new = (
+            list(dict.fromkeys(facts[name] for facts in side if name in facts))
+            for side in (before, after)
+        )
+        # What one side does not say is not known to differ.
+        if old and new and (len({*old, *new}) > 1):
+            yield Condition(name, ", ".join(old), ", ".join(new), name in _BLOCKING)
+
+
+_BLOCKING: Final = (
+    "kind of devices",
+    "devices",
+    "model of GPU",
+    "hosts",
+    "batch",
+    "steps per call",
+)
+"""What makes another step, or another machine."""
+
+
+def _facts(report: Report) -> dict[str, str]:
+    """What the steps of a report depend on, in words."""
+    facts: dict[str, str] = {}
+    devices = report.results.device_time.devices if report.results.device_time else ()
+    if devices:
+        kinds = dict.fromkeys(device.kind for device in devices)
+        facts["kind of devices"] = ", ".join(DEVICE_KINDS[kind].words for kind in kinds)
+        facts["devices"] = numbers.count(len(devices))
+        models = sorted({device.model for device in devices if device.model})
+        if models:
+            facts["model of GPU"] = ", ".join(models)
+    if report.capture.hosts:
+        facts["hosts"] = numbers.count(len(report.capture.hosts))
+    steps = report.results.steps
+    if steps is not None:
+        calls = steps.steps_per_call or steps.loop_iterations
+        facts["steps per call"] = numbers.count(calls or 1)
+        facts["steps found"] = STEP_METHODS[steps.method].words
+    levels = [host.tracer_levels for host in report.capture.hosts if host.tracer_levels]
+    if levels:
+        facts["tracer levels"] = ", ".join(
+            f"{name} {level}" for name, level in sorted(levels[0].items())
+        )
+    environment = report.results.environment
+    if environment is not None:
+        facts |= _of_environment(environment.hosts)
+    return facts
+
+
+def _of_environment(hosts: Sequence[HostEnvironment]) -> dict[str, str]:
+    facts: dict[str, str] = {}
+    for name, fact in _FACTS.items():
+        values = list(dict.fromkeys(value for host in hosts if (value := fact(host)) is not None))
+        if values:
+            facts[name] = ", ".join(values)
+    return facts | dict(hosts[0].variables or {}) if hosts else facts
+
+
+def _version(key: str) -> _Fact:
+    def version(host: HostEnvironment) -> str | None:
+        value: str | None = getattr(host.versions, key)
+        return value
+
+    return version
+
+
+def _batch(host: HostEnvironment) -> str | None:
+    count = host.batch.global_
+    return None if count is None else numbers.count(count)
+
+
+def _strategy(host: HostEnvironment) -> str | None:
+    name = host.strategy.class_
+    return None if name is None else PUBLIC_NAMES.get(name, name)
+
+
+def _precision(host: HostEnvironment) -> str | None:
+    policies = sorted(set((host.precision.policy or {}).values()))
+    return ", ".join(policies) or None
+
+
+def _parameters(host: HostEnvironment) -> str | None:
+    count = host.training.parameters
+    return None if count is None else numbers.count(count)
+
+
+def _arguments(host: HostEnvironment) -> str | None:
+    return shlex.join(host.command.script[1:]) or "none" if host.command.script else None
+
+
+_FACTS: Final[Mapping[str, _Fact]] = {
+    "batch": _batch,
+    "strategy": _strategy,
+    "precision": _precision,
+    "parameters": _parameters,
+    "XLA": lambda host: host.xla.auto_jit,
+    "script arguments": _arguments,
+    **{name: _version(key) for key, name in _VERSIONS.items()},
+}

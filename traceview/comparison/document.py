@@ -1,0 +1,426 @@
+"""Makes the document of a comparison: the verdict, what the steps consist of, then devices, ops, findings and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec.structs import replace
+
+from traceview.analysis.anatomy.groups import anatomy_rows
+from traceview.analysis.anatomy.result import Anatomy, DeviceAnatomy
+from traceview.comparison.model import (
+    ComparedRun,
+    Comparison,
+    DeviceDifference,
+    FindingDifference,
+    OpDifference,
+    ValueDifference,
+)
+from traceview.comparison.verdict import change_words, interval_words, percent
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.figures import AlignedSteps
+from traceview.document.sanitize import shortened
+from traceview.document.vocabulary import CLASSES, PATH_PARTS, STEP_PARTS, Look, look_of
+
+MOST_OPS: Final = 30
+_BRIEF_ROWS: Final = 5
+"""Rows of a table on the first screen of a terminal."""
+_BRIEF_OPS: Final = 4
+_BRIEF_NOTES: Final = 2
+_LEAST_RATIO: Final = 0.005
+"""Of the step: what differs by less is not listed; the JSON has it."""
+_LEAST_CALLS: Final = 0.05
+"""Of the calls of an op before: with more or fewer it is called more or less often."""
+_LONGEST_VALUE: Final = 40
+_SHOWN_DEVICES: Final = 8
+_SHOWN_CONDITIONS: Final = 3
+
+STATUSES: Final = {
+    "slower": Look("slower", "slower", ink="red"),
+    "faster": Look("faster", "faster", ink="green"),
+    "new": Look("new", "new", ink="bold"),
+    "gone": Look("gone", "gone", ink="bold"),
+    "same": Look("same", "no difference shown", ink="dim"),
+}
+"""What became of an op."""
+
+_NOISE: Final = {
+    "slower": Look("beyond", "beyond", ink="red"),
+    "faster": Look("beyond", "beyond", ink="green"),
+    "none": Look("within", "within", ink="dim"),
+    "unknown": Look("unknown", numbers.ABSENT, ink="dim"),
+}
+"""Whether a difference is larger than the noise of the steps explains."""
+
+
+def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
+    """What a terminal of 24 lines shows: the verdict, its largest parts and ops, and how far it can be trusted.
+
+    `full_command`: shows everything.
+    """
+    findings = comparison.findings
+    hidden = len(findings) - _BRIEF_NOTES
+    return doc.Section(
+        "comparison",
+        comparison.verdict,
+        (
+            *doc.facts(*_sides(comparison), *_changed(comparison)),
+            *_parts_table(comparison, _BRIEF_ROWS),
+            *_ops_table(comparison, _BRIEF_OPS, is_brief=True),
+            *doc.notes(
+                *map(_finding_words, findings[:_BRIEF_NOTES]),
+                f"{numbers.plural(hidden, 'more finding')} came, went or changed"
+                if hidden > 0
+                else None,
+            ),
+            *doc.remarks(
+                *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
+                f"All: {full_command}" if full_command else None,
+            ),
+        ),
+        is_folded=False,
+    )
+
+
+def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
+    """Everything, for a ticket."""
+    details = (section for section in _detail_sections(comparison) if section.id != "path")
+    return (_verdict_section(comparison), *details)
+
+
+def section_of(comparison: Comparison) -> doc.Section:
+    """Everything in one section, for a terminal."""
+    first, *details = sections_of(comparison)
+    blocks = [(doc.Subheading(section.title, section.lead), *section.blocks) for section in details]
+    return replace(first, blocks=(*first.blocks, *chain.from_iterable(blocks)))
+
+
+def document_of(comparison: Comparison, steps: AlignedSteps | None = None) -> doc.Document:
+    """The page: both mean steps on one scale, the median `steps` where timelines are known, then everything."""
+    step = comparison.step
+    shown = _limit_of_power(comparison)
+    return doc.Document(
+        traceview_version=comparison.traceview_version,
+        summary=doc.Summary(
+            run=f"{_names(comparison.before)} → {_names(comparison.after)}",
+            captured=_sides(comparison),
+            job=(),
+            answer=comparison.verdict,
+            headline="; ".join(_changed(comparison)),
+            quality=None,
+            tiles=(
+                doc.Tile("Step before", numbers.time(step.before_ps), "mean"),
+                doc.Tile("Step after", numbers.time(step.after_ps), "mean"),
+                doc.Tile("Change", numbers.signed_share(step.ratio), change_words(step)),
+                doc.Tile("Least change shown", shown, interval_words(step)),
+            ),
+            findings=(),
+            hidden_count=0,
+            command="",
+            remarks=tuple(map(numbers.sentence, comparison.limits)),
+            anatomy=tuple(_anatomy(comparison)),
+        ),
+        sections=(*_timeline_section(steps), *_detail_sections(comparison)),
+    )
+
+
+def _timeline_section(steps: AlignedSteps | None) -> tuple[doc.Section, ...]:
+    if steps is None:
+        return ()
+    lead = "From the start of the step on one scale; the line is the end of the step."
+    section = doc.Section("median-steps", "Median steps", (steps,), lead=lead, is_folded=False)
+    return (section,)
+
+
+def _limit_of_power(comparison: Comparison) -> str:
+    least = comparison.step.least_shown_ratio
+    return numbers.ABSENT if least is None else percent(least)
+
+
+def _names(runs: Sequence[ComparedRun]) -> str:
+    first = shortened(runs[0].run, _LONGEST_VALUE)
+    return f"{first} and {len(runs) - 1} more" if len(runs) > 1 else first
+
+
+def _sides(comparison: Comparison) -> tuple[str, ...]:
+    """`before: logs/a, 12 steps`."""
+    return tuple(
+        f"{name}: {_place(runs)}, {numbers.plural(sum(run.step_count for run in runs), 'step')}"
+        for name, runs in (("before", comparison.before), ("after", comparison.after))
+    )
+
+
+def _place(runs: Sequence[ComparedRun]) -> str:
+    """The log directories, and their runs where they have the same."""
+    first = shortened(runs[0].logdir, _LONGEST_VALUE)
+    return (
+        f"{first} and {numbers.plural(len(runs) - 1, 'more capture')}" if len(runs) > 1 else first
+    )
+
+
+def _changed(comparison: Comparison) -> tuple[str, ...]:
+    """What else is not the same, in a fact or two."""
+    words = [
+        f"{row.name} {shortened(row.before, _LONGEST_VALUE)} → {shortened(row.after, _LONGEST_VALUE)}"
+        for row in comparison.conditions
+    ]
+    if not words:
+        return ()
+    hidden = len(words) - _SHOWN_CONDITIONS
+    more = [f"{hidden} more"] if hidden > 0 else []
+    return (f"also changed: {'; '.join([*words[:_SHOWN_CONDITIONS], *more])}",)
+
+
+def _verdict_section(comparison: Comparison) -> doc.Section:
+    return doc.Section(
+        "comparison",
+        comparison.verdict,
+        (
+            *doc.facts(*_sides(comparison), *_changed(comparison)),
+            *_parts_table(comparison, len(comparison.parts)),
+            *doc.notes(*map(numbers.sentence, comparison.limits)),
+        ),
+        is_folded=False,
+    )
+
+
+def _detail_sections(comparison: Comparison) -> Iterator[doc.Section]:
+    for section in (
+        doc.Section(
+            "path",
+            "Critical path",
+            _parts_table(comparison, len(comparison.parts)),
+            lead="The parts of the mean steps; their differences sum to that of the steps.",
+            is_folded=False,
+        ),
+        doc.Section(
+            "devices",
+            "Devices",
+            tuple(_device_blocks(comparison)),
+            lead="What each device did and waited for in the mean step.",
+        ),
+        doc.Section(
+            "ops",
+            "Ops and kernels",
+            tuple(_ops_table(comparison, MOST_OPS)),
+            lead="Time per step and device; the largest difference on the critical path first.",
+        ),
+        doc.Section("findings-changed", "Findings", tuple(_findings_table(comparison.findings))),
+        doc.Section("values", "Other numbers", tuple(_values_table(comparison.values))),
+        doc.Section("conditions", "What else changed", tuple(_conditions_table(comparison))),
+    ):
+        if section.blocks:
+            yield section
+
+
+# Tables
+
+
+def _parts_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...]:
+    """The largest differences, what is left together, and the step as their sum."""
+    parts = comparison.parts
+    if not parts:
+        return ()
+    least = _LEAST_RATIO * max(comparison.step.before_ps, comparison.step.after_ps)
+    large = [row for row in parts if max(row.before_ps, row.after_ps) >= least]
+    shown, rest = large[:most_rows], [row for row in parts if row not in large[:most_rows]]
+    step = comparison.step
+    words = [look_of(PATH_PARTS, row.cause).words for row in shown]
+    before, after = [row.before_ps for row in shown], [row.after_ps for row in shown]
+    looks = [_NOISE[row.direction] for row in shown]
+    if rest:
+        words.append(f"{numbers.plural(len(rest), 'other part')}")
+        before.append(sum(row.before_ps for row in rest))
+        after.append(sum(row.after_ps for row in rest))
+        looks.append(Look("", ""))
+    words.append("step")
+    before.append(step.before_ps)
+    after.append(step.after_ps)
+    looks.append(_NOISE[step.direction])
+    return doc.table(
+        "Parts of the critical path before and after",
+        (
+            doc.words("part of the step", words),
+            doc.times("before", before),
+            doc.times("after", after),
+            doc.signed_times("change", [new - old for old, new in zip(before, after, strict=True)]),
+            doc.looks(
+                "noise",
+                looks,
+                priority=1,
+                meaning="whether the difference is beyond what the noise of the steps explains",
+            ),
+        ),
+    )
+
+
+def _ops_table(
+    comparison: Comparison, most_rows: int, *, is_brief: bool = False
+) -> tuple[doc.Table, ...]:
+    """The ops that differ beyond noise. A brief table leaves the room to the names."""
+    changed = [row for row in comparison.ops if row.status != "same" and _is_large(comparison, row)]
+    rows = changed[:most_rows]
+    if not rows:
+        return ()
+    details = (
+        doc.signed_shares(
+            "share",
+            [row.share_ratio for row in rows],
+            priority=3,
+            meaning="what it takes more of the critical path, as a share of the difference of the steps",
+        ),
+        doc.words("calls", [_calls(row) for row in rows], priority=2),
+        doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=5),
+        doc.names("kernel", list(map(_kernel, rows)), priority=6),
+    )
+    return doc.table(
+        "Ops and kernels before and after",
+        (
+            doc.names("op or kernel", [row.op or row.kernel for row in rows]),
+            doc.times("before", [row.before_ps for row in rows]),
+            doc.times("after", [row.after_ps for row in rows]),
+            doc.signed_times("change", [row.difference_ps for row in rows]),
+            doc.looks("", list(map(_op_look, rows)), priority=1),
+            *(() if is_brief else details),
+        ),
+        row_count=len(changed),
+        rest="--full" if is_brief else "the JSON",
+    )
+
+
+def _is_large(comparison: Comparison, row: OpDifference) -> bool:
+    least = _LEAST_RATIO * comparison.step.before_ps
+    return max(abs(row.difference_ps), abs(row.path_ps)) >= least
+
+
+def _op_look(row: OpDifference) -> Look:
+    """What became of it; calls where there are more or fewer of them."""
+    look = STATUSES[row.status]
+    if row.left_out_ps and row.status in ("new", "gone"):
+        side = "before" if row.status == "new" else "after"
+        return replace(look, words=f"{row.status}, or below {numbers.time(row.left_out_ps)} {side}")
+    if row.status in ("slower", "faster") and _calls_differ(row):
+        return replace(look, words=f"{_calls(row)} calls")
+    return look
+
+
+def _calls_differ(row: OpDifference) -> bool:
+    return abs(row.after_calls - row.before_calls) > _LEAST_CALLS * row.before_calls
+
+
+def _calls(row: OpDifference) -> str:
+    """`1 → 3` where they differ."""
+    before, after = (f"{calls:.4g}" for calls in (row.before_calls, row.after_calls))
+    return before if before == after else f"{before} → {after}"
+
+
+def _kernel(row: OpDifference) -> str | None:
+    if row.before_kernel is not None:
+        return f"{row.before_kernel} → {row.kernel}"
+    return row.kernel if row.op is not None else None
+
+
+def _device_blocks(comparison: Comparison) -> Iterator[doc.Block]:
+    least = _LEAST_RATIO * comparison.step.before_ps
+    for device in comparison.devices[:_SHOWN_DEVICES]:
+        rows = [row for row in device.parts if abs(row.difference_ps) >= least]
+        yield doc.Subheading(device.device, _device_words(device))
+        if device.status == "both":
+            yield from doc.table(
+                f"The mean step of {device.device} before and after",
+                (
+                    doc.words("part", [look_of(STEP_PARTS, row.part).words for row in rows]),
+                    doc.times("before", [row.before_ps for row in rows]),
+                    doc.times("after", [row.after_ps for row in rows]),
+                    doc.signed_times("change", [row.difference_ps for row in rows]),
+                ),
+            )
+    hidden = len(comparison.devices) - _SHOWN_DEVICES
+    if hidden > 0:
+        yield from doc.remarks(f"{numbers.plural(hidden, 'more device')}: the JSON.")
+
+
+def _device_words(device: DeviceDifference) -> str:
+    if device.status == "gone":
+        return "in use before alone"
+    if device.status == "new":
+        return "in use after alone"
+    return f"{numbers.time(device.before_ps)} → {numbers.time(device.after_ps)} per step"
+
+
+def _finding_words(row: FindingDifference) -> str:
+    if row.status == "changed":
+        after, before = numbers.time(row.after_ps), numbers.time(row.before_ps)
+        return f"{row.code} costs {after} per step, {before} before"
+    return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
+
+
+def _findings_table(rows: Sequence[FindingDifference]) -> tuple[doc.Table, ...]:
+    return doc.table(
+        "Findings that came, went or cost another time",
+        (
+            doc.names("finding", [row.code for row in rows]),
+            doc.words("", [row.status for row in rows]),
+            doc.words("title", [row.title for row in rows]),
+            doc.times("cost before", [row.before_ps for row in rows], priority=1),
+            doc.times("cost after", [row.after_ps for row in rows], priority=1),
+        ),
+    )
+
+
+def _values_table(rows: Sequence[ValueDifference]) -> tuple[doc.Table, ...]:
+    return doc.table(
+        "Other numbers that differ",
+        (
+            doc.words("number", [row.name for row in rows]),
+            doc.names("of", [row.device or row.stage for row in rows]),
+            doc.numbers("before", [numbers.measured(row.key, row.before) for row in rows]),
+            doc.numbers("after", [numbers.measured(row.key, row.after) for row in rows]),
+        ),
+    )
+
+
+def _conditions_table(comparison: Comparison) -> tuple[doc.Table, ...]:
+    rows = comparison.conditions
+    return doc.table(
+        "What else is not the same on both sides",
+        (
+            doc.words("what", [row.name for row in rows]),
+            doc.names("before", [row.before for row in rows]),
+            doc.names("after", [row.after for row in rows]),
+        ),
+    )
+
+
+# Both mean steps on one scale
+
+
+def _anatomy(comparison: Comparison) -> Iterator[doc.AnatomyRow]:
+    """Rows of devices that are alike, before and after beside each other."""
+    for side in ("before", "after"):
+        runs = comparison.before if side == "before" else comparison.after
+        devices = tuple(
+            _mean_step(device, side, sum(run.step_count for run in runs))
+            for device in comparison.devices
+            if device.status in ("both", "gone" if side == "before" else "new")
+        )
+        for row in anatomy_rows(Anatomy(devices)) if devices else ():
+            yield replace(row, label=f"{side}: {row.label}")
+
+
+def _mean_step(device: DeviceDifference, side: str, step_count: int) -> DeviceAnatomy:
+    parts = {row.part: row.before_ps if side == "before" else row.after_ps for row in device.parts}
+    return DeviceAnatomy(
+        host="",
+        device=device.device,
+        ordinal=0,
+        step_count=step_count,
+        step_ps=sum(parts.values()),
+        activity={key: ps for key, ps in parts.items() if ps},
+        idle={},
+        waits_for=None,
+        waits_for_ratio=None,
+    )

@@ -1,0 +1,96 @@
+"""Compares findings: those that came, went, or cost another time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from traceview.analysis.base import Finding
+from traceview.comparison.model import FindingDifference, PartDifference
+from traceview.report.model import Report
+
+LEAST_CHANGE_RATIO: Final = 0.02
+"""Of the step before: a cost that differs by less has not changed; a choice of ours."""
+
+
+def finding_differences(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    step_ps: int,
+    parts: Sequence[PartDifference],
+) -> tuple[FindingDifference, ...]:
+    """What came first, then what went, then what costs another time; each by its cost.
+
+    A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
+    finding whose part of the critical path did not change beyond noise did not either: the step around it did.
+    """
+    old, new = _findings(before), _findings(after)
+    by_cause = {part.cause: part for part in parts}
+    shown = {
+        code
+        for code in {*old, *new}
+        if any(_is_shown(side[code], by_cause, step_ps) for side in (old, new) if code in side)
+    }
+    old, new = ({code: side[code] for code in side if code in shown} for side in (old, new))
+    return (
+        *sorted(_came(old, new), key=lambda row: -(row.after_ps or 0)),
+        *sorted(_went(old, new), key=lambda row: -(row.before_ps or 0)),
+        *sorted(
+            _changed(old, new, step_ps),
+            key=lambda row: -abs((row.after_ps or 0) - (row.before_ps or 0)),
+        ),
+    )
+
+
+def _is_shown(finding: Finding, parts: Mapping[str, PartDifference], step_ps: int) -> bool:
+    """Whether what it is about on the critical path changed; of what is not on it whether it is more than information."""
+    about = [parts[cause] for cause in finding.path_causes if cause in parts]
+    if not about:
+        return finding.severity != "info"
+    change = sum(part.difference_ps for part in about)
+    return abs(change) >= LEAST_CHANGE_RATIO * step_ps and any(
+        part.direction != "none" for part in about
+    )
+
+
+def _came(old: dict[str, Finding], new: dict[str, Finding]) -> Iterator[FindingDifference]:
+    for code, finding in new.items():
+        if code not in old:
+            yield FindingDifference(code, "came", finding.title, None, finding.cost_ps_per_step)
+
+
+def _went(old: dict[str, Finding], new: dict[str, Finding]) -> Iterator[FindingDifference]:
+    for code, finding in old.items():
+        if code not in new:
+            yield FindingDifference(code, "went", finding.title, finding.cost_ps_per_step, None)
+
+
+def _changed(
+    old: dict[str, Finding], new: dict[str, Finding], step_ps: int
+) -> Iterator[FindingDifference]:
+    for code, finding in new.items():
+        if code not in old:
+            continue
+        first, second = old[code].cost_ps_per_step, finding.cost_ps_per_step
+        if first is None or second is None:
+            continue
+        if abs(second - first) > LEAST_CHANGE_RATIO * step_ps:
+            yield FindingDifference(code, "changed", finding.title, first, second)
+
+
+def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
+    """By code the costliest finding, of those that more than half of the captures have."""
+    found: dict[str, list[Finding]] = {}
+    for report in reports:
+        of_report: dict[str, Finding] = {}
+        for finding in report.findings:
+            known = of_report.get(finding.code)
+            if known is None or (finding.cost_ps_per_step or 0) > (known.cost_ps_per_step or 0):
+                of_report[finding.code] = finding
+        for code, finding in of_report.items():
+            found.setdefault(code, []).append(finding)
+    return {
+        code: of_code[len(of_code) // 2]
+        for code, of_code in found.items()
+        if 2 * len(of_code) > len(reports)
+    }

@@ -1,0 +1,85 @@
+"""Says what limits a comparison: steps that decide the mean, what was not recorded, and which noise is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from traceview.comparison.difference import RunSpread
+from traceview.comparison.mean_step import CaptureSteps
+from traceview.document import numbers
+from traceview.report.model import Report
+from traceview.robust import median
+
+SIDES: Final = ("before", "after")
+_LARGE_OVERHEAD: Final = 0.1
+"""Of the step: what the profiler adds is worth a word; a choice of ours."""
+_LONG_FACTOR: Final = 3
+"""Times the median step: a step from there on decides the mean and its noise; a choice of ours."""
+
+
+def limits_of(
+    sides: Sequence[Sequence[Report]],
+    steps: Sequence[Sequence[CaptureSteps]],
+    spread: RunSpread | None,
+    *,
+    has_parts: bool,
+) -> Iterator[str]:
+    """Sentences without a full stop, what matters most first."""
+    reports = [report for side in sides for report in side]
+    yield from _long_steps(steps)
+    if not has_parts:
+        yield (
+            "A side has no critical path, because no device was recorded there: "
+            "the difference is not explained by its parts"
+        )
+    if any(capture.lengths_ps.size == 1 for side in steps for capture in side):
+        yield "A side has a single step, which shows no noise: capture ten or more"
+    if len(reports) == len(sides):
+        yield _on_single_captures(spread)
+    for name, side in zip(SIDES, sides, strict=True):
+        for report in side:
+            if report.capture.quality != "ok":
+                yield f"The capture {name}, {report.source.run}, is {report.capture.quality}"
+    tables = [report.results.op_steps for report in reports]
+    if None in tables:
+        yield (
+            "A report does not hold the ops of its steps, so ops are not compared: "
+            "analyze its trace again with this version"
+        )
+    elif not all(table.rows for table in tables if table):
+        yield "No op was recorded in the steps of a side"
+    if any(report.results.environment is None for report in reports):
+        yield "Batch, precision, strategy and versions are not known without a sidecar"
+    overheads = [host.overhead_ratio or 0 for report in reports for host in report.capture.hosts]
+    if max(overheads, default=0) >= _LARGE_OVERHEAD:
+        yield f"The profiler made steps up to {numbers.share(max(overheads))} longer"
+
+
+def _on_single_captures(spread: RunSpread | None) -> str:
+    if spread is None:
+        return (
+            "One capture of each side shows the noise of its steps, not how much runs differ: "
+            "repeat --before and --after to include that"
+        )
+    return (
+        "The interval covers how much runs on shared CPU cores differ without a change: "
+        "several captures of each side, by --before and --after, make it narrower"
+    )
+
+
+def _long_steps(steps: Sequence[Sequence[CaptureSteps]]) -> Iterator[str]:
+    """Single steps that decide the mean, with the medians, which they hardly change."""
+    lengths = [np.concatenate([capture.lengths_ps for capture in side]) for side in steps]
+    medians = [median(side) for side in lengths]
+    both = f"{numbers.time(medians[0])} before and {numbers.time(medians[1])} after"
+    for name, side, middle in zip(SIDES, lengths, medians, strict=True):
+        count = int((side > _LONG_FACTOR * middle).sum())
+        if count:
+            verb = "decides" if count == 1 else "decide"
+            yield (
+                f"{numbers.plural(count, 'step')} {name}, of up to {numbers.time(side.max())}, "
+                f"{verb} the mean: the median step is {both}"
+            )

@@ -1,0 +1,66 @@
+"""Draws the median step of each side on one scale, from one start: what each device did when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from traceview.analysis.shown_steps import median_step
+from traceview.analysis.steps.result import StepRow
+from traceview.document import numbers
+from traceview.document.chart import DeviceLanes, Lanes
+from traceview.document.figures import AlignedSteps, StepLane
+from traceview.document.vocabulary import Look
+from traceview.report.model import Report
+
+MOST_DEVICES: Final = 8
+"""Of each side."""
+_KINDS: Final = ("idle", "copies", "communication", "compute")
+"""From what is covered to what covers: compute is shown wherever it runs."""
+
+
+def aligned_steps(before: Sequence[Report], after: Sequence[Report]) -> AlignedSteps | None:
+    """The devices of the median steps, before and after below each other; None where a report has no timeline.
+
+    Of several captures of a side the first stands for it.
+    """
+    sides = [
+        dict(_lanes_of(name, side[0])) for name, side in (("before", before), ("after", after))
+    ]
+    if not all(sides):
+        return None
+    old, new = sides
+    for device in old.keys() & new.keys():
+        longer_ps = new[device].step_ps - old[device].step_ps
+        new[device] = replace(new[device], note=numbers.signed_time(longer_ps))
+    devices = list(dict.fromkeys([*old, *new]))[:MOST_DEVICES]
+    lanes = [side[device] for device in devices for side in sides if device in side]
+    return AlignedSteps("the median step of each side", tuple(lanes))
+
+
+def _lanes_of(name: str, report: Report) -> Iterator[tuple[str, StepLane]]:
+    """By the name of the device without its host."""
+    lanes, steps = report.results.lanes, report.results.steps
+    step = median_step(steps.steps) if steps else None
+    if lanes is None or step is None:
+        return
+    for device in lanes.devices:
+        if device.host == step.host:
+            key = device.device.rpartition("/")[2]
+            pieces = tuple(_pieces(lanes, device, step))
+            yield key, StepLane(f"{name} {key}", step.duration_ps, pieces)
+
+
+def _pieces(lanes: Lanes, device: DeviceLanes, step: StepRow) -> Iterator[tuple[int, int, Look]]:
+    """The slices of the device in the step, those that are drawn first first."""
+    host = next(host for host in lanes.hosts if host.host == device.host)
+    begin = step.start_ps - host.start_ps
+    by_kind = {lane.kind: lane for lane in device.lanes}
+    for lane in (by_kind[kind] for kind in _KINDS if kind in by_kind):
+        for piece in lane.slices:
+            start, end = max(piece.start_ps - begin, 0), min(piece.end_ps - begin, step.duration_ps)
+            if start < end:
+                main = max(piece.class_ps, key=lambda key: piece.class_ps[key])
+                yield start, end, lane.look_of(main)

@@ -1,0 +1,151 @@
+"""Reads hosts on the workers of a Dask cluster; only their parts travel.
+
+The paths or addresses of the files have to be readable where the workers are. A file whose worker dies is read again
+by another one, as Dask does; `WorkerError` says what a cluster lacks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from traceview.errors import UsageError, WorkerError
+from traceview.location import Location
+from traceview.stages import stage
+from traceview.trace.load import ReadHosts
+from traceview.trace.part import HostFile, read_host
+from traceview.version import VERSION
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+PATIENCE_SECONDS: Final = 5.0
+"""A scheduler that is there answers sooner, and a nanny has restarted a worker by then."""
+_LOOK_SECONDS: Final = 1.0
+
+
+def reading_on_cluster(address: str) -> ReadHosts:
+    """What reads files on the workers of the cluster whose scheduler is at `address`.
+
+    Raises `UsageError` if Dask is not installed. Reading raises `WorkerError`.
+    """
+    if find_spec("distributed") is None:
+        raise UsageError("--scheduler needs Dask", hint="pip install 'traceview[cluster]'")
+
+    def read(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        with _connected(address) as client:
+            _check_versions(client)
+            futures = {
+                client.submit(read_host, _absolute(path), salvage=salvage, pure=False): number
+                for number, path in enumerate(paths)
+            }
+            done = _as_done(client, futures, address)
+            for count in range(len(paths)):
+                with stage("reading files", f"{count + 1} of {len(paths)}"):
+                    future = next(done)
+                    number = futures.pop(future)
+                    file = _result(future, paths[number])
+                    # The worker need not keep what has arrived.
+                    future.release()
+                yield number, file
+
+    return read
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Client]:
+    """A client of the scheduler at `address`; what Dask logs about it is not shown."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with _client(address) as client:
+            yield client
+    finally:
+        logging.disable(disabled)
+
+
+def _client(address: str) -> Client:
+    from distributed import Client
+
+    try:
+        return Client(address, timeout=PATIENCE_SECONDS)
+    except (OSError, ValueError, TypeError) as error:
+        reason = next(iter(str(error).strip().splitlines()), "")
+        raise WorkerError(
+            f"--scheduler {address}: no scheduler answers there{reason and ': '}{reason}",
+            hint="`dask scheduler` prints its address when it starts",
+        ) from None
+
+
+def version_here() -> str:
+    """The version of traceview that the process runs; called on the machines of a cluster."""
+    return VERSION
+
+
+def _check_versions(client: Client) -> None:
+    """Raise `WorkerError` if there is no worker, or any part of the cluster runs another traceview than this process."""
+    found: dict[str, object] = client.run(version_here, on_error="return")
+    if not found:
+        raise WorkerError(
+            "the cluster has no workers", hint="`dask worker ADDRESS` starts one, on any machine"
+        )
+    places = [(f"the worker {address}", version) for address, version in sorted(found.items())]
+    try:
+        places.append(("the scheduler", client.run_on_scheduler(version_here)))
+    except ImportError as error:
+        places.append(("the scheduler", error))
+    for place, version in places:
+        if version != VERSION:
+            other = version if isinstance(version, str) else "not installed, or another version"
+            raise WorkerError(
+                f"{place}: its traceview is {other}; here it is {VERSION}",
+                hint="install the same version on all machines of the cluster",
+            )
+
+
+def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterator[Future]:
+    """The futures as they end. Raises `WorkerError` if the scheduler or all workers are gone."""
+    from distributed import CancelledError, wait
+    from distributed import TimeoutError as LateError
+
+    pending = set(futures)
+    lonely_since = None
+    while pending:
+        try:
+            ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+            has_workers = bool(ended or client.nthreads())
+        except LateError:
+            ended, has_workers = set(), bool(client.nthreads())
+        except (CancelledError, OSError):
+            raise WorkerError(f"--scheduler {address}: the scheduler has gone away") from None
+        pending -= ended
+        yield from ended
+        lonely_since = None if has_workers else lonely_since or monotonic()
+        if lonely_since and monotonic() - lonely_since > PATIENCE_SECONDS:
+            raise WorkerError(
+                "the cluster has no workers any more",
+                hint="the memory of a worker may not suffice for its files",
+            )
+
+
+def _result(future: Future, path: Location) -> HostFile:
+    from distributed import KilledWorker
+
+    try:
+        file: HostFile = future.result()
+    except KilledWorker as error:
+        raise WorkerError(
+            f"{path}: workers that read it died again and again, the last at {error.last_worker.address}",
+            hint="the memory of a worker may not suffice",
+        ) from None
+    return file
+
+
+def _absolute(path: Location) -> Location:
+    """The same place for a process in another folder."""
+    return path.absolute() if isinstance(path, Path) else path
