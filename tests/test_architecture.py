@@ -22,7 +22,6 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
-        "ids",
         "location",
         "mean_variance",
         "robust",
@@ -33,14 +32,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "units",
         "version",
     ),
-    ("errors", "stack_dump"),
-    ("intervals", "memory_limit", "record", "store"),
+    ("errors", "stack_dump", "sweeping"),
+    ("ids", "memory_limit", "record", "store"),
+    ("intervals",),
     ("xplane",),
     ("trace",),
     ("document",),
     ("analysis",),
     ("report",),
     ("comparison",),
+    ("baseline", "history", "scaling"),
+    ("gate",),
     ("export", "viewers", "watch"),
     ("crosscheck",),
     ("api",),
@@ -317,6 +319,10 @@ CLI = "    from traceview.cli import main; main()"
         pytest.param(CLI, ["--help"], id="traceview --help"),
         pytest.param(CLI, ["analyze", str(FIXTURE)], id="traceview analyze"),
         pytest.param(CLI, ["balance", str(FIXTURE)], id="traceview balance"),
+        pytest.param(
+            CLI, ["gate", str(FIXTURE), "--require", "busy_ratio >= 0"], id="traceview gate"
+        ),
+        pytest.param(CLI, ["baseline", "list"], id="traceview baseline"),
     ],
 )
 def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:

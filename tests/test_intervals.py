@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from traceview import sweeps_reference
-from traceview.intervals import SWEEPS, Int64Array, difference, nesting, places, uncovered, union
+from traceview.intervals import Int64Array, difference, nesting, places, uncovered, union
+from traceview.sweeping import SWEEPS
 
 _SPAN = 24
 Pairs = list[tuple[int, int]]
@@ -152,7 +153,9 @@ def test_nesting_is_what_a_loop_over_all_pairs_says(pairs: Pairs, shift: int) ->
     assert nest.end.tolist() == [pairs[i][1] + shift for i in nest.order]
     assert nest.parent.tolist() == _parents(pairs)
     times = np.arange(-3, _SPAN + 12)
-    assert nest.innermost(times + shift).tolist() == [_innermost(pairs, int(t)) for t in times]
+    expected = [_innermost(pairs, int(t)) for t in times]
+    assert nest.innermost(times + shift).tolist() == expected
+    assert nest.innermost(times[::-1] + shift).tolist() == expected[::-1]
 
 
 def test_innermost_of_no_instant_is_nothing() -> None:

@@ -173,6 +173,7 @@ def test_a_report_under_a_hard_limit_has_the_same_bytes(large: Path, tmp_path: P
         ("gaps", "--format", "json"),
         ("steps",),
         ("report", "--format", "json"),
+        ("gate", "--require", "busy_ratio >= 0"),
         ("export", "--to", "csv"),
     ],
 )
@@ -357,6 +358,15 @@ def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_in_memory_is_known(tmp_path: Path) -> None:
     assert spill.is_in_memory(b"/dev/shm")
     assert not spill.is_in_memory(os.fsencode(ROOT))
+
+
+@pytest.mark.parametrize("option", [("--workers", "2"), ("--scheduler", "tcp://127.0.0.1:9")])
+def test_several_processes_have_no_common_limit(option: tuple[str, str], command: Command) -> None:
+    done = command("analyze", FIXTURE, "--max-memory", "1GB", *option)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[0] == (
+        "traceview: error: --max-memory holds the memory of one process"
+    )
 
 
 def test_without_compiled_modules(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from traceview.errors import (
+    BudgetError,
     CaptureError,
     ComparisonError,
     OutputExistsError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "BudgetError",
     "CaptureError",
     "CaptureWarning",
     "Comparison",

@@ -75,6 +75,12 @@ class ViewerError(TraceviewError):
     exit_code = 9
 
 
+class BudgetError(TraceviewError):
+    """A condition of a gate or of a budget fails."""
+
+    exit_code = 10
+
+
 class MemoryLimitError(TraceviewError):
     """The memory that `--max-memory` allows does not suffice, or the disk that takes the rest is full."""
 

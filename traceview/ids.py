@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from traceview.sweeping import SWEEPS
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -20,6 +22,10 @@ _FEW_VALUES: Final = 6
 _DENSE_PER_ROW: Final = 16
 """A table of so many places per row is made in less time than the rows are sorted."""
 
+_SPARSE_PER_ROW: Final = 64
+"""A table of more places per row takes longer to look through than it takes to sort the rows."""
+
+_COUNTABLE: Final = tuple(map(np.dtype, (np.uint8, np.int16, np.int32, np.int64)))
 _PACKED_BITS: Final = 62
 """Of the 63 that an int64 has without its sign, less one to spare."""
 _FEW_ROWS: Final = 4096
@@ -57,16 +63,9 @@ def is_in(values: npt.ArrayLike, known: npt.ArrayLike) -> BoolArray:
         return found
     least, most = int(wanted.min()), int(wanted.max())
     if most - least <= _DENSE_PER_ROW * (number.size + wanted.size):
-        inside = (number >= least) & (number <= most)
-        is_known = np.zeros(most - least + 1, dtype=np.bool_)
-        places = wanted.astype(np.int64)
-        places -= least
-        is_known[places] = True
-        # A mask gives a copy, which can be changed.
-        places = number[inside].astype(np.int64, copy=False)
-        places -= least
-        inside[inside] = is_known[places]
-        return inside
+        marks = SWEEPS.marked(_countable(wanted), least, most - least + 1).view(np.uint8)
+        inside: BoolArray = SWEEPS.are_marked(marks, _countable(number.reshape(-1)), least)
+        return inside.reshape(number.shape)
     wanted = np.sort(wanted)
     place = np.minimum(np.searchsorted(wanted, number), wanted.size - 1)
     result: BoolArray = wanted[place] == number
@@ -142,25 +141,21 @@ def _packed(keys: tuple[npt.NDArray[np.integer], ...]) -> Int64Array | None:
 
 def unique_ids(ids: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct ids, sorted."""
-    compact = _compact(ids)
-    if compact is None:
-        return sorted_unique(ids)
-    places, least, length = compact
-    occurs = np.zeros(length, dtype=np.bool_)
-    occurs[places] = True
-    return np.flatnonzero(occurs) + least
+    table = _table_of(ids)
+    return sorted_unique(ids) if table is None else table.distinct
 
 
 def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
     """The distinct ids, sorted, and for each of `ids` its index among them."""
-    values = unique_ids(ids)
-    compact = _compact(ids)
-    if compact is None:
+    table = _table_of(ids)
+    if table is None:
+        values = sorted_unique(ids)
         return values, np.searchsorted(values, ids.astype(np.int64)).astype(np.int64, copy=False)
-    places, least, length = compact
-    index_of = np.zeros(length, dtype=np.int64)
-    index_of[values - least] = np.arange(values.size)
-    return values, index_of[places]
+    values = table.distinct
+    index_of = np.zeros(table.marks.size, dtype=np.int64)
+    index_of[values - table.least] = np.arange(values.size)
+    index: Int64Array = SWEEPS.looked_up(index_of, table.ids, table.least, 0)
+    return values, index
 
 
 def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -172,13 +167,36 @@ def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, 
     return values, first, index
 
 
-def _compact(ids: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.integer], int, int] | None:
-    """Places of the ids in a table, the id of its first place, and its length; None if it would not be of moderate size."""
-    least, most = int(ids.min(initial=0)), int(ids.max(initial=0))
-    if most - least >= _DENSE_IDS:
+class _Table(NamedTuple):
+    """`marks`: which of the numbers from `least` on are among the `ids`."""
+
+    ids: npt.NDArray[np.integer]
+    least: int
+    marks: BoolArray
+
+    @property
+    def distinct(self) -> Int64Array:
+        return np.flatnonzero(self.marks) + self.least
+
+
+def _table_of(ids: npt.NDArray[np.integer]) -> _Table | None:
+    """The ids as marks in a table; None if sorting them takes less time than that, or less memory."""
+    countable = _countable(ids) if ids.dtype.itemsize < 8 or ids.dtype.kind == "i" else None
+    if countable is None:
+        # An unsigned number of 64 bits may be none of int64.
+        if ids.size and int(ids.max()) >= _DENSE_IDS:
+            return None
+        countable = ids.astype(np.int64)
+    least, most = SWEEPS.extent(countable)
+    length = most - least + 1
+    if length > min(_DENSE_IDS, _SPARSE_PER_ROW * ids.size + _FEW_ROWS):
         return None
-    # Only signed ids have a negative one.
-    return (ids - np.int64(least) if least else ids), least, most - least + 1
+    return _Table(countable, least, SWEEPS.marked(countable, least, length))
+
+
+def _countable(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    """The ids in a type of number that sweeps read."""
+    return ids if ids.dtype in _COUNTABLE else ids.astype(np.int64)
 
 
 def groups_of(*keys: npt.NDArray[np.integer]) -> Iterator[Int64Array]:

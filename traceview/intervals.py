@@ -7,24 +7,14 @@ inside any window or step, takes one binary search.
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview import sweeps_reference
 from traceview.ids import sorted_unique
-
-try:
-    _compiled: ModuleType | None = import_module("traceview.sweeps")
-except ImportError:
-    _compiled = None
-
-SWEEPS: Final[ModuleType] = sweeps_reference if _compiled is None else _compiled
-"""The sweeps in use: the compiled ones, or the reference if the installation had no compiler."""
+from traceview.sweeping import SWEEPS
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -159,8 +149,9 @@ class Nesting(Struct, frozen=True, eq=False):
 
     def innermost(self, time: Int64Array) -> Int64Array:
         """Original number of the last opened interval that contains each instant; -1 where none does."""
-        opened = places(self.start, time, right=True)
-        return _originals(self.order, _last_open(self.end, opened, time))
+        at = _contiguous(time)
+        opened = places(self.start, at, right=True)
+        return _originals(self.order, _last_open(self.end, opened, at))
 
 
 def nesting(start: Int64Array, end: Int64Array) -> Nesting:
@@ -183,23 +174,12 @@ def _originals(order: Int64Array, place: Int64Array) -> Int64Array:
 def _last_open(end: Int64Array, limit: Int64Array, time: Int64Array) -> Int64Array:
     """For each query the last index below `limit` whose `end` lies after `time`; -1 where there is none.
 
-    The search goes up a pyramid of maxima until a block has such an end, then down to its last one.
+    `limit` must rise with `time`.
     """
-    maxima = [end]
-    while maxima[-1].size > 1:
-        if maxima[-1].size % 2:
-            maxima[-1] = np.append(maxima[-1], np.iinfo(np.int64).min)
-        maxima.append(maxima[-1].reshape(-1, 2).max(axis=1))
-    result = np.full(limit.shape, -1, dtype=np.int64)
-    query = np.flatnonzero(limit > 0)
-    bound = limit[query]
-    for height, latest in enumerate(maxima):
-        is_open = latest[bound - 1] > time[query]
-        answered, block = query[is_open], bound[is_open] - 1
-        for lower in reversed(maxima[:height]):
-            block = 2 * block + 1
-            block -= lower[block] <= time[answered]
-        result[answered] = block
-        query, bound = query[~is_open], bound[~is_open] >> 1
-        query, bound = query[bound > 0], bound[bound > 0]
-    return result
+    found: Int64Array | None = SWEEPS.last_open(end, limit, time)
+    if found is not None:
+        return found
+    order = np.argsort(time, kind="stable")
+    found = np.empty(time.size, dtype=np.int64)
+    found[order] = SWEEPS.last_open(end, limit[order], time[order])
+    return found

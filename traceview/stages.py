@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from time import perf_counter
 from typing import Final
 
 
 class Stages:
-    """The seconds of each stage by its name, in the order in which they began, without the stages inside it."""
+    """The seconds of each stage of one thread by its name, in the order in which they began, without the stages inside it."""
 
     def __init__(self) -> None:
+        self.thread = get_ident()
         self.seconds: dict[str, float] = {}
         self.detail = ""
         self._open: list[str] = []
@@ -58,7 +60,7 @@ def measured() -> Iterator[Stages]:
 @contextmanager
 def stage(name: str, detail: str = "") -> Iterator[None]:
     """Tell that the work inside is a stage of this name; `detail` says which of several parts of it."""
-    asking = tuple(_asking)
+    asking = tuple(stages for stages in _asking if stages.thread == get_ident())
     for stages in asking:
         stages.begin(name, detail)
     try:

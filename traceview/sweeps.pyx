@@ -1,12 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Sweeps over sorted times without the GIL: unions of intervals, places in a sorted array, and the clearest event of spans.
+"""Sweeps over columns without the GIL: unions of intervals, places in a sorted array, open events, tables by id,
+lines of text.
 
 `intervals` does the same with numpy where this module is not built; the tests compare the two.
 """
 
-from libc.stdint cimport int64_t, uint16_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.string cimport memcpy
 
 import numpy as np
+
+ctypedef fused Id:
+    uint8_t
+    int16_t
+    int32_t
+    int64_t
 
 
 cdef inline int64_t place_of(
@@ -166,6 +176,207 @@ def clearest(
                     best = place
             found[i] = best
     return result
+
+
+def last_open(const int64_t[::1] end, const int64_t[::1] limit, const int64_t[::1] time):
+    """For each query the last index below `limit` whose `end` lies after `time`, -1 without one.
+
+    None unless both `limit` and `time` rise or stay from query to query.
+    """
+    cdef int64_t i, opened = 0, depth = 0, queries = limit.shape[0]
+    cdef bint rises = True
+    result = np.empty(queries, dtype=np.int64)
+    stack = np.empty(end.shape[0] + 1, dtype=np.int64)
+    cdef int64_t[::1] found = result, open_ = stack
+    with nogil:
+        for i in range(queries):
+            if i and (limit[i] < limit[i - 1] or time[i] < time[i - 1]):
+                rises = False
+                break
+            while opened < limit[i]:
+                # What ends no later than a later one is never the last that is open.
+                while depth and end[open_[depth - 1]] <= end[opened]:
+                    depth -= 1
+                open_[depth] = opened
+                depth += 1
+                opened += 1
+            while depth and end[open_[depth - 1]] <= time[i]:
+                depth -= 1
+            found[i] = open_[depth - 1] if depth else -1
+    return result if rises else None
+
+
+def overlapping(const int64_t[::1] start, const int64_t[::1] end, int64_t first, int64_t last):
+    """Indices of the events that overlap `[first, last)`; empty events count if they start in it."""
+    cdef int64_t i, count = 0, size = start.shape[0]
+    result = np.empty(size, dtype=np.int64)
+    cdef int64_t[::1] found = result
+    with nogil:
+        for i in range(size):
+            if start[i] < last and (end[i] > first or (start[i] == end[i] and start[i] >= first)):
+                found[count] = i
+                count += 1
+    return result[:count]
+
+
+def extent(const Id[:] ids):
+    """The least and the largest of 0 and the ids."""
+    cdef int64_t least = 0, most = 0
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(ids.shape[0]):
+            if ids[i] < least:
+                least = ids[i]
+            if ids[i] > most:
+                most = ids[i]
+    return least, most
+
+
+def marked(const Id[:] ids, int64_t least, int64_t length):
+    """Which of the numbers from `least` on, `length` of them, are among the ids, all of which they must hold."""
+    result = np.zeros(length, dtype=np.bool_)
+    cdef uint8_t[::1] occurs = result.view(np.uint8)
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(ids.shape[0]):
+            occurs[<int64_t> ids[i] - least] = 1
+    return result
+
+
+def are_marked(const uint8_t[::1] marks, const Id[:] ids, int64_t least):
+    """The mark of each id, of which the first mark is that of `least`; False for ids without a mark."""
+    cdef int64_t place, length = marks.shape[0]
+    cdef Py_ssize_t i
+    result = np.empty(ids.shape[0], dtype=np.bool_)
+    cdef uint8_t[::1] found = result.view(np.uint8)
+    with nogil:
+        for i in range(ids.shape[0]):
+            place = <int64_t> ids[i] - least
+            found[i] = marks[place] if 0 <= place < length else 0
+    return result
+
+
+def looked_up(const int64_t[::1] table, const Id[:] ids, int64_t least, int64_t absent):
+    """The entry of each id, of which the first is that of `least`; `absent` for ids without an entry."""
+    cdef int64_t place, length = table.shape[0]
+    cdef Py_ssize_t i
+    result = np.empty(ids.shape[0], dtype=np.int64)
+    cdef int64_t[::1] found = result
+    with nogil:
+        for i in range(ids.shape[0]):
+            place = <int64_t> ids[i] - least
+            found[i] = table[place] if 0 <= place < length else absent
+    return result
+
+
+def earliest(
+    const int64_t[::1] ids, const int64_t[::1] time, int64_t least, int64_t length
+):
+    """By id, from `least` on, the index of the earliest event with it, of several the first; -1 without one."""
+    cdef int64_t i, place
+    result = np.full(length, -1, dtype=np.int64)
+    cdef int64_t[::1] first = result
+    with nogil:
+        for i in range(ids.shape[0]):
+            place = ids[i] - least
+            if first[place] < 0 or time[i] < time[first[place]]:
+                first[place] = i
+    return result
+
+
+def totals(const int64_t[::1] places, const int64_t[::1] values, int64_t length):
+    """The sum of the values at each place; int64 `[length]`, modulo 2**64."""
+    cdef int64_t i
+    result = np.zeros(length, dtype=np.int64)
+    cdef int64_t[::1] total = result
+    with nogil:
+        for i in range(places.shape[0]):
+            total[places[i]] += values[i]
+    return result
+
+
+def codes_of(object[::1] values, dict known):
+    """The number of each value in `known`, int32; values that are new there get the next numbers."""
+    cdef Py_ssize_t i
+    cdef int32_t code = 0
+    cdef object value, before = None, found
+    result = np.empty(values.shape[0], dtype=np.int32)
+    cdef int32_t[::1] codes = result
+    for i in range(values.shape[0]):
+        value = values[i]
+        if i == 0 or value is not before:
+            found = known.get(value)
+            if found is None:
+                found = known[value] = len(known)
+            code = found
+            before = value
+        codes[i] = code
+    return result
+
+
+cdef inline uint64_t magnitude(int64_t number) noexcept nogil:
+    return (<uint64_t> 0) - <uint64_t> number if number < 0 else <uint64_t> number
+
+
+cdef inline int digits_of(int64_t number) noexcept nogil:
+    cdef uint64_t left = magnitude(number)
+    cdef int count = 2 if number < 0 else 1
+    while left >= 10:
+        left //= 10
+        count += 1
+    return count
+
+
+def lines_of(
+    const int32_t[:, ::1] codes,
+    const int64_t[:, ::1] numbers,
+    const uint8_t[::1] cells,
+    const int64_t[::1] begin,
+):
+    """Lines of cells with commas between them, as bytes; `codes` and `numbers` are `[columns, lines]`.
+
+    The cell of a code is `cells[begin[code]:begin[code + 1]]`; where the code is -1, it is the number.
+    """
+    cdef Py_ssize_t line, column, columns = codes.shape[0], count = codes.shape[1]
+    cdef int64_t size = columns * count, length
+    cdef uint64_t left
+    cdef int32_t code
+    cdef char* at
+    cdef char* digit
+    cdef const uint8_t* first = &cells[0] if cells.shape[0] else NULL
+    with nogil:
+        for column in range(columns):
+            for line in range(count):
+                code = codes[column, line]
+                if code < 0:
+                    size += digits_of(numbers[column, line])
+                else:
+                    size += begin[code + 1] - begin[code]
+    text = PyBytes_FromStringAndSize(NULL, size)
+    at = PyBytes_AS_STRING(text)
+    with nogil:
+        for line in range(count):
+            for column in range(columns):
+                code = codes[column, line]
+                if code < 0:
+                    length = digits_of(numbers[column, line])
+                    left = magnitude(numbers[column, line])
+                    digit = at + length
+                    while True:
+                        digit -= 1
+                        digit[0] = <char> (48 + left % 10)
+                        left //= 10
+                        if left == 0:
+                            break
+                    if numbers[column, line] < 0:
+                        at[0] = 45
+                else:
+                    length = begin[code + 1] - begin[code]
+                    if length:
+                        memcpy(at, first + begin[code], length)
+                at[length] = 44 if column + 1 < columns else 10
+                at += length + 1
+    return text
 
 
 cdef extern from *:

@@ -1,11 +1,16 @@
-"""Sweeps over sorted times with numpy: what `sweeps` does compiled, for installations without a compiler and as its check."""
+"""Sweeps over columns with numpy: what `sweeps` does compiled, for installations without a compiler and as its check."""
 
 from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 _Int64Array = npt.NDArray[np.int64]
+_BoolArray = npt.NDArray[np.bool_]
+_Ids = npt.NDArray[np.integer]
 
 
 def places(values: _Int64Array, times: _Int64Array, right: bool) -> _Int64Array:
@@ -81,6 +86,117 @@ def clearest(
             order = np.lexsort((-start[place], end[place] - start[place]))
             result[number] = place[order[0]]
     return result
+
+
+def last_open(end: _Int64Array, limit: _Int64Array, time: _Int64Array) -> _Int64Array | None:
+    """For each query the last index below `limit` whose `end` lies after `time`, -1 without one.
+
+    None unless both `limit` and `time` rise or stay from query to query. The search goes up a pyramid of maxima until a block
+    has such an end, then down to its last one.
+    """
+    if (limit[1:] < limit[:-1]).any() or (time[1:] < time[:-1]).any():
+        return None
+    maxima = [end]
+    while maxima[-1].size > 1:
+        if maxima[-1].size % 2:
+            maxima[-1] = np.append(maxima[-1], np.iinfo(np.int64).min)
+        maxima.append(maxima[-1].reshape(-1, 2).max(axis=1))
+    result = np.full(limit.shape, -1, dtype=np.int64)
+    query = np.flatnonzero(limit > 0)
+    bound = limit[query]
+    for height, latest in enumerate(maxima):
+        is_open = latest[bound - 1] > time[query]
+        answered, block = query[is_open], bound[is_open] - 1
+        for lower in reversed(maxima[:height]):
+            block = 2 * block + 1
+            block -= lower[block] <= time[answered]
+        result[answered] = block
+        query, bound = query[~is_open], bound[~is_open] >> 1
+        query, bound = query[bound > 0], bound[bound > 0]
+    return result
+
+
+def overlapping(start: _Int64Array, end: _Int64Array, first: int, last: int) -> _Int64Array:
+    """Indices of the events that overlap `[first, last)`; empty events count if they start in it."""
+    is_empty = (start == end) & (start >= first)
+    return np.flatnonzero((start < last) & ((end > first) | is_empty))
+
+
+def extent(ids: _Ids) -> tuple[int, int]:
+    """The least and the largest of 0 and the ids."""
+    return int(ids.min(initial=0)), int(ids.max(initial=0))
+
+
+def marked(ids: _Ids, least: int, length: int) -> _BoolArray:
+    """Which of the numbers from `least` on, `length` of them, are among the ids, all of which they must hold."""
+    occurs = np.zeros(length, dtype=np.bool_)
+    occurs[ids.astype(np.int64) - least] = True
+    return occurs
+
+
+def are_marked(marks: npt.NDArray[np.uint8], ids: _Ids, least: int) -> _BoolArray:
+    """The mark of each id, of which the first mark is that of `least`; False for ids without a mark."""
+    place, has_place = _places_in(ids, least, marks.size)
+    found = np.zeros(ids.size, dtype=np.bool_)
+    found[has_place] = marks[place[has_place]]
+    return found
+
+
+def looked_up(table: _Int64Array, ids: _Ids, least: int, absent: int) -> _Int64Array:
+    """The entry of each id, of which the first is that of `least`; `absent` for ids without an entry."""
+    place, has_place = _places_in(ids, least, table.size)
+    found = np.full(ids.size, absent, dtype=np.int64)
+    found[has_place] = table[place[has_place]]
+    return found
+
+
+def _places_in(ids: _Ids, least: int, length: int) -> tuple[_Int64Array, _BoolArray]:
+    """The place of each id in a table whose first is that of `least`, and which have one."""
+    number = ids.astype(np.int64)
+    has_place = (number >= least) & (number - least < length)
+    return number - least, has_place
+
+
+def earliest(ids: _Int64Array, time: _Int64Array, least: int, length: int) -> _Int64Array:
+    """By id, from `least` on, the index of the earliest event with it, of several the first; -1 without one."""
+    first = np.full(length, -1, dtype=np.int64)
+    order = np.argsort(time, kind="stable")[::-1]
+    # Of equal places the last assignment remains.
+    first[ids[order] - least] = order
+    return first
+
+
+def totals(places: _Int64Array, values: _Int64Array, length: int) -> _Int64Array:
+    """The sum of the values at each place; int64 `[length]`, modulo 2**64."""
+    total = np.zeros(length, dtype=np.int64)
+    np.add.at(total, places, values)
+    return total
+
+
+def codes_of(values: npt.NDArray[np.object_], known: dict[Any, int]) -> npt.NDArray[np.int32]:
+    """The number of each value in `known`, int32; values that are new there get the next numbers."""
+    return np.array(
+        [known.setdefault(value, len(known)) for value in values.tolist()], dtype=np.int32
+    )
+
+
+def lines_of(
+    codes: npt.NDArray[np.int32],
+    numbers: _Int64Array,
+    cells: npt.NDArray[np.uint8],
+    begin: _Int64Array,
+) -> bytes:
+    """Lines of cells with commas between them, as bytes; `codes` and `numbers` are `[columns, lines]`.
+
+    The cell of a code is `cells[begin[code]:begin[code + 1]]`; where the code is -1, it is the number.
+    """
+    text, bounds = cells.tobytes(), begin.tolist()
+    known = [text[low:high] for low, high in pairwise(bounds)]
+    columns = [
+        [b"%d" % number if code < 0 else known[code] for code, number in zip(*column, strict=True)]
+        for column in zip(codes.tolist(), numbers.tolist(), strict=True)
+    ]
+    return b"".join(b",".join(line) + b"\n" for line in zip(*columns, strict=True))
 
 
 def release_free_memory() -> None:

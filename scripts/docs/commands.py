@@ -48,6 +48,18 @@ def page() -> str:
 
 
 def _of_command(name: str, command: Any) -> Iterator[str]:
+    """The part of a command, and of those that it has of its own."""
+    if isinstance(command, TyperGroup):
+        paragraphs = [part for part in _paragraphs(command.help) if not part.startswith(_EXAMPLE)]
+        yield f"## traceview {name}"
+        yield "\n\n".join(map(words, paragraphs))
+        for inner, of in command.commands.items():
+            yield from _of_single_command(f"{name} {inner}", of, heading="###")
+        return
+    yield from _of_single_command(name, command)
+
+
+def _of_single_command(name: str, command: Any, heading: str = "##") -> Iterator[str]:
     paragraphs, example = [], ""
     for paragraph in _paragraphs(command.help):
         if paragraph.startswith(_EXAMPLE):
@@ -56,7 +68,7 @@ def _of_command(name: str, command: Any) -> Iterator[str]:
             paragraphs.append(words(paragraph))
     context = typer.Context(command, info_name=f"traceview {name}")
     usage = " ".join(command.collect_usage_pieces(context))
-    yield f"## traceview {name}"
+    yield f"{heading} traceview {name}"
     yield "\n\n".join(paragraphs)
     yield f"```sh\n{example}\n```"
     yield f"Usage: `traceview {name} {usage}`"

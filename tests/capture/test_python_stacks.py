@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 import zlib
@@ -23,7 +24,7 @@ from weakref import ref
 import msgspec
 import pytest
 
-from traceview.capture import python_code, python_sampling
+from traceview.capture import python_sampling
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.python_sampling import StackSampler, StackSamples
 from traceview.capture.python_stacks import NOT_ASKED, PythonListener
@@ -458,6 +459,6 @@ def test_an_environment_in_the_folder_of_the_script_is_no_code_of_the_user(
     file: str, is_user: bool, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standard = "/home/me/job/env/lib/python3.11"
-    monkeypatch.setattr(python_code.sysconfig, "get_path", lambda _: standard)
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: standard)
     places = CodePlaces([Path("/home/me/job")])
     assert (places.is_user(file), places.shown(file)) == (is_user, shown)

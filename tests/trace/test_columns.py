@@ -10,6 +10,7 @@ import pytest
 from scripts.scenarios.model import marked_steps, new_trace
 from traceview.trace.host_events import HostEvents
 from traceview.trace.load import load
+from traceview.trace.merge import _joined as joined_columns
 from traceview.trace.model import Ends, Trace
 from traceview.xplane.columns import small
 
@@ -31,6 +32,16 @@ def test_small_integers(values: list[int], type_: type[np.integer]) -> None:
         column = small(np.array(values, dtype=given))
         assert column.dtype == type_
         assert column.tolist() == values
+
+
+def test_hosts_whose_numbers_need_different_bits() -> None:
+    for order in ([0, 1, 2], [1, 0, 2]):
+        pieces = {
+            host: {"position": small(np.array([value]))}
+            for host, value in enumerate((1, MOST + 1, 2))
+        }
+        whole = joined_columns(order, pieces, "position", lambda _, column: column)
+        assert whole.tolist() == [(1, MOST + 1, 2)[host] for host in order]
 
 
 def test_ends() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from traceview import sweeps_reference
 from traceview.analysis.context import Context
 from traceview.analysis.selection import select
-from traceview.intervals import SWEEPS
+from traceview.sweeping import SWEEPS
 from traceview.trace import many_evidence
 from traceview.trace.cause import Cause
 from traceview.trace.gap_evidence import evidence_of

@@ -23,6 +23,7 @@ from traceview.trace.load import ReadHosts, load, read_here
 from traceview.trace.messages import receive, send
 from traceview.trace.model import Trace
 from traceview.trace.part import HostFile, read_host
+from traceview.xplane.planes import TEXT_STATS
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 
@@ -95,6 +96,8 @@ def mixed_hosts(tmp_path: Path) -> Path:
         for step in marked_steps(trace):
             step.kernel(0, 2, 42)
             step.kernel(1, 3, 40)
+            if name == "host2":
+                step.kernel(1, 41, 43)
         path = trace.write(tmp_path)
     (of_replicas,) = Path("fixtures/custom-loop-2").glob("plugins/profile/*/*.xplane.pb")
     path.with_name("host1.xplane.pb").write_bytes(of_replicas.read_bytes())
@@ -136,6 +139,29 @@ def test_every_column_is_the_same(tmp_path: Path) -> None:
         assert column.tolist() == same.tolist()
 
 
+def named(trace: Trace, host: str) -> Iterator[tuple[str, list[object]]]:
+    """What the events of one host are called, and what their stats say, as text."""
+    names = trace.names
+    index = [entry.name for entry in trace.hosts].index(host)
+    device, events = trace.device_columns, trace.host_columns
+    rows = trace.device_rows(index)
+    for key in ("name", "op", "module"):
+        yield key, [names.text(name) for name in getattr(device, key)[rows].tolist()]
+    span = events.rows_of_host(index)
+    yield "host name", [names.text(name) for name in events.name[span].tolist()]
+    for key in sorted(TEXT_STATS):
+        stat = events.stat(key).among(span)
+        texts = [names.text(name) for name in stat.value.tolist()]
+        yield key, list(zip((stat.row - span.start).tolist(), texts, strict=True))
+
+
+def test_events_have_the_names_in_their_files(tmp_path: Path) -> None:
+    trace = load(mixed_hosts(tmp_path))
+    for file in trace.files:
+        alone = load(file.path)
+        assert list(named(trace, file.host)) == list(named(alone, file.host))
+
+
 def test_an_event_of_any_host_is_read_again_from_its_file(tmp_path: Path) -> None:
     logdir = mixed_hosts(tmp_path)
     trace = load(logdir, read=elsewhere(list.reverse))
@@ -169,10 +195,17 @@ def test_devices_beyond_the_limit_are_left_out_over_all_hosts(
 ) -> None:
     monkeypatch.setattr("traceview.trace.part.MOST_DEVICES", 3)
     write_hosts(tmp_path, 3)
+    (file,) = tmp_path.rglob("host1.xplane.pb")
+    file.with_name("host1.traceview.json").write_text("{")
     trace = traceview.load(tmp_path)
     keys = [trace.device_key(index) for index in range(len(trace.device_list))]
     assert keys == ["host0/GPU:0", "host0/GPU:1", "host0/GPU:2"]
-    assert [problem.host for problem in trace.problems] == ["host0", "host1", "host2"]
+    assert [(problem.code, problem.host) for problem in trace.problems] == [
+        ("damaged-file", "host0"),
+        ("sidecar-unreadable", "host1"),
+        ("damaged-file", "host1"),
+        ("damaged-file", "host2"),
+    ]
     columns = trace.device_columns
     for index in range(3):
         lines = {trace.lines[line].device for line in columns.line[columns.rows_of(index)].tolist()}

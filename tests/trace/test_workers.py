@@ -23,6 +23,7 @@ from traceview.report.saved import to_json
 from traceview.stages import measured
 from traceview.trace import workers
 from traceview.trace.load import load
+from traceview.trace.messages import send
 from traceview.trace.part import HostFile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -251,6 +252,25 @@ def test_processes_end_with_the_one_that_started_them(large_hosts: Path, tmp_pat
     process.kill()
     process.communicate(timeout=60)
     eventually(lambda: not [reader for reader in readers if is_alive(reader)])
+
+
+def test_a_process_that_is_busy_ends_with_the_one_that_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_with(
+        monkeypatch, "import time\nworker.read_host = lambda path, *, salvage: time.sleep(99)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", workers.START, str(ROOT), *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin
+    send(process.stdin, (tmp_path, False))
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 def is_alive(process: int) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from shlex import quote
+from threading import RLock
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -19,9 +19,10 @@ from traceview.analysis.idle_attribution import (
 from traceview.analysis.idle_python import PythonShare, shared
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
-from traceview.intervals import SWEEPS, Int64Array
+from traceview.intervals import Int64Array
 from traceview.record import Record
 from traceview.stages import stage
+from traceview.sweeping import SWEEPS
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
@@ -74,71 +75,102 @@ class Analysis(Struct, Generic[R], frozen=True):
     title_if_absent: str = ""
 
 
+class _Cell:
+    """What is made once: `found` holds it then. The thread whose turn it is makes it."""
+
+    def __init__(self) -> None:
+        self.turn = RLock()
+        self.found: list[Any] = []
+
+
 class Context:
-    """A trace, the part of it that is analysed, and what several topics need; each is computed once, on demand."""
+    """A trace, the part of it that is analysed, and what several topics need.
+
+    Each is computed once, on demand, by the thread that asks first; others wait for it.
+    """
 
     def __init__(self, trace: Trace, selection: Selection, options: Options | None = None) -> None:
         self.trace = trace
         self.selection = selection
         self.options = options or Options()
-        self._results: dict[str, Any] = {}
-        self._made: dict[Callable[[Context], Any], Any] = {}
-        self._findings: dict[str, tuple[Finding, ...]] = {}
+        self._cells: dict[Hashable, _Cell] = {}
 
-    @cached_property
+    @property
     def activities(self) -> tuple[DeviceActivity, ...]:
         """What each device did, by its index in the device list."""
+        return self._once("activities", self._activities)
+
+    def _activities(self) -> tuple[DeviceActivity, ...]:
         with stage("activity of devices"):
             return tuple(activities(self.trace))
 
-    @cached_property
+    @property
     def idle(self) -> IdleAttribution:
         """Every gap of every device with its cause."""
+        return self._once("idle", self._idle)
+
+    def _idle(self) -> IdleAttribution:
         with stage("causes of idle time"):
             return attribute_idle_time(self.trace, self.selection)
 
-    @cached_property
+    @property
     def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
         """By host index, for each of its steps: the Python that kept its devices waiting. Only of sampled hosts."""
+        return self._once("python of steps", self._python_of_steps)
+
+    def _python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
         if not any(host.sidecar and host.sidecar.python for host in self.trace.hosts):
             return {}
         return python_of_steps(self.trace, self.selection, self.idle)
 
-    @cached_property
+    @property
     def python_of_input(self) -> Mapping[str, PythonShare]:
         """By name of the host: the Python that threads other than that of the steps ran in the window."""
+        return self._once("python of input", self._python_of_input)
+
+    def _python_of_input(self) -> Mapping[str, PythonShare]:
         lines = {
             self.trace.hosts[host].name: python.of_others(self.selection.windows[host])
             for host, python in self.idle.python.items()
         }
         return {host: shared(line) for host, line in lines.items() if line}
 
-    @cached_property
+    @property
     def input_idle(self) -> Mapping[int, Int64Array]:
         """By device index: the idle picoseconds with cause input in each step of its host."""
         by_device = self.idle.causes_of_steps
         return {device: causes[Cause.INPUT] for device, causes in by_device.items()}
 
-    @cached_property
+    @property
     def collectives(self) -> Collectives:
         """Collectives, matched across devices."""
+        return self._once("collectives", self._collectives)
+
+    def _collectives(self) -> Collectives:
         with stage("matching collectives"):
             return collectives_of(self.trace)
 
     def once(self, make: Callable[[Context], T]) -> T:
         """What a function makes of this context; it is called once."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        made: T = self._made[make]
+        return self._once(make, lambda: make(self))
+
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        cell = self._cells.setdefault(key, _Cell())
+        # What is asked for never asks for this in turn, so two threads do not wait for each other.
+        with cell.turn:
+            if not cell.found:
+                cell.found.append(make())
+        made: T = cell.found[0]
         return made
 
     def result(self, analysis: Analysis[R]) -> R | Skipped:
         """The result of a topic, or why there is none."""
-        if analysis.name not in self._results:
-            with stage(f"analysis of {analysis.name}"):
-                self._results[analysis.name] = analysis.compute(self)
-                SWEEPS.release_free_memory()
-        result: R | Skipped = self._results[analysis.name]
+        with stage(f"analysis of {analysis.name}"):
+            return self._once(("result", analysis.name), lambda: self._computed(analysis))
+
+    def _computed(self, analysis: Analysis[R]) -> R | Skipped:
+        result = analysis.compute(self)
+        SWEEPS.release_free_memory()
         return result
 
     def record(self, analysis: Analysis[R]) -> R | None:
@@ -148,14 +180,14 @@ class Context:
 
     def findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
         """What is concluded from a topic alone."""
-        if analysis.name not in self._findings:
-            result = self.record(analysis)
-            with stage("findings"):
-                made = (
-                    analysis.if_absent(self) if result is None else analysis.diagnose(self, result)
-                )
-                self._findings[analysis.name] = tuple(made)
-        return self._findings[analysis.name]
+        return self._once(("findings", analysis.name), lambda: self._findings(analysis))
+
+    def _findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
+        result = self.record(analysis)
+        with stage("findings"):
+            if result is None:
+                return tuple(analysis.if_absent(self))
+            return tuple(analysis.diagnose(self, result))
 
 
 class View(Struct, frozen=True):

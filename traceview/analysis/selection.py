@@ -13,6 +13,7 @@ from traceview.analysis.cost import Cost, Statistic
 from traceview.document import numbers
 from traceview.intervals import Int64Array, IntervalSet
 from traceview.robust import median_ps
+from traceview.sweeping import SWEEPS
 from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 
@@ -96,6 +97,5 @@ def covered_ps(spans: IntervalSet, window: Window) -> int:
 
 def rows_in(start: Int64Array, end: Int64Array, window: Window) -> Int64Array:
     """Indices of the events that overlap a window; empty events count if they start in it."""
-    overlaps = (start < window.end_ps) & (end > window.start_ps)
-    instant = (start == end) & (start >= window.start_ps) & (start < window.end_ps)
-    return np.flatnonzero(overlaps | instant)
+    found: Int64Array = SWEEPS.overlapping(start, end, window.start_ps, window.end_ps)
+    return found

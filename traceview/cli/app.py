@@ -15,7 +15,7 @@ _PANELS: Final = {
     "Record a run": "capture doctor",
     "See what is wrong": "analyze report open runs watch",
     "Look closer": "steps gaps input transfers collectives devices balance ops",
-    "Before and after": "compare",
+    "Before and after": "compare gate baseline history",
     "Share it": "render export crosscheck",
     "Look up": "explain schema version",
 }
@@ -34,6 +34,9 @@ class _Commands(Mapping[str, Any]):
         if name not in self._made:
             panel = _PANEL_OF[name]
             module = import_module(f"traceview.cli.{name}")
+            if hasattr(module, "COMMANDS"):
+                self._made[name] = _group_of(module, name, panel)
+                return self._made[name]
             # A trailing underscore keeps a name of Python free.
             function = getattr(module, name, None) or getattr(module, f"{name}_")
             settings = getattr(module, "CONTEXT_SETTINGS", None)
@@ -53,6 +56,22 @@ class _Commands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(_PANEL_OF)
+
+
+def _group_of(module: Any, name: str, panel: str) -> Any:
+    """A command that has commands of its own, by their names in `COMMANDS` of its module."""
+    inner = typer.Typer(
+        name=name,
+        help=module.HELP,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+    inner.callback()(lambda: None)
+    for of, function in module.COMMANDS.items():
+        inner.command(of, cls=Command)(function)
+    made = typer.main.get_command(inner)
+    made.rich_help_panel = panel  # type: ignore[attr-defined]
+    return made
 
 
 class _Group(CommandGroup):

@@ -58,6 +58,11 @@ class Command(TyperCommand):
         limit_bytes = ctx.params.get("max_memory")
         if limit_bytes is None:
             return super().invoke(ctx)
+        if ctx.params.get("workers", 1) > 1 or ctx.params.get("scheduler"):
+            raise UsageError(
+                "--max-memory holds the memory of one process",
+                hint="leave out --workers and --scheduler",
+            )
         with limited(limit_bytes):
             return super().invoke(ctx)
 

@@ -52,6 +52,15 @@ Logdir = Annotated[
         show_default=False,
     ),
 ]
+Subject = Annotated[
+    Location,
+    typer.Argument(
+        metavar="LOGDIR|REPORT",
+        parser=_logdir,
+        help="Log directory, a run in it, one .xplane.pb file, or a saved report.json.",
+        show_default=False,
+    ),
+]
 Run = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Run to read; by default the newest.", show_default=False),

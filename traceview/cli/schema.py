@@ -1,4 +1,4 @@
-"""Defines `traceview schema`: the JSON Schema of a report or of a comparison."""
+"""Defines `traceview schema`: the JSON Schema of a report, and of what other commands write as JSON."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class Kind(str, Enum):
 
     report = "report"
     comparison = "comparison"
+    gate = "gate"
+    history = "history"
 
 
 def schema(
@@ -28,11 +30,22 @@ def schema(
     Example: traceview schema -o schema.json
     """
     target = Target.of(output, force=force)
+    target.write(_text(of).encode())
+
+
+def _text(of: Kind) -> str:
+    from traceview.report.saved import schema_of, schema_text
+
     if of is Kind.comparison:
         from traceview.comparison.formats import schema_text as of_comparison
 
-        target.write(of_comparison().encode())
-        return
-    from traceview.report.saved import schema_text
+        return of_comparison()
+    if of is Kind.gate:
+        from traceview.gate.result import GateResult
 
-    target.write(schema_text().encode())
+        return schema_of(GateResult, "traceview gate")
+    if of is Kind.history:
+        from traceview.history.result import History
+
+        return schema_of(History, "traceview history")
+    return schema_text()

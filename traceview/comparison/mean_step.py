@@ -45,6 +45,12 @@ def capture_steps(report: Report) -> CaptureSteps | None:
     )
 
 
+def step_time_ps(report: Report) -> int | None:
+    """The mean step of a report, rounded down, as comparisons count it; None without a used step."""
+    steps = capture_steps(report)
+    return None if steps is None else floor(steps.mean_ps)
+
+
 _Hosts = list[tuple[int, Mapping[str, int]]]
 """The length of a step on each host, and its parts."""
 

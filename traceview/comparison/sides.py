@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from traceview.location import Location
 from traceview.report.build import analyze
+from traceview.report.given import SAVED
 from traceview.report.model import Report
 from traceview.report.saved import load_report
 from traceview.trace.load import load
 from traceview.trace.model import Trace
-
-SAVED: Final = ".json"
 
 Source = Trace | Report | str | Location
 """What a report is made of, or is."""

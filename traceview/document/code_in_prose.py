@@ -15,7 +15,7 @@ from msgspec import Struct
 
 COMMANDS: Final = (
     "analyze|balance|capture|collectives|compare|crosscheck|devices|doctor|explain|export|gaps|input|open|ops|render|report|runs"
-    "|schema|steps|transfers|version|watch"
+    "|schema|steps|transfers|version|watch|baseline|gate|history"
 )
 """What may stand after `traceview` in a sentence for the two to be a command line."""
 

@@ -1,12 +1,12 @@
-"""Defines the data of small charts: step times, a heat map, the input pipeline, speeds beside their links, and aligned
-steps.
+"""Defines the data of small charts: step times, a heat map, the input pipeline, speeds beside their links, aligned
+steps, and trends.
 
 They are blocks of a document. A page draws them (`figures_svg`); in text the table of their section has the numbers.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -87,6 +87,25 @@ class Speeds(Struct, frozen=True):
     rows: tuple[Speed, ...]
 
 
+class TrendPoint(Struct, frozen=True):
+    """A value in a row of values. `label`: what it is of; `level`: the level around it, None where there is none; `mark`: what
+    begins with it, empty where nothing does.
+    """
+
+    label: str
+    value: float
+    level: float | None = None
+    mark: str = ""
+
+
+class Trend(Struct, frozen=True):
+    """Values in their order, from zero on. `label`: what they are; `kind`: how they are written."""
+
+    label: str
+    kind: Literal["time", "number", "share"]
+    points: tuple[TrendPoint, ...]
+
+
 class StepLane(Struct, frozen=True):
     """What one device did in one step: pieces with start and end in picoseconds from the start of the step.
 
@@ -106,4 +125,4 @@ class AlignedSteps(Struct, frozen=True):
     lanes: tuple[StepLane, ...]
 
 
-Figure: TypeAlias = StepTimes | HeatMap | Chain | Speeds | AlignedSteps
+Figure: TypeAlias = StepTimes | HeatMap | Chain | Speeds | AlignedSteps | Trend

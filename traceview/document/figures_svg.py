@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -16,6 +16,7 @@ from traceview.document.figures import (
     Speeds,
     StepBar,
     StepTimes,
+    Trend,
 )
 from traceview.document.sanitize import encodable, sanitize, shortened
 from traceview.document.vocabulary import Look
@@ -60,6 +61,8 @@ def drawn(figure: Figure, link: Link) -> str:
         return _svg(*_chain(figure), "Stages of the input pipeline")
     if isinstance(figure, AlignedSteps):
         return _svg(*_aligned(figure), figure.label)
+    if isinstance(figure, Trend):
+        return _svg(*_trend(figure), figure.label)
     return _svg(*_speeds(figure), figure.label)
 
 
@@ -272,6 +275,59 @@ def _step_lanes(figure: AlignedSteps) -> Iterator[str]:
         words = numbers.time(lane.step_ps) + (f", {lane.note}" if lane.note else "")
         yield _text(end + 6, y + 15, words, "strong")
     yield _text(left, 4 + _LANE * len(figure.lanes) + 14, figure.label, "soft")
+
+
+# Trend
+
+_WRITE_TREND: Final[Mapping[str, Callable[[float], str]]] = {
+    "time": numbers.time,
+    "number": numbers.number,
+    "share": numbers.share,
+}
+
+
+def _trend(figure: Trend) -> tuple[Iterator[str], float]:
+    return _trend_parts(figure), _TOP + _HEIGHT + 40
+
+
+def _trend_parts(figure: Trend) -> Iterator[str]:
+    """Points from zero on, so that what looks twice as high is; their levels, and what begins with a level."""
+    points, write = figure.points, _WRITE_TREND[figure.kind]
+    most = max((max(point.value, point.level or 0) for point in points), default=0) or 1
+    bottom, scale = _TOP + _HEIGHT, _HEIGHT / most
+    each = min((WIDTH - _LEFT - 60) / max(len(points) - 1, 1), 120.0)
+    places = [
+        (_LEFT + 10 + each * place, bottom - point.value * scale)
+        for place, point in enumerate(points)
+    ]
+    yield f'<path class="axis" d="M{_LEFT:.1f} {_TOP:.1f}V{bottom:.1f}H{places[-1][0] + 10:.1f}"/>'
+    yield _text(_LEFT - 8, _TOP + 4, write(most), "end soft")
+    yield _text(_LEFT - 8, bottom + 4, "0", "end soft")
+    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    yield f'<path class="trend" d="M{line}"/>'
+    for place, (point, (x, y)) in enumerate(zip(points, places, strict=True)):
+        if point.level is not None and not (place and points[place - 1].level == point.level):
+            end = place
+            while end + 1 < len(points) and points[end + 1].level == point.level:
+                end += 1
+            level = bottom - point.level * scale
+            yield f'<path class="median" d="M{x - 4:.1f} {level:.1f}H{places[end][0] + 4:.1f}"/>'
+        title = f"{point.label}: {write(point.value)}"
+        title += f"; {point.mark}" if point.mark else ""
+        look = "point marked" if point.mark else "point"
+        yield (
+            f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="{4.5 if point.mark else 3:.1f}">'
+            f"<title>{_clean(title)}</title></circle>"
+        )
+        if point.mark:
+            yield _text(x, _TOP - 6, point.mark, "middle strong")
+    # The first label begins at its point, the others are centred on theirs.
+    longest = 1.5 * _DIGIT * max(len(point.label) for point in points) + 12
+    every = max(1, -(-int(longest) // int(max(each, 1.0))))
+    for place in range(0, len(points), every):
+        label = shortened(points[place].label, _LONGEST_NAME)
+        yield _text(places[place][0], bottom + 15, label, "soft" if not place else "middle soft")
+    yield _text(_LEFT, bottom + 32, figure.label, "soft")
 
 
 # Elements

@@ -10,7 +10,7 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from traceview.document import cells, figures_svg, html_text, numbers, timeline
 from traceview.document import model as doc
@@ -21,6 +21,7 @@ from traceview.document.html_text import prose, shown
 from traceview.document.page import Page
 from traceview.document.strip import strip_lines
 from traceview.document.vocabulary import COLOURS, Look
+from traceview.version import VERSION
 
 MOST_BYTES: Final = 1_500_000
 """A page of this size is attached to a ticket and opened without a thought."""
@@ -37,7 +38,7 @@ FILTER_FROM: Final = 10
 LONG_FROM: Final = 25
 """A table with so many rows scrolls below its headings, so that the page stays one to find one's way in."""
 
-_OPEN_SECTIONS: Final = ("timeline", "devices", "median-steps", "path")
+_OPEN_SECTIONS: Final = ("timeline", "devices", "median-steps", "path", "history", "scaling")
 """The others show their title and first sentence until they are opened."""
 
 _WIDEST_TEXT: Final = 10
@@ -70,6 +71,13 @@ def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BY
         if len(page.encode()) <= most_bytes:
             break
     return page
+
+
+def render_sections(title: str, headline: str, sections: Sequence[doc.Section]) -> str:
+    """A page of sections that belong to no single run. `headline`: what they say in one sentence, once on the page."""
+    summary = doc.Summary(title, (), (), headline, "", None, (), (), 0, "")
+    below = tuple(structs.replace(section, lead="") for section in sections)
+    return _Page(doc.Document(VERSION, summary, below)).render()
 
 
 def render_notebook(document: doc.Document) -> str:

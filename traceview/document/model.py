@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from traceview.document.chart import Lanes, UtilizationStrips
-from traceview.document.figures import AlignedSteps, Chain, HeatMap, Speeds, StepTimes
+from traceview.document.figures import AlignedSteps, Chain, HeatMap, Speeds, StepTimes, Trend
 from traceview.document.figures import Span as Span
 from traceview.document.vocabulary import Look
 
@@ -216,10 +216,11 @@ Block: TypeAlias = (
     | Chain
     | Speeds
     | AlignedSteps
+    | Trend
 )
 """What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
-GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds, AlignedSteps)
+GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds, AlignedSteps, Trend)
 """Blocks that text leaves out."""
 
 

@@ -9,18 +9,25 @@ same holds behind each of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview.document.sanitize import encodable, sanitize
-from traceview.trace.table import Column, Table
+from traceview.intervals import Int32Array
+from traceview.sweeping import SWEEPS
+from traceview.trace.table import Table
 
 _FORMULA_START: Final = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[ \"']*[=+\-@＝＋－＠])|^(?=[\t\r\n])")
 _NEEDS_QUOTES: Final = re.compile(r'[",\r\n]')
-_ROWS_AT_ONCE: Final = 1 << 17
-"""Bounds the memory that the text takes, to some tens of MB."""
+_ROWS_AT_ONCE: Final = 1 << 13
+"""Bounds the memory that the text takes, to some MB."""
+
+_A_NUMBER: Final = -1
+"""The code of a cell that is a whole number."""
 
 
 def written(table: Table, *, is_escaped: bool = False) -> Iterator[bytes]:
@@ -29,40 +36,68 @@ def written(table: Table, *, is_escaped: bool = False) -> Iterator[bytes]:
     `is_escaped`: for a terminal, which must not be sent the control characters of a name.
     """
     yield (",".join(column.name for column in table.columns) + "\n").encode()
+    cells = _Cells(is_escaped)
+    labels = [cells.codes([*column.labels, None]) for column in table.columns]
     for first in range(0, table.count, _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, table.count))
-        cells = [_cells(column, rows, is_escaped) for column in table.columns]
-        # One format for a whole row takes half as long as a text for each of its numbers.
-        line = ",".join("%d" if _is_whole(column) else "%s" for column in table.columns) + "\n"
-        yield "".join(map(line.__mod__, zip(*cells, strict=True))).encode()
+        codes = np.full((len(table.columns), rows.stop - first), _A_NUMBER, dtype=np.int32)
+        numbers = np.zeros(codes.shape, dtype=np.int64)
+        for place, column in enumerate(table.columns):
+            values = column.values[rows]
+            if column.kind == "int":
+                numbers[place] = values
+            elif column.kind == "category":
+                codes[place] = labels[place][values]
+            elif column.kind == "text":
+                codes[place] = cells.codes(values)
+            else:
+                codes[place] = cells.codes_of_values(values)
+            missing = np.isnan(values) if column.kind == "float" else column.missing
+            if missing is not None:
+                missing = missing if column.kind == "float" else missing[rows]
+                codes[place, missing] = cells.codes([None])
+        yield SWEEPS.lines_of(codes, numbers, *cells.packed())
 
 
-def _is_whole(column: Column) -> bool:
-    """Whether every cell of a column is a whole number."""
-    return column.kind == "int" and (column.missing is None or not column.missing.any())
+class _Cells:
+    """The distinct cells of a table that are no whole numbers, by their codes; most cells of a column repeat."""
 
+    def __init__(self, is_escaped: bool) -> None:
+        self._is_escaped = is_escaped
+        # Texts by themselves; other values, which no spreadsheet takes for a formula, by a pair with their text.
+        self._known: dict[Any, int] = {}
+        self._cells: list[bytes] = []
+        self._packed = np.empty(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
 
-def _cells(column: Column, rows: slice, is_escaped: bool) -> list[Any]:
-    if column.kind == "category":
-        labels = [*(_text(label, is_escaped) for label in column.labels), ""]
-        return [labels[code] for code in column.values[rows].tolist()]
-    if column.kind == "text":
-        texts = column.values[rows].tolist()
-        # Most texts of a column repeat.
-        cell_of = {text: "" if text is None else _text(text, is_escaped) for text in set(texts)}
-        return [cell_of[text] for text in texts]
-    values = column.values[rows]
-    if _is_whole(column):
-        numbers: list[int] = values.tolist()
-        return numbers
-    missing = column.missing
-    if column.kind == "float":
-        missing = np.isnan(column.values)
-    cells = list(map(str, values.tolist()))
-    if missing is not None:
-        for place in np.flatnonzero(missing[rows]).tolist():
-            cells[place] = ""
-    return cells
+    def codes(self, texts: Sequence[str | None] | npt.NDArray[np.object_]) -> Int32Array:
+        """The codes of texts, of which None is empty."""
+        values = np.empty(len(texts), dtype=np.object_)
+        values[:] = texts
+        codes: Int32Array = SWEEPS.codes_of(values, self._known)
+        for text in self._new():
+            self._cells.append(b"" if text is None else _text(text, self._is_escaped).encode())
+        return codes
+
+    def codes_of_values(self, values: npt.NDArray[Any]) -> Int32Array:
+        """The codes of numbers with a fraction, or of yes and no."""
+        keys = np.empty(values.size, dtype=np.object_)
+        keys[:] = [(str(value),) for value in values.tolist()]
+        codes: Int32Array = SWEEPS.codes_of(keys, self._known)
+        self._cells += [key[0].encode() for key in self._new()]
+        return codes
+
+    def _new(self) -> list[Any]:
+        """What is known and has no cell yet."""
+        count = len(self._cells)
+        return list(islice(self._known, count, None)) if len(self._known) > count else []
+
+    def packed(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """All cells one after the other, and where each begins, with the end of the last."""
+        if self._packed[1].size <= len(self._cells):
+            lengths = [len(cell) for cell in self._cells]
+            begin = np.array([0, *accumulate(lengths)], dtype=np.int64)
+            self._packed = np.frombuffer(b"".join(self._cells), dtype=np.uint8), begin
+        return self._packed
 
 
 def _text(text: str, is_escaped: bool) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from traceview.analysis import capture
 from traceview.analysis import lanes as lane_topic
 from traceview.analysis.base import Finding, Skipped, by_cost
+from traceview.analysis.beside import computed_beside
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
 from traceview.analysis.jax_advice import is_of_jax, with_jax_advice
@@ -107,12 +108,13 @@ def _results(context: Context) -> tuple[Results, dict[str, str]]:
     """The result of every topic, and why those that are absent are."""
     records: dict[str, Any] = {}
     skipped: dict[str, str] = {}
-    for topic in ANALYSES:
-        result = context.result(topic)
-        if not isinstance(result, Skipped):
-            records[topic.name] = result
-        elif result.reason:
-            skipped[topic.name] = result.reason
+    with computed_beside(context):
+        for topic in ANALYSES:
+            result = context.result(topic)
+            if not isinstance(result, Skipped):
+                records[topic.name] = result
+            elif result.reason:
+                skipped[topic.name] = result.reason
     return Results(**records), skipped
 
 

@@ -187,6 +187,8 @@ def _anatomy(report: Report) -> Iterator[Disagreement]:
             continue  # steps that the window cuts are not whole here
         if row.step_ps != sum(step.duration_ps for step in used) // len(used):
             yield Disagreement(f"{where}.step_ps", "is not the mean of the used steps")
+        if not any(step.devices for step in used):
+            continue  # a reduced report
         compute_ps = sum(
             device.compute_ps
             for step in used
@@ -277,9 +279,15 @@ def _input_bound(report: Report) -> Iterator[Disagreement]:
 
 def _has_comparable_bounds(report: Report) -> bool:
     """Whether bounds and path are of the same devices: all of one host and kind, each of them at work."""
-    balance, times = report.results.balance, report.results.device_time
+    balance, times, steps = (
+        report.results.balance,
+        report.results.device_time,
+        report.results.steps,
+    )
     if balance is None or times is None or len(report.windows) != 1:
         return False
+    if steps is not None and not any(step.devices for step in steps.steps):
+        return False  # a reduced report
     return len(times.devices) == balance.visible_count == balance.in_use_count
 
 

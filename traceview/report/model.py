@@ -141,6 +141,7 @@ class Report(Record, frozen=True):
         findings: What is wrong, by cost.
         left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
+        reduced: Keys of what was left out to make the report small enough for a baseline; empty in a whole report.
     """
 
     schema_version: Literal[1]
@@ -154,3 +155,4 @@ class Report(Record, frozen=True):
     findings: tuple[Finding, ...]
     left_out_findings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    reduced: tuple[str, ...] = ()

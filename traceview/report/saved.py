@@ -7,6 +7,7 @@ are passed over, because a later version may have added them.
 from __future__ import annotations
 
 import re
+import zlib
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,11 @@ _NO_LANES: Final = b'    "lanes": null'
 """No text can look like this line: the line breaks in texts are escaped."""
 
 _LONGEST_SHOWN: Final = 60
+_GZIP: Final = b"\x1f\x8b"
+_GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
+MOST_DECOMPRESSED_BYTES: Final = 200_000_000
+"""No report comes near this size; a file of some kilobytes could be made to fill any memory."""
+
 _PLACE: Final = re.compile(r"(?P<problem>.*) - at `(?P<place>.*)`", re.DOTALL)
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
@@ -89,10 +95,25 @@ def _content(path: Location) -> bytes:
         raise TraceNotFoundError(f"{path}: no such file") from None
     except OSError as error:
         raise TraceNotFoundError(f"{path}: {error.strerror or error}") from error
+    if content.startswith(_GZIP):
+        content = _decompressed(path, content)
     try:
         return content.decode("utf-8-sig").encode()
     except UnicodeDecodeError as error:
         raise TraceFormatError(path, "not UTF-8 text", offset=error.start) from None
+
+
+def _decompressed(path: Location, content: bytes) -> bytes:
+    """What a compressed report holds; a file that would fill the memory is refused."""
+    reader = zlib.decompressobj(_GZIP_FORMAT)
+    try:
+        whole = reader.decompress(content, MOST_DECOMPRESSED_BYTES)
+    except zlib.error:
+        raise TraceFormatError(path, "damaged: it cannot be decompressed") from None
+    if not reader.eof:
+        reason = "is too large" if reader.unconsumed_tail else "ends too early"
+        raise TraceFormatError(path, f"the compressed report {reason}")
+    return whole
 
 
 def _decoded(path: Location, content: bytes) -> Report:

@@ -37,8 +37,6 @@ def summary_of(report: Report, view: View, findings: tuple[doc.Finding, ...]) ->
     quality = report.capture.quality
     answer = answer_of(report)
     environment_record = report.results.environment
-    others = report.source.other_runs
-    shown = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
     return doc.Summary(
         run=report.source.run,
         captured=tuple(_captured(report)),
@@ -50,14 +48,21 @@ def summary_of(report: Report, view: View, findings: tuple[doc.Finding, ...]) ->
         findings=findings[:FIRST_FINDINGS],
         hidden_count=max(len(report.findings) - FIRST_FINDINGS, 0),
         command=shlex.join(report.command),
-        remarks=(f"One of {len(others) + 1} runs; --run NAME chooses another: {shown}",)
-        if others
-        else (),
+        remarks=tuple(_remarks(report)),
         anatomy=anatomy_rows(report.results.anatomy) if report.results.anatomy else (),
         anatomy_remark=anatomy_remark(report),
         step_times=step_times(view, report.results.steps) if report.results.steps else None,
         capture_lead=_capture_lead(quality, findings),
     )
+
+
+def _remarks(report: Report) -> Iterator[str]:
+    others = report.source.other_runs
+    if others:
+        shown = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
+        yield f"One of {len(others) + 1} runs; --run NAME chooses another: {shown}"
+    if report.reduced:
+        yield f"A reduced report, as baselines are, without {', '.join(report.reduced)}"
 
 
 def anatomy_remark(report: Report) -> str:

@@ -16,9 +16,12 @@ from msgspec import Struct
 
 from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
-from traceview.trace.model import NONE, HostColumns
+from traceview.sweeping import SWEEPS
+from traceview.trace.model import NONE, HostColumns, HostStat
 from traceview.xplane.columns import SmallIntArray
 
+_DENSE_PER_CALL: Final = 8
+"""Tracers number calls one after the other. A table of so many ids per call is made in less time than ids are sorted."""
 _LONGEST_CHAIN: Final = 16
 """Threads hand the work of a step on a few times; more links are ids that agree by chance."""
 
@@ -37,14 +40,27 @@ def find_launches(
     calls = host.stat("correlation_id")
     if calls.row.size == 0:
         return result
-    order = np.lexsort((host.start_ps[calls.row], calls.value))
-    call_id, call_row = calls.value[order], calls.row[order]
-    events = np.flatnonzero(has_correlation & (correlation_id != 0))
-    wanted = correlation_id[events].astype(np.int64)
-    place = np.minimum(np.searchsorted(call_id, wanted), call_id.size - 1)
-    matches = call_id[place] == wanted
-    result[events[matches]] = call_row[place[matches]]
+    is_linked = has_correlation & (correlation_id != 0)
+    wanted = correlation_id if is_linked.all() else correlation_id[is_linked]
+    result[is_linked] = _first_calls(calls, host.start_ps[calls.row], wanted)
     return result
+
+
+def _first_calls(calls: HostStat, start_ps: Int64Array, wanted: SmallIntArray) -> Int64Array:
+    """The row of the first call with each of the wanted ids, `NONE` where there is none."""
+    ids = np.ascontiguousarray(calls.value)
+    least, most = int(ids.min()), int(ids.max())
+    if most - least <= _DENSE_PER_CALL * ids.size:
+        call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)
+        row_of = np.append(calls.row, NONE)[call_of]
+        result: Int64Array = SWEEPS.looked_up(
+            row_of, wanted.astype(np.int64, copy=False), least, NONE
+        )
+        return result
+    order = np.lexsort((start_ps, ids))
+    in_order = ids[order]
+    place = np.minimum(np.searchsorted(in_order, wanted), ids.size - 1)
+    return np.where(in_order[place] == wanted, calls.row[order][place], NONE)
 
 
 class Roots(Struct, frozen=True, eq=False):

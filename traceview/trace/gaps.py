@@ -41,6 +41,7 @@ from msgspec import Struct
 
 from traceview.ids import is_in, sorted_unique, unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places, union
+from traceview.sweeping import SWEEPS
 from traceview.trace.cause import Cause
 from traceview.trace.host_events import LONG_AGO_PS
 from traceview.trace.host_states import HostStates
@@ -228,20 +229,20 @@ class _Finder:
     def _beginning_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
         """The event that begins at each instant, of several the one launched first; `NONE` where none begins."""
         columns, host = self._trace.device_columns, self._trace.host_columns
-        events = events[_is_among(columns.start_ps[events], time)]
+        events, place = _at_moments(events, columns.start_ps[events], time)
         launch = columns.launch[events]
         launched_at = np.full(launch.size, -LONG_AGO_PS, dtype=np.int64)
         launched_at[launch != NONE] = host.start_ps[launch[launch != NONE]]
-        order = np.lexsort((launched_at, columns.start_ps[events]))
-        return _first_at(columns.start_ps[events], events, order, time)
+        return _best_at(events, place, launched_at, time.size)
 
     def _ending_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
         """The event that ends at each instant; of several a copy to the device, then the one that began last."""
         columns = self._trace.device_columns
-        events = events[_is_among(columns.end_ps[events], time)]
+        events, place = _at_moments(events, columns.end_ps[events], time)
         is_other = columns.class_[events] != ActivityClass.H2D
-        order = np.lexsort((-columns.start_ps[events], is_other, columns.end_ps[events]))
-        return _first_at(columns.end_ps[events], events, order, time)
+        # Later than any start.
+        rank = np.where(is_other, -2 * LONG_AGO_PS, 0) - columns.start_ps[events]
+        return _best_at(events, place, rank, time.size)
 
     def _is_unused(self) -> bool:
         columns, rows = self._trace.device_columns, self._trace.device_columns.rows_of(self._device)
@@ -378,10 +379,13 @@ class _CauseTimes:
     def largest(self, gap: Int64Array) -> Int64Array:
         """The largest cause of each gap so far, of equal ones the earlier; `NONE` where all are zero."""
         first = np.flatnonzero(np.diff(gap, prepend=-1))
+        # Few gaps are cut: the length of most is that of their first piece.
+        other = np.flatnonzero(gap[1:] == gap[:-1]) + 1
         largest = np.full(first.size, NONE, dtype=np.int64)
         most = np.zeros(first.size, dtype=np.int64)
         for cause, lengths in sorted(self._rows.items()):
-            whole = lengths if first.size == lengths.size else np.add.reduceat(lengths, first)
+            whole = lengths[first]
+            np.add.at(whole, gap[other], lengths[other])
             larger = whole > most
             largest[larger] = cause
             np.maximum(most, whole, out=most)
@@ -396,23 +400,20 @@ class _CauseTimes:
         return found
 
 
-def _is_among(values: Int64Array, known: Int64Array) -> BoolArray:
-    """Whether each value is in `known`, which is sorted; that makes it much faster than `numpy.isin`."""
-    if known.size == 0:
-        return np.zeros(values.size, dtype=np.bool_)
-    place = np.minimum(places(known, values), known.size - 1)
-    result: BoolArray = known[place] == values
+def _at_moments(
+    events: Int64Array, moment: Int64Array, time: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """The events whose moment is one of the `time`, which rise, and the place of that time."""
+    place = places(time, moment)
+    hit = np.flatnonzero(np.append(time, LONG_AGO_PS)[place] == moment)
+    return events[hit], place[hit]
+
+
+def _best_at(events: Int64Array, place: Int64Array, rank: Int64Array, count: int) -> Int64Array:
+    """At each of `count` places the event with the least rank, of several the first; `NONE` without one."""
+    best = SWEEPS.earliest(place, rank, 0, count)
+    result: Int64Array = np.append(events, NONE)[best]
     return result
-
-
-def _first_at(
-    moment: Int64Array, events: Int64Array, order: Int64Array, time: Int64Array
-) -> Int64Array:
-    """The first event, in `order`, whose moment is each `time`; `NONE` without one. `order` sorts by moment."""
-    sorted_moment = moment[order]
-    place = places(sorted_moment, time)
-    matches = np.append(sorted_moment, LONG_AGO_PS)[place] == time
-    return np.where(matches, np.append(events[order], NONE)[place], NONE)
 
 
 class _Pieces(Struct, frozen=True, eq=False):

@@ -242,18 +242,19 @@ class HostEvents:
     def _is_of_model(self) -> BoolArray:
         """Which events of this host those are; as rows they would take eight times the memory."""
         rows = self._span
-        waited = self._kind_of_event == HostNameKind.ASYNC_INPUT
+        waited = self._kinds == HostNameKind.ASYNC_INPUT
         result: BoolArray = waited | self._is_model_line[self._columns.line[rows]]
         return result
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
-        """The activity of the thread at each host row, as `HostNameKind`."""
-        return self._kind[self._columns.name[rows]]
+        """The activity of the thread at each row of this host, as `HostNameKind`."""
+        result: npt.NDArray[np.uint8] = self._kinds[rows - self._span.start]
+        return result
 
     @cached_property
     def pipeline_work(self) -> Int64Array:
         """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event."""
-        is_work = is_in(self._kind_of_event, (HostNameKind.OP, HostNameKind.EXECUTOR))
+        is_work = is_in(self._kinds, (HostNameKind.OP, HostNameKind.EXECUTOR))
         result: Int64Array = np.flatnonzero(is_work & self._in_pipeline) + self._span.start
         return result
 
@@ -275,7 +276,8 @@ class HostEvents:
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
         """Which rows of this host are step markers."""
-        return self._is_marker[rows - self._span.start]
+        result: BoolArray = self._is_marker[rows - self._span.start]
+        return result
 
     @cached_property
     def _is_marker(self) -> BoolArray:
@@ -295,6 +297,11 @@ class HostEvents:
     @cached_property
     def _links(self) -> ProducerConsumerLinks:
         return ProducerConsumerLinks(self._columns, self.thread, self._host)
+
+    @cached_property
+    def _kinds(self) -> npt.NDArray[np.uint8]:
+        """The same by row of this host, counted from its first."""
+        return self._kind[self._columns.name[self._span]]
 
     @cached_property
     def _kind(self) -> npt.NDArray[np.uint8]:
@@ -324,6 +331,15 @@ class HostEvents:
         if key not in self._stats:
             self._stats[key] = self._columns.stat(key).among(self._span)
         return self._stats[key]
+
+    def _rows_with(self, key: str, rows: Int64Array) -> Int64Array:
+        """Which of some ascending rows of this host have a stat."""
+        known = self._stat(key).row
+        if not rows.size or not known.size:
+            return known[:0]
+        first, last = np.searchsorted(known, [rows[0], rows[-1] + 1])
+        near = known[first:last]
+        return near if rows[-1] - rows[0] == rows.size - 1 else among(near, rows)
 
     @cached_property
     def _is_python_call(self) -> BoolArray:
@@ -355,11 +371,6 @@ class HostEvents:
             result[own - first] = columns.start_ps[own] < until
         return result
 
-    @property
-    def _kind_of_event(self) -> npt.NDArray[np.uint8]:
-        """The same as `kind_of` of every event of this host."""
-        return self._kind[self._columns.name[self._span]]
-
     @cached_property
     def _is_model_line(self) -> BoolArray:
         """Lines of this host on which the model runs, not its input pipeline."""
@@ -367,7 +378,7 @@ class HostEvents:
         return result
 
     def _rows_of_kind(self, kind: HostNameKind) -> Int64Array:
-        result: Int64Array = np.flatnonzero(self._kind_of_event == kind) + self._span.start
+        result: Int64Array = np.flatnonzero(self._kinds == kind) + self._span.start
         return result
 
     def _spans(self, rows: Int64Array) -> IntervalSet:

@@ -87,7 +87,7 @@ class HostEvidence(HostEvents):
             (strong[Cause.COMPILE], self._traced(rows), self._prepared(rows))
         )
         strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
-        functions = among(self._stat("tf_function_call").row, rows)
+        functions = self._rows_with("tf_function_call", rows)
         is_scheduling = is_in(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))
         scheduling = rows[is_scheduling & ~in_pipeline]
         pipeline = rows[(is_scheduling | (kind == HostNameKind.OP)) & in_pipeline]
@@ -101,7 +101,7 @@ class HostEvidence(HostEvents):
 
     def _launches_among(self, rows: Int64Array) -> Int64Array:
         """Driver calls that are neither copies nor waits: those have causes of their own."""
-        launches = among(self._stat("correlation_id").row, rows)
+        launches = self._rows_with("correlation_id", rows)
         kind = self.kind_of(launches)
         result: Int64Array = launches[(kind == HostNameKind.OTHER) | (kind == HostNameKind.OP)]
         return result
@@ -115,7 +115,8 @@ class HostEvidence(HostEvents):
         first = places(start, columns.start_ps[ops])
         last = places(start, columns.end_ps[ops])
         computes = (last == first) & (columns.duration_ps[ops] >= SCHEDULING_OP_PS)
-        return np.concatenate((launches, ops[~computes])), ops[computes]
+        # In the order of the file, which mostly is that of time.
+        return np.sort(np.concatenate((launches, ops[~computes]))), ops[computes]
 
     @cached_property
     def _replica_work(self) -> IntervalSet:

@@ -180,7 +180,10 @@ class _Merger:
     def _rows(self, host: int, rows: _Column) -> _Column:
         """Rows of the host columns, or `NONE`."""
         first = self._first_row[host]
-        return small(np.where(rows == NONE, NONE, rows.astype(np.int64) + first)) if first else rows
+        if not first:
+            return rows
+        moved = np.where(rows == NONE, NONE, rows.astype(np.int64) + first)
+        return small(moved) if rows.dtype == np.int32 else moved
 
 
 def _before(counts: Any) -> list[int]:
@@ -206,9 +209,14 @@ def _joined(hosts: Sequence[int], pieces: Any, key: str, change: _Change) -> _Co
     """A column over all parts, in the order of `hosts`; the pieces lose theirs."""
     if len(hosts) == 1:
         return change(hosts[0], pieces[hosts[0]].pop(key))
-    changed = [change(host, pieces[host].pop(key)) for host in hosts]
-    # Of columns of small numbers some may be wider than others.
-    whole: _Column = np.concatenate(changed)
+    first = pieces[hosts[0]][key]
+    bounds = _before(pieces[host][key].size for host in hosts)
+    whole = np.empty(bounds[-1], dtype=first.dtype)
+    for place, host in enumerate(hosts):
+        piece = change(host, pieces[host].pop(key))
+        # The numbers of one host may need more bits than those of others.
+        whole = whole.astype(np.result_type(whole, piece), copy=False)
+        whole[bounds[place] : bounds[place + 1]] = piece
     return whole
 
 

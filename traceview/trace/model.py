@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Annotated, Any, Final, overload
+from typing import Annotated, Any, Final, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
 from traceview.xplane.read import read_event_stats
 from traceview.xplane.source import partly_read
 from traceview.xplane.space import Stat
+
+T = TypeVar("T")
 
 NONE: Final = -1
 """The value of an index column that points to nothing: no name, no launch, no step."""
@@ -427,6 +429,18 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
     per_host: PerHost
+
+    def once(self, make: Callable[[Recording], T]) -> T:
+        """What a function makes of this recording; several topics may ask for it."""
+        made = self._made.get(make)
+        if made is None:
+            made = self._made[make] = make(self)
+        found: T = made
+        return found
+
+    @cached_property
+    def _made(self) -> dict[Callable[[Recording], Any], Any]:
+        return {}
 
     def device_key(self, device: int) -> str:
         """The name of a device in the report: `GPU:3`, or `host/GPU:3` in a run of several hosts."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.ids import unique_ids
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.planes import ActivityClass
 
 
@@ -32,9 +32,7 @@ class Phase(IntEnum):
 
 
 _TYPE: Final = re.compile(rb"[A-Za-z_]\w*")
-_BACKWARD_PATH: Final = re.compile(
-    rb"(?:^|/)(?:gradient_tape|gradients(?:_\d+)?)/|transpose\(jvp\("
-)
+_BACKWARD_SCOPE: Final = re.compile(rb"(?:^|/)(?:gradient_tape|gradients(?:_\d+)?)/")
 _BACKWARD_TYPE: Final = re.compile(rb"Grad(?:V\d+|WithArgmax|Grad)*$|Backprop")
 _REDUCTION_TYPE: Final = re.compile(rb"Collective\w+|Nccl(?:AllReduce|Reduce)\w*")
 _OPTIMIZER_TYPE: Final = re.compile(rb"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
@@ -58,13 +56,35 @@ LONGEST_NAME: Final = 1 << 13
 def phase_of(name: bytes) -> Phase:
     """The phase that the recorded text of an op, `scope/name:Type`, shows."""
     path, type_ = split_op_name(name[:LONGEST_NAME])
-    if type_ and _REDUCTION_TYPE.fullmatch(type_):
+    of_type = _phase_of_type(type_) if type_ else Phase.UNKNOWN
+    if of_type is Phase.REDUCTION:
         return Phase.REDUCTION
-    if _BACKWARD_PATH.search(path) or _BACKWARD_TYPE.search(type_):
+    # What shows a phase in a path ends before the name of the op, but for a function of JAX.
+    of_scope = _phase_of_scope(path[: path.rfind(b"/") + 1])
+    is_backward = b"transpose(jvp(" in path or Phase.BACKWARD in (of_type, of_scope)
+    if is_backward:
         return Phase.BACKWARD
-    if _OPTIMIZER_TYPE.fullmatch(type_) or OPTIMIZER_SCOPE.search(path):
+    if Phase.OPTIMIZER in (of_type, of_scope):
         return Phase.OPTIMIZER
     return Phase.FORWARD if type_ or _FORWARD_PATH.search(path) else Phase.UNKNOWN
+
+
+@lru_cache(KEPT_NAMES)
+def _phase_of_type(type_: bytes) -> Phase:
+    """The phase that a type of op shows."""
+    if _REDUCTION_TYPE.fullmatch(type_):
+        return Phase.REDUCTION
+    if _BACKWARD_TYPE.search(type_):
+        return Phase.BACKWARD
+    return Phase.OPTIMIZER if _OPTIMIZER_TYPE.fullmatch(type_) else Phase.UNKNOWN
+
+
+@lru_cache(KEPT_NAMES)
+def _phase_of_scope(scope: bytes) -> Phase:
+    """The phase that the scopes around an op show, `outer/inner/`."""
+    if _BACKWARD_SCOPE.search(scope):
+        return Phase.BACKWARD
+    return Phase.OPTIMIZER if OPTIMIZER_SCOPE.search(scope) else Phase.UNKNOWN
 
 
 def split_op_name(name: bytes) -> tuple[bytes, bytes]:
@@ -86,6 +106,10 @@ def uses_variable(type_: bytes) -> bool:
 
 def phases_of(trace: Trace) -> npt.NDArray[np.uint8]:
     """The phase of every device event, uint8; copies and fills have none, collectives are reduction."""
+    return trace.once(_phases)
+
+
+def _phases(trace: Recording) -> npt.NDArray[np.uint8]:
     columns = trace.device_columns
     # The last place is that of `NONE`.
     of_name = np.full(len(trace.names) + 1, Phase.UNKNOWN, dtype=np.uint8)

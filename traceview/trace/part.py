@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
-from traceview.intervals import SWEEPS
 from traceview.location import Location
 from traceview.stages import stage
+from traceview.sweeping import SWEEPS
 from traceview.trace.classify import activity_of
 from traceview.trace.collective_calls import find_collective_calls
 from traceview.trace.join import DeviceParts, HostParts
@@ -52,6 +52,9 @@ _NAMED_FIELDS: Final = 5
 """Fields that a line names; more of them are counted."""
 MOST_DEVICES: Final = 1 << 15
 """Columns hold the number of a device in 16 bits, with a sign."""
+
+_MANY_EVENTS: Final = 1 << 15
+"""After a plane with so many, freed memory is given back: it is more than that takes."""
 
 _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 
@@ -232,7 +235,10 @@ class _PartReader:
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
         for plane, lines in planes:
+            count = sum(line.columns.metadata_id.size for line in lines)
             self.add_plane(plane, build_table(plane, lines, origin))
+            if count >= _MANY_EVENTS:
+                SWEEPS.release_free_memory()
         return Host(
             name=self.host,
             file=space.path.name,

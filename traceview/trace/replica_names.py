@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int64Array
-from traceview.trace.model import NONE, Recording
+from traceview.trace.model import NONE, Names, Recording
 from traceview.trace.op_phase import (
     LONGEST_NAME,
     OPTIMIZER_SCOPE,
@@ -20,7 +20,6 @@ from traceview.trace.op_phase import (
     split_op_name,
     uses_variable,
 )
-from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
 _REPLICA: Final = re.compile(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
@@ -95,28 +94,29 @@ class ReplicaNames:
         """The highest replica in the names of each host, over the events of the host and of its devices."""
         recording = self._recording
         columns, events = recording.device_columns, recording.host_columns
-        # Each name of a host once.
-        parts = [
-            (host, unique_ids(events.name[events.rows_of_host(host)]))
-            for host in range(len(recording.hosts))
-        ]
-        parts += [
-            (entry.host, unique_ids(columns.op[columns.rows_of(device)]))
-            for device, entry in enumerate(recording.device_list)
-        ]
-        host = joined([np.full(names.size, host) for host, names in parts], np.int64)
-        name = joined([names for _, names in parts], np.int64)
         return highest_replicas(
-            recording.names, host[name != NONE], name[name != NONE], len(recording.hosts)
+            recording.names,
+            [
+                unique_ids(
+                    np.concatenate(
+                        (
+                            unique_ids(events.name[events.rows_of_host(host)]),
+                            *(
+                                unique_ids(columns.op[columns.rows_of(device)])
+                                for device in devices
+                            ),
+                        )
+                    )
+                )
+                for host, devices in enumerate(recording.devices_of_host)
+            ],
         )
 
 
-def highest_replicas(
-    names: Iterable[bytes], host: Int64Array, name: Int64Array, host_count: int
-) -> Int64Array:
-    """The highest k in a scope `replica_<k>/` among the events of each host, int64; `NONE` where no name has one.
+def highest_replicas(names: Names, of_hosts: Sequence[Int64Array]) -> Int64Array:
+    """The highest k in a scope `replica_<k>/` among the names of each host, int64; `NONE` where no name has one.
 
-    `host`, `name`: of each event. Ops that only send to another device or receive from it count too.
+    `of_hosts`: by host, indices of names, or `NONE`. Ops that only send to another device or receive from it count too.
     """
     number = np.array(
         [
@@ -124,13 +124,12 @@ def highest_replicas(
             if b"replica_" in text and (match := _REPLICA_SCOPE.search(text[:LONGEST_NAME]))
             else NONE
             for text in names
-        ],
+        ]
+        # The entry of `NONE`.
+        + [NONE],
         dtype=np.int64,
     )
-    highest = np.full(host_count, NONE, dtype=np.int64)
-    if (number != NONE).any():
-        np.maximum.at(highest, host, number[name])
-    return highest
+    return np.array([number[own].max(initial=NONE) for own in of_hosts], dtype=np.int64)
 
 
 def replica_in(path: bytes, highest: int) -> int | None:

@@ -119,9 +119,7 @@ def find_replicas(
         names,
         highest_replicas(
             names,
-            columns.host.astype(np.int64),
-            columns.name.astype(np.int64),
-            len(hosts),
+            [unique_ids(columns.name[columns.rows_of_host(host)]) for host in range(len(hosts))],
         ),
     )
     rows = np.flatnonzero(facts.work[columns.name] & _on_executor_thread(events))

@@ -19,6 +19,8 @@ from traceview.trace.op_phase import KEPT_NAMES
 _LONGEST: Final = 1 << 13
 """Bytes of a name that are searched; a name may be of any length."""
 
+_KEPT_TYPES: Final = 1 << 10
+
 
 class SideWork(Enum):
     """A kind of side work; the value is its key in a report."""
@@ -40,9 +42,10 @@ _TYPES: Final = {
     ),
 }
 _SCOPES: Final = {
-    SideWork.SUMMARIES: re.compile(rb"(?:^|/)write_summary(?:_\d+)?/"),
-    SideWork.TEXT: re.compile(rb"(?:^|/)StringSplit(?:_\d+)?/"),
+    SideWork.SUMMARIES: (b"write_summary", re.compile(rb"(?:^|/)write_summary(?:_\d+)?/")),
+    SideWork.TEXT: (b"StringSplit", re.compile(rb"(?:^|/)StringSplit(?:_\d+)?/")),
 }
+"""By kind a part of its scopes, which is found faster, and a pattern of them."""
 
 
 @lru_cache(KEPT_NAMES)
@@ -51,7 +54,13 @@ def side_work_of(name: bytes) -> SideWork | None:
     path, _, type_ = name[:_LONGEST].rpartition(b":")
     if not path:
         return None
-    for kind, scope in _SCOPES.items():
-        if scope.search(path):
+    for kind, (part, scope) in _SCOPES.items():
+        if part in path and scope.search(path):
             return kind
+    return _kind_of(type_)
+
+
+@lru_cache(_KEPT_TYPES)
+def _kind_of(type_: bytes) -> SideWork | None:
+    """The side work that a type of op shows."""
     return next((kind for kind, types in _TYPES.items() if types.fullmatch(type_)), None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, IntEnum
+from functools import lru_cache
 from typing import Final
 
 
@@ -152,6 +153,11 @@ _COPY_KINDS: Final = {
 _MEMSET = re.compile(rb"\[?(?:cuda |hip)?memset(?:d\d+)?(?:async)?(?:[ \]].*)?", re.IGNORECASE)
 
 
+_KEPT_NAMES: Final = 1 << 12
+"""The devices of a host run the same kernels."""
+
+
+@lru_cache(_KEPT_NAMES)
 def name_kind(name: bytes) -> NameKind:
     """The kind of an event on a GPU stream, by its name."""
     if name.startswith(b"UM_"):

@@ -136,7 +136,7 @@ class _Reader:
             def start(*call: Any) -> Callable[[], Any]:
                 try:
                     # Threads allocate memory as this one does.
-                    return pool.submit(copy_context().run, *call).result
+                    return pool.submit(partial(copy_context().run, *call)).result
                 except RuntimeError:
                     # No more threads may be started, in a container for instance.
                     return partial(call[0], *call[1:])

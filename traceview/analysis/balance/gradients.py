@@ -21,6 +21,7 @@ from traceview.analysis.nvml.result import Nvml
 from traceview.analysis.placement import Placement
 from traceview.document import numbers
 from traceview.record import LARGEST, Count, DeviceKey, Integer, Picoseconds, Record
+from traceview.sweeping import SWEEPS
 from traceview.trace.model import Trace
 from traceview.trace.op_phase import (
     Phase,
@@ -107,8 +108,8 @@ def compute(
         is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
         of_kernels = phase[events][is_kernel]
         count = np.bincount(of_kernels, minlength=len(Phase))
-        total = np.zeros(len(Phase), dtype=np.int64)
-        np.add.at(total, of_kernels, columns.duration_ps[events][is_kernel])
+        lengths_ps = columns.duration_ps[events][is_kernel]
+        total = SWEEPS.totals(of_kernels.astype(np.int64), lengths_ps, len(Phase))
         rows.append(_row(trace, replicas, device, count.tolist(), total.tolist()))
     named = [row for row in rows if row.backward is not None]
     empty = _with_empty_batches(trace, named)

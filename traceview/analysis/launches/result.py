@@ -31,6 +31,7 @@ from traceview.record import (
     one_of,
 )
 from traceview.robust import median_ps, p95_ps
+from traceview.sweeping import SWEEPS
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.windows import Window
 from traceview.units import PS_PER_US
@@ -371,16 +372,14 @@ def _calls(trace: Trace, kernels: Int64Array) -> _Calls:
     first = np.zeros(row.size, dtype=np.int64)
     # In order of start: written from last to first, the start of the first kernel of a call remains.
     first[place[::-1]] = columns.start_ps[linked][::-1]
-    total = np.zeros(row.size, dtype=np.int64)
-    np.add.at(total, place, columns.duration_ps[linked])
+    total = SWEEPS.totals(place, columns.duration_ps[linked], row.size)
     return _Calls(row, np.bincount(place, minlength=row.size), first, total)
 
 
 def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
     """The distinct ids, the one with the longest sum of durations first."""
     distinct, place = unique_inverse(ids)
-    total = np.zeros(distinct.size, dtype=np.int64)
-    np.add.at(total, place, duration_ps)
+    total = SWEEPS.totals(place, duration_ps, distinct.size)
     return [int(distinct[i]) for i in np.argsort(-total, kind="stable")]
 
 

@@ -1,0 +1,165 @@
+"""The GitHub Action: its steps are run with a stand-in for GitHub's environment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.ci.action import ACTION, Runner, read_yaml
+
+HOLDS = "step_time_ms <= 66\nfinding:unused-gpu absent\n"
+FAILS = "step_time_ms <= 60\n\nidle.input_ratio <= 5%"
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
+
+
+@pytest.fixture
+def slow(fixtures: Path) -> str:
+    return str(fixtures / "slow-input-2")
+
+
+def test_a_run_that_meets_its_conditions(runner: Runner, slow: str) -> None:
+    outcome = runner.run(logdir=slow, require=HOLDS)
+    assert outcome.code == 0, outcome.printed
+    assert outcome.outputs["gate"] == {"exit-code": "0"}
+    assert (
+        "::notice title=traceview gate::Gate passed: all 2 conditions hold."
+        in outcome.printed["Gate"]
+    )
+    assert "python -m pip install --quiet" in outcome.printed["Install traceview"]
+    assert "Capture" not in outcome.printed
+    assert outcome.uploaded == ["traceview-report"]
+    written = {path.name for path in (runner.folder / "traceview-report").iterdir()}
+    assert {"report.html", "report.json", "gate.md", "gate.xml"} <= written
+    assert outcome.summary.count("## Gate passed") == 1
+    (comment,) = runner.comment_bodies()
+    assert comment.startswith("<!-- traceview gate -->\n## Gate passed: all 2 conditions hold.")
+    assert "(https://github.example/owner/project/actions/runs/42)" in comment
+
+
+def test_a_run_that_does_not_is_reported_before_the_job_fails(runner: Runner, slow: str) -> None:
+    outcome = runner.run(logdir=slow, require=FAILS)
+    assert outcome.code == 10
+    assert outcome.outputs["gate"] == {"exit-code": "10"}
+    assert outcome.printed["Gate"].count("::error title=traceview gate") == 2
+    assert outcome.uploaded == ["traceview-report"]
+    (comment,) = runner.comment_bodies()
+    assert "| FAIL | `step_time_ms <= 60` |" in comment
+    assert "secret" not in "".join(outcome.printed.values())
+
+
+def test_the_comment_is_renewed_and_others_stay(runner: Runner, slow: str) -> None:
+    others = [
+        {"id": 1, "user": "User", "body": "<!-- traceview gate -->\nquoted by a person"},
+        {"id": 2, "user": "Bot", "body": "<!-- traceview nightly -->\nof another gate"},
+        {"id": 3, "user": "Bot", "body": "see <!-- traceview gate -->"},
+    ]
+    runner.comments.write_text(json.dumps(others))
+    runner.run(logdir=slow, require=FAILS)
+    first = runner.comment_bodies()
+    assert first[:3] == [row["body"] for row in others]
+    assert "Gate failed" in first[3]
+    runner.run(logdir=slow, require=HOLDS)
+    second = runner.comment_bodies()
+    assert second[:3] == first[:3]
+    assert len(second) == 4
+    assert "Gate passed" in second[3]
+    runner.run(logdir=slow, require=HOLDS, comment_key="nightly")
+    assert "Gate passed" in runner.comment_bodies()[1]
+
+
+def test_what_cannot_be_judged_fails_with_7(runner: Runner, slow: str) -> None:
+    outcome = runner.run(logdir=slow, require="outside_view.devices.power_watts <= 300")
+    assert (outcome.code, outcome.outputs["gate"]["exit-code"]) == (7, "7")
+    assert "cannot be judged" in runner.comment_bodies()[0]
+
+
+def test_a_budget_and_a_baseline(runner: Runner, slow: str, fixtures: Path) -> None:
+    (runner.folder / "my budget.toml").write_text('require = ["step_time:+5%"]\n')
+    outcome = runner.run(logdir=slow, budget="my budget.toml", baseline=slow, strict="true")
+    assert outcome.code == 0, outcome.printed
+    assert "· strict" in outcome.printed["Gate"]
+    outcome = runner.run(
+        logdir=str(fixtures / "custom-loop-4"), budget="my budget.toml", baseline=slow
+    )
+    assert outcome.code == 7
+
+
+def test_wrong_usage_ends_the_action_at_once(runner: Runner, slow: str) -> None:
+    outcome = runner.run(logdir=slow, require="step_tme <= 3")
+    assert outcome.code == 2
+    assert "no key is called step_tme" in outcome.printed["Gate"]
+    assert "Verdict" not in outcome.printed
+    assert runner.comment_bodies() == []
+    assert runner.run(logdir="nowhere", require=HOLDS).code == 3
+
+
+def test_without_a_pull_request_there_is_no_comment(tmp_path: Path, slow: str) -> None:
+    runner = Runner(tmp_path, pull_request="")
+    outcome = runner.run(logdir=slow, require=HOLDS)
+    assert outcome.code == 0
+    assert not runner.log.exists()
+
+
+def test_or_if_none_is_wanted(runner: Runner, slow: str) -> None:
+    assert runner.run(logdir=slow, require=HOLDS, comment="false", install="false").code == 0
+    assert not runner.log.exists()
+
+
+def test_a_token_that_may_not_comment_does_not_change_the_verdict(
+    runner: Runner, slow: str
+) -> None:
+    runner.environment["GH_FAILS"] = "1"
+    outcome = runner.run(logdir=slow, require=HOLDS)
+    assert outcome.code == 0
+    assert (
+        "::warning title=traceview gate::the comment was not written"
+        in (outcome.printed["Comment on the pull request"])
+    )
+
+
+def test_inputs_are_never_part_of_a_script(runner: Runner, slow: str) -> None:
+    hostile = '$(touch pwned) `touch pwned` "; touch pwned; #'
+    for name in ("require", "budget", "baseline", "capture"):
+        outcome = runner.run(logdir=slow, **({"require": HOLDS} | {name: hostile}))
+        assert outcome.code != 0
+    outcome = runner.run(logdir=slow, require=HOLDS, comment_key='x" | halt; "')
+    assert outcome.code == 2
+    assert not [*runner.folder.rglob("pwned")]
+
+
+def test_captures_get_the_arguments(runner: Runner, slow: str) -> None:
+    runner._program("traceview", '#!/bin/sh\necho "[$1] [$2] [$3] [$4] [$5] [$6]"; exit 5\n')
+    outcome = runner.run(capture="--steps 10:20 train.py", logdir="my logs", require=HOLDS)
+    assert outcome.code == 5
+    assert (
+        outcome.printed["Capture"] == "[capture] [--out] [my logs] [--steps] [10:20] [train.py]\n"
+    )
+
+
+def test_the_file_is_a_composite_action() -> None:
+    action = read_yaml(ACTION.read_text(encoding="utf-8"))
+    assert set(action) == {"name", "description", "inputs", "outputs", "runs"}
+    assert action["runs"]["using"] == "composite"
+    for name, about in action["inputs"].items():
+        assert set(about) == {"description", "default"}, name
+    for step in action["runs"]["steps"]:
+        assert ("run" in step) is ("shell" in step)
+        if "run" in step:
+            done = subprocess.run(["bash", "-n", "-c", step["run"]], check=False)
+            assert done.returncode == 0, step["name"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: b: c", "a: b # c", "a: [b]", "a: &b", "a: 1\na: 2", "- a: 1\n b: 2"],
+)
+def test_the_reader_refuses_what_yaml_reads_in_another_way(text: str) -> None:
+    with pytest.raises((ValueError, IndexError)):
+        read_yaml(text)

@@ -1,0 +1,124 @@
+"""The recipes for continuous integration are run with TensorFlow: a healthy training passes, a slow one fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tests.capture.conftest import environment_with
+from tests.ci.action import ROOT, Runner
+
+pytestmark = pytest.mark.tensorflow
+LONGEST_S = 500
+
+
+def block_below(file: Path, heading: str) -> str:
+    """The first shell block below a heading."""
+    text = file.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    match = re.search(r"```sh\n(.*?)```", text, re.DOTALL)
+    assert match is not None, heading
+    return match[1]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `traceview` is the one of this checkout."""
+    folder = tmp_path_factory.mktemp("ci")
+    program = folder / "bin" / "traceview"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m traceview "$@"\n')
+    program.chmod(0o755)
+    return folder
+
+
+def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script],
+        cwd=folder,
+        env={
+            **environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
+            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=LONGEST_S,
+    )
+
+
+@pytest.fixture(scope="module")
+def recipe() -> list[str]:
+    """The lines of the README's recipe: capture, baseline, gate."""
+    lines = block_below(ROOT / "README.md", "In CI").splitlines()
+    assert [line.split()[1] for line in lines] == ["capture", "baseline", "gate"]
+    return lines
+
+
+@pytest.fixture(scope="module")
+def healthy(workspace: Path, recipe: list[str]) -> subprocess.CompletedProcess[str]:
+    return run(workspace, "\n".join(recipe))
+
+
+@pytest.fixture(scope="module")
+def ill(
+    workspace: Path, recipe: list[str], healthy: subprocess.CompletedProcess[str]
+) -> subprocess.CompletedProcess[str]:
+    """The same with a slow input pipeline; the baseline stays."""
+    capture, _, gate = recipe
+    slow = capture.replace("--demo", "--demo --slowdown input").replace("--out logs", "--out slow")
+    assert healthy.returncode == 0, healthy.stdout
+    return run(workspace, f"{slow}\n{gate.replace('gate logs', 'gate slow')}")
+
+
+def test_the_recipe_of_the_readme_passes(healthy: subprocess.CompletedProcess[str]) -> None:
+    assert healthy.returncode == 0, healthy.stdout
+    assert "Gate passed: all 2 conditions hold." in healthy.stdout
+
+
+def test_and_fails_where_the_input_is_slow(
+    ill: subprocess.CompletedProcess[str], workspace: Path
+) -> None:
+    assert ill.returncode == 10, ill.stdout
+    assert "Gate failed: 2 of 2 conditions fail." in ill.stdout
+    assert re.search(r"FAIL +finding:input-bound absent", ill.stdout)
+    assert re.search(r"FAIL +step_time:\+5% +\d", ill.stdout)
+    suite = ET.parse(workspace / "gate.xml").getroot()[0]
+    assert suite.attrib["failures"] == "2"
+
+
+def test_the_action_captures_judges_and_comments(tmp_path: Path, workspace: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    outcome = runner.run(
+        capture="--demo --slowdown input --steps 10:16",
+        require="finding:input-bound absent\nidle.input_ratio <= 5%",
+    )
+    assert outcome.code == 10, outcome.printed
+    assert "Gate failed: 2 of 2 conditions fail." in runner.comment_bodies()[0]
+    assert (tmp_path / "traceview-report" / "report.html").stat().st_size > 10_000
+
+
+def test_the_job_for_gitlab(
+    workspace: Path, ill: subprocess.CompletedProcess[str], tmp_path: Path
+) -> None:
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8").partition("\n## GitLab\n")[2]
+    block = text.partition("```yaml\n")[2].partition("```")[0]
+    lines = re.findall(r"^    - (.+)$", block.partition("  artifacts:")[0], re.MULTILINE)
+    install, capture, *judged = lines
+    assert install.startswith("pip install ")
+    assert capture.startswith("traceview capture ")
+    shutil.copytree(workspace / "bin", tmp_path / "bin")
+    shutil.copytree(workspace / "slow", tmp_path / "logs")
+    (tmp_path / "budget.toml").write_text('require = ["finding:input-bound absent"]\n')
+    done = run(tmp_path, "\n".join(judged))
+    assert done.returncode == 10, done.stdout
+    assert (tmp_path / "report" / "report.html").is_file()
+    assert ET.parse(tmp_path / "gate.xml").getroot()[0].attrib["failures"] == "1"

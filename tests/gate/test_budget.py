@@ -1,0 +1,100 @@
+"""A budget is a TOML file of three keys; whatever else is in it is refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reports import full_report
+from traceview.baseline.folder import small_file
+from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
+from traceview.gate.budget import budget_in
+from traceview.gate.run import asked_budget, baseline_of
+from traceview.report.saved import to_json
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "budget.toml"
+
+
+def test_a_budget(file: Path) -> None:
+    file.write_text(
+        'baseline = "main"\nstrict = true\nrequire = ["step_time:+5%", "findings absent"]\n'
+    )
+    budget = budget_in(file)
+    assert [condition.text for condition in budget.conditions] == [
+        "step_time:+5%",
+        "findings absent",
+    ]
+    assert (budget.baseline, budget.strict) == ("main", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ('requires = ["x"]', "no key of a budget is called requires", "did you mean require?"),
+        ("[limits]\nx = 1", "no key of a budget is called limits", "require, baseline, strict"),
+        ('require = "step_time_ms <= 1"', "require is no list of texts", "require = ["),
+        ("require = [1]", "require is no list of texts", ""),
+        ('require = ["step_tme <= 1"]', "no key is called step_tme", "step_time"),
+        ("baseline = 1", "baseline is no text", ""),
+        ('strict = "yes"', "strict is neither true nor false", ""),
+    ],
+)
+def test_what_is_no_budget(file: Path, text: str, problem: str, hint: str) -> None:
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        budget_in(file)
+    assert caught.value.message.startswith(f"{file}: ")
+    assert problem in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("content", [b"require = [", b"\xff\xfe", b"= 3"])
+def test_what_is_no_toml(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    with pytest.raises(TraceFormatError, match="not TOML"):
+        budget_in(file)
+    with pytest.raises(TraceNotFoundError, match="no such file"):
+        budget_in(file.with_name("other.toml"))
+    with pytest.raises(TraceNotFoundError, match="directory"):
+        budget_in(file.parent)
+
+
+def test_what_is_asked_for(file: Path) -> None:
+    file.write_text('require = ["findings absent"]\nbaseline = "main"\n')
+    asked = asked_budget(["busy_ratio >= 0.5"], file, "other")
+    assert [condition.text for condition in asked.conditions] == [
+        "findings absent",
+        "busy_ratio >= 0.5",
+        "step_time:+5%",
+    ]
+    own = asked_budget(["busy_ratio:-5%"], None, "main")
+    assert [condition.text for condition in own.conditions] == ["busy_ratio:-5%"]
+    assert asked.baseline == "other"
+    assert asked_budget([], file, None).baseline == "main"
+    alone = asked_budget([], None, "main")
+    assert [condition.text for condition in alone.conditions] == ["step_time:+5%"]
+    with pytest.raises(UsageError, match="there is no condition"):
+        asked_budget([], None, None)
+    with pytest.raises(UsageError, match="'step_time:\\+3%' needs a baseline"):
+        asked_budget(["step_time:+3%"], None, None)
+
+
+def test_a_baseline_by_name_or_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / ".traceview" / "baselines"
+    folder.mkdir(parents=True)
+    report = full_report()
+    (folder / "main.json").write_bytes(small_file(report).content)
+    Path("whole.json").write_text(to_json(report), encoding="utf-8")
+    assert baseline_of("main", None).report.reduced
+    assert baseline_of("whole.json", None).report == report
+    assert baseline_of("./whole.json", None).report == report
+    with pytest.raises(TraceNotFoundError) as caught:
+        baseline_of("mian", None)
+    assert caught.value.hint == "did you mean main?"
+    with pytest.raises(TraceNotFoundError, match="no baseline is called main in elsewhere"):
+        baseline_of("main", Path("elsewhere"))

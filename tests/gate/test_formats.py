@@ -1,0 +1,192 @@
+"""What GitHub, JUnit readers and programs get; nothing in a name is taken for a command or for markup."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from typing import Final
+
+import pytest
+from jsonschema import Draft202012Validator
+from markdown_it import MarkdownIt
+from msgspec import json, structs
+
+from tests.gate.test_judge import FULL, judge, with_steps
+from tests.hostile import HOSTILE
+from traceview.document.json_text import dumped
+from traceview.document.terminal import render_section
+from traceview.gate.github import MOST_ANNOTATIONS, annotation_lines, summary
+from traceview.gate.junit import junit_xml
+from traceview.gate.result import GateResult
+from traceview.gate.section import gate_section, headline
+from traceview.report.saved import schema_of
+
+MIXED = judge(
+    "step_time_ms <= 20",
+    "finding:critical absent",
+    "busy_ratio[GPU:9] >= 0.5",
+    "capture.quality == degraded",
+)
+
+
+def hostile_result() -> GateResult:
+    """Every text of a result that a trace or a user can choose is hostile."""
+    row = MIXED.judgements[0].rows[0]
+    judgements = tuple(
+        structs.replace(
+            MIXED.judgements[0],
+            condition=text,
+            rows=(structs.replace(row, where=text, measured=text, reason=text),),
+        )
+        for text in HOSTILE
+    )
+    side = structs.replace(MIXED.subject, name=HOSTILE[0], run=HOSTILE[5], logdir=HOSTILE[6])
+    return structs.replace(
+        MIXED, judgements=judgements, subject=side, baseline=side, headline=HOSTILE[5]
+    )
+
+
+def test_the_table_on_a_terminal() -> None:
+    text = render_section(gate_section(MIXED), width=100, color=False)
+    assert text.startswith("Gate failed: 2 of 4 conditions fail, 1 cannot be judged.\nrun ")
+    assert re.search(r"FAIL +step_time_ms <= 20 +24\.0 ms +", text)
+    assert re.search(r"not judged +busy_ratio\[GPU:9\] >= 0\.5 +GPU:9", text)
+    assert re.search(r"ok +capture.quality == degraded", text)
+    assert "What costs most: " in text
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["step_time_ms <= 20"], "Gate failed: the condition does not hold."),
+        (["step_time_ms <= 30"], "Gate passed: the condition holds."),
+        (["step_time_ms <= 30"] * 3, "Gate passed: all 3 conditions hold."),
+        (["busy_ratio[GPU:9] >= 0"], "Gate not judged: the condition cannot be judged."),
+        (
+            ["busy_ratio[GPU:9] >= 0", "step_time_ms <= 30"],
+            "Gate not judged: 1 of 2 conditions cannot be judged.",
+        ),
+    ],
+)
+def test_the_verdict_in_a_sentence(texts: list[str], words: str) -> None:
+    assert headline(judge(*texts)) == words
+
+
+def test_annotations() -> None:
+    lines = list(annotation_lines(MIXED))
+    assert lines[0] == (
+        "::error title=traceview gate%3A step_time_ms <= 20::"
+        "24.0 ms, allowed <= 20.0 ms, 4.00 ms over (20.0%25)"
+    )
+    assert lines[2].startswith(
+        "::warning title=traceview gate%3A busy_ratio[GPU%3A9] >= 0.5::GPU:9: "
+    )
+    assert len(lines) == 3
+    assert list(annotation_lines(judge("step_time_ms <= 30"))) == [
+        "::notice title=traceview gate::Gate passed: the condition holds."
+    ]
+    many = judge(*["step_time_ms <= 20"] * (MOST_ANNOTATIONS + 5))
+    assert len(list(annotation_lines(many))) == MOST_ANNOTATIONS + 1
+    assert "5 more in the summary" in list(annotation_lines(many))[-1]
+
+
+def test_no_name_becomes_an_annotation_of_its_own() -> None:
+    for text in (*HOSTILE, "::add-mask::x", "a\n::error::b", "%0A::error::b", "x,file=/etc/passwd"):
+        row = structs.replace(MIXED.judgements[0].rows[0], measured=text, where=text)
+        changed = structs.replace(MIXED.judgements[0], condition=text, rows=(row,))
+        (line,) = annotation_lines(structs.replace(MIXED, judgements=(changed,)))
+        assert "\n" not in line
+        assert "\r" not in line
+        head, _, message = line.removeprefix("::").partition("::")
+        assert head.startswith("error title=traceview gate%3A ")
+        assert "," not in head
+        assert head.count(":") == 0
+        # What the runner reads back is what was meant: a % of ours is always an escape.
+        assert not re.search(r"%(?!25|0A|0D|3A|2C)", line)
+        assert message
+
+
+def test_the_summary_is_one_section_of_markdown() -> None:
+    text = summary(hostile_result())
+    assert text.startswith("## Gate failed: ")
+    assert text.count("\n## ") == 0
+    for token in MarkdownIt("commonmark", {"html": True}).enable("table").parse(text):
+        assert token.type != "html_block"
+        for child in token.children or ():
+            assert child.type not in ("image", "link_open")
+            assert child.type != "html_inline" or child.content in ("<code>", "</code>")
+    rows = [line for line in text.splitlines() if line.startswith("| FAIL")]
+    assert len(rows) == len(HOSTILE)
+
+
+# The elements and attributes of the JUnit schema that Jenkins, GitLab and Azure agree on, in their order.
+_SUITE: Final = {
+    "package",
+    "id",
+    "name",
+    "timestamp",
+    "hostname",
+    "tests",
+    "failures",
+    "errors",
+    "time",
+}
+_CASE: Final = {"name", "classname", "time"}
+
+
+def check_junit(document: bytes, result: GateResult) -> ET.Element:
+    root = ET.fromstring(document)
+    assert root.tag == "testsuites"
+    assert root.attrib == {}
+    (suite,) = root
+    assert suite.tag == "testsuite"
+    assert set(suite.attrib) == _SUITE
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.attrib["timestamp"])
+    tags = [child.tag for child in suite]
+    cases = suite.findall("testcase")
+    assert tags == ["properties", *["testcase"] * len(cases), "system-out", "system-err"]
+    for row in suite.findall("properties/property"):
+        assert set(row.attrib) == {"name", "value"}
+    for case in cases:
+        assert set(case.attrib) == _CASE
+        assert [child.tag for child in case] in ([], ["failure"], ["error"])
+        for child in case:
+            assert set(child.attrib) == {"type", "message"}
+    assert int(suite.attrib["tests"]) == len(cases) == len(result.judgements)
+    assert int(suite.attrib["failures"]) == len(suite.findall("testcase/failure"))
+    assert int(suite.attrib["errors"]) == len(suite.findall("testcase/error"))
+    return suite
+
+
+def test_junit() -> None:
+    document = junit_xml(MIXED, timestamp="2026-11-22T14:00:00", hostname="runner")
+    suite = check_junit(document, MIXED)
+    assert suite.attrib["failures"] == "2"
+    assert suite.attrib["errors"] == "1"
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert failure.attrib["message"] == "24.0 ms · <= 20.0 ms · 4.00 ms over (20.0%)"
+    error = suite.find("testcase/error")
+    assert error is not None
+    assert "No such device in use" in str(error.text)
+
+
+def test_junit_with_hostile_names_is_well_formed() -> None:
+    result = hostile_result()
+    check_junit(junit_xml(result, timestamp="2026-11-22T14:00:00", hostname="\0"), result)
+
+
+def test_json_is_what_its_schema_says() -> None:
+    data = json.decode(dumped(MIXED))
+    schema = json.decode(schema_of(GateResult, "traceview gate"))
+    Draft202012Validator(schema).validate(data)
+    Draft202012Validator(schema).validate(json.decode(dumped(hostile_result())))
+    assert json.decode(dumped(MIXED), type=GateResult) == MIXED
+    assert (data["outcome"], data["exit_code"]) == ("failed", 10)
+
+
+def test_many_rows_are_cut_and_counted() -> None:
+    result = judge("steps.steps.duration_ms <= 1", report=with_steps(*range(10, 30), report=FULL))
+    text = render_section(gate_section(result), width=120, color=False)
+    assert len(re.findall(r"over \(", text)) == 8
+    assert "12 more rows not listed" in text

@@ -1,0 +1,270 @@
+"""Each kind of condition on both sides of its limit, on a hand-made report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.charts import MS
+from tests.reports import bare_report, finding, full_report, step
+from traceview.gate.conditions import condition_of
+from traceview.gate.judge import Subject, judged
+from traceview.gate.result import GateResult, JudgedRow, Judgement
+from traceview.report.model import Report
+
+FULL = full_report()
+
+
+def judge(
+    *texts: str, report: Report = FULL, baseline: Report | None = None, **options: Any
+) -> GateResult:
+    before = Subject("main", baseline) if baseline else None
+    return judged(Subject("logs", report), map(condition_of, texts), before, **options)
+
+
+def only(text: str, **options: Any) -> tuple[Judgement, JudgedRow]:
+    (judgement,) = judge(text, **options).judgements
+    return judgement, judgement.rows[0]
+
+
+def with_steps(*lengths_ms: float, report: Report = FULL) -> Report:
+    """The report with these used steps."""
+    steps = report.results.steps
+    assert steps is not None
+    rows = tuple(
+        step(number, int(length * MS), ("GPU:0", "GPU:1"), None)
+        for number, length in enumerate(lengths_ms)
+    )
+    changed = replace(steps, steps=rows, used_count=len(rows), count=len(rows))
+    return replace(report, results=replace(report.results, steps=changed))
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("step_time_ms <= 24", "holds"),
+        ("step_time_ms < 24", "fails"),
+        ("step_time_ms >= 24", "holds"),
+        ("step_time_ms > 24", "fails"),
+        ("step_time_ms == 24", "holds"),
+        ("step_time_ms != 24", "fails"),
+        ("steps.median_ms <= 23.999", "fails"),
+        ("busy_ratio >= 0.75", "holds"),
+        ("busy_ratio >= 0.7501", "fails"),
+        ("busy_ratio[GPU:1] >= 75%", "holds"),
+        ("busy_ratio[GPU:2] >= 75%", "unknown"),
+        ("device_time.devices.busy_ratio >= 0.75", "fails"),
+        ("device_time.devices[GPU:0].busy_ratio >= 0.75", "holds"),
+        ("device_time.devices[gpu].busy_ratio >= 0", "holds"),
+        ("device_time.devices[GPU:9].busy_ratio >= 0", "unknown"),
+        ("device_time.devices[GPU:0].d2d_bytes <= 1 MB", "unknown"),
+        ("idle.devices.causes.compile <= 0 ms", "holds"),
+        ("idle.devices[GPU:0].causes[compile] > 0 ms", "fails"),
+        ("path.input_ratio <= 1", "unknown"),
+        ("capture.quality == degraded", "holds"),
+        ("capture.quality == ok", "fails"),
+        ("outside_view.devices.power_watts <= 300", "unknown"),
+        ("results.outside_view absent", "holds"),
+        ("findings absent", "fails"),
+        ("finding:few-steps absent", "fails"),
+        ("finding:retracing absent", "holds"),
+        ("finding:critical absent", "fails"),
+        ("examples_per_second >= 1", "holds"),
+    ],
+)
+def test_both_sides_of_a_limit(text: str, outcome: str) -> None:
+    judgement, _ = only(text)
+    assert judgement.outcome == outcome, judgement
+
+
+def test_what_a_row_says() -> None:
+    _, row = only("step_time_ms <= 20")
+    assert (row.measured, row.allowed, row.margin) == (
+        "24.0 ms",
+        "<= 20.0 ms",
+        "4.00 ms over (20.0%)",
+    )
+    assert (row.value, row.limit, row.margin_ratio) == (24 * MS, 20 * MS, -0.2)
+    _, row = only("step_time_ms <= 30")
+    assert row.margin == "6.00 ms left (20.0%)"
+    _, row = only("busy_ratio >= 80%")
+    assert (row.where, row.margin) == ("GPU:0", "5 points over")
+
+
+def test_a_value_and_its_limit_never_look_equal_where_they_differ() -> None:
+    _, row = only("step_time_ms <= 23.9999")
+    assert (row.measured, row.allowed) == ("24 ms", "<= 23.9999 ms")
+    _, row = only("busy_ratio >= 75.04%")
+    assert (row.measured, row.allowed) == ("75%", ">= 75.04%")
+    _, row = only("step_time_ms <= 24")
+    assert (row.measured, row.allowed) == ("24.0 ms", "<= 24.0 ms")
+
+
+def test_a_limit_is_met_by_the_same_number() -> None:
+    """0.7 as a number of the report is a little less than seven tenths."""
+    times = FULL.results.device_time
+    assert times is not None
+    devices = tuple(replace(row, busy_ratio=0.7) for row in times.devices)
+    report = replace(
+        FULL, results=replace(FULL.results, device_time=replace(times, devices=devices))
+    )
+    for text in (
+        "busy_ratio >= 0.7",
+        "busy_ratio >= 70%",
+        "busy_ratio <= 0.70",
+        "busy_ratio == 0.7",
+    ):
+        assert only(text, report=report)[0].outcome == "holds"
+
+
+def test_every_row_has_to_hold_and_the_nearest_is_shown() -> None:
+    rows = FULL.results.device_time
+    assert rows is not None
+    devices = (replace(rows.devices[0], busy_ratio=0.9), *rows.devices[1:])
+    report = replace(
+        FULL, results=replace(FULL.results, device_time=replace(rows, devices=devices))
+    )
+    judgement, row = only("busy_ratio >= 0.8", report=report)
+    assert (judgement.outcome, judgement.row_count) == ("fails", 2)
+    assert [row.where for row in judgement.rows] == ["GPU:1"]
+    judgement, row = only("busy_ratio >= 0.7", report=report)
+    assert (judgement.outcome, row.where) == ("holds", "GPU:1")
+
+
+def test_a_row_without_a_value_is_passed_over_unless_strict() -> None:
+    judgement, _ = only("findings.cost_ratio <= 0.9")
+    assert judgement.outcome == "holds"
+    assert [row.outcome for row in judgement.rows] == ["holds", "unknown"]
+    judgement, row = only("findings.cost_ratio <= 0.9", strict=True)
+    assert (judgement.outcome, row.outcome) == ("unknown", "unknown")
+    assert row.where == "memory-held-idle-gpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("step_time_ms <= 3", "no steps: nothing repeats"),
+        ("steps.median_ms <= 3", "no steps: nothing repeats"),
+        ("busy_ratio >= 0.1", "no device computed"),
+        ("finding:unused-gpu absent", "the capture is unusable"),
+        ("ops.rows.count >= 1", "no events"),
+        ("source.files[a.xplane.pb].sha256 == x", "null where the file could not be read"),
+        ("outside_view.devices.power_watts <= 1", "the report has no outside_view"),
+    ],
+)
+def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
+    result = judge(text, report=bare_report())
+    assert (result.outcome, result.exit_code) == ("unknown", 7)
+    assert reason in str(result.judgements[0].rows[0].reason)
+
+
+def test_codes_and_order() -> None:
+    texts = ("busy_ratio >= 0.1", "busy_ratio[GPU:9] >= 0.1", "busy_ratio >= 0.9")
+    result = judge(*texts)
+    assert [row.outcome for row in result.judgements] == ["fails", "unknown", "holds"]
+    assert (result.outcome, result.exit_code) == ("failed", 10)
+    assert judge(*texts[:2]).exit_code == 7
+    assert judge(texts[0]).exit_code == 0
+
+
+def test_a_finding_that_was_left_out_on_request_was_made() -> None:
+    report = replace(FULL, left_out_findings=("retracing",))
+    assert only("finding:retracing absent", report=report)[0].outcome == "fails"
+
+
+def test_a_severity_means_the_more_severe_ones_too() -> None:
+    mild = replace(FULL, findings=(finding(code="few-steps", severity="info"),))
+    assert only("finding:warning absent", report=mild)[0].outcome == "holds"
+    assert only("finding:info absent", report=mild)[0].outcome == "fails"
+    assert only("finding:warning absent")[0].rows[0].measured == "critical (and 1 more)"
+
+
+def test_a_change_against_a_baseline_on_both_sides_of_its_limit() -> None:
+    steady = with_steps(*[100, 100.1, 99.9] * 4)
+    for length, outcome in ((104.9, "holds"), (105.2, "fails"), (90, "holds")):
+        report = with_steps(*[length, length + 0.1, length - 0.1] * 4)
+        judgement, row = only("step_time:+5%", report=report, baseline=steady)
+        assert judgement.outcome == outcome
+        assert row.allowed == "<= 105 ms"
+        assert row.change_ratio == pytest.approx(length / 100 - 1)
+        assert row.change_ratio is not None
+        assert row.change_least_ratio is not None
+        assert row.change_most_ratio is not None
+        assert row.change_least_ratio < row.change_ratio < row.change_most_ratio
+    faster = with_steps(*[90, 90.1, 89.9] * 4)
+    assert only("step_time:-5%", report=faster, baseline=steady)[0].outcome == "fails"
+    assert only("step_time:+3ms", report=steady, baseline=faster)[0].outcome == "fails"
+    assert only("step_time:+11ms", report=steady, baseline=faster)[0].outcome == "holds"
+
+
+def test_a_slowdown_within_noise_is_let_pass_unless_strict() -> None:
+    noisy, slower = with_steps(*[80, 80, 120, 120] * 3), with_steps(*[92, 92, 132, 132] * 3)
+    judgement, row = only("step_time:+5%", report=slower, baseline=noisy)
+    assert (judgement.outcome, row.margin) == ("holds", "7.00 ms over (6.7%)")
+    assert str(row.reason).startswith("within noise: the 95% interval of the change is -")
+    assert str(row.reason).endswith("% on; --strict fails it")
+    judgement, row = only("step_time:+5%", report=slower, baseline=noisy, strict=True)
+    assert (judgement.outcome, row.reason) == ("fails", None)
+
+
+def test_a_single_step_says_nothing_of_noise() -> None:
+    one = with_steps(150)
+    judgement, row = only("step_time:+5%", report=one, baseline=with_steps(100, 101))
+    assert judgement.outcome == "unknown"
+    assert "single step" in str(row.reason)
+    assert only("step_time:+60%", report=one, baseline=with_steps(100, 101))[0].outcome == "holds"
+
+
+def test_a_change_of_any_other_number_has_no_grace() -> None:
+    judgement, row = only("busy_ratio:-5%", baseline=FULL)
+    assert (judgement.outcome, judgement.row_count, row.change_ratio) == ("holds", 2, 0.0)
+    times = FULL.results.device_time
+    assert times is not None
+    devices = (replace(times.devices[0], busy_ratio=0.7), *times.devices[1:])
+    worse = replace(
+        FULL, results=replace(FULL.results, device_time=replace(times, devices=devices))
+    )
+    judgement, row = only("busy_ratio:-5%", report=worse, baseline=FULL)
+    assert (judgement.outcome, row.where) == ("fails", "GPU:0")
+    assert only("busy_ratio:-10%", report=worse, baseline=FULL)[0].outcome == "holds"
+
+
+def test_what_the_baseline_lacks_cannot_be_judged() -> None:
+    times = FULL.results.device_time
+    assert times is not None
+    rows = tuple(
+        replace(row, device="GPU:7") if row.device == "GPU:1" else row for row in times.devices
+    )
+    other = replace(FULL, results=replace(FULL.results, device_time=replace(times, devices=rows)))
+    judgement, row = only("busy_ratio:-5%", baseline=other, strict=True)
+    assert (judgement.outcome, row.reason) == ("unknown", "the baseline has no GPU:1")
+    assert only("step_time:+5%")[1].reason == "no baseline is given"
+
+
+def test_runs_on_other_hardware_are_not_compared() -> None:
+    times = FULL.results.device_time
+    assert times is not None
+    fewer = replace(times, devices=times.devices[:2])
+    small = replace(FULL, results=replace(FULL.results, device_time=fewer))
+    result = judge("step_time:+5%", "step_time_ms <= 30", baseline=small)
+    assert result.exit_code == 7
+    assert result.judgements[0].rows[0].reason == (
+        "the runs cannot be compared (devices: 2 before, 6 after)"
+    )
+    assert result.judgements[1].outcome == "holds"
+
+
+def test_further_captures_of_a_side_show_how_much_runs_differ() -> None:
+    def side(*lengths_ms: float) -> Subject:
+        reports = [with_steps(*[length, length + 0.1, length - 0.1] * 4) for length in lengths_ms]
+        return Subject("logs", reports[0], tuple(reports[1:]))
+
+    condition = [condition_of("step_time:+5%")]
+    alone = judged(side(110), condition, side(100)).judgements[0]
+    assert alone.outcome == "fails"
+    several = judged(side(110, 90, 130), condition, side(100, 80, 120)).judgements[0]
+    assert several.outcome == "holds"
+    assert several.rows[0].change_ratio == pytest.approx(0.1)
+    assert "within noise" in str(several.rows[0].reason)

@@ -1,0 +1,198 @@
+"""Saved reports in order: series of alike runs, changes, what is left out, and every format."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.charts import MS
+from tests.command import Command
+from tests.gate.test_judge import with_steps
+from tests.hostile import HOSTILE
+from tests.html_page import parsed
+from tests.reports import bare_report, device
+from traceview.analysis.capture.result import HostCapture
+from traceview.analysis.device_time.result import DeviceTime
+from traceview.report.model import Report, VerdictNumber
+from traceview.report.saved import to_json
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+DAY_NS = 86_400 * 10**9
+SHA = "0" * 60
+
+
+def on_day(day: int, length_ms: float, model: str = "Tesla V100") -> Report:
+    """A report whose run was recorded on this day, with three steps around this length on two GPUs."""
+    made = with_steps(length_ms - 1, length_ms, length_ms + 1)
+    steps, bare = made.results.steps, bare_report()
+    assert steps is not None
+    median = int(length_ms * MS)
+    results = replace(
+        bare.results,
+        steps=replace(steps, median_ps=median),
+        device_time=DeviceTime((device(0, model=model), device(1)), ()),
+    )
+    return replace(
+        bare,
+        results=results,
+        capture=replace(
+            bare.capture, hosts=(HostCapture("a", day * DAY_NS, None, None, 1, 1, 0, None, (), ()),)
+        ),
+        verdict=replace(
+            bare.verdict,
+            numbers=(
+                VerdictNumber("median_step_ps", "step", median),
+                VerdictNumber("least_busy_ratio", "busy", 0.75),
+            ),
+        ),
+        source=replace(
+            bare.source,
+            run=f"run{day}",
+            files=(replace(bare.source.files[0], sha256=f"{SHA}{day:04x}"),),
+        ),
+    )
+
+
+def save(folder: Path, name: str, report: Report) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(to_json(report), encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twelve reports, whose names are in another order than their days, slower from the seventh day on."""
+    folder = tmp_path / "reports"
+    for day in range(12):
+        length = (20 if day < 6 else 25) + 0.1 * (day % 3)
+        save(folder, f"{12 - day:02}.json", on_day(day, length))
+    return folder
+
+
+def test_the_order_and_the_change(folder: Path, command: Command) -> None:
+    done = command("history", str(folder), "--width", "100")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "History  12 reports: the step time changed once."
+    days = [match[1] for line in lines if (match := re.match(r"1970-01-(\d\d)", line))]
+    assert days == [f"{day:02}" for day in range(1, 13)]
+    assert re.search(r"1970-01-07 .* 25\.0 ms +24\.9% slower", done.out)
+    assert "24.9% slower from run6 on: 20.1 ms before, 25.1 ms since" in " ".join(done.out.split())
+    assert "5.0% of series without a change" in " ".join(done.out.split())
+
+
+def test_no_change(tmp_path: Path, command: Command) -> None:
+    for day in range(5):
+        save(tmp_path / "few", f"{day}.json", on_day(day, 20 + day % 2))
+    assert (
+        "5 reports: no change of the step time shown."
+        in command("history", str(tmp_path / "few")).out
+    )
+
+
+def test_runs_on_other_devices_are_a_series_of_their_own(folder: Path, command: Command) -> None:
+    save(folder, "other.json", on_day(20, 10, "A100"))
+    data = json.loads(command("history", str(folder), "--format", "json").out)
+    assert [row["series"] for row in data["rows"]] == [1] * 12 + [2]
+    assert data["rows"][-1]["change_ratio"] is None
+    assert "1 × A100, 1 × Tesla V100" in command("history", str(folder), "--width", "140").out
+
+
+def test_json_and_csv_have_the_same_rows(folder: Path, command: Command) -> None:
+    data = json.loads(command("history", str(folder), "--format", "json").out)
+    rows = list(csv.DictReader(StringIO(command("history", str(folder), "--format", "csv").out)))
+    assert (data["schema_version"], len(data["rows"]), len(rows)) == (1, 12, 12)
+    for row, cells in zip(data["rows"], rows, strict=True):
+        assert row.keys() == cells.keys()
+        assert int(cells["step_ps"]) == row["step_ps"]
+    change = data["rows"][6]
+    assert change["step_ps"] == 25 * MS
+    assert change["level_ps"] / data["rows"][5]["level_ps"] - 1 == pytest.approx(
+        change["change_ratio"]
+    )
+    assert [row["change_ratio"] for row in data["rows"]].count(None) == 11
+
+
+def test_the_page_draws_the_step_times(folder: Path, command: Command, tmp_path: Path) -> None:
+    target = tmp_path / "history.html"
+    assert command("history", str(folder), "-o", str(target)).code == 0
+    page = target.read_text("utf-8")
+    parsed(page)
+    assert page.count("<h1") == 1
+    assert page.count("the step time changed once") == 1
+    assert page.count('<circle class="point') == 12
+    assert page.count('<circle class="point marked"') == 1
+    assert 'class="median"' in page
+    assert "1970-01-07 00:00:00 UTC: 25.0 ms; 24.9% slower" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_markdown(folder: Path, command: Command) -> None:
+    text = command("history", str(folder), "--format", "markdown").out
+    assert text.startswith("## History\n\n12 reports: the step time changed once.")
+    assert text.count("\n| 1970-01-") == 12
+
+
+def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
+    (folder / "cut.json").write_text("{")
+    (folder / "host.traceview.json").write_text("{}")
+    (folder / "copy.json").write_bytes((folder / "01.json").read_bytes())
+    save(folder / "sub", "report.json", on_day(30, 25))
+    save(folder, "bare.json", bare_report())
+    done = command("history", str(folder))
+    text = " ".join(done.out.split())
+    assert done.code == 0
+    assert "14 reports" in text
+    assert "cut.json is left out: byte 1: not JSON: the file ends too early." in text
+    assert "Left out, for another file has a report on the same trace: copy.json." in text
+    assert "host.traceview.json" not in text
+
+
+def test_hostile_names_are_text(tmp_path: Path, command: Command) -> None:
+    folder = tmp_path / "hostile"
+    for day, text in enumerate(HOSTILE):
+        report = on_day(day, 20)
+        save(folder, f"{day}.json", replace(report, source=replace(report.source, run=text)))
+    page = tmp_path / "page.html"
+    assert command("history", str(folder), "-o", str(page)).code == 0
+    parsed(page.read_text("utf-8"))
+    assert "<script>alert" not in page.read_text("utf-8")
+    out = command("history", str(folder), "--width", "200").out
+    assert all(character.isprintable() or character == "\n" for character in out)
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "message"),
+    [
+        (lambda folder: None, 3, "no such folder"),
+        (lambda folder: folder.mkdir(), 3, "no saved report in it"),
+        (lambda folder: folder.write_text("x"), 3, "is a file"),
+        (
+            lambda folder: (folder.mkdir(), (folder / "a.json").write_text("{")),
+            4,
+            "not JSON: the file ends too early",
+        ),
+        (
+            lambda folder: (
+                folder.mkdir(),
+                (folder / "a.json").write_text('{"schema_version": 9}'),
+            ),
+            4,
+            "schema_version is 9; this version reads 1",
+        ),
+    ],
+)
+def test_nothing_to_show(
+    make: object, code: int, message: str, tmp_path: Path, command: Command
+) -> None:
+    folder = tmp_path / "reports"
+    assert callable(make)
+    make(folder)
+    done = command("history", str(folder))
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err.splitlines()[0]

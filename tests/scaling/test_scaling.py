@@ -1,0 +1,152 @@
+"""Runs on 1, 2 and 4 devices: speed-up, efficiency, and which part of the step grows."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.charts import MS
+from tests.gate.test_judge import with_steps
+from tests.html_page import parsed
+from tests.reports import balance_result, bare_report, device
+from traceview.analysis.base import Skipped
+from traceview.analysis.path.result import CriticalPath
+from traceview.document.html import render_sections
+from traceview.document.terminal import render_section
+from traceview.report.build import analyze
+from traceview.report.model import Report
+from traceview.scaling import ScaledRuns, scaled_runs
+from traceview.scaling.section import headline, scaling_section
+
+
+def run(
+    count: int, step_ms: float, batch: int | None, model: str = "V100", **parts_ms: float
+) -> Report:
+    """A run on so many devices, whose critical path has these parts."""
+    report = with_steps(step_ms, step_ms)
+    times, balance = report.results.device_time, balance_result()
+    assert times is not None
+    devices = tuple(device(ordinal, model=model) for ordinal in range(count))
+    by_cause = {cause: int(length * MS) for cause, length in parts_ms.items()}
+    path = CriticalPath(
+        by_cause=by_cause,
+        mean_by_cause=by_cause,
+        share_by_cause={},
+        unexplained_ratio=0.0,
+        steps=(),
+        ops=(),
+        op_count=0,
+        longest=(),
+        unexplained=(),
+    )
+    throughput = replace(balance.throughput, batch_size=batch)
+    results = replace(
+        report.results,
+        device_time=replace(times, devices=devices),
+        balance=replace(balance, throughput=throughput),
+        path=path,
+    )
+    return replace(report, results=results, source=replace(report.source, run=f"{count}-gpus"))
+
+
+def scaled(*reports: Report) -> ScaledRuns:
+    result = scaled_runs(reports)
+    assert isinstance(result, ScaledRuns), result
+    return result
+
+
+WEAK = (
+    run(4, 50, 400, compute=40, collective=10),
+    run(1, 40, 100, compute=40),
+    run(2, 44, 200, compute=40, collective=4),
+)
+
+
+def test_each_device_with_the_same_batch() -> None:
+    result = scaled(*WEAK)
+    assert [row.device_count for row in result.rows] == [1, 2, 4]
+    assert [row.step_ps for row in result.rows] == [40 * MS, 44 * MS, 50 * MS]
+    assert [row.examples_per_second for row in result.rows] == [
+        2500,
+        pytest.approx(4545.45, abs=0.01),
+        8000,
+    ]
+    assert [row.speedup for row in result.rows] == [1, pytest.approx(1.818, abs=1e-3), 3.2]
+    assert [row.efficiency_ratio for row in result.rows] == [1, pytest.approx(0.909, abs=1e-3), 0.8]
+    assert (result.basis, result.remarks) == ("examples", ())
+    (part,) = result.growing
+    assert (part.cause, part.difference_ps) == ("collective", 10 * MS)
+    assert (part.least_share_ratio, part.most_share_ratio) == (0, 0.2)
+
+
+def test_one_batch_for_all_devices() -> None:
+    result = scaled(run(1, 40, 100, compute=40), run(2, 25, 100, compute=20, input=5))
+    assert [row.speedup for row in result.rows] == [1, 1.6]
+    assert result.rows[1].efficiency_ratio == 0.8
+    assert (result.growing[0].cause, result.growing[0].most_share_ratio) == ("input", 0.2)
+
+
+def test_without_batch_sizes_it_says_so() -> None:
+    result = scaled(run(1, 40, 100, compute=40), run(2, 50, None, compute=50))
+    assert (result.basis, result.rows[1].speedup) == ("steps", 1.6)
+    assert result.rows[1].examples_per_second is None
+    assert "The batch size is not known of every run" in result.remarks[0]
+
+
+def test_several_runs_of_one_count_are_one_row() -> None:
+    result = scaled(*WEAK, run(4, 60, 400, compute=40, collective=20))
+    assert result.rows[-1].runs == ("4-gpus", "4-gpus")
+    assert result.rows[-1].step_ps == 55 * MS
+    assert result.rows[-1].parts_ps == {"compute": 40 * MS, "collective": 15 * MS}
+
+
+def test_what_limits_the_comparison_is_said() -> None:
+    result = scaled(*WEAK, run(8, 60, 800, model="A100", compute=60), bare_report())
+    assert result.remarks == (
+        "run1 is left out: no device computed.",
+        "The runs were recorded on different models of devices.",
+    )
+
+
+@pytest.mark.parametrize("reports", [(), WEAK[:1], (WEAK[0], WEAK[0]), (bare_report(), WEAK[0])])
+def test_one_number_of_devices_has_nothing_to_say(reports: tuple[Report, ...]) -> None:
+    result = scaled_runs(reports)
+    assert isinstance(result, Skipped)
+    assert "two or more numbers of devices are needed" in result.reason
+
+
+def test_the_section() -> None:
+    result = scaled(*WEAK)
+    assert headline(result) == (
+        "4 devices are 3.2 times as fast as 1: efficiency 80.0%; communication grows from 0% of the step "
+        "to 20.0%"
+    )
+    text = render_section(scaling_section(result), width=100, color=False)
+    rows = [line.split() for line in text.splitlines()]
+    assert next(row for row in rows if row[0] == "devices") == [
+        *(
+            "devices",
+            "step",
+            "examples/s",
+            "speed-up",
+            "efficiency",
+            "communication",
+            "batch",
+            "runs",
+        )
+    ]
+    assert next(row for row in rows if row[0] == "4" and "ms" in row) == [
+        *("4", "50.0", "ms", "8,000", "3.2", "80.0%", "20.0%", "400", "4-gpus")
+    ]
+    page = render_sections("scaling", headline(result), [scaling_section(result)])
+    parsed(page)
+    assert page.count('role="img"') == 3
+    assert page.count("<circle") == 9
+
+
+def test_recorded_runs_on_1_2_and_4_replicas(fixtures: object) -> None:
+    folder = str(fixtures)
+    names = ("plain-1", "custom-loop-2", "custom-loop-4")
+    result = scaled(*(analyze(f"{folder}/{name}") for name in names))
+    assert [row.device_count for row in result.rows] == [1, 2, 4]
+    assert result.growing[0].cause == "collective"

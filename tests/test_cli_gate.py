@@ -1,0 +1,206 @@
+"""`traceview gate`: exit codes, formats, and what GitHub's environment gets."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.command import Command
+from tests.hostile import HOSTILE
+from tests.reports import bare_report, finding, full_report
+from traceview.report.saved import to_json
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Baselines and files of a test are its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+
+
+@pytest.fixture
+def slow(fixtures: Path) -> str:
+    """Two replicas that wait for input: 65.4 ms in the mean step."""
+    return str(fixtures / "slow-input-2")
+
+
+def test_the_exit_codes(command: Command, slow: str) -> None:
+    done = command("gate", slow, "--require", "step_time_ms <= 66")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Gate passed: the condition holds.")
+    assert re.search(
+        r"ok +step_time_ms <= 66 +65\.4 ms +<= 66\.0 ms +561 µs left \(0\.9%\)", done.out
+    )
+    done = command("gate", slow, "--require", "step_time_ms <= 65")
+    assert done.code == 10
+    assert re.search(
+        r"FAIL +step_time_ms <= 65 +65\.4 ms +<= 65\.0 ms +4\d\d µs over \(0\.7%\)", done.out
+    )
+    assert "What costs most: replica:0 and replica:1 wait 41.2 ms" in " ".join(done.out.split())
+    done = command("gate", slow, "--require", "outside_view.devices.power_watts <= 300")
+    assert done.code == 7
+    assert "Switched off (--no-nvml, or nvml=False)." in done.out
+
+
+def test_both_names_of_the_option_and_a_budget_together(
+    command: Command, slow: str, tmp_path: Path
+) -> None:
+    (tmp_path / "budget.toml").write_text('require = ["finding:unused-gpu absent"]')
+    done = command(
+        *("gate", slow, "--budget", "budget.toml", "--require", "step_time_ms <= 66"),
+        *("--fail-on", "idle.input_ratio <= 5%", "--format", "json"),
+    )
+    data = json.loads(done.out)
+    assert (done.code, data["exit_code"], data["outcome"]) == (10, 10, "failed")
+    assert [row["condition"] for row in data["judgements"]] == [
+        "idle.input_ratio <= 5%",
+        "finding:unused-gpu absent",
+        "step_time_ms <= 66",
+    ]
+    assert data["subject"]["name"] == slow
+    assert {row["where"] for row in data["judgements"][0]["rows"]} == {"replica:0", "replica:1"}
+
+
+def test_a_saved_report_is_judged_as_its_trace(command: Command, slow: str, tmp_path: Path) -> None:
+    assert command("report", slow, "--format", "json", "-o", "report.json").code == 0
+    asked = (
+        "--require",
+        "step_time_ms <= 60",
+        "--require",
+        "busy_ratio >= 0.3",
+        "--format",
+        "json",
+    )
+    of_trace = json.loads(command("gate", slow, *asked).out)
+    of_report = json.loads(command("gate", "report.json", *asked).out)
+    assert of_trace["judgements"] == of_report["judgements"]
+
+
+def test_against_a_baseline(command: Command, slow: str, fixtures: Path, tmp_path: Path) -> None:
+    assert command("baseline", "save", "main", slow).code == 0
+    done = command("gate", slow, "--baseline", "main")
+    assert (done.code, "step_time:+5%" in done.out, "65.4 ms (0%)" in done.out) == (0, True, True)
+    assert command("gate", slow, "--baseline", slow).code == 0
+    done = command("gate", str(fixtures / "custom-loop-4"), "--baseline", "main")
+    assert done.code == 7
+    assert "The runs cannot be compared (devices: 2 before, 4 after" in " ".join(done.out.split())
+    done = command("gate", slow, "--baseline", "mian")
+    assert (done.code, done.out) == (3, "")
+    assert "hint: did you mean main?" in done.err
+
+
+def test_strict(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(to_json(full_report()), encoding="utf-8")
+    asked = ("gate", "report.json", "--require", "findings.cost_ratio <= 0.9")
+    assert command(*asked).code == 0
+    assert command(*asked, "--strict").code == 7
+
+
+def test_files(command: Command, slow: str, tmp_path: Path) -> None:
+    asked = ("gate", slow, "--require", "step_time_ms <= 60", "--junit", "gate.xml")
+    assert command(*asked, "-o", "gate.md").code == 10
+    assert Path("gate.md").read_text("utf-8").startswith("## Gate failed: ")
+    suite = ET.parse("gate.xml").getroot()[0]
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == ("1", "1")
+    done = command(*asked, "-o", "gate.md")
+    assert (done.code, "exists" in done.err) == (6, True)
+    assert command(*asked, "-o", "gate.json").code == 10
+    assert json.loads(Path("gate.json").read_text("utf-8"))["outcome"] == "failed"
+    assert command(*asked, "-o", "again.xml").code == 10
+    assert ET.parse("again.xml").getroot().tag == "testsuites"
+
+
+def test_github(
+    command: Command, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    done = command("gate", slow, "--require", "step_time_ms <= 60", "--github")
+    assert done.code == 10
+    lines = done.out.splitlines()
+    token = lines[0].removeprefix("::stop-commands::")
+    assert re.fullmatch(r"[0-9a-f]{32}", token)
+    assert lines[-2] == f"::{token}::"
+    assert lines[-1].startswith("::error title=traceview gate%3A step_time_ms <= 60::65.4 ms, ")
+    assert summary.read_text("utf-8").startswith("before\n## Gate failed: ")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "nowhere" / "summary.md"))
+    done = command("gate", slow, "--require", "step_time_ms <= 60", "--github")
+    assert (done.code, "cannot write" in done.err) == (2, True)
+
+
+def test_a_name_of_the_trace_is_no_command_of_github(command: Command, tmp_path: Path) -> None:
+    """Every line that GitHub would obey is one that traceview wrote, or stands where commands are stopped."""
+    report = full_report()
+    made = tuple(finding(title=text, devices=(text,)) for text in (*HOSTILE, "::add-mask::x"))
+    report = replace(report, findings=made, verdict=replace(report.verdict, headline="::debug::x"))
+    report = replace(report, source=replace(report.source, run="::set-output name=x::y"))
+    Path("report.json").write_text(
+        to_json(replace(report, results=type(report.results)())), "utf-8"
+    )
+    out = ""
+    for text in ("findings absent", "finding:critical absent"):
+        done = command("gate", "report.json", "--require", text, "--github")
+        if done.code == 10:
+            out = done.out
+            stop, *inside, token, error = out.splitlines()
+            assert token == f"::{stop.removeprefix('::stop-commands::')}::"
+            assert inside
+            assert error.startswith("::error title=traceview gate%3A ")
+    assert out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "nothing is asked for: there is no condition"),
+        (["--require", "step_tme <= 3"], 2, "condition 'step_tme <= 3': no key is called step_tme"),
+        (["--require", "step_time:+5%"], 2, "needs a baseline"),
+        (["--budget", "nowhere.toml"], 3, "nowhere.toml: no such file"),
+        (["--baseline", "main"], 3, "no baseline is called main in .traceview/baselines"),
+        (["--baseline", "damaged.json"], 4, "damaged.json: byte 21: not JSON"),
+        (["--baseline", "newer.json"], 4, "schema_version is 2; this version reads 1"),
+        (["--require", "findings absent", "--junit", "no/x.xml"], 2, "there is no directory no"),
+    ],
+)
+def test_wrong_usage(
+    arguments: list[str], code: int, message: str, command: Command, slow: str
+) -> None:
+    Path("damaged.json").write_text('{"schema_version": 1,')
+    Path("newer.json").write_text('{"schema_version": 2, "traceview_version": "9.9"}')
+    done = command("gate", slow, *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("empty", 3, "no *.xplane.pb below it"),
+        ("nowhere", 3, "no such file or directory"),
+        ("damaged.json", 4, "not JSON: the file ends too early"),
+        ("newer.json", 4, "it was written by traceview 9.9"),
+    ],
+)
+def test_a_wrong_path(name: str, code: int, message: str, command: Command) -> None:
+    Path("empty").mkdir()
+    Path("damaged.json").write_text('{"schema_version": 1,')
+    Path("newer.json").write_text('{"schema_version": 2, "traceview_version": "9.9"}')
+    done = command("gate", name, "--require", "findings absent")
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err
+
+
+def test_no_steps(command: Command) -> None:
+    Path("report.json").write_text(to_json(bare_report()), encoding="utf-8")
+    done = command("gate", "report.json", "--require", "step_time_ms <= 3")
+    assert done.code == 7
+    assert "No steps: nothing repeats." in done.out
+    assert "Capture: unusable" in done.out

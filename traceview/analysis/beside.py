@@ -1,0 +1,71 @@
+"""Computes topics on a second thread, while the first one goes through them in the order of the report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from typing import Any, Final
+
+from traceview.analysis import (
+    balance,
+    capture,
+    collectives,
+    idle,
+    launches,
+    ops,
+    precision,
+    steps,
+    transfers,
+)
+from traceview.analysis import input as input_topic
+from traceview.analysis.context import Analysis, Context
+
+_TOPICS: Final[tuple[Analysis[Any], ...]] = (
+    ops.ANALYSIS,
+    launches.ANALYSIS,
+    transfers.ANALYSIS,
+    collectives.ANALYSIS,
+    precision.ANALYSIS,
+    capture.ANALYSIS,
+    steps.ANALYSIS,
+    balance.ANALYSIS,
+    idle.ANALYSIS,
+    input_topic.ANALYSIS,
+)
+"""First those that do without the causes of idle time, which the first thread computes meanwhile."""
+
+_FEWEST_EVENTS: Final = 100_000
+"""Fewer are analysed in less time than two threads lose by taking turns at Python's lock."""
+
+
+@contextmanager
+def computed_beside(context: Context) -> Iterator[None]:
+    """Computes topics while the code inside asks for all of them; what fails there fails anew where it is asked for."""
+    trace = context.trace
+    count = trace.device_columns.count + trace.host_columns.count
+    if count < _FEWEST_EVENTS or (os.cpu_count() or 1) < 2:
+        yield
+        return
+    ended = Event()
+
+    def compute() -> None:
+        for topic in _TOPICS:
+            if ended.is_set():
+                return
+            with suppress(Exception):
+                context.result(topic)
+
+    # Ctrl-C does not wait for it.
+    thread = Thread(target=compute, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # No more threads may be started, in a container for instance.
+        yield
+        return
+    try:
+        yield
+    finally:
+        ended.set()

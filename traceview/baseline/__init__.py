@@ -1,0 +1,1 @@
+"""Keeps baselines: small reports, by name, in a folder that can be committed."""

@@ -1,0 +1,127 @@
+"""Saves, lists, reads and removes baselines in their folder."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from traceview.errors import (
+    OutputExistsError,
+    TraceFormatError,
+    TraceNotFoundError,
+    UsageError,
+)
+from traceview.report.model import Report
+from traceview.report.reduced import COMPRESSED, PLAIN, SmallFile, reduced
+from traceview.report.saved import load_report
+
+DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
+"""Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
+_SUFFIXES: Final = (COMPRESSED, PLAIN)
+
+
+class Baseline(Struct, frozen=True):
+    """A baseline in its folder. `report`: None where its file cannot be read, `damage` says why."""
+
+    name: str
+    path: Path
+    byte_count: int
+    report: Report | None
+    damage: str = ""
+
+
+def small_file(report: Report) -> SmallFile:
+    """What a baseline of this report holds; raises `UsageError` where there are no steps to compare with."""
+    steps = report.results.steps
+    if steps is None or not steps.used_count:
+        reason = report.skipped.get("steps", "no step is used")
+        raise UsageError(f"the run has no step times to compare with: {reason}")
+    return reduced(report)
+
+
+def place_of(folder: Path, name: str, suffix: str, *, force: bool) -> Path:
+    """The file of a new baseline.
+
+    Raises `UsageError` for a name that cannot be a file's and `OutputExistsError` where there is one, unless `force`.
+    """
+    there = _file_of(folder, checked_name(name))
+    if there is not None and not force:
+        raise OutputExistsError(f"{there} exists", hint="--force replaces it")
+    return folder / f"{name}{suffix}"
+
+
+def other_file(folder: Path, name: str, kept: Path) -> Path | None:
+    """A file of the same baseline with the other ending, which a new one makes stale."""
+    paths = (folder / f"{name}{suffix}" for suffix in _SUFFIXES)
+    return next((path for path in paths if path != kept and path.is_file()), None)
+
+
+def checked_name(name: str) -> str:
+    """The name; raises `UsageError` for one that could name a file elsewhere, or none at all."""
+    if _NAME.fullmatch(name) is None or name.endswith(_SUFFIXES):
+        raise UsageError(
+            f"{name!r} cannot name a baseline",
+            hint="letters, digits, and . _ + - after the first: main, v1.2, 4-gpus",
+        )
+    return name
+
+
+def baselines_in(folder: Path) -> list[Baseline]:
+    """The baselines of a folder by name; none where there is no folder."""
+    if not folder.is_dir():
+        return []
+    return [_read(path) for path in sorted(folder.iterdir()) if _name_of(path) is not None]
+
+
+def baseline_called(folder: Path, name: str) -> Baseline:
+    """The baseline of this name, with its report.
+
+    Raises `TraceNotFoundError` if there is none, with the names that are near, and `TraceFormatError` if its file is damaged.
+    """
+    path = path_called(folder, name)
+    return Baseline(name, path, path.stat().st_size, load_report(path))
+
+
+def path_called(folder: Path, name: str) -> Path:
+    """The file of the baseline of this name; raises `TraceNotFoundError` if there is none."""
+    path = _file_of(folder, checked_name(name))
+    if path is not None:
+        return path
+    names = [found for entry in _entries(folder) if (found := _name_of(entry))]
+    near = get_close_matches(name, names, n=1)
+    hint = "traceview baseline save NAME LOGDIR makes one"
+    if names:
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names[:8])}"
+    raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _file_of(folder: Path, name: str) -> Path | None:
+    paths = (folder / f"{name}{suffix}" for suffix in _SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _name_of(path: Path) -> str | None:
+    """The name of the baseline in a file; None for a file of another kind."""
+    for suffix in _SUFFIXES:
+        if path.name.endswith(suffix) and path.is_file():
+            name = path.name.removesuffix(suffix)
+            return name if _NAME.fullmatch(name) else None
+    return None
+
+
+def _read(path: Path) -> Baseline:
+    size, name = path.stat().st_size, _name_of(path) or path.name
+    try:
+        return Baseline(name, path, size, load_report(path))
+    except (TraceFormatError, TraceNotFoundError) as error:
+        return Baseline(name, path, size, None, error.message.removeprefix(f"{path}: "))

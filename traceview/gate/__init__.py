@@ -1,0 +1,1 @@
+"""Judges a report by conditions: budgets in numbers, and changes against a baseline."""

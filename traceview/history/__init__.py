@@ -1,0 +1,1 @@
+"""Puts saved reports in order, and finds where the step time changed."""

@@ -1,0 +1,29 @@
+"""Reads the report that a path leads to: a saved one, or one that is made from a trace."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from traceview.location import Location
+from traceview.report.build import analyze
+from traceview.report.model import Report
+from traceview.report.saved import load_report
+from traceview.trace.load import load
+
+SAVED: Final = (".json", ".json.gz")
+"""Endings of saved reports."""
+
+
+def is_saved_report(path: Location) -> bool:
+    """Whether a path names a file of a saved report rather than a trace."""
+    return path.name.lower().endswith(SAVED) and not path.is_dir()
+
+
+def report_at(path: Location, *, run: str | None = None, salvage: bool = False) -> Report:
+    """The report that is saved in a file, or that a log directory, a run or a trace leads to.
+
+    Raises what `load_report` and `load` raise.
+    """
+    if is_saved_report(path):
+        return load_report(path)
+    return analyze(load(path, run=run, salvage=salvage))

@@ -1,0 +1,181 @@
+"""Computes how step time, throughput and efficiency go with the number of devices, and which part of the step grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from traceview.analysis.base import Skipped
+from traceview.comparison.mean_step import step_time_ps
+from traceview.record import Count, Integer, Picoseconds, Ratio, Record, RunName, Share, VersionText
+from traceview.report.model import Report
+from traceview.trace.cause import PATH_KEYS
+from traceview.version import VERSION
+
+SCALING_SCHEMA_VERSION: Final = 1
+
+
+class Efficiency(Record, frozen=True):
+    """The runs on one number of devices; of several runs the means.
+
+    Attributes:
+        device_count: Devices that computed.
+        models: Models of the devices, or their kinds.
+        runs: Names of the runs.
+        step_ps: Mean of the used steps, picoseconds.
+        batch_size: Examples of one step; null where not known, and where the runs differ.
+        examples_per_second: Examples of all devices; null as batch_size is.
+        speedup: Examples per second over those of the fewest devices; without batch sizes as if each device had as many
+            examples there.
+        efficiency_ratio: The speed-up over the ratio of device counts.
+        parts_ps: The critical path of the mean step by class of activity and cause of idle time, picoseconds, rounded down;
+            empty in runs without one.
+    """
+
+    device_count: Count
+    models: tuple[str, ...]
+    runs: tuple[RunName, ...]
+    step_ps: Picoseconds
+    batch_size: Count | None
+    examples_per_second: Ratio | None
+    speedup: Ratio
+    efficiency_ratio: Ratio
+    parts_ps: dict[str, Count]
+
+
+class GrowingPart(Record, frozen=True):
+    """A part of the step that takes more of it on the most devices than on the fewest.
+
+    Attributes:
+        cause: Class of activity or cause of idle time on the critical path.
+        least_share_ratio: Its share of the mean step on the fewest devices.
+        most_share_ratio: Its share on the most devices.
+        difference_ps: Its length on the most devices less that on the fewest, picoseconds.
+    """
+
+    cause: str
+    least_share_ratio: Share
+    most_share_ratio: Share
+    difference_ps: Integer
+
+
+class ScaledRuns(Record, frozen=True):
+    """Runs of one program on different numbers of devices.
+
+    Attributes:
+        schema_version: Version of this schema.
+        traceview_version: Version of traceview that made it.
+        rows: One row per number of devices, the fewest first.
+        basis: examples: speed-ups are ratios of examples per second; steps: batch sizes are not known, and speed-ups are
+            as if each device had as many examples everywhere.
+        growing: The parts whose share of the step grows, the most first.
+        remarks: What limits the comparison, in sentences.
+    """
+
+    schema_version: Literal[1]
+    traceview_version: VersionText
+    rows: tuple[Efficiency, ...]
+    basis: Literal["examples", "steps"]
+    growing: tuple[GrowingPart, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
+    """The runs by their number of devices; Skipped where fewer than two numbers have step times."""
+    by_count: dict[int, list[Report]] = {}
+    remarks = []
+    for report in reports:
+        count, step_ps = _device_count(report), step_time_ps(report)
+        if not count or not step_ps:
+            reason = "no device computed" if not count else "it has no step times"
+            remarks.append(f"{report.source.run} is left out: {reason}.")
+        else:
+            by_count.setdefault(count, []).append(report)
+    if len(by_count) < 2:
+        counts = ", ".join(map(str, by_count)) or "none"
+        return Skipped(f"runs on two or more numbers of devices are needed; there is {counts}")
+    groups = [by_count[count] for count in sorted(by_count)]
+    has_examples = all(_batch_size(group) is not None for group in groups)
+    fewest = groups[0]
+    rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
+    if not has_examples:
+        remarks.append(
+            "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples "
+            "everywhere."
+        )
+    models = {row.models for row in rows}
+    if len(models) > 1:
+        remarks.append("The runs were recorded on different models of devices.")
+    return ScaledRuns(
+        schema_version=SCALING_SCHEMA_VERSION,
+        traceview_version=VERSION,
+        rows=rows,
+        basis="examples" if has_examples else "steps",
+        growing=_growing(rows[0], rows[-1]),
+        remarks=tuple(remarks),
+    )
+
+
+def _device_count(report: Report) -> int:
+    times = report.results.device_time
+    return sum(row.is_in_use for row in times.devices) if times else 0
+
+
+def _batch_size(group: Sequence[Report]) -> int | None:
+    """Examples of one step; None where not known, and where the runs differ."""
+    balances = [report.results.balance for report in group]
+    sizes = {balance.throughput.batch_size if balance else None for balance in balances}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _step_ps(group: Sequence[Report]) -> int:
+    known = [step_time_ps(report) or 0 for report in group]
+    return sum(known) // len(known)
+
+
+def _row(group: Sequence[Report], fewest: Sequence[Report], *, has_examples: bool) -> Efficiency:
+    step_ps, least_ps = _step_ps(group), _step_ps(fewest)
+    factor = _device_count(group[0]) / _device_count(fewest[0])
+    size, least_size = _batch_size(group), _batch_size(fewest)
+    of_examples = size / least_size if has_examples and size and least_size else factor
+    speedup = of_examples * least_ps / step_ps
+    times = [report.results.device_time for report in group]
+    rows = [row for of in times if of for row in of.devices if row.is_in_use]
+    return Efficiency(
+        device_count=_device_count(group[0]),
+        models=tuple(sorted({row.model or row.kind for row in rows})),
+        runs=tuple(report.source.run for report in group),
+        step_ps=step_ps,
+        batch_size=size,
+        examples_per_second=None if size is None else size * 10**12 / step_ps,
+        speedup=speedup,
+        efficiency_ratio=speedup / factor,
+        parts_ps=_parts(group),
+    )
+
+
+def _parts(group: Sequence[Report]) -> dict[str, int]:
+    paths = [report.results.path for report in group]
+    known = [path.mean_by_cause for path in paths if path]
+    if len(known) < len(group):
+        return {}
+    sums = {key: sum(parts.get(key, 0) for parts in known) // len(known) for key in PATH_KEYS}
+    return {key: sums[key] for key in sorted(sums, key=lambda key: -sums[key]) if sums[key]}
+
+
+def _growing(least: Efficiency, most: Efficiency) -> tuple[GrowingPart, ...]:
+    """What takes a larger share of the step; a path may be shorter than its step, so shares are of the path."""
+    before, after = sum(least.parts_ps.values()), sum(most.parts_ps.values())
+    if not before or not after:
+        return ()
+    parts = [
+        GrowingPart(
+            key,
+            least.parts_ps.get(key, 0) / before,
+            most.parts_ps.get(key, 0) / after,
+            most.parts_ps.get(key, 0) - least.parts_ps.get(key, 0),
+        )
+        for key in PATH_KEYS
+    ]
+    growing = [part for part in parts if part.most_share_ratio > part.least_share_ratio]
+    return tuple(sorted(growing, key=lambda part: part.least_share_ratio - part.most_share_ratio))
