@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from traceview.analysis.anatomy.result import DeviceAnatomy
-from traceview.comparison.difference import Difference, RunSpread, difference, most_chance
+from traceview.comparison.difference import Difference, RunSpread, difference
 from traceview.comparison.mean_step import CaptureSteps, mean_of_captures, whole
 from traceview.comparison.model import DeviceDifference, DevicePart, PartDifference, interval_ps
 from traceview.report.model import Report
@@ -28,11 +28,10 @@ def part_differences(
     old, new = (_whole_parts([capture.parts for capture in side]) for side in (before, after))
     keys = [key for key in PATH_KEYS if key in old or key in new]
     noise = {key: _noise_of(key, before, after, spread) for key in keys}
-    most = most_chance(noise.values())
     rows = []
     for key in keys:
         first, second = old.get(key, 0), new.get(key, 0)
-        chance, (low, high) = noise[key].chance, interval_ps(noise[key])
+        low, high = interval_ps(noise[key])
         rows.append(
             PartDifference(
                 cause=key,
@@ -41,7 +40,7 @@ def part_differences(
                 difference_ps=second - first,
                 low_ps=low,
                 high_ps=high,
-                direction="none" if chance is not None and chance > most else noise[key].direction,
+                direction=noise[key].direction,
                 python=_line_of(key, reports[0] if first > second else reports[1]),
             )
         )

@@ -101,7 +101,7 @@ class PartDifference(Record, frozen=True):
         difference_ps: after_ps − before_ps.
         low_ps: Lower end of the 95% interval of the difference, picoseconds; null with a single step on a side.
         high_ps: Upper end of it.
-        direction: slower or faster where that is shown among all parts, none where it is not, unknown without an interval.
+        direction: slower, faster, none or unknown, as of the step.
         python: Line of the user's Python that ran in the longest of these parts, on the side where they take longer;
             null where no stack was sampled, or no Python was waited for.
     """
