@@ -292,3 +292,56 @@ def test_the_schema_describes_every_key(command: Command) -> None:
         described = schema["$defs"][record.__name__]
         assert described["description"]
         assert set(meanings(record)) == set(record.__struct_fields__)
+
+
+def test_conditions_judge_what_is_after(command: Command, saved: tuple[str, str]) -> None:
+    """The baseline is what is before; a document on standard output stays whole."""
+    done = command("compare", *saved, "--require", "step_time:+200%")
+    assert done.code == 0
+    assert "Gate passed: the condition holds." in done.out
+    done = command("compare", *saved, "--fail-on", "idle.input_ratio:+5%")
+    assert done.code == 10
+    assert "Gate failed: the condition does not hold." in done.out
+    done = command("compare", *saved, "--require", "idle.input_ratio:+5%", "--format", "json")
+    assert (done.code, done.err) == (10, "traceview: Gate failed: the condition does not hold.\n")
+    assert json.loads(done.out)["schema_version"]
+    done = command("compare", *saved, "--require", "step_tim <= 5 ms")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_runs_on_other_numbers_of_devices_stand_beside_each_other(
+    command: Command, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder, count in ((one, 1), (two, 2)):
+        trace = new_trace()
+        for step in marked_steps(trace, count=4):
+            for gpu in range(count):
+                step.kernel(gpu, 5, 30, name="dense", op="dense:MatMul")
+        trace.write(folder)
+    done = command("compare", str(one), str(two), "--scaling")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Scaling  2 devices are")
+    page = tmp_path / "scaling.html"
+    assert command("compare", str(one), str(two), "--scaling", "-o", str(page)).code == 0
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    rows = json.loads(command("compare", str(one), str(two), "--scaling", "--format", "json").out)
+    assert [row["device_count"] for row in rows["rows"]] == [1, 2]
+    assert command("compare", str(one), str(two), "--scaling", "--format", "markdown").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("{0}", "{1}", "{0}"), 2, "compare takes BEFORE and AFTER, not 3 runs"),
+        (("{0}", "{1}", "--scaling", "--redact"), 2, "--scaling takes runs only"),
+        (("{0}", "{1}", "--scaling"), 7, "nothing to compare: runs on two or more numbers"),
+        (("--scaling",), 7, "nothing to compare: runs on two or more numbers"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    arguments: tuple[str, ...], code: int, error: str, command: Command, saved: tuple[str, str]
+) -> None:
+    done = command("compare", *(argument.format(*saved) for argument in arguments))
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(f"traceview: error: {error}")

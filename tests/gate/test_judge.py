@@ -90,7 +90,7 @@ def test_what_a_row_says() -> None:
     _, row = only("step_time_ms <= 30")
     assert row.margin == "6.00 ms left (20.0%)"
     _, row = only("busy_ratio >= 80%")
-    assert (row.where, row.margin) == ("GPU:0", "5 points over")
+    assert (row.where, row.margin) == ("GPU:0", "5 points short")
 
 
 def test_a_value_and_its_limit_never_look_equal_where_they_differ() -> None:

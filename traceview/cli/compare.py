@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import shlex
 from enum import Enum
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from traceview.cli.options import Full, Output, Redact, Width
 from traceview.cli.output import Target, format_of
-from traceview.errors import UsageError
+from traceview.errors import ComparisonError, UsageError
 from traceview.location import Location
 from traceview.store.address import location_of
+
+if TYPE_CHECKING:
+    from traceview.gate.conditions import Condition
+    from traceview.report.model import Report
 
 
 class Format(str, Enum):
@@ -52,6 +56,15 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    further: Annotated[
+        list[Location] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            parser=location_of,
+            help="Further runs, with --scaling.",
+            show_default=False,
+        ),
+    ] = None,
     more_before: Annotated[
         list[Location] | None,
         typer.Option(
@@ -69,6 +82,25 @@ def compare(
             metavar="PATH",
             parser=location_of,
             help="Another capture after it. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    scaling: Annotated[
+        bool,
+        typer.Option(
+            "--scaling",
+            help="Show runs on different numbers of devices beside each other instead: how step time, examples per second and "
+            "efficiency grow, and what takes the growing share.",
+        ),
+    ] = False,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require",
+            "--fail-on",
+            metavar="CONDITION",
+            help="A condition that AFTER has to meet, as for traceview gate, with BEFORE as the baseline; exit code 10 if one "
+            "fails. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -95,8 +127,21 @@ def compare(
     The difference has an interval, so that noise is not called a change. Several captures of each side also show how much runs differ without a change. Runs on other devices or of another
     batch are not compared: exit code 7.
 
-    Example: traceview compare logs/before logs/after
+    Example: traceview compare logs/before logs/after --require step_time:+5%
     """
+    if scaling:
+        if more_before or more_after or require or redact:
+            raise UsageError(
+                "--scaling takes runs only, without --before, --after, --require and --redact"
+            )
+        runs = [run for run in (before, after, *(further or ())) if run is not None]
+        _compare_scaling(runs, Target.of(output, force=force), format_, width)
+        return
+    if further:
+        raise UsageError(
+            f"compare takes BEFORE and AFTER, not {2 + len(further)} runs",
+            hint="--before PATH and --after PATH for more captures of a side; --scaling for other numbers of devices",
+        )
     from traceview.cli.progress import reading
     from traceview.comparison.build import compare as build
     from traceview.comparison.median_steps import aligned_steps
@@ -114,6 +159,7 @@ def compare(
     targets = [Target.of(output, force=force, source=place) for side in sides for place in side]
     target = targets[0]
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
+    conditions = _conditions(require or ())
     reports = []
     for side in sides:
         with reading(side[0], None):
@@ -132,14 +178,83 @@ def compare(
             target.write_section(section_of(comparison), width)
         else:
             target.write_section(screen_of(comparison, _command(places)), width)
-        return
-    from traceview.comparison import formats
-
-    if format_ is Format.html:
-        target.write(formats.html(comparison, steps).encode())
     else:
-        render = formats.json if format_ is Format.json else formats.markdown
-        target.write(render(comparison).encode())
+        from traceview.comparison import formats
+
+        if format_ is Format.html:
+            target.write(formats.html(comparison, steps).encode())
+        else:
+            render = formats.json if format_ is Format.json else formats.markdown
+            target.write(render(comparison).encode())
+    if conditions:
+        is_apart = target.path is None and format_ is not Format.terminal
+        _judge(sides, reports, conditions, width, is_apart=is_apart)
+
+
+def _conditions(texts: list[str] | tuple[()]) -> tuple[Condition, ...]:
+    from traceview.gate.conditions import condition_of
+
+    return tuple(map(condition_of, texts))
+
+
+def _judge(
+    sides: list[list[Location]],
+    reports: list[list[Report]],
+    conditions: tuple[Condition, ...],
+    width: int | None,
+    *,
+    is_apart: bool,
+) -> None:
+    """Say which conditions hold, and exit by that. `is_apart`: standard output has a document, so the error stream gets it."""
+    from traceview.gate.judge import Subject, judged
+    from traceview.gate.section import gate_section, headline
+
+    before, after = (
+        Subject(str(places[0]), side[0], tuple(side[1:]))
+        for places, side in zip(sides, reports, strict=True)
+    )
+    result = judged(after, conditions, before)
+    if is_apart:
+        typer.echo(f"traceview: {headline(result)}", err=True)
+    else:
+        Target(None).write_section(gate_section(result), width)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _compare_scaling(
+    runs: list[Location], target: Target, format_: Format | None, width: int | None
+) -> None:
+    """Runs on different numbers of devices beside each other."""
+    from traceview.analysis.base import Skipped
+    from traceview.cli.progress import reading
+    from traceview.report.given import report_at
+    from traceview.scaling.result import scaled_runs
+    from traceview.scaling.section import headline, scaling_section
+
+    reports = []
+    for run in runs:
+        with reading(run, None):
+            reports.append(report_at(run))
+    scaled = scaled_runs(reports)
+    if isinstance(scaled, Skipped):
+        raise ComparisonError(f"nothing to compare: {scaled.reason}")
+    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
+    if format_ is Format.json:
+        from traceview.document.json_text import dumped
+
+        target.write(dumped(scaled))
+    elif format_ is Format.html:
+        from traceview.document.html import render_sections
+
+        page = render_sections("scaling", headline(scaled), [scaling_section(scaled)])
+        target.write(page.encode())
+    elif format_ is Format.markdown:
+        from traceview.document.markdown import render_section
+
+        target.write(render_section(scaling_section(scaled)))
+    else:
+        target.write_section(scaling_section(scaled), width)
 
 
 def _command(sides: list[list[Location]]) -> str:

@@ -219,7 +219,7 @@ def _row(
         assert isinstance(value.value, (int, float))
         room = limit - Fraction(value.value) if sign[0] == "<" else Fraction(value.value) - limit
         ratio = float(room / abs(limit)) if limit else None
-        margin = _margin(room, ratio, quantity)
+        margin = _margin(room, ratio, quantity, past="over" if sign[0] == "<" else "short")
         measured, allowed = written_apart(value.value, limit, quantity)
     return JudgedRow(
         where=value.where,
@@ -233,9 +233,9 @@ def _row(
     )
 
 
-def _margin(room: Fraction, ratio: float | None, quantity: Quantity) -> str:
-    """`7.20 ms over (12.0%)`, `3.1 points left`."""
-    side = "left" if room >= 0 else "over"
+def _margin(room: Fraction, ratio: float | None, quantity: Quantity, *, past: str) -> str:
+    """`7.20 ms over (12.0%)`, `3.1 points short`, `3.1 points left`. `past`: what a value past the limit is."""
+    side = "left" if room >= 0 else past
     if quantity == "ratio":
         return f"{float(abs(room)) * 100:.3g} points {side}"
     share = "" if ratio is None else f" ({numbers.share(abs(ratio))})"
