@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.charts import MS
 from tests.reports import finding
 from traceview.analysis.base import Evidence
-from traceview.analysis.python_lock import lock_wait_sentence
+from traceview.analysis.python_lock import holds_lock_waits, lock_wait_sentence
 
 LOCKED = finding(
     code="input-bound",
@@ -48,3 +48,9 @@ def test_without_such_a_wait_nothing_is_said() -> None:
     waits = replace(LOCKED, evidence=(Evidence("idle_input_ratio", 0.25, 0.05, "replica:0"),))
     assert lock_wait_sentence((waits,), {"host_compute": 90}) is None
     assert lock_wait_sentence((LOCKED,), {"input": 90}) is None
+
+
+def test_a_cause_may_hold_the_wait() -> None:
+    assert holds_lock_waits((finding(), LOCKED), "host_compute")
+    assert not holds_lock_waits((LOCKED,), "peer")
+    assert not holds_lock_waits((finding(path_causes=("host_compute",)),), "host_compute")

@@ -143,6 +143,23 @@ def test_recoverable_is_the_largest_cost_or_bound() -> None:
     )
 
 
+def test_what_is_seen_in_part_only_may_be_the_whole_step() -> None:
+    """Ops that are always slowed do not show, so the cost of slowed ones bounds nothing."""
+    slowed = finding(
+        code="input-bound",
+        cost_ps_per_step=9 * MS,
+        cost_ratio=9 / 24,
+        cost_statistic="mean",
+        evidence=(Evidence("slowed_ops_ps", 2 * MS, None, "replica:0"),),
+    )
+    report = replace(full_report(), findings=(slowed,))
+    most = recoverable(report)
+    assert most is not None
+    assert (most.ratio, most.source) == (1.0, "input-bound")
+    (tile,) = [t for t in document_of(report).summary.tiles if t.label.startswith("Recoverable")]
+    assert "whose cost, 9.00 ms, is without ops that are always slowed" in str(tile)
+
+
 @pytest.mark.parametrize(("count", "words"), [(1, "1 × CPU"), (2, "2 × replica")])
 def test_replicas_on_the_host_are_counted_in_words(count: int, words: str) -> None:
     report = full_report()

@@ -11,12 +11,14 @@ from traceview.analysis import steps
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
 from traceview.analysis.idle_python import HostPython, PythonShare, shared
+from traceview.analysis.python_lock import holds_lock_waits
 from traceview.analysis.selection import Selection
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, IntervalSet, difference, union
 from traceview.record import Count, Hostname, OpName, Picoseconds, Record
+from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.trace.python_samples import PythonState
@@ -198,8 +200,9 @@ def section(view: View, result: BetweenAllSteps) -> doc.Section | None:
     step_times = view.result(steps.ANALYSIS)
     median_ps = step_times.median_ps if step_times else None
     several = len(result.hosts) > 1
+    kinds = _kinds_in_words(view)
     sentences = [
-        _sentence(host, several=several)
+        _sentence(host, kinds, several=several)
         for host in result.hosts
         if median_ps and _mean_ps(host) >= WORTH_A_SENTENCE_RATIO * median_ps
     ]
@@ -216,7 +219,7 @@ def section(view: View, result: BetweenAllSteps) -> doc.Section | None:
             "What ran between steps",
             (
                 doc.names("host", [host.host if several else None for host, _, _ in shown]),
-                doc.words("what ran", [KINDS.get(kind, kind) for _, kind, _ in shown]),
+                doc.words("what ran", [kinds.get(kind, kind) for _, kind, _ in shown]),
                 doc.times(
                     "each time",
                     [length_ps // host.count for host, _, length_ps in shown],
@@ -246,14 +249,21 @@ def _longest_first(parts_ps: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(parts_ps.items(), key=lambda part: -part[1])
 
 
-def _sentence(host: BetweenSteps, *, several: bool) -> str:
+def _kinds_in_words(view: View) -> Mapping[str, str]:
+    """The kinds of work; where another thread keeps Python's lock, Python may just wait for it."""
+    if holds_lock_waits(view.findings, Cause.CALLBACK.key):
+        return {**KINDS, "python": "running Python or waiting for its lock"}
+    return KINDS
+
+
+def _sentence(host: BetweenSteps, kinds: Mapping[str, str], *, several: bool) -> str:
     parts = []
     for kind, length_ps in _longest_first(host.parts_ps):
         longest = host.names.get(kind, ())[:1] if kind in _NAMED_KINDS else ()
         if host.python is not None and kind == _OF_STATE.get(host.python.state, "python"):
             longest = (host.python.line,)
         name = f" ({longest[0]})" if longest else ""
-        parts.append(f"{numbers.time(length_ps // host.count)} {KINDS.get(kind, kind)}{name}")
+        parts.append(f"{numbers.time(length_ps // host.count)} {kinds.get(kind, kind)}{name}")
     subject = host.host if several else "The host"
     return f"{subject} spends {numbers.time(_mean_ps(host))} between steps: {', '.join(parts)}."
 

@@ -36,6 +36,11 @@ def lock_wait_sentence(findings: Sequence[Finding], by_cause: Mapping[str, float
     return None
 
 
+def holds_lock_waits(findings: Sequence[Finding], cause: str) -> bool:
+    """Whether a finding says that time of this cause, or class of activity, is partly the wait for the lock."""
+    return any(cause in finding.path_causes and _lock_cost(finding) for finding in findings)
+
+
 def _lock_cost(finding: Finding) -> str:
     """What a finding says that the step loses to the lock; empty if it says nothing of that."""
     values = {row.metric: row.value for row in finding.evidence}

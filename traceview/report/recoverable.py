@@ -93,7 +93,7 @@ def savings(report: Report) -> Iterator[Recoverable]:
     results = report.results
     step_ps = mean_step_ps(results.steps)
     for finding in report.findings:
-        if finding.cost_bound == "lower" or _is_partly_seen(finding):
+        if finding.cost_bound == "lower" or is_partly_seen(finding):
             # What is known to cost at least so much may cost any part of the step.
             yield Recoverable(step_ps, 1.0, finding.code, "mean" if step_ps else None)
         elif finding.code != "unexplained-idle" and (
@@ -148,7 +148,7 @@ def _waits(report: Report) -> Iterator[Recoverable]:
         )
 
 
-def _is_partly_seen(finding: Finding) -> bool:
+def is_partly_seen(finding: Finding) -> bool:
     """Whether ops that are always slowed, which do not show, may cost more than what does."""
     return any(row.metric in ("slowed_ops_ps", "slowed_dispatch_ps") for row in finding.evidence)
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.anatomy.groups import WITH_WAITS, waits_in_collectives
 from traceview.analysis.path.findings import UNEXPLAINED_IDLE
+from traceview.analysis.python_lock import holds_lock_waits
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import (
@@ -18,7 +19,7 @@ from traceview.document.vocabulary import (
     STEP_PARTS,
 )
 from traceview.report.model import Report, VerdictNumber
-from traceview.report.recoverable import Recoverable, mean_step_ps, recoverable
+from traceview.report.recoverable import Recoverable, is_partly_seen, mean_step_ps, recoverable
 from traceview.trace.cause import Cause
 
 _PEER: Final = Cause.PEER.key
@@ -83,6 +84,10 @@ def _recoverable(report: Report) -> doc.Tile:
     known = report.findings[number - 1] if number else None
     if known is not None and known.cost_bound == "lower":
         rest += f", whose cost, {numbers.time(known.cost_ps_per_step)}, is a lower bound"
+    elif known is not None and is_partly_seen(known):
+        rest += f", whose cost, {numbers.time(known.cost_ps_per_step)}, is without ops that are always slowed"
+    elif holds_lock_waits(report.findings, most.source):
+        rest += ", which holds waiting for Python's lock"
     if most.ps_per_step is None:
         return doc.Tile(label, numbers.share(most.ratio), f"of {whole}", source, rest)
     note = "" if most.ratio is None else f"{numbers.share(most.ratio)} of {whole}"
