@@ -99,7 +99,7 @@ def _entry(rule: Rule, example: tuple[str, Finding] | None) -> str:
         facts.append(f"**Advice for JAX**: {words(rule.jax_advice)}")
     if rule.explains:
         links = ", ".join(f"[`{code}`](#{code})" for code in rule.explains)
-        facts.append(f"**Explains**, so these are no findings of their own: {links}")
+        facts.append(f"**May explain** these, which are no findings of their own then: {links}")
     blocks = [f"## {rule.code}", words(rule.meaning), "\n".join(f"- {fact}" for fact in facts)]
     if example is None:
         return "\n\n".join([*blocks, f"Example: {words(rule.example)}"])

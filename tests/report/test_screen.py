@@ -83,7 +83,7 @@ def test_the_capture_is_judged_in_one_line() -> None:
     (host,) = report.capture.hosts
     slow = replace(sound.capture, hosts=(replace(host, overhead_ratio=0.008),))
     assert (
-        screen_of(replace(sound, capture=slow)).trust[2] == "times include 0.8% profiler overhead"
+        screen_of(replace(sound, capture=slow)).trust[2] == "the profiler makes steps 0.8% longer"
     )
 
 

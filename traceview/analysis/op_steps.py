@@ -7,25 +7,26 @@ length of the step it makes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Final, NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.path.parts import FIRST_CAUSE
 from traceview.analysis.path.result import walked_steps
 from traceview.analysis.selection import step_bounds
-from traceview.ids import unique_ids, unique_inverse
+from traceview.ids import unique_inverse
 from traceview.intervals import Int32Array, Int64Array
 from traceview.mean_variance import Float64Array, variance_of_mean
 from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
+from traceview.sweeping import SWEEPS
 from traceview.trace.cause import CLASS_KEYS
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
-
-T = TypeVar("T")
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
@@ -96,26 +97,26 @@ def kernel_stem(name: str) -> str:
 
 def compute(context: Context) -> OpSteps | Skipped:
     """The ops of the used steps with the largest time."""
-    trace, selection = context.trace, context.selection
-    numbers = sorted({step.number for step in selection.used_steps})
+    numbers = sorted({step.number for step in context.selection.used_steps})
     if not numbers:
         return Skipped("no used step")
-    rows, step = _events_in_steps(context, numbers)
+    numbering = _Numbering(context.trace)
+    devices = list(_devices_in_steps(context, numbers, numbering))
     walked = context.once(walked_steps)
-    path_rows = np.empty(0, dtype=np.int64)
-    path_ps = np.empty(0, dtype=np.int64)
+    path = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     if not isinstance(walked, Skipped):
         is_activity = walked.parts.kind < FIRST_CAUSE
-        path_rows, path_ps = walked.parts.row[is_activity], walked.parts.duration_ps[is_activity]
-    ops, number = _ops_of(trace, np.concatenate([rows, path_rows]))
-    of_event, of_part = number[: rows.size], number[rows.size :]
-    duration = trace.device_columns.duration_ps[rows]
-    total = _sums(of_event, duration, len(ops))
-    on_path = _sums(of_part, path_ps, len(ops))
-    chosen = _largest(total, on_path)
-    count = np.bincount(of_event, minlength=len(ops))
-    series = _series(of_event, step, duration, chosen, len(numbers))
-    devices = _device_counts(of_event, trace.device_columns.device[rows].astype(np.int64), len(ops))
+        path = numbering.of(walked.parts.row[is_activity]), walked.parts.duration_ps[is_activity]
+    ops = numbering.ops
+    sums = np.zeros((3, len(ops)), dtype=np.int64)
+    for device in devices:
+        sums += device.sums(context.trace, len(ops))
+    total, count, device_count = sums
+    on_path = SWEEPS.totals(path[0].astype(np.int64), path[1], len(ops))
+    chosen = _largest(ops, total, on_path)
+    series = np.zeros((chosen.size, len(numbers)))
+    for device in devices:
+        series += device.series(context.trace, chosen, len(ops), len(numbers))
     is_left_out = np.ones(len(ops), dtype=np.bool_)
     is_left_out[chosen] = False
     made = []
@@ -127,7 +128,7 @@ def compute(context: Context) -> OpSteps | Skipped:
                 op=ops[op].op,
                 op_type=ops[op].op_type,
                 kernel=ops[op].kernel,
-                device_count=int(devices[op]),
+                device_count=int(device_count[op]),
                 count=int(count[op]),
                 ps_per_step=int(total[op]) // len(numbers),
                 error_ps=None if variance is None else round(variance**0.5, 1),
@@ -144,11 +145,48 @@ def compute(context: Context) -> OpSteps | Skipped:
     )
 
 
-def _events_in_steps(context: Context, numbers: list[int]) -> tuple[Int64Array, Int64Array]:
-    """The device events that start in a used step, and the place of its number among `numbers`."""
+class _DeviceOps(Struct, frozen=True, eq=False):
+    """The events of one device that start in a used step; int32 `[n]`, for they are many.
+
+    `row`: counted from `first`. `step`: the place of the number of the step. `op`: the number of the op.
+    """
+
+    first: int
+    row: Int32Array
+    step: Int32Array
+    op: Int32Array
+
+    def _durations(self, trace: Trace) -> Int64Array:
+        return trace.device_columns.duration_ps[self.first + self.row.astype(np.int64)]
+
+    def sums(self, trace: Trace, op_count: int) -> Int64Array:
+        """By op the time, the events, and whether there are any; int64 `[3, ops]`."""
+        total = SWEEPS.totals(self.op.astype(np.int64), self._durations(trace), op_count)
+        count = np.bincount(self.op, minlength=op_count)
+        return np.stack((total, count, count > 0))
+
+    def series(
+        self, trace: Trace, chosen: Int64Array, op_count: int, step_count: int
+    ) -> Float64Array:
+        """The time of the chosen ops in each step, float64 `[chosen, steps]`."""
+        place = np.full(op_count, NONE, dtype=np.int64)
+        place[chosen] = np.arange(chosen.size)
+        row = place[self.op]
+        kept = row != NONE
+        flat = np.bincount(
+            row[kept] * step_count + self.step[kept],
+            weights=self._durations(trace)[kept].astype(np.float64),
+            minlength=chosen.size * step_count,
+        )
+        return np.asarray(flat, dtype=np.float64).reshape(chosen.size, step_count)
+
+
+def _devices_in_steps(
+    context: Context, numbers: list[int], numbering: _Numbering
+) -> Iterator[_DeviceOps]:
+    """Device by device, for the events of all of them together would take as much memory as the trace."""
     trace, columns = context.trace, context.trace.device_columns
     place_of = {number: place for place, number in enumerate(numbers)}
-    found, steps = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for index, device in enumerate(trace.device_list):
         used = context.selection.used_of(device.host)
         if not used:
@@ -158,36 +196,45 @@ def _events_in_steps(context: Context, numbers: list[int]) -> tuple[Int64Array, 
         begun = columns.start_ps[rows]
         place = np.searchsorted(start, begun, side="right") - 1
         inside = np.flatnonzero((place >= 0) & (begun < end[place]))
-        found.append(inside + rows.start)
-        steps.append(np.array([place_of[step.number] for step in used])[place[inside]])
-    return np.concatenate(found), np.concatenate(steps)
+        step = np.array([place_of[step.number] for step in used], dtype=np.int32)[place[inside]]
+        op = numbering.of(inside + rows.start)
+        yield _DeviceOps(rows.start, inside.astype(np.int32), step, op)
 
 
-def _ops_of(trace: Trace, rows: Int64Array) -> tuple[list[_Op], Int64Array]:
-    """The ops of these events, and for each event the place of its own."""
-    columns = trace.device_columns
-    if not rows.size:
-        return [], rows
-    is_replica = np.array([device.kind == "replica" for device in trace.device_list])
-    kernel = np.where(is_replica[columns.device[rows]], NONE, columns.name[rows])
-    ops, of_op = _coded(columns.op[rows], lambda name: _op_of(trace.names.text(name)))
-    kernels, of_kernel = _coded(kernel, lambda name: _stem_of(trace.names.text(name)))
-    class_ = columns.class_[rows].astype(np.int64)
-    codes, number = unique_inverse((of_op * len(kernels) + of_kernel) * FIRST_CAUSE + class_)
-    made = []
-    for code in codes.tolist():
-        pair, of_class = divmod(code, FIRST_CAUSE)
-        name, type_ = ops[pair // len(kernels)]
-        made.append(_Op(of_class, name, type_, kernels[pair % len(kernels)]))
-    return made, number
+class _Numbering:
+    """Numbers ops in the order in which they are asked for. `ops`: by number."""
 
+    def __init__(self, trace: Trace) -> None:
+        self.ops: list[_Op] = []
+        self._columns = trace.device_columns
+        self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
+        self._number_of: dict[_Op, int] = {}
+        text = trace.names.text
+        self._op_of = cache(lambda name: _op_of(text(name)))
+        self._stem_of = cache(lambda name: _stem_of(text(name)))
 
-def _coded(names: Int32Array, made_of: Callable[[int], T]) -> tuple[list[T], Int64Array]:
-    """What is made of each name, each once, and for each of `names` the place of its own."""
-    ids, index = unique_inverse(names.astype(np.int64))
-    places: dict[T, int] = {}
-    of_id = [places.setdefault(made_of(name), len(places)) for name in ids.tolist()]
-    return list(places), np.array(of_id, dtype=np.int64)[index]
+    def of(self, rows: Int64Array) -> Int32Array:
+        """The number of the op of each of these events, int32."""
+        columns = self._columns
+        if not rows.size:
+            return np.empty(0, dtype=np.int32)
+        kernel = np.where(self._is_replica[columns.device[rows]], NONE, columns.name[rows])
+        ops, of_op = unique_inverse(columns.op[rows].astype(np.int64))
+        kernels, of_kernel = unique_inverse(kernel.astype(np.int64))
+        code = (of_op * kernels.size + of_kernel) * FIRST_CAUSE
+        code += columns.class_[rows]
+        codes, index = unique_inverse(code)
+        numbers = []
+        for one in codes.tolist():
+            pair, class_ = divmod(one, FIRST_CAUSE)
+            place, kernel_place = divmod(pair, kernels.size)
+            name, type_ = self._op_of(int(ops[place]))
+            op = _Op(class_, name, type_, self._stem_of(int(kernels[kernel_place])))
+            if op not in self._number_of:
+                self._number_of[op] = len(self.ops)
+                self.ops.append(op)
+            numbers.append(self._number_of[op])
+        return np.array(numbers, dtype=np.int32)[index]
 
 
 def _op_of(text: str | None) -> tuple[str | None, str | None]:
@@ -198,44 +245,19 @@ def _stem_of(text: str | None) -> str | None:
     return None if text is None else kernel_stem(text)
 
 
-def _sums(group: Int64Array, values: Int64Array, count: int) -> Int64Array:
-    total = np.zeros(count, dtype=np.int64)
-    np.add.at(total, group, values)
-    return total
+def _largest(ops: Sequence[_Op], total: Int64Array, on_path: Int64Array) -> Int64Array:
+    """The ops of most time and of most time on the path, those of most time first; of equal ones by name."""
+
+    def by(time: Int64Array) -> list[int]:
+        return sorted(range(len(ops)), key=lambda op: (-int(time[op]), _key(ops[op])))
+
+    by_total = by(total)
+    wanted = {*by_total[:MOST_OPS], *(op for op in by(on_path)[:MOST_OPS] if on_path[op])}
+    return np.array([op for op in by_total if op in wanted], dtype=np.int64)
 
 
-def _largest(total: Int64Array, on_path: Int64Array) -> Int64Array:
-    """The ops of most time and of most time on the path, those of most time first."""
-    by_total, by_path = np.argsort(-total, kind="stable"), np.argsort(-on_path, kind="stable")
-    of_path = [op for op in by_path[:MOST_OPS].tolist() if on_path[op]]
-    chosen = np.array(sorted({*by_total[:MOST_OPS].tolist(), *of_path}), dtype=np.int64)
-    return chosen[np.argsort(-total[chosen], kind="stable")]
-
-
-def _series(
-    group: Int64Array, step: Int64Array, duration: Int64Array, chosen: Int64Array, count: int
-) -> Float64Array:
-    """The time of the chosen ops in each step, float64 `[chosen, steps]`."""
-    place = np.full(int(group.max(initial=-1)) + 1, NONE, dtype=np.int64)
-    known = chosen < place.size
-    place[chosen[known]] = np.flatnonzero(known)
-    row = place[group]
-    kept = row != NONE
-    flat = np.bincount(
-        row[kept] * count + step[kept],
-        weights=duration[kept].astype(np.float64),
-        minlength=chosen.size * count,
-    )
-    return np.asarray(flat, dtype=np.float64).reshape(chosen.size, count)
-
-
-def _device_counts(group: Int64Array, device: Int64Array, count: int) -> Int64Array:
-    """On how many devices each op ran."""
-    if not group.size:
-        return np.zeros(count, dtype=np.int64)
-    most = int(device.max()) + 1
-    pairs = unique_ids(group * most + device)
-    return np.bincount(pairs // most, minlength=count).astype(np.int64)
+def _key(op: _Op) -> tuple[int, str, str, str]:
+    return op.class_, op.op or "", op.op_type or "", op.kernel or ""
 
 
 ANALYSIS: Final = Analysis[OpSteps]("op_steps", compute)

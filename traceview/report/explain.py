@@ -35,7 +35,9 @@ def explain_section(rule: Rule) -> doc.Section:
             f"Advice: {rule.advice}",
             f"Advice for JAX: {rule.jax_advice}" if rule.jax_advice else None,
             f"Example: {rule.example}",
-            f"Explains, so these are no findings of their own: {explained}" if explained else None,
+            f"May explain these, which are no findings of their own then: {explained}"
+            if explained
+            else None,
         ),
         lead=_severities(rule),
     )

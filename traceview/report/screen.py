@@ -180,7 +180,7 @@ def _trust(report: Report, view: View) -> Iterator[str]:
         yield f"{numbers.plural(steps.used_count, 'step')} used of {numbers.count(steps.count)}"
     overhead = measured_overhead(view, capture.hosts)
     if overhead is not None:
-        yield f"times include {numbers.share(overhead)} profiler overhead"
+        yield f"the profiler makes steps {numbers.share(overhead)} longer"
     if remark_count:
         yield numbers.plural(remark_count, "remark")
 

@@ -42,8 +42,9 @@ BEHIND: Final = (
     "A shard is behind by how much later than the earliest one it was ready; median over the steps."
 )
 WORK: Final = (
-    "Work is time in the calls of a stage, added up over all threads, without the functions of a parallel map and without "
-    "handing over: time in which a stage only waits for what stages on other threads make, or takes it over."
+    "Work is time in the calls of a stage, added up over all threads; that of a parallel map is the time in which it is asked "
+    "and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
+    "threads make, or takes it over."
 )
 _MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
 
