@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS, lanes_of, strip
 from traceview.analysis.anatomy.result import Anatomy, DeviceAnatomy
@@ -633,6 +634,15 @@ def full_report() -> Report:
         ),
         command=("traceview", "report", "logs", "--run", "2026_01_02", "-o", "report"),
     )
+
+
+def of_run(report: Report, name: str) -> Report:
+    """The same numbers of another run, with other traces."""
+    files = tuple(
+        replace(file, sha256=sha256(f"{name} {file.name}".encode()).hexdigest())
+        for file in report.source.files
+    )
+    return replace(report, source=replace(report.source, run=name, files=files))
 
 
 def bare_report() -> Report:

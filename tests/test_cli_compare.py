@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -112,10 +113,26 @@ def test_saved_reports_give_the_same_in_less_than_a_second(
     assert of_saved == of_runs
 
 
-def test_several_captures_of_each_side(command: Command, runs: tuple[str, str]) -> None:
+def recorded_again(path: str, folder: Path, name: str) -> str:
+    """A saved report as of another run with the same times."""
+    data = json.loads(Path(path).read_text(encoding="utf-8"))
+    for file in data["source"]["files"]:
+        file["sha256"] = sha256(f"{name} {file['name']}".encode()).hexdigest()
+    again = folder / f"{name}.json"
+    again.write_text(json.dumps(data), encoding="utf-8")
+    return str(again)
+
+
+def test_several_captures_of_each_side(
+    command: Command, runs: tuple[str, str], saved: tuple[str, str], tmp_path: Path
+) -> None:
     before, after = runs
+    more = [
+        recorded_again(path, tmp_path, name)
+        for path, name in zip(saved, ("before", "after"), strict=True)
+    ]
     done = command(
-        "compare", before, after, "--before", before, "--after", after, "--format", "json"
+        "compare", before, after, "--before", more[0], "--after", more[1], "--format", "json"
     )
     data = json.loads(done.out)
     assert [len(data[side]) for side in ("before", "after")] == [2, 2]
@@ -123,6 +140,40 @@ def test_several_captures_of_each_side(command: Command, runs: tuple[str, str]) 
     alone = json.loads(command("compare", *runs, "--format", "json").out)
     assert data["step"]["difference_ps"] == alone["step"]["difference_ps"]
     assert not any("One capture of each side" in limit for limit in data["limits"])
+
+
+def test_a_capture_that_is_given_again_counts_once(
+    command: Command, runs: tuple[str, str], saved: tuple[str, str]
+) -> None:
+    before, after = runs
+    again = ("--before", before, "--before", saved[0], "--after", after)
+    asked = ("--require", "step_time:+5%", "--format", "json")
+    alone = json.loads(command("compare", *runs, *asked).out)
+    done = command("compare", *runs, *again, *asked)
+    data = json.loads(done.out)
+    said = [
+        "3 captures before are of 1 run, which counts once",
+        "2 captures after are of 1 run, which counts once",
+    ]
+    assert data["limits"][:2] == said
+    assert data | {"limits": alone["limits"]} == alone
+    screen = " ".join(command("compare", *runs, *again).out.split())
+    assert said[0] in screen
+
+
+def test_a_run_on_both_sides(
+    command: Command, runs: tuple[str, str], saved: tuple[str, str], tmp_path: Path
+) -> None:
+    before, after = runs
+    for other in (before, saved[0]):
+        done = command("compare", before, other)
+        words = "Both sides are one run, so nothing can differ: 29.1 ms per step"
+        assert (done.code, done.out.splitlines()[0]) == (0, words)
+    again = recorded_again(saved[0], tmp_path, "again")
+    assert command("compare", before, again).out.startswith("No difference shown:")
+    shared = json.loads(command("compare", *runs, "--after", before, "--format", "json").out)
+    assert not shared["verdict"].startswith("Both")
+    assert "is on both sides, which hides a difference" in shared["limits"][0]
 
 
 @pytest.mark.parametrize("missing", [[], ["logs"]])

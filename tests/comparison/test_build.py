@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from scripts.scenarios.model import marked_steps, new_trace
-from tests.reports import environment, finding, full_report
+from tests.reports import environment, finding, full_report, of_run
 from traceview.analysis.environment.result import Environment
 from traceview.analysis.op_steps import OpInSteps, OpSteps
 from traceview.analysis.path.result import CriticalPath, StepPath
@@ -149,10 +149,23 @@ def test_what_differs_is_said_or_blocks(
 
 
 def test_captures_of_a_side_have_to_be_alike() -> None:
-    same, other = in_environment(), in_environment(batch={"global": 128})
+    same, other = in_environment(), of_run(in_environment(batch={"global": 128}), "other")
     with pytest.raises(ComparisonError, match="batch: 64, 128 before, 64 after"):
         compare([same, other], [same])
-    assert compare([same, same], [same]).conditions == ()
+    assert compare([same, of_run(same, "again")], [same]).conditions == ()
+
+
+def test_reports_on_other_steps_of_one_trace_are_compared() -> None:
+    early, late = report(30, 31, 29), report(10, 11, 9)
+    assert compare([early], [late]).verdict.startswith("67% faster")
+    assert compare([late], [late]).verdict.startswith("Both sides are one run")
+
+
+def test_traces_that_could_not_be_read_are_not_known_to_be_one() -> None:
+    made = report(10, 11)
+    files = tuple(replace(file, sha256=None) for file in made.source.files)
+    unread = replace(made, source=replace(made.source, files=files))
+    assert len(compare([unread, unread], [unread]).before) == 2
 
 
 def test_what_one_side_does_not_say_does_not_differ() -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.charts import MS
-from tests.reports import bare_report, finding, full_report, step
+from tests.reports import bare_report, finding, full_report, of_run, step
 from traceview.gate.conditions import condition_of
 from traceview.gate.judge import Subject, judged
 from traceview.gate.result import GateResult, JudgedRow, Judgement
@@ -258,7 +258,10 @@ def test_runs_on_other_hardware_are_not_compared() -> None:
 
 def test_further_captures_of_a_side_show_how_much_runs_differ() -> None:
     def side(*lengths_ms: float) -> Subject:
-        reports = [with_steps(*[length, length + 0.1, length - 0.1] * 4) for length in lengths_ms]
+        reports = [
+            of_run(with_steps(*[length, length + 0.1, length - 0.1] * 4), f"run {length}")
+            for length in lengths_ms
+        ]
         return Subject("logs", reports[0], tuple(reports[1:]))
 
     condition = [condition_of("step_time:+5%")]
@@ -268,3 +271,14 @@ def test_further_captures_of_a_side_show_how_much_runs_differ() -> None:
     assert several.outcome == "holds"
     assert several.rows[0].change_ratio == pytest.approx(0.1)
     assert "within noise" in str(several.rows[0].reason)
+
+
+def test_a_capture_given_again_is_no_further_evidence() -> None:
+    def side(length: float, times: int) -> Subject:
+        report = of_run(with_steps(*[length, length + 40, length - 40] * 4), f"run {length}")
+        return Subject("logs", report, (report,) * (times - 1))
+
+    condition = [condition_of("step_time:+5%")]
+    alone = judged(side(110, 1), condition, side(100, 1)).judgements[0]
+    assert alone.outcome == "holds"
+    assert judged(side(110, 5), condition, side(100, 5)).judgements[0] == alone

@@ -25,8 +25,9 @@ from traceview.comparison.model import (
     interval_ps,
 )
 from traceview.comparison.ops import op_differences
+from traceview.comparison.repeats import distinct, is_one_run, repeats_of
 from traceview.comparison.values import value_differences
-from traceview.comparison.verdict import verdict_of
+from traceview.comparison.verdict import verdict_of, verdict_on_one_run
 from traceview.errors import ComparisonError
 from traceview.report.model import Report
 from traceview.version import VERSION
@@ -38,8 +39,10 @@ def compare(
     """What differs between two sides, each with at least one report.
 
     `force`: also where their steps are not the same work or ran on other hardware. Raises `ComparisonError` with the
-    reasons where they are not, and where a side has no used step.
+    reasons where they are not, and where a side has no used step. A capture that a side has several times counts once.
     """
+    repeats = list(repeats_of(before, after))
+    before, after = distinct(before), distinct(after)
     steps = [_steps_of(name, side) for name, side in zip(SIDES, (before, after), strict=True)]
     conditions = conditions_of(before, after)
     blocking = [condition for condition in conditions if condition.is_blocking]
@@ -62,12 +65,17 @@ def compare(
     return Comparison(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
-        verdict=verdict_of(step, parts, devices, ops),
+        verdict=verdict_on_one_run(step)
+        if is_one_run(before, after)
+        else verdict_of(step, parts, devices, ops),
         step=step,
         before=_runs(before, steps[0]),
         after=_runs(after, steps[1]),
         conditions=tuple(conditions),
-        limits=tuple(limits_of((before, after), steps, spread, has_parts=bool(parts))),
+        limits=(
+            *repeats,
+            *limits_of((before, after), steps, spread, has_parts=bool(parts)),
+        ),
         parts=parts,
         devices=devices,
         ops=ops,

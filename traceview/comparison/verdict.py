@@ -42,6 +42,11 @@ def verdict_of(
     return f"{_step_sentence(step, parts, devices, ops)}{_gone(devices)}"
 
 
+def verdict_on_one_run(step: StepDifference) -> str:
+    """The sentence where there is nothing to compare."""
+    return f"Both sides are one run, so nothing can differ: {numbers.time(step.after_ps)} per step"
+
+
 def _gone(devices: Sequence[DeviceDifference]) -> str:
     """The devices that one side alone uses."""
     words = ""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.base import SEVERITIES, Finding
 from traceview.comparison.difference import Difference
+from traceview.comparison.repeats import distinct
 from traceview.document import numbers
 from traceview.gate.conditions import (
     OPERATORS,
@@ -54,8 +55,8 @@ class Subject(Struct, frozen=True):
 
     @property
     def captures(self) -> tuple[Report, ...]:
-        """All captures of the side."""
-        return (self.report, *self.others)
+        """All captures of the side, each once."""
+        return tuple(distinct((self.report, *self.others)))
 
     @property
     def side(self) -> Side:

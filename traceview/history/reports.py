@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.report.given import is_saved_report
-from traceview.report.identity import started_ns
+from traceview.report.identity import started_ns, traces_of
 from traceview.report.model import Report
 from traceview.report.saved import load_report
 
@@ -58,13 +58,12 @@ def saved_reports(folder: Path) -> Folder:
             hint="traceview report LOGDIR --format json -o FOLDER/NAME.json saves one",
         )
     reports.sort(key=_age)
-    known: dict[tuple[str | None, ...], SavedReport] = {}
+    known: dict[frozenset[str], SavedReport] = {}
     repeated = []
     for saved in reports:
-        content = tuple(file.sha256 for file in saved.report.source.files)
-        if None in content or not content or known.setdefault(content, saved) is saved:
-            continue
-        repeated.append(saved.path)
+        traces = traces_of(saved.report)
+        if traces and known.setdefault(traces, saved) is not saved:
+            repeated.append(saved.path)
     kept = tuple(saved for saved in reports if saved.path not in repeated)
     return Folder(folder, kept, tuple(unreadable), tuple(repeated))
 

@@ -1,4 +1,4 @@
-"""Says of a report when and on what its run was recorded."""
+"""Says of a report when and on what its run was recorded, and which traces it is about."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ def started_ns(report: Report | None) -> int | None:
     hosts = report.capture.hosts if report else ()
     starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
     return min(starts, default=None)
+
+
+def traces_of(report: Report) -> frozenset[str]:
+    """The checksums of the traces of the run, which tell it from every other run; empty where one is not known."""
+    sums = [file.sha256 for file in report.source.files]
+    return frozenset(known for known in sums if known) if None not in sums else frozenset()
 
 
 def devices_of(report: Report | None) -> str:
