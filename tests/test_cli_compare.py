@@ -164,7 +164,7 @@ def test_a_capture_that_is_given_again_counts_once(
 def test_a_run_on_both_sides(
     command: Command, runs: tuple[str, str], saved: tuple[str, str], tmp_path: Path
 ) -> None:
-    before, after = runs
+    before = runs[0]
     for other in (before, saved[0]):
         done = command("compare", before, other)
         words = "Both sides are one run, so nothing can differ: 29.1 ms per step"

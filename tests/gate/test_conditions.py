@@ -39,6 +39,9 @@ MS = 10**9
         ("idle.devices[GPU:0].causes[input] <= 3 ms", "<=", Fraction(3 * MS)),
         ('ops.rows["a]b"].total_ms < 1', "<", Fraction(MS)),
         ("capture.quality == ok", "==", "ok"),
+        ("busy_ratio >= 1", ">=", Fraction(1)),
+        ("busy_ratio <= 150%", "<=", Fraction(3, 2)),
+        ("findings.cost_ratio <= 5", "<=", Fraction(5)),
         ("steps.steps.used == true", "==", True),
         ("collectives.algorithm_bytes_per_second >= 5 GB/s", ">=", Fraction(5 * 10**9)),
     ],
@@ -97,6 +100,11 @@ def test_what_is_not_a_limit() -> None:
         ("step_time:5%", "is no comparison", ""),
         ("finding:unusd-gpu absent", "no finding is called unusd-gpu", "unused-gpu"),
         ("finding:unused-gpu present", "finding:CODE absent", ""),
+        ("idle.input_ratio <= 5", "5 would be 500%, and this share is at most 100%", "write 5%"),
+        ("busy_ratio[GPU:0] >= 1.5", "1.5 would be 150%", "write 1.5%"),
+        ("path.share_by_cause.input <= 5", "5 would be 500%", "write 5%"),
+        ("device_time.devices.busy_ratio >= 80", "80 would be 8000%", "write 80%"),
+        ("busy_ratio:-5", "5 would be 500%", "write 5%"),
         ("3 <= step_time", "a key is expected", ""),
         ("steps. <= 1", "a key is expected", ""),
     ],
@@ -119,7 +127,14 @@ def test_every_key_of_the_schema_can_be_asked_about() -> None:
         key = schema_key(steps)
         if key.unit is None:
             continue
-        word = {"text": "x", "flag": "true", "time": "3 ms", "bytes": "3 MB", "rate": "3 GB/s"}
+        word = {
+            "text": "x",
+            "flag": "true",
+            "time": "3 ms",
+            "bytes": "3 MB",
+            "rate": "3 GB/s",
+            "ratio": "3%",
+        }
         limit = word.get(key.unit.quantity, "3")
         condition_of(f"{path} == {limit}")
 

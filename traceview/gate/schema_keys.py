@@ -12,7 +12,7 @@ from msgspec import Struct, inspect
 from traceview.analysis.anatomy.result import ACTIVITIES
 from traceview.analysis.registry import Results
 from traceview.gate.path import PathStep
-from traceview.gate.units import Quantity, Unit
+from traceview.gate.units import SHARE, Quantity, Unit
 from traceview.record import Record, fields_of, meanings
 from traceview.report.model import Report
 from traceview.trace.cause import PATH_KEYS, Cause
@@ -45,7 +45,6 @@ _ENDINGS: Final[tuple[tuple[str, Quantity], ...]] = (
     ("_per_step_ps", "time"),
     ("_ps", "time"),
     ("_bytes", "bytes"),
-    ("_ratio", "ratio"),
 )
 _OTHER_UNITS: Final[Mapping[str, tuple[str, int]]] = {
     "ns": ("ps", 10**3),
@@ -158,6 +157,9 @@ def _unit(name: str, type_: inspect.Type, factor: int) -> Unit | None:
         return Unit("flag")
     if all(isinstance(kind, _IS_TEXT) for kind in plain):
         return Unit("text")
+    if name.endswith("_ratio") or _OF_NAME.get(name) == "ratio":
+        is_share = all(isinstance(kind, inspect.FloatType) and kind.le == 1 for kind in plain)
+        return SHARE if is_share else Unit("ratio")
     for ending, quantity in _ENDINGS:
         if name.endswith(ending):
             return Unit(quantity, factor)

@@ -12,7 +12,7 @@ from traceview.analysis.anatomy.result import ACTIVITIES
 from traceview.analysis.steps.result import Steps
 from traceview.comparison.mean_step import step_time_ps
 from traceview.gate.schema_keys import Value
-from traceview.gate.units import TIMES, Unit
+from traceview.gate.units import SHARE, TIMES, Unit
 from traceview.report.model import Report
 from traceview.trace.cause import PATH_KEYS, Cause
 
@@ -109,8 +109,8 @@ _GROUPS: Final[Mapping[str, tuple[Collection[str], str]]] = {
 _WHOLE: Final = (
     ShortKey(STEP_TIME, _NO_UNIT, _mean_step, "mean of the used steps, as compare counts it"),
     ShortKey("examples_per_second", Unit("number"), _examples, "examples of all devices"),
-    ShortKey("busy_ratio", Unit("ratio"), _busy, "how busy each device in use was"),
-    ShortKey("idle_ratio", Unit("ratio"), _Part("idle", "", True), "idle share of the mean step"),
+    ShortKey("busy_ratio", SHARE, _busy, "how busy each device in use was"),
+    ShortKey("idle_ratio", SHARE, _Part("idle", "", True), "idle share of the mean step"),
     ShortKey("idle_time", _NO_UNIT, _Part("idle", "", False), "idle time of the mean step"),
 )
 _ENDING: Final = re.compile(r"(?P<name>.+)_(?P<unit>ps|ns|us|ms|s)")
@@ -133,9 +133,7 @@ def short_key(text: str) -> ShortKey | None:
     names, meaning = _GROUPS.get(group, ((), ""))
     if part not in names:
         return None
-    return ShortKey(
-        text, Unit("ratio") if is_ratio else unit, _Part(group, part, is_ratio), meaning
-    )
+    return ShortKey(text, SHARE if is_ratio else unit, _Part(group, part, is_ratio), meaning)
 
 
 def short_names() -> Iterator[str]:

@@ -32,11 +32,15 @@ _NUMBER: Final = re.compile(
 
 class Unit(Struct, frozen=True):
     """What a key is measured in. `factor`: how many of the smallest unit its ending stands for; None where a limit has
-    to name its unit.
+    to name its unit. `is_share`: of a ratio, that it cannot exceed 1.
     """
 
     quantity: Quantity
     factor: int | None = 1
+    is_share: bool = False
+
+
+SHARE: Final = Unit("ratio", is_share=True)
 
 
 def limit_of(text: str, unit: Unit) -> Fraction:
@@ -53,6 +57,13 @@ def limit_of(text: str, unit: Unit) -> Fraction:
         return number * factors[match["unit"]]
     if unit.factor is None:
         raise UsageError(f"{text!r} has no unit", hint=f"write one of {', '.join(factors)}")
+    if unit.is_share and abs(number) > 1:
+        # Read as it is written, such a limit would hold for every value, or for none.
+        meant = f"{float(abs(number)) * 100:.10g}%"
+        raise UsageError(
+            f"{match['number']} would be {meant}, and this share is at most 100%",
+            hint=f"write {match['number']}%",
+        )
     return number * unit.factor
 
 
