@@ -145,6 +145,38 @@ def test_a_baseline_in_the_other_form_is_replaced(
     assert [path.name for path in folder.iterdir()] == ["main.json"]
 
 
+def test_two_files_of_one_name_are_an_error_until_both_are_removed_or_replaced(
+    command: Command, fixtures: Path, folder: Path
+) -> None:
+    logs = str(fixtures / "plain-1")
+
+    def save_both_forms() -> None:
+        assert command("baseline", "save", "main", logs, "--force").code == 0
+        content = (folder / "main.json").read_bytes()
+        (folder / "main.json.gz").write_bytes(gzip.compress(content))
+
+    save_both_forms()
+    both = "traceview: error: .traceview/baselines/main.json and main.json.gz are both called main"
+    for asked in (
+        ("baseline", "list"),
+        ("baseline", "list", "--format", "json"),
+        ("baseline", "show", "main"),
+        ("gate", logs, "--baseline", "main"),
+    ):
+        done = command(*asked)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.splitlines()[0] == both
+    assert command("baseline", "save", "main", logs).code == 6
+    assert command("baseline", "save", "main", logs, "--force").code == 0
+    assert [path.name for path in folder.iterdir()] == ["main.json"]
+    save_both_forms()
+    assert command("baseline", "rm", "main").err.splitlines() == [
+        "traceview: removed .traceview/baselines/main.json",
+        "traceview: removed .traceview/baselines/main.json.gz",
+    ]
+    assert list(folder.iterdir()) == []
+
+
 def test_what_cannot_be_read_is_listed_with_the_reason(
     command: Command, fixtures: Path, folder: Path
 ) -> None:

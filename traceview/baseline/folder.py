@@ -23,7 +23,7 @@ DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
 """Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
-_SUFFIXES: Final = (COMPRESSED, PLAIN)
+_SUFFIXES: Final = (PLAIN, COMPRESSED)
 
 
 class Baseline(Struct, frozen=True):
@@ -50,16 +50,15 @@ def place_of(folder: Path, name: str, suffix: str, *, force: bool) -> Path:
 
     Raises `UsageError` for a name that cannot be a file's and `OutputExistsError` where there is one, unless `force`.
     """
-    there = _file_of(folder, checked_name(name))
-    if there is not None and not force:
-        raise OutputExistsError(f"{there} exists", hint="--force replaces it")
+    there = _files_of(folder, checked_name(name))
+    if there and not force:
+        raise OutputExistsError(f"{there[0]} exists", hint="--force replaces it")
     return folder / f"{name}{suffix}"
 
 
 def other_file(folder: Path, name: str, kept: Path) -> Path | None:
     """A file of the same baseline with the other ending, which a new one makes stale."""
-    paths = (folder / f"{name}{suffix}" for suffix in _SUFFIXES)
-    return next((path for path in paths if path != kept and path.is_file()), None)
+    return next((path for path in _files_of(folder, name) if path != kept), None)
 
 
 def checked_name(name: str) -> str:
@@ -73,26 +72,31 @@ def checked_name(name: str) -> str:
 
 
 def baselines_in(folder: Path) -> list[Baseline]:
-    """The baselines of a folder by name; none where there is no folder."""
-    if not folder.is_dir():
-        return []
-    return [_read(path) for path in sorted(folder.iterdir()) if _name_of(path) is not None]
+    """The baselines of a folder by name; none where there is no folder.
+
+    Raises `UsageError` where two files have one name.
+    """
+    names = {path: name for path in _entries(folder) if (name := _name_of(path)) is not None}
+    for name in names.values():
+        _only(_files_of(folder, name), name)
+    return [_read(path) for path in names]
 
 
 def baseline_called(folder: Path, name: str) -> Baseline:
     """The baseline of this name, with its report.
 
-    Raises `TraceNotFoundError` if there is none, with the names that are near, and `TraceFormatError` if its file is damaged.
+    Raises `TraceNotFoundError` if there is none, with the names that are near, `UsageError` if there are two files, and
+    `TraceFormatError` if its file is damaged.
     """
-    path = path_called(folder, name)
+    path = _only(paths_called(folder, name), name)
     return Baseline(name, path, path.stat().st_size, load_report(path))
 
 
-def path_called(folder: Path, name: str) -> Path:
-    """The file of the baseline of this name; raises `TraceNotFoundError` if there is none."""
-    path = _file_of(folder, checked_name(name))
-    if path is not None:
-        return path
+def paths_called(folder: Path, name: str) -> list[Path]:
+    """The files of the baseline of this name, two where both forms are there; raises `TraceNotFoundError` if there is none."""
+    paths = _files_of(folder, checked_name(name))
+    if paths:
+        return paths
     names = [found for entry in _entries(folder) if (found := _name_of(entry))]
     near = get_close_matches(name, names, n=1)
     hint = "traceview baseline save NAME LOGDIR makes one"
@@ -101,13 +105,23 @@ def path_called(folder: Path, name: str) -> Path:
     raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)
 
 
+def _only(paths: list[Path], name: str) -> Path:
+    """The only one; which of two was saved last, nobody can tell after a checkout."""
+    if len(paths) > 1:
+        raise UsageError(
+            f"{paths[0]} and {paths[1].name} are both called {name}",
+            hint=f"remove one, or both by traceview baseline rm {name}",
+        )
+    return paths[0]
+
+
 def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def _file_of(folder: Path, name: str) -> Path | None:
+def _files_of(folder: Path, name: str) -> list[Path]:
     paths = (folder / f"{name}{suffix}" for suffix in _SUFFIXES)
-    return next((path for path in paths if path.is_file()), None)
+    return [path for path in paths if path.is_file()]
 
 
 def _name_of(path: Path) -> str | None:

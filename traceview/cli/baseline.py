@@ -88,7 +88,7 @@ def save(
     write_file(path, [small.content])
     stale = other_file(place, name, path)
     if stale is not None:
-        stale.unlink()
+        _remove(stale)
     typer.echo(f"traceview: saved {path} ({_size(len(small.content))})", err=True)
 
 
@@ -158,14 +158,18 @@ def rm(name: Name, folder: Folder = None) -> None:
 
     Example: traceview baseline rm main
     """
-    from traceview.baseline.folder import DEFAULT_FOLDER, path_called
+    from traceview.baseline.folder import DEFAULT_FOLDER, paths_called
 
-    path = path_called(folder or DEFAULT_FOLDER, name)
+    for path in paths_called(folder or DEFAULT_FOLDER, name):
+        _remove(path)
+        typer.echo(f"traceview: removed {path}", err=True)
+
+
+def _remove(path: Path) -> None:
     try:
         path.unlink()
     except OSError as error:
         raise UsageError(f"cannot remove {path}: {error.strerror or error}") from error
-    typer.echo(f"traceview: removed {path}", err=True)
 
 
 def _size(byte_count: int) -> str:
