@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -354,8 +355,30 @@ def test_conditions_judge_what_is_after(command: Command, saved: tuple[str, str]
     assert done.code == 10
     assert "Gate failed: the condition does not hold." in done.out
     done = command("compare", *saved, "--require", "idle.input_ratio:+5%", "--format", "json")
-    assert (done.code, done.err) == (10, "traceview: Gate failed: the condition does not hold.\n")
+    assert done.code == 10
+    first, second = done.err.splitlines()
+    assert first == "traceview: Gate failed: the condition does not hold."
+    assert re.fullmatch(
+        r"traceview: idle\.input_ratio:\+5%: GPU:0: \S+ \(\+\S+%\), allowed <= \S+, \S+ points over; .*",
+        second,
+    )
     assert json.loads(done.out)["schema_version"]
+    for document in ("markdown", "html"):
+        asked = ("step_time_ms <= 5", "step_time_ms <= 500", "outside_view.devices.power_watts < 3")
+        done = command(
+            *("compare", *saved, "--format", document),
+            *(part for text in asked for part in ("--require", text)),
+        )
+        assert done.code == 10
+        shown = done.err.splitlines()
+        assert shown[:2] == [
+            "traceview: Gate failed: 1 of 3 conditions fails, 1 cannot be judged.",
+            "traceview: step_time_ms <= 5: 32.9 ms, allowed <= 5.00 ms, 27.9 ms over (559%)",
+        ]
+        assert shown[2].startswith(
+            "traceview: outside_view.devices.power_watts < 3: cannot be judged: "
+        )
+        assert len(shown) == 3
     done = command("compare", *saved, "--require", "step_tim <= 5 ms")
     assert (done.code, done.out) == (2, "")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from traceview.cli.errors import say
 from traceview.cli.options import Full, Output, Redact, Width
 from traceview.cli.output import Target, format_of
 from traceview.errors import ComparisonError, UsageError
@@ -206,6 +207,7 @@ def _judge(
     is_apart: bool,
 ) -> None:
     """Say which conditions hold, and exit by that. `is_apart`: standard output has a document, so the error stream gets it."""
+    from traceview.gate.github import message
     from traceview.gate.judge import Subject, judged
     from traceview.gate.section import gate_section, headline
 
@@ -215,7 +217,10 @@ def _judge(
     )
     result = judged(after, conditions, before)
     if is_apart:
-        typer.echo(f"traceview: {headline(result)}", err=True)
+        say(headline(result))
+        for judgement in result.judgements:
+            if judgement.outcome != "holds":
+                say(f"{judgement.condition}: {message(judgement)}")
     else:
         Target(None).write_section(gate_section(result), width)
     if result.exit_code:

@@ -113,13 +113,13 @@ class CommandGroup(TyperGroup):
         except KeyboardInterrupt:
             # A script that was recorded may have written anything, and a watch its lines and metrics.
             may_write = ctx.invoked_subcommand in ("capture", "watch")
-            _say("interrupted" + ("" if may_write else "; nothing was written"))
+            say("interrupted" + ("" if may_write else "; nothing was written"))
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             abandon_stdout()
             raise typer.Exit(PIPE_CLOSED) from None
         except MemoryError:
-            _say("error: not enough memory for this trace")
+            say("error: not enough memory for this trace")
             if any(
                 option.name == "max_memory"
                 for option in self.commands[ctx.invoked_subcommand].params
@@ -128,14 +128,14 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(TraceFormatError.exit_code) from None
         except Exception:
             traceback.print_exc()
-            _say(f"this is a bug in traceview {VERSION}; please report it with the lines above")
+            say(f"this is a bug in traceview {VERSION}; please report it with the lines above")
             raise typer.Exit(1) from None
         return result
 
 
 def _shown(error: TraceviewError) -> typer.Exit:
     """Show the error, and return what ends the command."""
-    _say(f"error: {error.message}")
+    say(f"error: {error.message}")
     if error.hint:
         _print(f"hint: {sanitize(error.hint)}")
     return typer.Exit(error.exit_code)
@@ -158,7 +158,8 @@ def _usage_error(error: Any) -> UsageError:
     return UsageError(text[:1].lower() + text[1:], hint=hint)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Write one line to the error stream, whatever a trace has in its names."""
     _print(f"traceview: {sanitize(text)}")
 
 

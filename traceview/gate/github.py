@@ -8,7 +8,7 @@ from typing import Final
 from traceview.document.markdown import render_section
 from traceview.document.sanitize import encodable, sanitize
 from traceview.gate.result import GateResult, JudgedRow, Judgement
-from traceview.gate.section import gate_section, headline
+from traceview.gate.section import MOST_ROWS, gate_section, headline
 
 MOST_ANNOTATIONS: Final = 10
 """GitHub shows ten errors of a step; the summary has all."""
@@ -33,7 +33,9 @@ def annotation_lines(result: GateResult) -> Iterator[str]:
 
 def message(judgement: Judgement) -> str:
     """What was measured, row by row, and why a row has no value."""
-    return "; ".join(_row(row) for row in judgement.rows if row.outcome != "holds")
+    rows = [_row(row) for row in judgement.rows if row.outcome != "holds"]
+    hidden = len(rows) - MOST_ROWS
+    return "; ".join([*rows[:MOST_ROWS], *([f"{hidden} more"] if hidden > 0 else [])])
 
 
 def _row(row: JudgedRow) -> str:
