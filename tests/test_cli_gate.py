@@ -131,9 +131,6 @@ def test_github(
     assert lines[-2] == f"::{token}::"
     assert lines[-1].startswith("::error title=traceview gate%3A step_time_ms <= 60::65.4 ms, ")
     assert summary.read_text("utf-8").startswith("before\n## Gate failed: ")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "nowhere" / "summary.md"))
-    done = command("gate", slow, "--require", "step_time_ms <= 60", "--github")
-    assert (done.code, "cannot write" in done.err) == (2, True)
 
 
 def test_a_name_of_the_trace_is_no_command_of_github(command: Command, tmp_path: Path) -> None:
@@ -167,7 +164,6 @@ def test_a_name_of_the_trace_is_no_command_of_github(command: Command, tmp_path:
         (["--baseline", "main"], 3, "no baseline is called main in .traceview/baselines"),
         (["--baseline", "damaged.json"], 4, "damaged.json: byte 21: not JSON"),
         (["--baseline", "newer.json"], 4, "schema_version is 2; this version reads 1"),
-        (["--require", "findings absent", "--junit", "no/x.xml"], 2, "there is no directory no"),
     ],
 )
 def test_wrong_usage(
@@ -204,3 +200,35 @@ def test_no_steps(command: Command) -> None:
     assert done.code == 7
     assert "No steps: nothing repeats." in done.out
     assert "Capture: unusable" in done.out
+
+
+@pytest.mark.parametrize("way", ["junit", "github"])
+def test_a_file_beside_that_cannot_be_written_does_not_change_a_verdict(
+    command: Command, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    place = str(tmp_path / "nowhere" / "file")
+    asked: tuple[str, ...] = ("--github",)
+    if way == "junit":
+        asked = ("--junit", place)
+    else:
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", place)
+    for condition, code in (
+        ("step_time_ms <= 65", 10),
+        ("outside_view.devices.power_watts <= 300", 7),
+        ("step_time_ms <= 66", 2),
+    ):
+        done = command("gate", slow, "--require", condition, *asked)
+        assert done.code == code
+        assert condition in done.out
+        (line,) = done.err.splitlines()
+        assert line.startswith(f"traceview: error: cannot write {place}: ")
+
+
+def test_the_verdict_as_junit_never_replaces_what_is_judged(command: Command, slow: str) -> None:
+    assert command("analyze", slow, "-o", "report.json").code == 0
+    before = Path("report.json").read_bytes()
+    done = command(
+        *("gate", "report.json", "--require", "step_time_ms <= 65", "--junit", "report.json")
+    )
+    assert (done.code, "is what the command reads" in done.err) == (10, True)
+    assert Path("report.json").read_bytes() == before

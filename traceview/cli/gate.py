@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from traceview.cli.errors import say
 from traceview.cli.options import Force, MaxMemory, Output, Run, Salvage, Subject, Width
 from traceview.cli.output import Target, format_of, write_file
-from traceview.errors import UsageError
+from traceview.errors import TraceviewError, UsageError
 from traceview.location import Location
 from traceview.store.address import location_of
 
@@ -132,18 +134,20 @@ def gate(
 
     target = Target.of(output, force=force, source=subject)
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
-    if junit is not None:
-        Target.of(junit, force=True, source=subject)
     asked = asked_budget(require or (), budget, baseline)
     with reading(subject, run):
         before = baseline_of(asked.baseline, folder) if asked.baseline else None
         report = report_at(subject, run=run, salvage=salvage)
         result = judge(str(subject), report, asked, before, strict=strict)
     _write(target, format_, result, width, is_guarded=github and target.path is None)
-    if junit is not None:
-        write_file(junit, [_junit(result)])
     if github:
-        _tell_github(result)
+        _annotate(result)
+    problems = list(_problems_beside(result, junit, subject, has_summary=github))
+    if problems and not result.exit_code:
+        raise problems[0]
+    for problem in problems:
+        # What the gate says of the run matters more than a file beside it.
+        say(f"error: {problem.message}")
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -185,16 +189,39 @@ def _junit(result: GateResult) -> bytes:
     return junit_xml(result, timestamp=now, hostname=gethostname())
 
 
-def _tell_github(result: GateResult) -> None:
-    from traceview.gate.github import annotation_lines, summary
+def _annotate(result: GateResult) -> None:
+    from traceview.gate.github import annotation_lines
 
     for line in annotation_lines(result):
         Target(None).write(f"{line}\n")
+
+
+def _problems_beside(
+    result: GateResult, junit: Location | None, source: Location, *, has_summary: bool
+) -> Iterator[TraceviewError]:
+    """Write the verdict to the files that are asked for beside the output, and say which cannot be written."""
+    if junit is not None:
+        try:
+            Target.of(junit, force=True, source=source)
+            write_file(junit, [_junit(result)])
+        except TraceviewError as error:
+            yield error
+    if has_summary:
+        try:
+            _append_summary(result)
+        except TraceviewError as error:
+            yield error
+
+
+def _append_summary(result: GateResult) -> None:
+    from traceview.gate.github import summary
+
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:
         return
     try:
         with Path(place).open("a", encoding="utf-8") as file:
             file.write(summary(result))
-    except OSError as error:
-        raise UsageError(f"cannot write {place}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else "") or error
+        raise UsageError(f"cannot write {place}: {reason}") from error
