@@ -256,6 +256,37 @@ def test_runs_on_other_hardware_are_not_compared() -> None:
     assert result.judgements[1].outcome == "holds"
 
 
+@pytest.mark.parametrize("name", ["input-bound", "critical"])
+def test_a_condition_on_a_finding_holds_without_it(name: str) -> None:
+    clean = replace(FULL, findings=(finding(code="retracing", severity="info", cost_ratio=0.2),))
+    judgement, row = only(f"findings[{name}].cost_ratio <= 0.1", report=clean, strict=True)
+    assert (judgement.outcome, row.measured, row.allowed) == ("holds", "absent", "<= 10.0%")
+    assert row.reason == f"no finding {name}"
+    assert only("findings[retracing].cost_ratio <= 0.1", report=clean)[0].outcome == "fails"
+    none = replace(FULL, findings=())
+    judgement, row = only("findings.cost_ratio <= 0.1", report=none, strict=True)
+    assert (judgement.outcome, row.reason) == ("holds", "no finding")
+
+
+def test_a_finding_that_nothing_is_known_of_is_not_judged() -> None:
+    text = "findings[input-bound].cost_ratio <= 0.1"
+    left_out = replace(FULL, findings=(), left_out_findings=("input-bound",))
+    judgement, row = only(text, report=left_out)
+    assert (judgement.outcome, row.reason) == (
+        "unknown",
+        "the report leaves out the finding input-bound, which was made",
+    )
+    assert only(text, report=bare_report())[1].reason == (
+        "the capture is unusable: no device recorded an event"
+    )
+    misspelt = replace(FULL, findings=(finding(code="retracing"),))
+    judgement, row = only("findings[inptu-bound].cost_ratio <= 0.1", report=misspelt)
+    assert (judgement.outcome, row.reason) == (
+        "unknown",
+        "findings has no row inptu-bound; there is retracing",
+    )
+
+
 def test_further_captures_of_a_side_show_how_much_runs_differ() -> None:
     def side(*lengths_ms: float) -> Subject:
         reports = [

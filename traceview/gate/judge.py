@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.base import SEVERITIES, Finding
+from traceview.analysis.registry import RULES
 from traceview.comparison.difference import Difference
 from traceview.comparison.repeats import distinct
 from traceview.document import numbers
@@ -33,12 +34,13 @@ from traceview.gate.result import (
     Outcome,
     Side,
 )
-from traceview.gate.schema_keys import Value
+from traceview.gate.schema_keys import SchemaKey, Value
 from traceview.gate.units import Quantity, written, written_apart
 from traceview.report.model import Report
 from traceview.version import VERSION
 
 _FIRST: Final = ("fails", "unknown", "holds")
+_UNUSABLE: Final = "the capture is unusable: no device recorded an event"
 _TOO_FEW_STEPS: Final = "past the limit, but a single step says nothing of noise; --strict fails it"
 _NO_BASELINE: Final = "no baseline is given"
 
@@ -112,7 +114,12 @@ class _Judge(Struct, frozen=True):
     def judgement(self, condition: Condition) -> Judgement:
         """What a condition says."""
         if isinstance(condition, Limit):
-            rows = [_of_limit(condition, value) for value in self._values(condition)]
+            without = _without_finding(condition, self.subject.report)
+            rows = (
+                [without]
+                if without
+                else [_of_limit(condition, value) for value in self._values(condition)]
+            )
         elif isinstance(condition, Change):
             rows = self._of_change(condition)
         elif isinstance(condition, NoFinding):
@@ -257,7 +264,7 @@ def _quantity(condition: Limit | Change) -> Quantity:
 def _of_finding(condition: NoFinding, report: Report) -> JudgedRow:
     code = condition.code
     if report.capture.quality == "unusable":
-        return _unknown("", "the capture is unusable: no device recorded an event")
+        return _unknown("", _UNUSABLE)
     made = [row for row in report.findings if _is_meant(row, code)]
     if not made and code in report.left_out_findings:
         # It was made, and not asked for: its title is not in the report.
@@ -278,6 +285,30 @@ def _of_finding(condition: NoFinding, report: Report) -> JudgedRow:
         margin="",
         reason=worst.title,
     )
+
+
+def _without_finding(condition: Limit, report: Report) -> JudgedRow | None:
+    """What a limit on a finding says where the run has no such finding; None where it has, or where none is meant."""
+    asked = condition.key.source
+    if not isinstance(asked, SchemaKey) or asked.steps[0].name != "findings":
+        return None
+    name = asked.steps[0].selector
+    if name is None:
+        there, left_out = bool(report.findings), bool(report.left_out_findings)
+    elif name in RULES or name in SEVERITIES:
+        there = any(name in (row.code, row.severity) for row in report.findings)
+        left_out = name in report.left_out_findings
+    else:
+        return None
+    if there:
+        return None
+    named = f" {name}" if name else ""
+    if report.capture.quality == "unusable":
+        return _unknown("", _UNUSABLE)
+    if left_out:
+        return _unknown("", f"the report leaves out the finding{named}, which was made")
+    allowed = f"{condition.sign} {written(condition.limit, _quantity(condition))}"
+    return JudgedRow("", "holds", None, None, "absent", allowed, "", reason=f"no finding{named}")
 
 
 def _is_meant(finding: Finding, code: str) -> bool:

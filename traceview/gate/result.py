@@ -34,8 +34,8 @@ class JudgedRow(Record, frozen=True):
         change_ratio: The change against the baseline as a share of it; null as the baseline is, and where that is zero.
         change_least_ratio: Lower end of the 95% interval of the change; null where its noise is not known.
         change_most_ratio: Upper end of that interval.
-        reason: Why there is no value, why a change past the limit is let pass, or the title of the finding that must be
-            absent; null where there is nothing to say.
+        reason: Why there is no value, why a change past the limit is let pass, that there is no finding to be limited, or the
+            title of the finding that must be absent; null where there is nothing to say.
     """
 
     where: str
