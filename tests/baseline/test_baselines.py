@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.reports import bare_report, full_report
-from traceview.baseline.folder import checked_name
+from traceview.baseline.folder import checked_name, paths_called
 from traceview.comparison.build import compare
-from traceview.errors import TraceFormatError, UsageError
+from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.report import saved
 from traceview.report.build import analyze
 from traceview.report.model import Report
@@ -175,6 +175,16 @@ def test_two_files_of_one_name_are_an_error_until_both_are_removed_or_replaced(
         "traceview: removed .traceview/baselines/main.json.gz",
     ]
     assert list(folder.iterdir()) == []
+
+
+def test_a_list_of_names_that_is_cut_says_so(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for count in range(1, 10):
+        (folder / f"n{count}.json").write_text("{}")
+        with pytest.raises(TraceNotFoundError) as caught:
+            paths_called(folder, "other")
+        there = ", ".join(f"n{number}" for number in range(1, min(count, 8) + 1))
+        assert caught.value.hint == f"there is {there}{', …' if count > 8 else ''}"
 
 
 def test_what_cannot_be_read_is_listed_with_the_reason(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.reports import bare_report, finding, full_report, of_run, step
+from traceview.analysis.registry import RULES
 from traceview.gate.conditions import condition_of
 from traceview.gate.judge import Subject, judged
 from traceview.gate.result import GateResult, JudgedRow, Judgement
@@ -285,6 +286,14 @@ def test_a_finding_that_nothing_is_known_of_is_not_judged() -> None:
         "unknown",
         "findings has no row inptu-bound; there is retracing",
     )
+
+
+def test_a_list_of_rows_that_is_cut_says_so() -> None:
+    made = tuple(finding(code=code) for code in sorted(RULES)[:10])
+    for count, end in ((8, f"{sorted(RULES)[7]}"), (9, f"{sorted(RULES)[7]}, …")):
+        report = replace(FULL, findings=made[:count])
+        _, row = only("findings[nothing].cost_ratio <= 0.1", report=report)
+        assert str(row.reason).endswith(f", {end}")
 
 
 def test_further_captures_of_a_side_show_how_much_runs_differ() -> None:

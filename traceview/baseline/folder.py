@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.document import numbers
 from traceview.errors import (
     OutputExistsError,
     TraceFormatError,
@@ -101,7 +102,7 @@ def paths_called(folder: Path, name: str) -> list[Path]:
     near = get_close_matches(name, names, n=1)
     hint = "traceview baseline save NAME LOGDIR makes one"
     if names:
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names[:8])}"
+        hint = f"did you mean {near[0]}?" if near else f"there is {numbers.beginning(names)}"
     raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)
 
 

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from msgspec import Struct
 
+from traceview.document import numbers
 from traceview.errors import UsageError
 from traceview.gate.path import PathStep, dotted, path_at_start
 from traceview.gate.schema_keys import (
@@ -95,5 +96,5 @@ def _hint(steps: tuple[PathStep, ...], unknown: UnknownKeyError) -> str:
     if meant:
         return f"did you mean {' or '.join(meant)}?"
     if place and unknown.known:
-        return f"{before.rstrip('.')} has {', '.join(unknown.known[:12])}"
+        return f"{before.rstrip('.')} has {numbers.beginning(unknown.known, 12)}"
     return "docs/metrics.md lists the keys, and so does traceview schema"

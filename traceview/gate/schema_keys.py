@@ -11,6 +11,7 @@ from msgspec import Struct, inspect
 
 from traceview.analysis.anatomy.result import ACTIVITIES
 from traceview.analysis.registry import Results
+from traceview.document import numbers
 from traceview.gate.path import PathStep
 from traceview.gate.units import SHARE, Quantity, Unit
 from traceview.record import Record, fields_of, meanings
@@ -252,7 +253,7 @@ def _of_rows(
     chosen = [row for row in rows if step.selector is None or _is_called(row, step.selector)]
     if step.selector is not None and not chosen:
         names = list(dict.fromkeys(filter(None, (_name(row) for row in rows))))
-        there = f"; there is {', '.join(names[:8])}" if names else ""
+        there = f"; there is {numbers.beginning(names)}" if names else ""
         yield Value(where, None, f"{step.name} has no row {step.selector}{there}")
     elif not chosen:
         yield Value(where, None, f"{step.name} is empty")
