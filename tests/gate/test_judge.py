@@ -11,6 +11,7 @@ from tests.charts import MS
 from tests.reports import bare_report, finding, full_report, of_run, step
 from traceview.analysis.registry import RULES
 from traceview.gate.conditions import condition_of
+from traceview.gate.github import message
 from traceview.gate.judge import Subject, judged
 from traceview.gate.result import GateResult, JudgedRow, Judgement
 from traceview.report.model import Report
@@ -294,6 +295,17 @@ def test_a_list_of_rows_that_is_cut_says_so() -> None:
         report = replace(FULL, findings=made[:count])
         _, row = only("findings[nothing].cost_ratio <= 0.1", report=report)
         assert str(row.reason).endswith(f", {end}")
+
+
+def test_a_message_names_eight_rows_and_counts_the_others() -> None:
+    times = FULL.results.device_time
+    assert times is not None
+    devices = tuple(replace(times.devices[0], device=f"GPU:{number}") for number in range(10))
+    report = replace(
+        FULL, results=replace(FULL.results, device_time=replace(times, devices=devices))
+    )
+    said = message(only("busy_ratio >= 99%", report=report)[0]).split("; ")
+    assert (len(said), said[0][:5], said[7][:5], said[8]) == (9, "GPU:0", "GPU:7", "2 more")
 
 
 def test_further_captures_of_a_side_show_how_much_runs_differ() -> None:

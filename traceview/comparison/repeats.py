@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from traceview.comparison.limits import SIDES
 from traceview.comparison.mean_step import capture_steps
 from traceview.document import numbers
@@ -59,5 +61,5 @@ def _on_both(before: Sequence[Report], after: Sequence[Report]) -> list[str]:
 def _have_same_steps(old: Report, new: Report) -> bool:
     """Reports on other steps of one trace can be compared with each other."""
     steps = [capture_steps(report) for report in (old, new)]
-    lengths = [of.lengths_ps.tolist() if of else [] for of in steps]
-    return lengths[0] == lengths[1]
+    first, second = (of.lengths_ps if of else np.empty(0) for of in steps)
+    return np.array_equal(first, second)
