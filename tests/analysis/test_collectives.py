@@ -350,4 +350,5 @@ def test_devices_that_wait_alike_share_a_title(tmp_path: Path) -> None:
     assert one.title == (
         "each of the 4 devices waits for other devices in collectives for 4.50 ms of the mean 50.0 ms step (9.0%)"
     )
-    assert "No device came last to more than 1 of 4 collectives." in (one.explanation)
+    assert "No device came last to more than 1 of 4 collectives." in one.explanation
+    assert one.advice.startswith("Now one device is late and now another")

@@ -84,7 +84,7 @@ def test_a_budget_and_a_baseline(runner: Runner, slow: str, fixtures: Path) -> N
     (runner.folder / "my budget.toml").write_text('require = ["step_time:+5%"]\n')
     outcome = runner.run(logdir=slow, budget="my budget.toml", baseline=slow, strict="true")
     assert outcome.code == 0, outcome.printed
-    assert "· strict" in outcome.printed["Gate"]
+    assert "strict" in outcome.printed["Gate"]
     outcome = runner.run(
         logdir=str(fixtures / "custom-loop-4"), budget="my budget.toml", baseline=slow
     )

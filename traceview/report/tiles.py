@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from traceview.analysis.anatomy.groups import WITH_WAITS, waits_in_collectives
+from traceview.analysis.balance.rules import STRAGGLER
 from traceview.analysis.path.findings import UNEXPLAINED_IDLE
 from traceview.analysis.python_lock import holds_lock_waits
 from traceview.document import model as doc
@@ -81,6 +82,8 @@ def _recoverable(report: Report) -> doc.Tile:
         words = f"{most.device} waiting for other devices"
     label, source = "Recoverable by one change at most", doc.Link(words, anchor)
     rest = _parts(most)
+    if most.source == _PEER and any(row.code == STRAGGLER.code for row in report.findings):
+        rest += f"; {STRAGGLER.code} says what an even share saves"
     known = report.findings[number - 1] if number else None
     if known is not None and known.cost_bound == "lower":
         rest += f", whose cost, {numbers.time(known.cost_ps_per_step)}, is a lower bound"

@@ -92,6 +92,11 @@ _PACKED: Final = (
     "Look for other calls: tensors of another type, metrics, synchronised batch normalisation, clipping by a global "
     "norm (traceview collectives LOGDIR)."
 )
+_NOBODY_IS_LATE: Final = (
+    "Now one device is late and now another, so equal work alone does not help: look at what comes before single "
+    "collectives, which traceview collectives LOGDIR lists with the last device of each. On CPU devices other work on the "
+    "cores is enough."
+)
 _LARGER_BATCH: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
 _NOT_HALF: Final = "Mixed precision does not help: the gradients of float32 variables stay float32."
 
@@ -172,8 +177,15 @@ class _Costs:
                 f"{WAIT.meaning} {self._last(last)} The cost is an upper bound: what the device that waits longest would save."
             ),
             evidence=(Evidence("last_count", result.last_count.get(last, 0), None, last),),
+            advice=None if self._is_mostly_last(last) else _NOBODY_IS_LATE,
             bound="upper",
         )
+
+    def _is_mostly_last(self, device: str) -> bool:
+        """Whether one device comes last to most collectives, or the trace does not show which one does."""
+        result = self._result
+        count, complete = result.last_count.get(device, 0), result.count - result.incomplete_count
+        return not count or 2 * count > complete
 
     def _last(self, device: str) -> str:
         """How often the device came last that did so most often; its name only if that is most of the time."""
@@ -182,7 +194,7 @@ class _Costs:
         collectives = numbers.plural(complete, "collective")
         if not count:
             return "The trace does not show which device comes last."
-        if 2 * count <= complete:
+        if not self._is_mostly_last(device):
             return f"No device came last to more than {count} of {collectives}."
         return f"{device} came last to {count} of {collectives}."
 
