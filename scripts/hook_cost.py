@@ -87,10 +87,16 @@ def loops(tf: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         ),
         **(
             {"Keras fit": (lambda: model.make_train_function(), fit_step(model, pairs))}
-            if find_spec("keras.src.backend.common")
+            if has_backends()
             else {}
         ),
     }
+
+
+def has_backends() -> bool:
+    """Whether this is Keras 3; in Keras 2 `keras.src.backend` is a module, in which nothing can be looked for."""
+    package = find_spec("keras.src.backend")
+    return package is not None and package.submodule_search_locations is not None
 
 
 def fit_step(model: Any, pairs: Any) -> Callable[[], Any]:
