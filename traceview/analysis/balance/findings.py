@@ -320,6 +320,8 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
     where = numbers.listed(keys)
     over_steps = f"over {numbers.plural(len(selection.used_steps), 'used step')}"
     cores = "; replicas share the cores of their host" if is_replica else ""
+    cost = None if saved is None else selection.cost("mean", saved).as_bound("upper")
+    bound = " The cost is an upper bound: the time in a step in which any of them computes, minus the compute of the busiest."
     return SERIAL.finding(
         (
             f"{len(result.devices)} {device_noun(result.kind)} run serially: {numbers.share(ratio)} of the possible "
@@ -334,11 +336,10 @@ def _serial(result: Balance, selection: Selection) -> Finding | None:
         or ("medium" if is_replica else "high", f"{over_steps}{cores}"),
         explanation=(
             f"Independent devices would reach {numbers.share(chance)}, so something makes them wait for each "
-            "other: they take turns. The cost is an upper bound: the time in a step in which any of them computes, minus the "
-            "compute of the busiest."
+            f"other: they take turns.{bound if cost else ''}"
         ),
         devices=keys,
-        cost=None if saved is None else selection.cost("mean", saved).as_bound("upper"),
+        cost=cost,
     )
 
 
