@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
-from tests.analysis.test_identity import Run, analyzed, runs
+from tests.analysis.test_identity import Activity, Run, analyzed, runs
 from tests.reports import full_report
 from traceview.analysis.lanes import result as lane_limits
 from traceview.analysis.lanes.slices import fair_shares, slices_of
@@ -116,7 +116,19 @@ def _length(lane: Lane | None) -> int:
     return 0 if lane is None else lane.covered_ps
 
 
+TWO_THAT_TAKE_TURNS = Run(
+    (
+        Activity(0, 20, "compute", 0, 0),
+        Activity(0, 20, "compute", 16, 19),
+        Activity(1, 20, "compute", 0, 15),
+    ),
+    (),
+)
+"""Without steps, so that what it costs is not known."""
+
+
 @settings(deadline=None, max_examples=40)
+@example(TWO_THAT_TAKE_TURNS)
 @given(runs())
 def test_lanes_hold_the_time_of_the_tables(run: Run) -> None:
     check(analyzed(run.trace().space(), lanes=True))
