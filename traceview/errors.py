@@ -81,12 +81,6 @@ class BudgetError(TraceviewError):
     exit_code = 10
 
 
-class MemoryLimitError(TraceviewError):
-    """The memory that `--max-memory` allows does not suffice, or the disk that takes the rest is full."""
-
-    exit_code = 13
-
-
 class StoreError(TraceviewError):
     """An object store or a web server denied access, could not be reached, or failed."""
 
@@ -97,3 +91,9 @@ class WorkerError(TraceviewError):
     """A process that reads hosts died twice on one file, or a cluster could not be reached or has no workers."""
 
     exit_code = 12
+
+
+class MemoryLimitError(TraceviewError):
+    """The memory that `--max-memory` allows does not suffice, or the disk that takes the rest is full."""
+
+    exit_code = 13

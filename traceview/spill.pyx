@@ -289,6 +289,7 @@ def begin(int64_t limit, bytes folder, int64_t least = 1 << 18):
 
     `least`: bytes of the smallest such array; each is a mapping, of which a process may have 65,530. Gives what `end` needs. Raises `OSError` if the accounts of this process cannot be read.
     """
+    # mkstemp(3) puts a name in place of the last six letters.
     cdef bytes template = folder + b"/traceview-XXXXXX"
     if len(template) >= LONGEST_PATH:
         raise OSError(ENAMETOOLONG, "the path is too long")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from traceview.capture.budget import WindowBudget
+from traceview.capture.budget import Budget, WindowBudget
 from traceview.errors import BudgetError, UsageError
 
 
@@ -23,9 +23,9 @@ def slow(fixtures: Path) -> Path:
     return trace_of(fixtures / "slow-input-2")
 
 
-def said(budget: object, trace: Path, over_budget: str = "warn") -> list[str]:
+def said(budget: Budget, trace: Path, over_budget: str = "warn") -> list[str]:
     lines: list[str] = []
-    WindowBudget(budget, over_budget, lines.append).judge(trace)  # type: ignore[arg-type]
+    WindowBudget(budget, over_budget, lines.append).judge(trace)
     return lines
 
 

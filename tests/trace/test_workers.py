@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
 from traceview.errors import StoreError, TraceFormatError, WorkerError
+from traceview.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.stages import measured
@@ -32,9 +33,9 @@ OF_SEVERAL_HOSTS = sorted(
 )
 
 
-def by_processes(paths: object, salvage: bool) -> Iterator[tuple[int, HostFile]]:
+def by_processes(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
     """Reads even a single file in a process of its own."""
-    return workers.read_by(2, paths, salvage)  # type: ignore[arg-type]
+    return workers.read_by(2, paths, salvage)
 
 
 def processes_below(parent: int) -> list[int]:

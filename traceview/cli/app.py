@@ -69,8 +69,9 @@ def _group_of(module: Any, name: str, panel: str) -> Any:
     inner.callback()(lambda: None)
     for of, function in module.COMMANDS.items():
         inner.command(of, cls=Command)(function)
-    made = typer.main.get_command(inner)
-    made.rich_help_panel = panel  # type: ignore[attr-defined]
+    # Typer sets it on the commands that it makes, and types none of them so.
+    made: Any = typer.main.get_command(inner)
+    made.rich_help_panel = panel
     return made
 
 

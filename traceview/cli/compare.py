@@ -138,6 +138,8 @@ def compare(
         runs = [run for run in (before, after, *(further or ())) if run is not None]
         _compare_scaling(runs, Target.of(output, force=force), format_, width)
         return
+    if redact and require:
+        raise UsageError("--require names devices and hosts, so it does not go with --redact")
     if further:
         raise UsageError(
             f"compare takes BEFORE and AFTER, not {2 + len(further)} runs",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pickle
 import struct
-from typing import IO, Any, Final
+from io import BufferedReader
+from typing import IO, Any, Final, cast
 
 _COUNTS: Final = struct.Struct("<QQ")
 
@@ -34,10 +35,12 @@ def receive(stream: IO[bytes]) -> Any:
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytearray:
+    # The pipe of a process is one, whatever it is typed as; reading into the array saves a copy of a whole part.
+    reader = cast(BufferedReader, stream)
     content = bytearray(size)
     rest = memoryview(content)
     while rest.nbytes:
-        count = stream.readinto(rest)  # type: ignore[attr-defined]
+        count = reader.readinto(rest)
         if not count:
             raise EOFError
         rest = rest[count:]
