@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from traceview.cli.errors import say
-from traceview.cli.options import Full, Output, Redact, Width
+from traceview.cli.options import FORMAT_OPTION, Full, Output, Redact, Width
 from traceview.cli.output import Target, format_of
 from traceview.errors import ComparisonError, UsageError
 from traceview.location import Location
@@ -107,9 +107,7 @@ def compare(
     ] = None,
     format_: Annotated[
         Format | None,
-        typer.Option(
-            "--format", help="By default what FILE ends with, else terminal.", show_default=False
-        ),
+        FORMAT_OPTION,
     ] = None,
     output: Output = None,
     force: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from traceview.cli.options import Force, Logdir, Output, Run, Width
+from traceview.cli.options import FORMAT_OPTION, Force, Logdir, Output, Run, Width
 from traceview.cli.output import Target, format_of
 
 
@@ -28,9 +28,7 @@ def crosscheck(
     run: Run = None,
     format_: Annotated[
         Format | None,
-        typer.Option(
-            "--format", help="By default what FILE ends with, else terminal.", show_default=False
-        ),
+        FORMAT_OPTION,
     ] = None,
     output: Output = None,
     force: Force = False,

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from traceview.cli.errors import say
-from traceview.cli.options import Force, MaxMemory, Output, Run, Salvage, Subject, Width
+from traceview.cli.options import (
+    FORMAT_OPTION,
+    Force,
+    MaxMemory,
+    Output,
+    Run,
+    Salvage,
+    Subject,
+    Width,
+)
 from traceview.cli.output import Target, format_of, write_file
 from traceview.errors import TraceviewError, UsageError
 from traceview.location import Location
@@ -87,9 +96,7 @@ def gate(
     salvage: Salvage = False,
     format_: Annotated[
         Format | None,
-        typer.Option(
-            "--format", help="By default what FILE ends with, else terminal.", show_default=False
-        ),
+        FORMAT_OPTION,
     ] = None,
     output: Output = None,
     junit: Annotated[

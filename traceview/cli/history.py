@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from traceview.cli.options import Force, Output, Width
+from traceview.cli.options import FORMAT_OPTION, Force, Output, Width
 from traceview.cli.output import Target, format_of
 
 
@@ -39,9 +39,7 @@ def history(
     ],
     format_: Annotated[
         Format | None,
-        typer.Option(
-            "--format", help="By default what FILE ends with, else terminal.", show_default=False
-        ),
+        FORMAT_OPTION,
     ] = None,
     output: Output = None,
     force: Force = False,

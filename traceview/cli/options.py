@@ -65,6 +65,11 @@ Run = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Run to read; by default the newest.", show_default=False),
 ]
+FORMAT_OPTION: Final = typer.Option(
+    "--format", help="By default what FILE ends with, else terminal.", show_default=False
+)
+"""Of commands that write one thing in several formats; each has formats of its own."""
+
 Output = Annotated[
     Location | None,
     typer.Option(

@@ -12,6 +12,7 @@ import typer
 from msgspec import Struct
 
 from traceview.cli.options import (
+    FORMAT_OPTION,
     Devices,
     Force,
     Logdir,
@@ -54,9 +55,7 @@ class Format(str, Enum):
 
 FormatChoice = Annotated[
     Format | None,
-    typer.Option(
-        "--format", help="By default what FILE ends with, else terminal.", show_default=False
-    ),
+    FORMAT_OPTION,
 ]
 _BY_SUFFIX: Final = {".csv": Format.csv, ".parquet": Format.parquet, ".json": Format.json}
 
