@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from threading import Event, Thread, get_ident
 from typing import Any, Final
 
 from traceview.analysis import (
@@ -21,6 +21,7 @@ from traceview.analysis import (
 )
 from traceview.analysis import input as input_topic
 from traceview.analysis.context import Analysis, Context
+from traceview.stages import measured_beside
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     ops.ANALYSIS,
@@ -48,14 +49,15 @@ def computed_beside(context: Context) -> Iterator[None]:
     if count < _FEWEST_EVENTS or (os.cpu_count() or 1) < 2:
         yield
         return
-    ended = Event()
+    ended, first = Event(), get_ident()
 
     def compute() -> None:
-        for topic in _TOPICS:
-            if ended.is_set():
-                return
-            with suppress(Exception):
-                context.result(topic)
+        with measured_beside(first):
+            for topic in _TOPICS:
+                if ended.is_set():
+                    return
+                with suppress(Exception):
+                    context.result(topic)
 
     # Ctrl-C does not wait for it.
     thread = Thread(target=compute, daemon=True)

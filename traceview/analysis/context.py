@@ -156,10 +156,16 @@ class Context:
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
         cell = self._cells.setdefault(key, _Cell())
-        # What is asked for never asks for this in turn, so two threads do not wait for each other.
-        with cell.turn:
-            if not cell.found:
-                cell.found.append(make())
+        if not cell.found:
+            # What is asked for never asks for this in turn, so two threads do not wait for each other.
+            if not cell.turn.acquire(blocking=False):
+                with stage("waiting for the other thread"):
+                    cell.turn.acquire()
+            try:
+                if not cell.found:
+                    cell.found.append(make())
+            finally:
+                cell.turn.release()
         made: T = cell.found[0]
         return made
 

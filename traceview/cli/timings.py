@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Annotated, Final
@@ -29,12 +29,31 @@ def _said() -> Iterator[None]:
         finally:
             seconds = {_START: begun - STARTED, **stages.seconds}
             seconds[_REST] = seconds.pop(_REST)
-            lines = [f"traceview: {sum(seconds.values()):.3f} s, of which"]
-            lines += [
-                f"{took:9.3f} s  {name}" for name, took in seconds.items() if took > _LEAST_SECONDS
-            ]
             if sys.stderr is not None:
-                sys.stderr.write("\n".join(lines) + "\n")
+                sys.stderr.write("\n".join(_lines(seconds, stages.beside)) + "\n")
+
+
+def _lines(seconds: Mapping[str, float], beside: Mapping[str, float]) -> Iterator[str]:
+    """The sum of the stages, and a line for each; `beside`: those of a second thread, in a column of their own."""
+    names = dict.fromkeys((*seconds, *beside))
+    total = f"traceview: {sum(seconds.values()):.3f} s, of which"
+    if not beside:
+        yield total
+        yield from (f"{_cell(seconds, name)}  {name}" for name in names if _takes(seconds, name))
+        return
+    yield f"{total} (beside: what a second thread did meanwhile)"
+    yield f"{'':11}{'beside':>11}"
+    for name in names:
+        if _takes(seconds, name) or _takes(beside, name):
+            yield f"{_cell(seconds, name)}{_cell(beside, name)}  {name}"
+
+
+def _takes(seconds: Mapping[str, float], name: str) -> bool:
+    return seconds.get(name, 0.0) > _LEAST_SECONDS
+
+
+def _cell(seconds: Mapping[str, float], name: str) -> str:
+    return f"{seconds[name]:9.3f} s" if _takes(seconds, name) else " " * 11
 
 
 def _asked(context: typer.Context, is_wanted: bool) -> bool:
