@@ -124,6 +124,20 @@ def order_by(*keys: npt.NDArray[np.integer]) -> Int64Array:
     return order.astype(np.int64, copy=False)
 
 
+def sorted_within(
+    group: npt.NDArray[np.integer], values: npt.NDArray[np.integer]
+) -> Int64Array:
+    """The values by group, sorted within each; int64."""
+    packed = _packed((group, values)) if group.size else None
+    if packed is None:
+        return values[np.lexsort((values, group))].astype(np.int64)
+    packed.sort()
+    least = int(values.min())
+    packed &= (1 << (int(values.max()) - least).bit_length()) - 1
+    packed += least
+    return packed
+
+
 def _packed(keys: tuple[npt.NDArray[np.integer], ...]) -> Int64Array | None:
     """One number per row that sorts as the keys do; None if that takes more than 62 bits."""
     packed = np.zeros(keys[0].size, dtype=np.int64)

@@ -295,6 +295,91 @@ def totals(const int64_t[::1] places, const int64_t[::1] values, int64_t length)
     return result
 
 
+cdef inline uint64_t scattered(int64_t first, int64_t second, int64_t third) noexcept nogil:
+    # Neighbours in any of the three lie far apart.
+    cdef uint64_t mixed = <uint64_t> first * <uint64_t> 0x9E3779B97F4A7C15
+    mixed ^= (<uint64_t> second + 1) * <uint64_t> 0xC2B2AE3D27D4EB4F
+    mixed ^= (<uint64_t> third + 1) * <uint64_t> 0x165667B19E3779F9
+    mixed ^= mixed >> 32
+    mixed *= <uint64_t> 0xD6E8FEB86659FD93
+    return mixed ^ (mixed >> 32)
+
+
+def labelled(const int32_t[::1] first, const int32_t[::1] second, const uint8_t[::1] third):
+    """Number the distinct rows of three columns as they first occur: the number of each row, and where each begins.
+
+    int32 `[rows]` and int64 `[numbers]`.
+    """
+    cdef int64_t i = 0, row, place, number, count = 0, size = first.shape[0]
+    cdef int64_t slots = 1024
+    cdef uint64_t mask
+    label = np.empty(size, dtype=np.int32)
+    table, rows = np.full(slots, -1, dtype=np.int32), np.empty(slots // 2, dtype=np.int64)
+    cdef int32_t[::1] labels = label, slot = table
+    cdef int64_t[::1] begin = rows
+    while i < size:
+        mask = <uint64_t> slots - 1
+        with nogil:
+            while i < size and 2 * count < slots:
+                place = <int64_t> (scattered(first[i], second[i], third[i]) & mask)
+                while True:
+                    number = slot[place]
+                    if number < 0:
+                        number = count
+                        slot[place] = <int32_t> number
+                        begin[number] = i
+                        count += 1
+                        break
+                    row = begin[number]
+                    if first[row] == first[i] and second[row] == second[i] and third[row] == third[i]:
+                        break
+                    place = <int64_t> ((<uint64_t> place + 1) & mask)
+                labels[i] = <int32_t> number
+                i += 1
+        if i < size:
+            # Half full: twice the room, and every number has its place there.
+            slots *= 2
+            mask = <uint64_t> slots - 1
+            table = np.full(slots, -1, dtype=np.int32)
+            rows = np.resize(rows, slots // 2)
+            slot, begin = table, rows
+            with nogil:
+                for number in range(count):
+                    row = begin[number]
+                    place = <int64_t> (scattered(first[row], second[row], third[row]) & mask)
+                    while slot[place] >= 0:
+                        place = <int64_t> ((<uint64_t> place + 1) & mask)
+                    slot[place] = <int32_t> number
+    return label, rows[:count].copy()
+
+
+def tabulated(
+    const int32_t[::1] labels,
+    const int64_t[::1] values,
+    const int64_t[::1] low,
+    const int64_t[::1] high,
+    const int64_t[::1] row_of,
+    const int64_t[::1] column_of,
+    int64_t rows,
+    int64_t columns,
+):
+    """The sums and the numbers of the values in spans `[low, high)` of places; int64 `[rows, columns]` each.
+
+    A value counts in the row of its label and in the column of its span; not at all where that row is -1.
+    """
+    cdef int64_t i, span, row
+    sums, counts = np.zeros((2, rows, columns), dtype=np.int64)
+    cdef int64_t[:, ::1] total = sums, number = counts
+    with nogil:
+        for span in range(low.shape[0]):
+            for i in range(low[span], high[span]):
+                row = row_of[labels[i]]
+                if row >= 0:
+                    total[row, column_of[span]] += values[i]
+                    number[row, column_of[span]] += 1
+    return sums, counts
+
+
 def codes_of(object[::1] values, dict known):
     """The number of each value in `known`, int32; values that are new there get the next numbers."""
     cdef Py_ssize_t i

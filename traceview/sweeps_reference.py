@@ -173,6 +173,49 @@ def totals(places: _Int64Array, values: _Int64Array, length: int) -> _Int64Array
     return total
 
 
+def labelled(
+    first: npt.NDArray[np.int32], second: npt.NDArray[np.int32], third: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.int32], _Int64Array]:
+    """Number the distinct rows of three columns as they first occur: the number of each row, and where each begins.
+
+    int32 `[rows]` and int64 `[numbers]`.
+    """
+    order = np.lexsort((third, second, first))
+    begins = np.ones(order.size, dtype=np.bool_)
+    begins[1:] = False
+    for column in (first, second, third):
+        begins[1:] |= column[order[1:]] != column[order[:-1]]
+    begin = order[begins]
+    by_row = np.argsort(begin)
+    number = np.empty(begin.size, dtype=np.int32)
+    number[by_row] = np.arange(begin.size)
+    label = np.empty(order.size, dtype=np.int32)
+    label[order] = number[np.cumsum(begins) - 1]
+    return label, begin[by_row].astype(np.int64, copy=False)
+
+
+def tabulated(
+    labels: npt.NDArray[np.int32],
+    values: _Int64Array,
+    low: _Int64Array,
+    high: _Int64Array,
+    row_of: _Int64Array,
+    column_of: _Int64Array,
+    rows: int,
+    columns: int,
+) -> tuple[_Int64Array, _Int64Array]:
+    """The sums and the numbers of the values in spans `[low, high)` of places; int64 `[rows, columns]` each.
+
+    A value counts in the row of its label and in the column of its span; not at all where that row is -1.
+    """
+    sums, counts = np.zeros((2, rows, columns), dtype=np.int64)
+    for begin, end, column in zip(low.tolist(), high.tolist(), column_of.tolist(), strict=True):
+        row = row_of[labels[begin:end]]
+        np.add.at(sums[:, column], row[row >= 0], values[begin:end][row >= 0])
+        np.add.at(counts[:, column], row[row >= 0], 1)
+    return sums, counts
+
+
 def codes_of(values: npt.NDArray[np.object_], known: dict[Any, int]) -> npt.NDArray[np.int32]:
     """The number of each value in `known`, int32; values that are new there get the next numbers."""
     return np.array(

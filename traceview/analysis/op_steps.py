@@ -19,13 +19,14 @@ from traceview.analysis.context import Analysis, Context
 from traceview.analysis.path.parts import FIRST_CAUSE
 from traceview.analysis.path.result import walked_steps
 from traceview.analysis.selection import step_bounds
-from traceview.ids import unique_inverse
-from traceview.intervals import Int32Array, Int64Array
-from traceview.mean_variance import Float64Array, variance_of_mean
+from traceview.ids import unique_ids, unique_inverse
+from traceview.intervals import Int64Array, places
+from traceview.mean_variance import variance_of_mean
 from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
 from traceview.sweeping import SWEEPS
 from traceview.trace.cause import CLASS_KEYS
 from traceview.trace.model import NONE, Trace
+from traceview.trace.op_labels import OpLabels, op_labels
 from traceview.trace.ops import split_op
 
 MOST_OPS: Final = 100
@@ -97,31 +98,40 @@ def kernel_stem(name: str) -> str:
 
 def compute(context: Context) -> OpSteps | Skipped:
     """The ops of the used steps with the largest time."""
+    trace = context.trace
     numbers = sorted({step.number for step in context.selection.used_steps})
     if not numbers:
         return Skipped("no used step")
-    numbering = _Numbering(context.trace)
-    devices = list(_devices_in_steps(context, numbers, numbering))
+    numbering = _Numbering(trace)
+    devices = [_of_device(device, numbering) for device in _devices_in_steps(context, numbers)]
     walked = context.once(walked_steps)
-    path = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
+    path = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     if not isinstance(walked, Skipped):
         is_activity = walked.parts.kind < FIRST_CAUSE
-        path = numbering.of(walked.parts.row[is_activity]), walked.parts.duration_ps[is_activity]
+        rows = walked.parts.row[is_activity]
+        path = numbering.of_rows(rows), walked.parts.duration_ps[is_activity]
     ops = numbering.ops
-    sums = np.zeros((3, len(ops)), dtype=np.int64)
+    total, count, device_count = np.zeros((3, len(ops)), dtype=np.int64)
     for device in devices:
-        sums += device.sums(context.trace, len(ops))
-    total, count, device_count = sums
-    on_path = SWEEPS.totals(path[0].astype(np.int64), path[1], len(ops))
+        total += SWEEPS.totals(device.op, device.total_ps, len(ops))
+        of_device = SWEEPS.totals(device.op, device.count, len(ops))
+        count += of_device
+        device_count += of_device > 0
+    on_path = SWEEPS.totals(*path, len(ops))
     chosen = _largest(ops, total, on_path)
-    series = np.zeros((chosen.size, len(numbers)))
+    place = np.full(len(ops), NONE, dtype=np.int64)
+    place[chosen] = np.arange(chosen.size)
+    series = np.zeros((chosen.size, len(numbers)), dtype=np.int64)
     for device in devices:
-        series += device.series(context.trace, chosen, len(ops), len(numbers))
+        of_label = np.full(numbering.labels.row.size, NONE, dtype=np.int64)
+        of_label[device.label] = place[device.op]
+        series += device.events.tabulated(numbering.labels, of_label, chosen.size, len(numbers))[0]
     is_left_out = np.ones(len(ops), dtype=np.bool_)
     is_left_out[chosen] = False
     made = []
-    for place, op in enumerate(chosen.tolist()):
-        variance, degrees = variance_of_mean(series[place]) if len(numbers) > 1 else (None, None)
+    for row, op in enumerate(chosen.tolist()):
+        times = series[row].astype(np.float64)
+        variance, degrees = variance_of_mean(times) if len(numbers) > 1 else (None, None)
         made.append(
             OpInSteps(
                 class_=CLASS_KEYS[ops[op].class_],
@@ -145,46 +155,51 @@ def compute(context: Context) -> OpSteps | Skipped:
     )
 
 
-class _DeviceOps(Struct, frozen=True, eq=False):
-    """The events of one device that start in a used step; int32 `[n]`, for they are many.
+class _Events(Struct, frozen=True, eq=False):
+    """The events of one device that start in a used step.
 
-    `row`: counted from `first`. `step`: the place of the number of the step. `op`: the number of the op.
+    `rows`: all of the device. `low`, `high`: by used step of its host those that start in it, counted from the first of
+    these rows. `step`: the place of the number of the step.
     """
 
-    first: int
-    row: Int32Array
-    step: Int32Array
-    op: Int32Array
+    trace: Trace
+    device: int
+    rows: slice
+    low: Int64Array
+    high: Int64Array
+    step: Int64Array
 
-    def _durations(self, trace: Trace) -> Int64Array:
-        return trace.device_columns.duration_ps[self.first + self.row.astype(np.int64)]
-
-    def sums(self, trace: Trace, op_count: int) -> Int64Array:
-        """By op the time, the events, and whether there are any; int64 `[3, ops]`."""
-        total = SWEEPS.totals(self.op.astype(np.int64), self._durations(trace), op_count)
-        count = np.bincount(self.op, minlength=op_count)
-        return np.stack((total, count, count > 0))
-
-    def series(
-        self, trace: Trace, chosen: Int64Array, op_count: int, step_count: int
-    ) -> Float64Array:
-        """The time of the chosen ops in each step, float64 `[chosen, steps]`."""
-        place = np.full(op_count, NONE, dtype=np.int64)
-        place[chosen] = np.arange(chosen.size)
-        row = place[self.op]
-        kept = row != NONE
-        flat = np.bincount(
-            row[kept] * step_count + self.step[kept],
-            weights=self._durations(trace)[kept].astype(np.float64),
-            minlength=chosen.size * step_count,
+    def tabulated(
+        self, labels: OpLabels, row_of: Int64Array, rows: int, step_count: int
+    ) -> tuple[Int64Array, Int64Array]:
+        """By row and step the time and the number of the events; the label gives the row, `NONE` for none."""
+        found: tuple[Int64Array, Int64Array] = SWEEPS.tabulated(
+            labels.of_row[self.rows],
+            self.trace.device_columns.duration_ps[self.rows],
+            self.low,
+            self.high,
+            row_of,
+            self.step if step_count > 1 else np.zeros_like(self.step),
+            rows,
+            step_count,
         )
-        return np.asarray(flat, dtype=np.float64).reshape(chosen.size, step_count)
+        return found
 
 
-def _devices_in_steps(
-    context: Context, numbers: list[int], numbering: _Numbering
-) -> Iterator[_DeviceOps]:
-    """Device by device, for the events of all of them together would take as much memory as the trace."""
+class _DeviceOps(Struct, frozen=True, eq=False):
+    """What one device ran in the used steps, by label, int64 `[labels of the device]`.
+
+    `op`: the number of the op; `total_ps`, `count`: of all steps.
+    """
+
+    events: _Events
+    label: Int64Array
+    op: Int64Array
+    total_ps: Int64Array
+    count: Int64Array
+
+
+def _devices_in_steps(context: Context, numbers: list[int]) -> Iterator[_Events]:
     trace, columns = context.trace, context.trace.device_columns
     place_of = {number: place for place, number in enumerate(numbers)}
     for index, device in enumerate(trace.device_list):
@@ -192,13 +207,20 @@ def _devices_in_steps(
         if not used:
             continue
         start, end = step_bounds(used)
+        # An event belongs to the step that began last before it, if that has not ended.
+        end = np.minimum(end, np.append(start[1:], end[-1]))
         rows = columns.rows_of(index)
-        begun = columns.start_ps[rows]
-        place = np.searchsorted(start, begun, side="right") - 1
-        inside = np.flatnonzero((place >= 0) & (begun < end[place]))
-        step = np.array([place_of[step.number] for step in used], dtype=np.int32)[place[inside]]
-        op = numbering.of(inside + rows.start)
-        yield _DeviceOps(rows.start, inside.astype(np.int32), step, op)
+        low, high = places(columns.start_ps[rows], start), places(columns.start_ps[rows], end)
+        step = np.array([place_of[step.number] for step in used], dtype=np.int64)
+        yield _Events(trace, index, rows, low, high, step)
+
+
+def _of_device(events: _Events, numbering: _Numbering) -> _DeviceOps:
+    count = numbering.labels.row.size
+    sums, counts = events.tabulated(numbering.labels, np.arange(count), count, 1)
+    label = np.flatnonzero(counts)
+    op = numbering.of(events.device, label)
+    return _DeviceOps(events, label, op, sums[label, 0], counts[label, 0])
 
 
 class _Numbering:
@@ -206,35 +228,42 @@ class _Numbering:
 
     def __init__(self, trace: Trace) -> None:
         self.ops: list[_Op] = []
-        self._columns = trace.device_columns
-        self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
+        self.labels = trace.once(op_labels)
+        self._columns = columns = trace.device_columns
+        self._is_replica = [device.kind == "replica" for device in trace.device_list]
         self._number_of: dict[_Op, int] = {}
+        # By kind of device and label.
+        self._known: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        self._first = [column[self.labels.row] for column in (columns.class_, columns.op, columns.name)]
         text = trace.names.text
         self._op_of = cache(lambda name: _op_of(text(name)))
         self._stem_of = cache(lambda name: _stem_of(text(name)))
 
-    def of(self, rows: Int64Array) -> Int32Array:
-        """The number of the op of each of these events, int32."""
-        columns = self._columns
-        if not rows.size:
-            return np.empty(0, dtype=np.int32)
-        kernel = np.where(self._is_replica[columns.device[rows]], NONE, columns.name[rows])
-        ops, of_op = unique_inverse(columns.op[rows].astype(np.int64))
-        kernels, of_kernel = unique_inverse(kernel.astype(np.int64))
-        code = (of_op * kernels.size + of_kernel) * FIRST_CAUSE
-        code += columns.class_[rows]
-        codes, index = unique_inverse(code)
-        numbers = []
-        for one in codes.tolist():
-            pair, class_ = divmod(one, FIRST_CAUSE)
-            place, kernel_place = divmod(pair, kernels.size)
-            name, type_ = self._op_of(int(ops[place]))
-            op = _Op(class_, name, type_, self._stem_of(int(kernels[kernel_place])))
-            if op not in self._number_of:
-                self._number_of[op] = len(self.ops)
-                self.ops.append(op)
-            numbers.append(self._number_of[op])
-        return np.array(numbers, dtype=np.int32)[index]
+    def of_rows(self, rows: Int64Array) -> Int64Array:
+        """The number of the op of each of these events."""
+        result = np.empty(rows.size, dtype=np.int64)
+        device_of = self._columns.device[rows]
+        for device in unique_ids(device_of).tolist():
+            own = np.flatnonzero(device_of == device)
+            labels, index = unique_inverse(self.labels.of_row[rows[own]])
+            result[own] = self.of(device, labels)[index]
+        return result
+
+    def of(self, device: int, labels: Int64Array) -> Int64Array:
+        """The number of the op of each of these labels on a device, int64."""
+        is_replica = self._is_replica[device]
+        known = self._known[is_replica]
+        found = []
+        columns = (column[labels].tolist() for column in self._first)
+        for label, class_, op, kernel in zip(labels.tolist(), *columns, strict=True):
+            number = known.get(label)
+            if number is None:
+                key = _Op(class_, *self._op_of(op), None if is_replica else self._stem_of(kernel))
+                number = known[label] = self._number_of.setdefault(key, len(self.ops))
+                if number == len(self.ops):
+                    self.ops.append(key)
+            found.append(number)
+        return np.array(found, dtype=np.int64)
 
 
 def _op_of(text: str | None) -> tuple[str | None, str | None]:

@@ -11,18 +11,22 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from traceview.ids import order_by, unique_ids, unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places, union
+from traceview.ids import sorted_within, unique_ids, unique_inverse
+from traceview.intervals import Int64Array, nesting, places, union
+from traceview.sweeping import SWEEPS
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.op_labels import op_labels
 from traceview.trace.op_phase import KEPT_NAMES
+from traceview.xplane.planes import ActivityClass
 
+_Span: TypeAlias = slice | Int64Array
 _REPLICA_PART = re.compile(r"(?:^|(?<=/))replica_\d+/")
 _UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
 _TYPE = re.compile(r"[A-Za-z_][\w>-]*")
@@ -89,88 +93,83 @@ def _joined(tables: Sequence[OpTable]) -> OpTable:
 
 def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
     """The table of rows that are all of one device."""
-    columns = trace.device_columns
-    ops, op_id = _by_replica_free_name(trace, columns.op[rows])
-    of_replica = rows.size > 0 and trace.device_list[columns.device[rows[0]]].kind == "replica"
-    kernel = np.where(of_replica, NONE, columns.name[rows]).astype(np.int64)
-    duration = columns.duration_ps[rows]
-    group = _groups(
-        columns.device[rows].astype(np.int64), columns.class_[rows].astype(np.int64), op_id, kernel
-    )
-    order = order_by(group, duration)
-    first = np.flatnonzero(np.diff(group[order], prepend=-1))
-    count = np.diff(np.append(first, rows.size))
-    leader = order[first]
-    in_order = duration[order]
-    total = _sums(in_order, first)
-    size = columns.bytes[rows][order]
-    known_bytes = _sums(np.where(size == UNKNOWN_BYTES, 0, size), first)
-    has_bytes = _sums((size != UNKNOWN_BYTES).astype(np.int64), first) > 0
-    self_time = _self_times(trace, rows)[order]
+    columns, span = trace.device_columns, _as_span(rows)
+    groups, group = _groups(trace, span)
+    duration, class_of_row = columns.duration_ps[span], columns.class_[span]
+    size = len(groups)
+    count = np.bincount(group, minlength=size)
+    total = SWEEPS.totals(group, duration, size)
+    # The shortest event of each group, of several the first.
+    leader = SWEEPS.earliest(group, duration, 0, size)
+    first = np.cumsum(count) - count
+    in_order = sorted_within(group, duration)
+    bytes_ = columns.bytes[span]
+    is_known = np.flatnonzero(bytes_ != UNKNOWN_BYTES)
+    known_bytes = SWEEPS.totals(group[is_known], bytes_[is_known], size)
+    has_bytes = np.bincount(group[is_known], minlength=size) > 0
     lower, upper = in_order[first + (count - 1) // 2], in_order[first + count // 2]
-    device, class_ = columns.device[rows][leader], columns.class_[rows][leader]
-    rank = np.lexsort((leader, -total, device))
-    names = [ops[int(i)] for i in op_id[leader][rank]]
+    class_ = class_of_row[leader]
+    rank = np.lexsort((leader, -total))
+    chosen = [groups[place] for place in rank.tolist()]
     return OpTable(
-        device=device[rank],
+        device=columns.device[span][leader][rank],
         class_=class_[rank],
-        name=tuple(name for name, _ in names),
-        type=tuple(type_ for _, type_ in names),
-        kernel=tuple(trace.names.text(int(i)) for i in kernel[leader][rank]),
+        name=tuple(group.op for group in chosen),
+        type=tuple(group.op_type for group in chosen),
+        kernel=tuple(trace.names.text(group.kernel) for group in chosen),
         count=count[rank],
         total_ps=total[rank],
-        self_ps=_sums(self_time, first)[rank],
+        self_ps=SWEEPS.totals(group, _self_times(trace, span), size)[rank],
         mean_ps=(total // np.maximum(count, 1))[rank],
         median_ps=(lower + (upper - lower) // 2)[rank],
         p95_ps=in_order[first + (19 * count + 19) // 20 - 1][rank],
-        share_ratio=_shares(trace, rows, device, class_, total)[rank],
+        share_ratio=_shares(trace, span, class_, total)[rank],
         bytes=np.where(has_bytes, known_bytes, UNKNOWN_BYTES)[rank],
     )
 
 
-def _groups(*keys: Int64Array) -> Int64Array:
-    """One number per combination of keys, each of which is at least `NONE`."""
-    group = np.zeros(keys[0].size, dtype=np.int64)
-    span = 1
-    for key in keys:
-        width = int(key.max(initial=NONE)) + 2
-        if span * width >= 1 << 62:
-            values, group = unique_inverse(group)
-            span = int(values.size)
-        group = group * width + key + 1
-        span *= width
-    return group
+def _as_span(rows: Int64Array) -> _Span:
+    """Rows in order, as a slice if none between them is left out: of that no column is copied."""
+    if rows.size and rows[-1] - rows[0] == rows.size - 1:
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
 
 
-def _by_replica_free_name(
-    trace: Trace, op: Int32Array
-) -> tuple[list[tuple[str | None, str | None]], Int64Array]:
-    recorded, index = unique_inverse(op.astype(np.int64) + 1)
-    ids: dict[tuple[str | None, str | None], int] = {}
-    id_of_recorded = np.empty(recorded.size, dtype=np.int64)
-    for place, name in enumerate(recorded.tolist()):
-        text = trace.names.text(name - 1)
-        id_of_recorded[place] = ids.setdefault(
-            (None, None) if text is None else split_op(text), len(ids)
-        )
-    return list(ids), id_of_recorded[index]
+class _Group(NamedTuple):
+    """What makes two events of one device one row of the table. `kernel`: the number of its name."""
+
+    class_: int
+    op: str | None
+    op_type: str | None
+    kernel: int
 
 
-def _sums(values: Int64Array, first: Int64Array) -> Int64Array:
-    if first.size == 0:
-        return np.empty(0, dtype=np.int64)
-    result: Int64Array = np.add.reduceat(values, first)
-    return result
+def _groups(trace: Trace, rows: _Span) -> tuple[list[_Group], Int64Array]:
+    """The groups of rows of one device, and the number of the group of each row."""
+    columns, labels = trace.device_columns, trace.once(op_labels)
+    known, of_row = unique_inverse(labels.of_row[rows])
+    row = labels.row[known]
+    device = columns.device[rows][:1].tolist()
+    is_replica = bool(device) and trace.device_list[device[0]].kind == "replica"
+    number_of: dict[_Group, int] = {}
+    group_of = np.empty(known.size, dtype=np.int64)
+    keys = (column[row].tolist() for column in (columns.class_, columns.op, columns.name))
+    for place, (class_, op, kernel) in enumerate(zip(*keys, strict=True)):
+        text = trace.names.text(op)
+        name, type_ = (None, None) if text is None else split_op(text)
+        group = _Group(class_, name, type_, NONE if is_replica else kernel)
+        group_of[place] = number_of.setdefault(group, len(number_of))
+    return list(number_of), group_of[of_row]
 
 
-def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
+def _self_times(trace: Trace, rows: _Span) -> Int64Array:
     """Duration of each row without the events that are nested directly inside it on the same line.
 
     On the streams of a GPU no event is nested: kernels that overlap there run concurrently.
     """
     columns = trace.device_columns
     self_time = columns.duration_ps[rows].copy()
-    if rows.size == 0 or trace.device_list[columns.device[rows[0]]].kind == "gpu":
+    if self_time.size == 0 or trace.device_list[columns.device[rows][0]].kind == "gpu":
         return self_time
     line, start, end = columns.line[rows], columns.start_ps[rows], columns.end_ps[rows]
     for number in unique_ids(line):
@@ -183,19 +182,15 @@ def _self_times(trace: Trace, rows: Int64Array) -> Int64Array:
 
 
 def _shares(
-    trace: Trace,
-    rows: Int64Array,
-    device: npt.NDArray[np.int16],
-    class_: npt.NDArray[np.uint8],
-    total: Int64Array,
+    trace: Trace, rows: _Span, class_: npt.NDArray[np.uint8], total: Int64Array
 ) -> npt.NDArray[np.float64]:
+    """The total of each group of one device over the time in which the device computes, for class compute only."""
     columns = trace.device_columns
     share = np.full(total.size, np.nan)
-    is_compute: BoolArray = columns.class_[rows] == 0
-    for number in unique_ids(device):
-        kernels = rows[is_compute & (columns.device[rows] == number)]
-        compute_ps = union(columns.start_ps[kernels], columns.end_ps[kernels]).length
-        if compute_ps:
-            groups = (device == number) & (class_ == 0)
-            share[groups] = total[groups] / compute_ps
+    computes = np.flatnonzero(columns.class_[rows] == ActivityClass.COMPUTE)
+    start, end = columns.start_ps[rows][computes], columns.end_ps[rows][computes]
+    compute_ps = union(start, end).length
+    if compute_ps:
+        groups = class_ == ActivityClass.COMPUTE
+        share[groups] = total[groups] / compute_ps
     return share
