@@ -124,9 +124,7 @@ def order_by(*keys: npt.NDArray[np.integer]) -> Int64Array:
     return order.astype(np.int64, copy=False)
 
 
-def sorted_within(
-    group: npt.NDArray[np.integer], values: npt.NDArray[np.integer]
-) -> Int64Array:
+def sorted_within(group: npt.NDArray[np.integer], values: npt.NDArray[np.integer]) -> Int64Array:
     """The values by group, sorted within each; int64."""
     packed = _packed((group, values)) if group.size else None
     if packed is None:

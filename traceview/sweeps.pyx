@@ -5,7 +5,7 @@ lines of text.
 `intervals` does the same with numpy where this module is not built; the tests compare the two.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy
@@ -303,6 +303,323 @@ cdef inline uint64_t scattered(int64_t first, int64_t second, int64_t third) noe
     mixed ^= mixed >> 32
     mixed *= <uint64_t> 0xD6E8FEB86659FD93
     return mixed ^ (mixed >> 32)
+
+
+def gaps_between(
+    const int64_t[::1] start,
+    const int64_t[::1] duration,
+    const uint8_t[::1] wins,
+    const Id[:] launch,
+    const int64_t[::1] launched_at,
+    int64_t first,
+    int64_t last,
+):
+    """The spans of `[first, last)` that no event covers: start, end, the event before and the event after.
+
+    int64 start and end, int32 before and after, -1 without one. The events are sorted by start; those of zero length
+    count as none. Of several that end where a gap begins, one that `wins` counts, then the one that began last, then
+    the first; of several that begin where it ends, the one launched first, then the first. `launched_at[launch]` is when,
+    without a launch (-1) never.
+    """
+    cdef int64_t i, other, begin, at, best, count = 0, size = start.shape[0]
+    cdef int64_t reach = first, before = -1, after
+    starts, ends = np.empty((2, size + 1), dtype=np.int64)
+    befores, afters = np.empty((2, size + 1), dtype=np.int32)
+    cdef int64_t[::1] out_start = starts, out_end = ends
+    cdef int32_t[::1] out_before = befores, out_after = afters
+    with nogil:
+        for i in range(size):
+            begin = start[i]
+            if begin >= last:
+                break
+            if duration[i] <= 0:
+                continue
+            if begin > reach:
+                after = -1
+                best = 0
+                other = i
+                while other < size and start[other] == begin:
+                    if duration[other] > 0:
+                        at = launched_at[<int64_t> launch[other]] if launch[other] >= 0 else INT64_MAX
+                        if after < 0 or at < best:
+                            after = other
+                            best = at
+                    other += 1
+                out_start[count] = reach
+                out_end[count] = begin
+                out_before[count] = <int32_t> before
+                out_after[count] = <int32_t> after
+                count += 1
+            if begin + duration[i] > reach:
+                reach = begin + duration[i]
+                before = i
+            elif begin + duration[i] == reach:
+                if (
+                    before < 0
+                    or (wins[i] and not wins[before])
+                    or (wins[i] == wins[before] and begin > start[before])
+                ):
+                    before = i
+        if reach < last:
+            out_start[count] = reach
+            out_end[count] = last
+            out_before[count] = <int32_t> before
+            out_after[count] = -1
+            count += 1
+    return tuple(column[:count].copy() for column in (starts, ends, befores, afters))
+
+
+def late_until(
+    const int64_t[::1] start,
+    const int64_t[::1] end,
+    const int32_t[::1] after,
+    const Id[:] launch,
+    const int64_t[::1] launched_at,
+    const int64_t[::1] took,
+    int64_t blocks,
+):
+    """Until when the host is late in each gap, and the launch of the event after it, -1 without one; int64 both.
+
+    Late until the launch begins, or until it ends if it took `blocks` or more, inside the gap; until the end without an
+    event after it; not at all if that has no launch.
+    """
+    cdef int64_t i, row, at, size = start.shape[0]
+    late, launches = np.empty((2, size), dtype=np.int64)
+    cdef int64_t[::1] until = late, found = launches
+    with nogil:
+        for i in range(size):
+            row = <int64_t> launch[after[i]] if after[i] >= 0 else -1
+            found[i] = row
+            if after[i] < 0:
+                until[i] = end[i]
+            elif row < 0:
+                until[i] = start[i]
+            else:
+                at = launched_at[row]
+                if took[row] >= blocks:
+                    at += took[row]
+                at = start[i] if at < start[i] else at
+                until[i] = end[i] if at > end[i] else at
+    return late, launches
+
+
+def cut(const int64_t[::1] start, const int64_t[::1] end, const int64_t[::1] bounds):
+    """Spans cut at the sorted, distinct bounds inside them: start, end, number of the span, and of the bounds up to its start.
+
+    int64 start and end, int32 numbers.
+    """
+    cdef int64_t i, bound = 0, count, size = start.shape[0], known = bounds.shape[0]
+    cdef int64_t pieces = size, near = 0
+    cdef const int64_t* first = &bounds[0] if known else NULL
+    with nogil:
+        for i in range(size):
+            near = place_of(first, known, start[i], True, near)
+            bound = near
+            while bound < known and bounds[bound] < end[i]:
+                bound += 1
+            pieces += bound - near
+    starts, ends = np.empty((2, pieces), dtype=np.int64)
+    numbers, places_ = np.empty((2, pieces), dtype=np.int32)
+    cdef int64_t[::1] out_start = starts, out_end = ends
+    cdef int32_t[::1] number = numbers, place = places_
+    near = count = 0
+    with nogil:
+        for i in range(size):
+            near = place_of(first, known, start[i], True, near)
+            bound = near
+            out_start[count] = start[i]
+            while True:
+                number[count] = <int32_t> i
+                place[count] = <int32_t> bound
+                if bound == known or bounds[bound] >= end[i]:
+                    out_end[count] = end[i]
+                    count += 1
+                    break
+                out_end[count] = bounds[bound]
+                out_start[count + 1] = bounds[bound]
+                count += 1
+                bound += 1
+    return starts, ends, numbers, places_
+
+
+cdef inline int64_t add_states(
+    const int64_t* start,
+    const uint8_t* state,
+    int64_t count,
+    int64_t first,
+    int64_t last,
+    int64_t near,
+    int64_t* total,
+) noexcept nogil:
+    # Adds the time of each state inside [first, last); gives where to search next.
+    cdef int64_t until, place = place_of(start, count, first, True, near) - 1
+    if place < 0:
+        place = 0
+    near = place
+    while first < last:
+        until = start[place + 1] if place + 1 < count and start[place + 1] < last else last
+        total[state[place]] += until - first
+        first = until
+        place += 1
+    return near
+
+
+cdef inline void add_late(
+    int64_t start,
+    int64_t end,
+    int64_t late_end,
+    int64_t handed_over,
+    int64_t line,
+    const int64_t* states,
+    const uint8_t* kinds,
+    const int64_t* state_begin,
+    int64_t* near,
+    int64_t* total,
+) noexcept nogil:
+    cdef int64_t late = late_end if late_end < end else end
+    cdef int64_t handed = handed_over if handed_over < late else late
+    cdef int64_t begin = state_begin[0]
+    if handed < start:
+        handed = start
+    if handed > start:
+        near[0] = add_states(
+            states + begin, kinds + begin, state_begin[1] - begin, start, handed, near[0], total
+        )
+    if line and late > handed:
+        begin = state_begin[line]
+        near[line] = add_states(
+            states + begin, kinds + begin, state_begin[line + 1] - begin, handed, late, near[line], total
+        )
+
+
+cdef inline int64_t covered_until(
+    const int64_t[::1] end, const int64_t[::1] covered, int64_t place, int64_t time
+) noexcept nogil:
+    cdef int64_t total = covered[place]
+    if place and end[place - 1] > time:
+        total -= end[place - 1] - time
+    return total
+
+
+def attributed(
+    const int64_t[::1] start,
+    const int64_t[::1] end,
+    const int32_t[::1] gap,
+    const int64_t[::1] late_end,
+    const int64_t[::1] handed_over,
+    const int64_t[::1] line,
+    const int64_t[::1] state_start,
+    const uint8_t[::1] state,
+    const int64_t[::1] state_begin,
+    const uint8_t[::1] queued,
+    const int64_t[::1] peer_start,
+    const int64_t[::1] peer_end,
+    const int64_t[::1] peer_covered,
+    const uint8_t[::1] yields,
+    int64_t peer,
+    int64_t short,
+    int64_t launching,
+):
+    """How long each piece of a gap has each cause: by cause the pieces, int32, and how long, int64; and `queued`, uint8.
+
+    Per piece: `start`, `end`, and the number of its gap, which rises. Per gap: up to `late_end` the host is late, in the state
+    of line 0 until it handed over, then of `line`, where that is not 0; then it is `queued` with that cause, or has
+    the cause `peer` in the intervals `peer_…` if the cause `yields`. What is `short` becomes `launching` if that is the largest
+    cause while the host is late, of equal ones the first. The states of line n are those from `state_begin[n]` to
+    `state_begin[n + 1]`, each from its `state_start` to the next.
+    """
+    cdef int64_t i, piece, after, number, cause, begin, handed, until, most, largest, filling
+    cdef int64_t causes = yields.shape[0], pieces = start.shape[0], lines = state_begin.shape[0] - 1
+    cdef int64_t peers = peer_start.shape[0], peer_near, low, high, taken, other
+    own = np.array(queued, dtype=np.uint8)
+    hints, counts = np.zeros(lines, dtype=np.int64), np.zeros(causes + 1, dtype=np.int64)
+    sums = np.zeros((2, causes), dtype=np.int64)
+    found, lengths = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
+    cdef uint8_t[::1] queue = own
+    cdef int64_t[::1] near = hints, count = counts, length = lengths
+    cdef int64_t[:, ::1] total = sums
+    cdef int32_t[::1] found_piece = found
+    cdef const int64_t* states = &state_start[0]
+    cdef const uint8_t* kinds = &state[0]
+    cdef const int64_t* peer_starts = &peer_start[0] if peers else NULL
+    # First what there is of each cause is counted, then it is written.
+    for filling in range(2):
+        peer_near = 0
+        i = 0
+        with nogil:
+            while i < pieces:
+                number = gap[i]
+                after = i
+                while after < pieces and gap[after] == number:
+                    after += 1
+                if late_end[number] > start[i]:
+                    largest = -1
+                    if queue[number] == short:
+                        for cause in range(causes):
+                            total[1, cause] = 0
+                        for piece in range(i, after):
+                            add_late(
+                                start[piece], end[piece], late_end[number], handed_over[number],
+                                line[number], states, kinds, &state_begin[0], &near[0], &total[1, 0],
+                            )
+                        most = 0
+                        for cause in range(causes):
+                            if total[1, cause] > most:
+                                most = total[1, cause]
+                                largest = cause
+                        if largest == launching:
+                            queue[number] = <uint8_t> launching
+                for piece in range(i, after):
+                    taken = 0
+                    cause = queue[number]
+                    begin = start[piece] if start[piece] > late_end[number] else late_end[number]
+                    other = end[piece] - begin if end[piece] > begin else 0
+                    if other and peers and yields[cause]:
+                        peer_near = place_of(peer_starts, peers, begin, True, peer_near)
+                        low = covered_until(peer_end, peer_covered, peer_near, begin)
+                        peer_near = place_of(peer_starts, peers, end[piece], True, peer_near)
+                        high = covered_until(peer_end, peer_covered, peer_near, end[piece])
+                        taken = high - low
+                    other -= taken
+                    if late_end[number] <= start[piece]:
+                        if taken:
+                            if filling:
+                                found_piece[count[peer]] = <int32_t> piece
+                                length[count[peer]] = taken
+                            count[peer] += 1
+                        if other:
+                            if filling:
+                                found_piece[count[cause]] = <int32_t> piece
+                                length[count[cause]] = other
+                            count[cause] += 1
+                        continue
+                    add_late(
+                        start[piece], end[piece], late_end[number], handed_over[number],
+                        line[number], states, kinds, &state_begin[0], &near[0], &total[0, 0],
+                    )
+                    total[0, peer] += taken
+                    total[0, cause] += other
+                    for cause in range(causes):
+                        if total[0, cause]:
+                            if filling:
+                                found_piece[count[cause]] = <int32_t> piece
+                                length[count[cause]] = total[0, cause]
+                            count[cause] += 1
+                            total[0, cause] = 0
+                i = after
+        if not filling:
+            bounds = np.append(0, np.cumsum(counts[:causes]))
+            found = np.empty(bounds[causes], dtype=np.int32)
+            lengths = np.empty(bounds[causes], dtype=np.int64)
+            found_piece, length = found, lengths
+            counts[:] = bounds
+    limits = bounds.tolist()
+    by_cause = {
+        cause: (found[limits[cause]:limits[cause + 1]], lengths[limits[cause]:limits[cause + 1]])
+        for cause in range(causes)
+        if limits[cause] < limits[cause + 1]
+    }
+    return by_cause, own
 
 
 def labelled(const int32_t[::1] first, const int32_t[::1] second, const uint8_t[::1] third):

@@ -173,6 +173,165 @@ def totals(places: _Int64Array, values: _Int64Array, length: int) -> _Int64Array
     return total
 
 
+def gaps_between(
+    start: _Int64Array,
+    duration: _Int64Array,
+    wins: npt.NDArray[np.uint8],
+    launch: _Ids,
+    launched_at: _Int64Array,
+    first: int,
+    last: int,
+) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The spans of `[first, last)` that no event covers: start, end, the event before and the event after.
+
+    int64 start and end, int32 before and after, -1 without one. The events are sorted by start; those of zero length
+    count as none. Of several that end where a gap begins, one that `wins` counts, then the one that began last, then
+    the first; of several that begin where it ends, the one launched first, then the first. `launched_at[launch]` is when,
+    without a launch (-1) never.
+    """
+    events = np.flatnonzero(duration > 0)
+    begin, finish = start[events], start[events] + duration[events]
+    covered = (finish > first) & (begin < last)
+    # What ended before an event begins; the window is covered before its start.
+    reach = np.maximum.accumulate(np.append(first, finish[covered]))
+    gap_start, gap_end = reach, np.append(begin[covered], last)
+    is_open = gap_end > gap_start
+    gap_start, gap_end = gap_start[is_open], gap_end[is_open]
+    at = np.full(events.size, np.iinfo(np.int64).max)
+    launched = launch[events] >= 0
+    at[launched] = launched_at[launch[events][launched]]
+    after = _first_at(gap_end, begin, (at,))
+    after[gap_end >= last] = -1
+    before = _first_at(gap_start, finish, (-begin, ~wins[events].astype(np.bool_)))
+    numbers = np.append(events, -1)
+    return gap_start, gap_end, numbers[before].astype(np.int32), numbers[after].astype(np.int32)
+
+
+def _first_at(
+    times: _Int64Array, moments: _Int64Array, ranks: tuple[npt.NDArray[Any], ...]
+) -> _Int64Array:
+    """The event at each of the sorted times with the least rank, the last of `ranks` first; -1 without one."""
+    place = np.searchsorted(times, moments)
+    hit = np.flatnonzero((place < times.size) & (np.append(times, 0)[place] == moments))
+    order = hit[np.lexsort(tuple(rank[hit] for rank in ranks))][::-1]
+    found = np.full(times.size, -1, dtype=np.int64)
+    # Of equal places the last assignment remains.
+    found[place[order]] = order
+    return found
+
+
+def late_until(
+    start: _Int64Array,
+    end: _Int64Array,
+    after: npt.NDArray[np.int32],
+    launch: _Ids,
+    launched_at: _Int64Array,
+    took: _Int64Array,
+    blocks: int,
+) -> tuple[_Int64Array, _Int64Array]:
+    """Until when the host is late in each gap, and the launch of the event after it, -1 without one; int64 both.
+
+    Late until the launch begins, or until it ends if it took `blocks` or more, inside the gap; until the end without an
+    event after it; not at all if that has no launch.
+    """
+    launches = np.append(launch, -1)[after].astype(np.int64)
+    until = np.where(after < 0, end, start)
+    has_launch = np.flatnonzero(launches >= 0)
+    row = launches[has_launch]
+    at = launched_at[row] + np.where(took[row] >= blocks, took[row], 0)
+    until[has_launch] = np.clip(at, start[has_launch], end[has_launch])
+    return until, launches
+
+
+def cut(
+    start: _Int64Array, end: _Int64Array, bounds: _Int64Array
+) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Spans cut at the sorted, distinct bounds inside them: start, end, number of the span, and of the bounds up to its start.
+
+    int64 start and end, int32 numbers.
+    """
+    first = np.searchsorted(bounds, start, side="right")
+    cuts = np.maximum(np.searchsorted(bounds, end) - first, 0)
+    number = np.repeat(np.arange(start.size), cuts + 1)
+    nth = np.arange(number.size) - np.repeat(np.cumsum(cuts + 1) - cuts - 1, cuts + 1)
+    place = first[number] + nth
+    known = np.append(bounds, 0)
+    begin = np.where(nth == 0, start[number], known[place - 1])
+    finish = np.where(nth == cuts[number], end[number], known[np.minimum(place, bounds.size)])
+    return begin, finish, number.astype(np.int32), place.astype(np.int32)
+
+
+def attributed(
+    start: _Int64Array,
+    end: _Int64Array,
+    gap: npt.NDArray[np.int32],
+    late_end: _Int64Array,
+    handed_over: _Int64Array,
+    line: _Int64Array,
+    state_start: _Int64Array,
+    state: npt.NDArray[np.uint8],
+    state_begin: _Int64Array,
+    queued: npt.NDArray[np.uint8],
+    peer_start: _Int64Array,
+    peer_end: _Int64Array,
+    peer_covered: _Int64Array,
+    yields: npt.NDArray[np.uint8],
+    peer: int,
+    short: int,
+    launching: int,
+) -> tuple[dict[int, tuple[npt.NDArray[np.int32], _Int64Array]], npt.NDArray[np.uint8]]:
+    """How long each piece of a gap has each cause: by cause the pieces, int32, and how long, int64; and `queued`, uint8.
+
+    Per piece: `start`, `end`, and the number of its gap, which rises. Per gap: up to `late_end` the host is late, in the state
+    of line 0 until it handed over, then of `line`, where that is not 0; then it is `queued` with that cause, or has
+    the cause `peer` in the intervals `peer_…` if the cause `yields`. What is `short` becomes `launching` if that is the largest
+    cause while the host is late, of equal ones the first. The states of line n are those from `state_begin[n]` to
+    `state_begin[n + 1]`, each from its `state_start` to the next.
+    """
+    late = np.flatnonzero(late_end[gap] > start)
+    begin, until = start[late], np.minimum(late_end[gap[late]], end[late])
+    handed = np.clip(handed_over[gap[late]], begin, until)
+    total = np.zeros((yields.size, start.size), dtype=np.int64)
+    for number in range(state_begin.size - 1):
+        own = slice(state_begin[number], state_begin[number + 1])
+        low, high, rows = (begin, handed, late) if number == 0 else (handed, until, late)
+        if number:
+            chosen = line[gap[late]] == number
+            low, high, rows = low[chosen], high[chosen], rows[chosen]
+        for cause in np.flatnonzero(np.bincount(state[own])).tolist():
+            total[cause, rows] += _state_within(state_start[own], state[own] == cause, low, high)
+    of_gaps = np.zeros((yields.size, late_end.size), dtype=np.int64)
+    for cause in range(yields.size):
+        np.add.at(of_gaps[cause], gap, total[cause])
+    is_launching = (of_gaps.argmax(axis=0) == launching) & (of_gaps[launching] > 0)
+    queue = np.where((queued == short) & is_launching, launching, queued).astype(np.uint8)
+    waits = np.flatnonzero(end > np.maximum(start, late_end[gap]))
+    begin, cause_of = np.maximum(start[waits], late_end[gap[waits]]), queue[gap[waits]]
+    by_peers = covered_before(peer_start, peer_end, peer_covered, end[waits])
+    by_peers = by_peers - covered_before(peer_start, peer_end, peer_covered, begin)
+    by_peers[yields[cause_of] == 0] = 0
+    total[peer, waits] += by_peers
+    total[cause_of, waits] += end[waits] - begin - by_peers
+    by_cause = {}
+    for cause in range(yields.size):
+        pieces = np.flatnonzero(total[cause])
+        if pieces.size:
+            by_cause[cause] = pieces.astype(np.int32), total[cause, pieces]
+    return by_cause, queue
+
+
+def _state_within(
+    start: _Int64Array, is_state: _BoolArray, low: _Int64Array, high: _Int64Array
+) -> _Int64Array:
+    """The time in some of the stretches that follow each other inside each `[low, high)`."""
+    end = np.append(start[1:], np.iinfo(np.int64).max // 2)
+    begins, ends = start[is_state], end[is_state]
+    covered = np.append(0, np.cumsum(ends - begins))
+    before = covered_before(begins, ends, covered, low)
+    result: _Int64Array = covered_before(begins, ends, covered, high) - before
+    return result
+
+
 def labelled(
     first: npt.NDArray[np.int32], second: npt.NDArray[np.int32], third: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.int32], _Int64Array]:

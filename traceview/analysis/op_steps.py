@@ -234,7 +234,9 @@ class _Numbering:
         self._number_of: dict[_Op, int] = {}
         # By kind of device and label.
         self._known: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        self._first = [column[self.labels.row] for column in (columns.class_, columns.op, columns.name)]
+        self._first = [
+            column[self.labels.row] for column in (columns.class_, columns.op, columns.name)
+        ]
         text = trace.names.text
         self._op_of = cache(lambda name: _op_of(text(name)))
         self._stem_of = cache(lambda name: _stem_of(text(name)))

@@ -38,15 +38,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import astuple
 
-from traceview.ids import is_in, sorted_unique, unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places, union
+from traceview.ids import sorted_unique, unique_ids
+from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places
 from traceview.sweeping import SWEEPS
 from traceview.trace.cause import Cause
-from traceview.trace.host_events import LONG_AGO_PS
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
-from traceview.trace.state_timeline import StateTimeline
+from traceview.trace.state_timeline import stacked
 from traceview.trace.windows import Window
 from traceview.units import PS_PER_US
 from traceview.xplane.planes import ActivityClass
@@ -56,6 +56,11 @@ LATENCY_PS: Final = 20 * PS_PER_US
 
 YIELDS_TO_PEERS: Final = (Cause.LAUNCH, Cause.LATENCY, Cause.DEPENDENCY)
 """Causes of queued time that count as `peer` while another device is in a collective."""
+
+_YIELDS: Final = np.array([cause in YIELDS_TO_PEERS for cause in Cause], dtype=np.uint8)
+"""The same by cause."""
+_NEVER_PS: Final = 1 << 62
+"""Longer than any call."""
 
 
 class Gaps(Struct, frozen=True, eq=False, dict=True):
@@ -180,97 +185,106 @@ class _Finder:
         self._device = device
         self._window = window
         self._states = states
+        self._rows = trace.device_columns.rows_of(device)
         self._is_replica = trace.device_list[device].kind == "replica"
 
     def gaps(self, step_start: Int64Array, step_end: Int64Array) -> Gaps:
-        columns, rows = self._trace.device_columns, self._trace.device_columns.rows_of(self._device)
-        start, end = columns.start_ps[rows], columns.end_ps[rows]
-        busy = union(start, end)
-        gap_start, gap_end = busy.gaps(self._window.start_ps, self._window.end_ps)
-        # Events of zero length neither end nor begin a gap.
-        events = rows.start + np.flatnonzero(end > start)
-        after = np.where(gap_end < self._window.end_ps, self._beginning_at(gap_end, events), NONE)
-        before = self._ending_at(gap_start, events)
-        at = _pieces(gap_start, gap_end, step_start, step_end)
+        gap_start, gap_end, before, after = self._between()
+        bounds = sorted_unique(np.concatenate((step_start, step_end)))
+        start, end, gap, place = SWEEPS.cut(gap_start, gap_end, bounds)
+        step_after = nesting(step_start, step_end).innermost(bounds)
         caller = self._states.caller
-        cause_ps = _CauseTimes(at.start.size)
         thread = np.full(gap_start.size, caller, dtype=np.int32)
+        by_cause: dict[int, tuple[Int32Array, Int64Array]]
         if self._is_unused():
-            cause_ps.add(Cause.UNUSED, np.arange(at.start.size), at.end - at.start)
+            by_cause = {Cause.UNUSED: (np.arange(start.size, dtype=np.int32), end - start)}
             handed_over = late_end = gap_start
             queued_cause = np.full(gap_start.size, Cause.UNUSED, dtype=np.uint8)
         else:
-            launch = np.where(after != NONE, self._trace.device_columns.launch[after], NONE)
+            late_end, launch = self._late_ends(gap_start, gap_end, after)
             launched = launch != NONE
-            host = self._trace.host_columns
-            thread[launched] = self._states.thread[host.line[launch[launched]]]
-            late_end = self._late_ends(gap_start, gap_end, after, launch)
+            line = self._trace.host_columns.line
+            thread[launched] = self._states.thread[line[launch[launched]]]
             handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
-            self._add_late(cause_ps, at, thread, late_end, handed_over)
-            is_launching = cause_ps.largest(at.gap) == Cause.LAUNCH
             is_short = gap_end - late_end < LATENCY_PS
-            queued_cause = self._queued_causes(before, after, is_short, is_launching)
-            self._add_queued(cause_ps, at, late_end, queued_cause)
+            queued_cause = self._queued_causes(before, after, launched, is_short)
+            by_cause, queued_cause = SWEEPS.attributed(
+                start,
+                end,
+                gap,
+                late_end,
+                handed_over,
+                *self._lines_of_states(thread, late_end > gap_start),
+                queued_cause,
+                *astuple(self._trace.collective_peers.of(self._device)),
+                _YIELDS,
+                Cause.PEER,
+                Cause.LATENCY,
+                Cause.LAUNCH,
+            )
         return Gaps(
             device=self._device,
-            start_ps=at.start,
-            end_ps=at.end,
-            gap=at.gap.astype(np.int32),
-            step=at.step.astype(np.int32),
-            by_cause=cause_ps.occurring(),
-            before=before.astype(np.int32),
-            after=after.astype(np.int32),
+            start_ps=start,
+            end_ps=end,
+            gap=gap,
+            step=np.append(NONE, step_after)[place].astype(np.int32),
+            by_cause=by_cause,
+            before=before,
+            after=after,
             thread=thread,
             handed_over_ps=handed_over,
             late_end_ps=late_end,
             queued_cause=queued_cause,
         )
 
-    def _beginning_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
-        """The event that begins at each instant, of several the one launched first; `NONE` where none begins."""
-        columns, host = self._trace.device_columns, self._trace.host_columns
-        events, place = _at_moments(events, columns.start_ps[events], time)
-        launch = columns.launch[events]
-        launched_at = np.full(launch.size, -LONG_AGO_PS, dtype=np.int64)
-        launched_at[launch != NONE] = host.start_ps[launch[launch != NONE]]
-        return _best_at(events, place, launched_at, time.size)
+    def _between(self) -> tuple[Int64Array, Int64Array, Int32Array, Int32Array]:
+        """Start and end of each gap, and the device rows on either side, `NONE` without one.
 
-    def _ending_at(self, time: Int64Array, events: Int64Array) -> Int64Array:
-        """The event that ends at each instant; of several a copy to the device, then the one that began last."""
+        Of several that end where a gap begins a copy to the device counts, then the one that began last; of several that
+        begin where it ends the one launched first.
+        """
         columns = self._trace.device_columns
-        events, place = _at_moments(events, columns.end_ps[events], time)
-        is_other = columns.class_[events] != ActivityClass.H2D
-        # Later than any start.
-        rank = np.where(is_other, -2 * LONG_AGO_PS, 0) - columns.start_ps[events]
-        return _best_at(events, place, rank, time.size)
+        rows = self._rows
+        is_copy = (columns.class_[rows] == ActivityClass.H2D).view(np.uint8)
+        gap_start, gap_end, before, after = SWEEPS.gaps_between(
+            columns.start_ps[rows],
+            columns.duration_ps[rows],
+            is_copy,
+            columns.launch[rows],
+            self._trace.host_columns.start_ps,
+            self._window.start_ps,
+            self._window.end_ps,
+        )
+        for beside in (before, after):
+            beside[beside != NONE] += rows.start
+        return gap_start, gap_end, before, after
 
     def _is_unused(self) -> bool:
-        columns, rows = self._trace.device_columns, self._trace.device_columns.rows_of(self._device)
-        start, end = columns.start_ps[rows], columns.end_ps[rows]
+        columns, rows = self._trace.device_columns, self._rows
+        kernels = rows.start + np.flatnonzero(columns.class_[rows] <= ActivityClass.COLLECTIVE)
+        start, end = columns.start_ps[kernels], columns.end_ps[kernels]
         first, last = self._window.start_ps, self._window.end_ps
         inside = (start < last) & ((end > first) | (start >= first))
-        kernels = columns.class_[rows] <= ActivityClass.COLLECTIVE
-        return not bool((kernels & inside).any())
+        return not bool(inside.any())
 
     def _late_ends(
-        self, gap_start: Int64Array, gap_end: Int64Array, after: Int64Array, launch: Int64Array
-    ) -> Int64Array:
-        """Where the host stops being late in each gap."""
-        # Without a launch no part is host late; without a next event the whole gap is.
-        late_end = np.where(after == NONE, gap_end, gap_start)
-        launched = launch != NONE
-        late_end[launched] = np.clip(
-            self._late_end(launch[launched]), gap_start[launched], gap_end[launched]
-        )
-        return late_end
+        self, gap_start: Int64Array, gap_end: Int64Array, after: Int32Array
+    ) -> tuple[Int64Array, Int64Array]:
+        """Where the host stops being late in each gap, and the launch of the event after it, `NONE` without.
 
-    def _late_end(self, launch: Int64Array) -> Int64Array:
-        """Where the host stops being late: at the launch, or after it where the call itself blocked."""
+        That is at the launch, or after it where the call itself blocked.
+        """
         host = self._trace.host_columns
-        if self._is_replica:
-            return host.start_ps[launch]
-        blocked = host.duration_ps[launch] >= LATENCY_PS
-        return np.where(blocked, host.end_ps[launch], host.start_ps[launch])
+        found: tuple[Int64Array, Int64Array] = SWEEPS.late_until(
+            gap_start,
+            gap_end,
+            after,
+            self._trace.device_columns.launch,
+            host.start_ps,
+            host.duration_ps,
+            _NEVER_PS if self._is_replica else LATENCY_PS,
+        )
+        return found
 
     def _handed_over(
         self, gap_start: Int64Array, late_end: Int64Array, launch: Int64Array, thread: Int32Array
@@ -284,161 +298,35 @@ class _Finder:
         handed_over[late] = np.clip(since, gap_start[late], late_end[late])
         return handed_over, thread
 
-    def _add_late(
-        self,
-        cause_ps: _CauseTimes,
-        at: _Pieces,
-        thread: Int32Array,
-        late_end: Int64Array,
-        handed_over: Int64Array,
-    ) -> None:
-        end = np.minimum(at.end, late_end[at.gap])
-        is_late = np.flatnonzero(end > at.start)
-        gap = at.gap[is_late]
-        start, end = at.start[is_late], end[is_late]
+    def _lines_of_states(
+        self, thread: Int32Array, is_late: BoolArray
+    ) -> tuple[Int64Array, Int64Array, npt.NDArray[np.uint8], Int64Array]:
+        """The line of states of each gap, of which the first is the caller's; their starts and causes, and where each begins."""
         caller = self._states.caller
+        line = np.zeros(thread.size, dtype=np.int64)
         if caller == NONE:
-            cause_ps.add(Cause.UNATTRIBUTED, is_late, end - start)
-            return
-        by_caller = np.clip(handed_over[gap], start, end)
-        self._add(cause_ps, is_late, self._states.timeline(caller), start, by_caller)
-        for launching in unique_ids(thread[gap][thread[gap] != caller]).tolist():
-            rows = np.flatnonzero((thread[gap] == launching) & (end > by_caller))
-            timeline = self._states.timeline(launching)
-            self._add(cause_ps, is_late[rows], timeline, by_caller[rows], end[rows])
-
-    @staticmethod
-    def _add(
-        cause_ps: _CauseTimes,
-        pieces: Int64Array,
-        timeline: StateTimeline,
-        start: Int64Array,
-        end: Int64Array,
-    ) -> None:
-        if pieces.size:
-            for cause, lengths in timeline.parts(start, end):
-                cause_ps.add(cause, pieces, lengths)
+            timelines = [stacked(())]
+        else:
+            launching = unique_ids(thread[is_late & (thread != caller)]).tolist()
+            timelines = [self._states.timeline(one) for one in (caller, *launching)]
+            for number, one in enumerate(launching, 1):
+                line[thread == one] = number
+        begin = np.append(0, np.cumsum([timeline.start.size for timeline in timelines]))
+        return (
+            line,
+            np.concatenate([timeline.start for timeline in timelines]),
+            np.concatenate([timeline.cause for timeline in timelines]),
+            begin.astype(np.int64),
+        )
 
     def _queued_causes(
-        self,
-        before: Int64Array,
-        after: Int64Array,
-        is_short: BoolArray,
-        is_launching: BoolArray,
+        self, before: Int32Array, after: Int32Array, launched: BoolArray, is_short: BoolArray
     ) -> npt.NDArray[np.uint8]:
-        """The cause of the queued part of each gap, where it is not `peer`."""
-        columns = self._trace.device_columns
-        cause = np.where(is_launching, np.uint8(Cause.LAUNCH), np.uint8(Cause.LATENCY))
-        cause[~is_short] = Cause.DEPENDENCY
-        has_both = (before != NONE) & (after != NONE)
-        cause[
-            has_both
-            & (columns.class_[before] == ActivityClass.H2D)
-            & (columns.class_[after] <= ActivityClass.COLLECTIVE)
-        ] = Cause.H2D
-        cause[(after != NONE) & (columns.launch[after] == NONE)] = Cause.UNATTRIBUTED
+        """The cause of the queued part of each gap, where it is not `peer`; `latency` also where it may be `launch`."""
+        class_ = self._trace.device_columns.class_
+        cause = np.where(is_short, np.uint8(Cause.LATENCY), np.uint8(Cause.DEPENDENCY))
+        copied = np.flatnonzero((class_[before] == ActivityClass.H2D) & (before != NONE))
+        copied = copied[(after[copied] != NONE)]
+        cause[copied[class_[after[copied]] <= ActivityClass.COLLECTIVE]] = Cause.H2D
+        cause[(after != NONE) & ~launched] = Cause.UNATTRIBUTED
         return cause
-
-    def _add_queued(
-        self,
-        cause_ps: _CauseTimes,
-        at: _Pieces,
-        late_end: Int64Array,
-        queued_cause: npt.NDArray[np.uint8],
-    ) -> None:
-        start = np.maximum(at.start, late_end[at.gap])
-        queued = np.flatnonzero(at.end > start)
-        if queued.size == 0:
-            return
-        start, end, cause = start[queued], at.end[queued], queued_cause[at.gap[queued]]
-        by_peers = is_in(cause, YIELDS_TO_PEERS)
-        peer = np.where(
-            by_peers, self._trace.collective_peers.of(self._device).within(start, end), 0
-        )
-        cause_ps.add(Cause.PEER, queued, peer)
-        own = end - start - peer
-        for number in unique_ids(cause).tolist():
-            of_cause = np.flatnonzero(cause == number)
-            cause_ps.add(number, queued[of_cause], own[of_cause])
-
-
-class _CauseTimes:
-    """The time of each piece by cause, of which only those are kept that are added."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._rows: dict[int, Int64Array] = {}
-
-    def add(self, cause: int, pieces: Int64Array, lengths: Int64Array) -> None:
-        """Add to the time of some pieces, each of which stands there once."""
-        if lengths.any():
-            if cause not in self._rows:
-                self._rows[cause] = np.zeros(self._count, dtype=np.int64)
-            self._rows[cause][pieces] += lengths
-
-    def largest(self, gap: Int64Array) -> Int64Array:
-        """The largest cause of each gap so far, of equal ones the earlier; `NONE` where all are zero."""
-        first = np.flatnonzero(np.diff(gap, prepend=-1))
-        # Few gaps are cut: the length of most is that of their first piece.
-        other = np.flatnonzero(gap[1:] == gap[:-1]) + 1
-        largest = np.full(first.size, NONE, dtype=np.int64)
-        most = np.zeros(first.size, dtype=np.int64)
-        for cause, lengths in sorted(self._rows.items()):
-            whole = lengths[first]
-            np.add.at(whole, gap[other], lengths[other])
-            larger = whole > most
-            largest[larger] = cause
-            np.maximum(most, whole, out=most)
-        return largest
-
-    def occurring(self) -> dict[int, tuple[Int32Array, Int64Array]]:
-        """For each cause that occurs the pieces with it, and how long they have it."""
-        found = {}
-        for cause, lengths in sorted(self._rows.items()):
-            pieces = np.flatnonzero(lengths)
-            found[int(cause)] = pieces.astype(np.int32), lengths[pieces]
-        return found
-
-
-def _at_moments(
-    events: Int64Array, moment: Int64Array, time: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """The events whose moment is one of the `time`, which rise, and the place of that time."""
-    place = places(time, moment)
-    hit = np.flatnonzero(np.append(time, LONG_AGO_PS)[place] == moment)
-    return events[hit], place[hit]
-
-
-def _best_at(events: Int64Array, place: Int64Array, rank: Int64Array, count: int) -> Int64Array:
-    """At each of `count` places the event with the least rank, of several the first; `NONE` without one."""
-    best = SWEEPS.earliest(place, rank, 0, count)
-    result: Int64Array = np.append(events, NONE)[best]
-    return result
-
-
-class _Pieces(Struct, frozen=True, eq=False):
-    start: Int64Array
-    end: Int64Array
-    gap: Int64Array
-    step: Int64Array
-
-
-def _pieces(
-    gap_start: Int64Array, gap_end: Int64Array, step_start: Int64Array, step_end: Int64Array
-) -> _Pieces:
-    """Cut gaps at the bounds of steps."""
-    if gap_start.size == 0:
-        return _Pieces(gap_start, gap_end, gap_start, gap_start)
-    bounds = sorted_unique(np.concatenate((step_start, step_end)))
-    first = places(bounds, gap_start, right=True)
-    cuts = places(bounds, gap_end) - first
-    after_gap = np.cumsum(cuts + 1)
-    gap = np.repeat(np.arange(gap_start.size), cuts + 1)
-    begin, end = gap_start[gap], gap_end[gap]
-    # Few gaps are cut: only the pieces on either side of a cut differ from whole gaps.
-    cut = np.flatnonzero(gap[1:] == gap[:-1]) + 1
-    of_cut = gap[cut]
-    nth = cut - (after_gap - cuts - 1)[of_cut]
-    begin[cut] = bounds[first[of_cut] + nth - 1]
-    end[cut - 1] = begin[cut]
-    return _Pieces(begin, end, gap, nesting(step_start, step_end).innermost(begin))
