@@ -199,7 +199,7 @@ def _table_of(ids: npt.NDArray[np.integer]) -> _Table | None:
         if ids.size and int(ids.max()) >= _DENSE_IDS:
             return None
         countable = ids.astype(np.int64)
-    least, most = SWEEPS.extent(countable)
+    least, most = int(countable.min(initial=0)), int(countable.max(initial=0))
     length = most - least + 1
     if length > min(_DENSE_IDS, _SPARSE_PER_ROW * ids.size + _FEW_ROWS):
         return None

@@ -219,19 +219,6 @@ def overlapping(const int64_t[::1] start, const int64_t[::1] end, int64_t first,
     return result[:count]
 
 
-def extent(const Id[:] ids):
-    """The least and the largest of 0 and the ids."""
-    cdef int64_t least = 0, most = 0
-    cdef Py_ssize_t i
-    with nogil:
-        for i in range(ids.shape[0]):
-            if ids[i] < least:
-                least = ids[i]
-            if ids[i] > most:
-                most = ids[i]
-    return least, most
-
-
 def marked(const Id[:] ids, int64_t least, int64_t length):
     """Which of the numbers from `least` on, `length` of them, are among the ids, all of which they must hold."""
     result = np.zeros(length, dtype=np.bool_)
@@ -668,6 +655,30 @@ def labelled(const int32_t[::1] first, const int32_t[::1] second, const uint8_t[
                         place = <int64_t> ((<uint64_t> place + 1) & mask)
                     slot[place] = <int32_t> number
     return label, rows[:count].copy()
+
+
+def grouped(const uint8_t[:] codes, int64_t count):
+    """The places of each of the codes 0 to `count` - 1, ascending; those of code c stand from `begin[c]` to `begin[c + 1]`.
+
+    int64 `[codes]` and `[count + 1]`.
+    """
+    cdef int64_t i, total, before = 0, size = codes.shape[0]
+    found, begins = np.empty(size, dtype=np.int64), np.zeros(count + 1, dtype=np.int64)
+    cdef int64_t[::1] place = found, begin = begins
+    with nogil:
+        for i in range(size):
+            begin[codes[i]] += 1
+        for i in range(count + 1):
+            total = begin[i]
+            begin[i] = before
+            before += total
+        for i in range(size):
+            place[begin[codes[i]]] = i
+            begin[codes[i]] += 1
+        for i in range(count, 0, -1):
+            begin[i] = begin[i - 1]
+        begin[0] = 0
+    return found, begins
 
 
 def tabulated(

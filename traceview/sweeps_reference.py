@@ -122,11 +122,6 @@ def overlapping(start: _Int64Array, end: _Int64Array, first: int, last: int) -> 
     return np.flatnonzero((start < last) & ((end > first) | is_empty))
 
 
-def extent(ids: _Ids) -> tuple[int, int]:
-    """The least and the largest of 0 and the ids."""
-    return int(ids.min(initial=0)), int(ids.max(initial=0))
-
-
 def marked(ids: _Ids, least: int, length: int) -> _BoolArray:
     """Which of the numbers from `least` on, `length` of them, are among the ids, all of which they must hold."""
     occurs = np.zeros(length, dtype=np.bool_)
@@ -351,6 +346,15 @@ def labelled(
     label = np.empty(order.size, dtype=np.int32)
     label[order] = number[np.cumsum(begins) - 1]
     return label, begin[by_row].astype(np.int64, copy=False)
+
+
+def grouped(codes: npt.NDArray[np.uint8], count: int) -> tuple[_Int64Array, _Int64Array]:
+    """The places of each of the codes 0 to `count` - 1, ascending; those of code c stand from `begin[c]` to `begin[c + 1]`.
+
+    int64 `[codes]` and `[count + 1]`.
+    """
+    found = np.argsort(codes, kind="stable").astype(np.int64, copy=False)
+    return found, np.append(0, np.cumsum(np.bincount(codes, minlength=count)))
 
 
 def tabulated(

@@ -60,8 +60,7 @@ _Part: TypeAlias = tuple[Int64Array, Int64Array, npt.NDArray[np.uint8], Int64Arr
 
 
 def _parts(trace: Trace, gaps: Gaps, states: HostStates, chosen: Int64Array) -> Iterator[_Part]:
-    whole_start, whole_end = gaps.spans
-    start, end = whole_start[chosen], whole_end[chosen]
+    start, end = gaps.spans_of(chosen)
     late_end, turn = gaps.late_end_ps[chosen], gaps.handed_over_ps[chosen]
     if states.caller == NONE:
         unknown = np.full(chosen.size, Cause.UNATTRIBUTED, dtype=np.uint8)

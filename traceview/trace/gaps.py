@@ -107,6 +107,16 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         last = np.append(first, self.gap.size)[1:] - 1
         return self.start_ps[first], self.end_ps[last]
 
+    def spans_of(self, chosen: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Start and end of the whole gaps of these numbers, int64 `[chosen]`."""
+        if self.gap.size == self.count:
+            return self.start_ps[chosen], self.end_ps[chosen]
+        # A key of another type would convert the whole column.
+        number = chosen.astype(np.int32)
+        first = np.searchsorted(self.gap, number)
+        last = np.searchsorted(self.gap, number, side="right") - 1
+        return self.start_ps[first], self.end_ps[last]
+
     def pieces_of(self, gap: int) -> slice:
         """The pieces of a gap."""
         # A bound of another type would convert the whole column.
@@ -261,10 +271,10 @@ class _Finder:
 
     def _is_unused(self) -> bool:
         columns, rows = self._trace.device_columns, self._rows
-        kernels = rows.start + np.flatnonzero(columns.class_[rows] <= ActivityClass.COLLECTIVE)
-        start, end = columns.start_ps[kernels], columns.end_ps[kernels]
+        start, end = columns.start_ps[rows], columns.end_ps[rows]
         first, last = self._window.start_ps, self._window.end_ps
         inside = (start < last) & ((end > first) | (start >= first))
+        inside &= columns.class_[rows] <= ActivityClass.COLLECTIVE
         return not bool(inside.any())
 
     def _late_ends(

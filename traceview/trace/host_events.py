@@ -154,7 +154,9 @@ class HostEvents:
             if open_.size == 0:
                 break
             producing = self.thread[columns.line[current]]
-            is_python = np.array([self.runs_python(one) for one in producing.tolist()], dtype=bool)
+            threads, place = unique_inverse(producing)
+            runs_python = [self.runs_python(one) for one in threads.tolist()]
+            is_python = np.array(runs_python, dtype=np.bool_)[place]
             thread[open_[is_python]] = producing[is_python]
         return result, thread
 
@@ -166,9 +168,12 @@ class HostEvents:
     def runs_python(self, thread: int) -> bool:
         """Whether a thread recorded something that only Python begins: a call or a frame of it."""
         if thread not in self._is_python_thread:
-            rows = self.rows_of_thread(thread)
-            is_python = self._is_called(rows) | self._is_frame[self._columns.name[rows]]
-            self._is_python_thread[thread] = bool(is_python.any())
+            is_python = self._is_python_call | self._is_frame
+            self._is_python_thread[thread] = any(
+                bool(is_python[self._columns.name[rows]].any())
+                or self._stat("tf_function_call").among(rows).row.size > 0
+                for rows in self._row_spans(thread)
+            )
         return self._is_python_thread[thread]
 
     def rows_of_thread(self, thread: int) -> Int64Array:

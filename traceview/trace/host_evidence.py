@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int64Array, IntervalSet, places, union
+from traceview.sweeping import SWEEPS
 from traceview.trace.cause import Cause
 from traceview.trace.host_events import HostEvents, among
 from traceview.trace.model import NONE, Trace
@@ -34,6 +35,7 @@ STRONG: Final = (
     (Cause.SYNC, HostNameKind.SYNC),
     (Cause.CHECKPOINT, HostNameKind.CHECKPOINT),
 )
+_SCHEDULING: Final = (HostNameKind.DISPATCH, HostNameKind.EXECUTOR)
 _DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
 """A Python thread makes such calls itself where it hands on an array or reads a value."""
 
@@ -57,30 +59,36 @@ class HostEvidence(HostEvents):
             trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]
         )
         self._evidence_of: dict[int, Evidence] = {}
+        self._computing_of: dict[int, Int64Array] = {}
 
     @cached_property
     def computing_rows(self) -> Int64Array:
         """Ops that compute on the host: they launch nothing and take longer than scheduling."""
         computing = [np.empty(0, dtype=np.int64)]
         for thread in unique_ids(self.thread[self._lines]).tolist():
-            rows = self.rows_of_thread(thread)
-            ops = rows[(self.kind_of(rows) == HostNameKind.OP) & ~self._is_pipeline(rows)]
-            computing.append(self._split_ops(ops, self._launches_among(rows))[1])
+            if thread not in self._computing_of:
+                rows = self.rows_of_thread(thread)
+                ops = rows[(self.kind_of(rows) == HostNameKind.OP) & ~self._is_pipeline(rows)]
+                _, self._computing_of[thread] = self._split_ops(ops, self._launches_among(rows))
+            computing.append(self._computing_of[thread])
         return np.concatenate(computing)
 
     def _evidence(self, thread: int) -> Evidence:
         """What the events of one thread show."""
         if thread not in self._evidence_of:
-            self._evidence_of[thread] = self._evidence_in(self.rows_of_thread(thread))
+            evidence, computing = self._evidence_in(self.rows_of_thread(thread))
+            self._evidence_of[thread], self._computing_of[thread] = evidence, computing
         return self._evidence_of[thread]
 
-    def _evidence_in(self, rows: Int64Array) -> Evidence:
-        kind, in_pipeline = self.kind_of(rows), self._is_pipeline(rows)
+    def _evidence_in(self, rows: Int64Array) -> tuple[Evidence, Int64Array]:
+        """What these events of a thread show, and those that compute."""
+        of_model, of_pipeline = self._by_kind(rows)
         launches = self._launches_among(rows)
-        launching, computing = self._split_ops(
-            rows[(kind == HostNameKind.OP) & ~in_pipeline], launches
-        )
-        strong = {cause: self._spans(rows[kind == strong_kind]) for cause, strong_kind in STRONG}
+        launching, computing = self._split_ops(of_model[HostNameKind.OP], launches)
+        strong = {
+            cause: self._spans(merged_rows((of_model[kind], of_pipeline[kind])))
+            for cause, kind in STRONG
+        }
         if not self._has_queue:
             strong[Cause.H2D] = self._spans(rows[:0])
         strong[Cause.COMPILE] = joined_spans(
@@ -88,16 +96,24 @@ class HostEvidence(HostEvents):
         )
         strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
         functions = self._rows_with("tf_function_call", rows)
-        is_scheduling = is_in(kind, (HostNameKind.DISPATCH, HostNameKind.EXECUTOR))
-        scheduling = rows[is_scheduling & ~in_pipeline]
-        pipeline = rows[(is_scheduling | (kind == HostNameKind.OP)) & in_pipeline]
-        return Evidence(
+        scheduling = (of_model[kind] for kind in _SCHEDULING)
+        pipeline = (of_pipeline[kind] for kind in (*_SCHEDULING, HostNameKind.OP))
+        evidence = Evidence(
             strong=tuple(strong.items()),
             launch=without_holes(self._spans(launching), BACK_TO_BACK_PS),
             host_compute=self._spans(computing),
-            pipeline=self._spans(pipeline),
-            scheduling=self._spans(np.concatenate((scheduling, functions))),
+            pipeline=self._spans(merged_rows(pipeline)),
+            scheduling=self._spans(merged_rows((*scheduling, functions))),
         )
+        return evidence, computing
+
+    def _by_kind(self, rows: Int64Array) -> tuple[list[Int64Array], list[Int64Array]]:
+        """These events by kind, ascending: those of the model, and those of the input pipeline."""
+        count = len(HostNameKind)
+        codes = self.kind_of(rows) + self._is_pipeline(rows) * np.uint8(count)
+        places_, begin = SWEEPS.grouped(codes, 2 * count)
+        by_code = np.split(rows[places_], begin[1:-1])
+        return by_code[:count], by_code[count:]
 
     def _launches_among(self, rows: Int64Array) -> Int64Array:
         """Driver calls that are neither copies nor waits: those have causes of their own."""
@@ -111,12 +127,13 @@ class HostEvidence(HostEvents):
         columns = self._columns
         if not self._has_queue:
             return np.empty(0, dtype=np.int64), ops[is_in(ops, self._trace.shared_rows)]
-        start = np.sort(columns.start_ps[launches])
+        start = columns.start_ps[launches]
+        if (start[1:] < start[:-1]).any():
+            start = np.sort(start)
         first = places(start, columns.start_ps[ops])
         last = places(start, columns.end_ps[ops])
         computes = (last == first) & (columns.duration_ps[ops] >= SCHEDULING_OP_PS)
-        # In the order of the file, which mostly is that of time.
-        return np.sort(np.concatenate((launches, ops[~computes]))), ops[computes]
+        return merged_rows((launches, ops[~computes])), ops[computes]
 
     @cached_property
     def _replica_work(self) -> IntervalSet:
@@ -196,6 +213,14 @@ class HostEvidence(HostEvents):
         is_read = (device.class_[rows] == ActivityClass.D2H) & (device.launch[rows] != NONE)
         copies = rows[is_read]
         return copies, device.launch[copies].astype(np.int64)
+
+
+def merged_rows(parts: Iterable[Int64Array]) -> Int64Array:
+    """Ascending rows, of several that are; in the order of the file, which mostly is that of time."""
+    filled = [part for part in parts if part.size]
+    if len(filled) < 2:
+        return filled[0] if filled else np.empty(0, dtype=np.int64)
+    return np.sort(np.concatenate(filled))
 
 
 def joined_spans(parts: Iterable[IntervalSet]) -> IntervalSet:

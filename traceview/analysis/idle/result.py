@@ -186,11 +186,17 @@ def _row(
 _KEYS: Final = tuple(cause.key for cause in Cause)
 
 
+_BLOCK: Final = 64
+"""Spans of which the longest is looked at first; of fewer blocks than wanted spans every span is."""
+
+
 def longest_first(length: Int64Array, top: int | None) -> Int64Array:
     """Numbers of the `top` longest spans, longest first, of equal ones the earlier."""
     candidates = np.arange(length.size)
-    if top is not None and 0 < top < length.size:
-        candidates = np.flatnonzero(length >= np.partition(length, -top)[-top])
+    if top is not None and 0 < top <= length.size // _BLOCK:
+        # So many blocks have a span of that length or more.
+        longest = length[: length.size // _BLOCK * _BLOCK].reshape(-1, _BLOCK).max(axis=1)
+        candidates = np.flatnonzero(length >= np.sort(longest)[-top])
     return candidates[np.argsort(-length[candidates], kind="stable")][:top]
 
 
@@ -209,7 +215,7 @@ def gap_rows(
     chosen: Int64Array,
 ) -> Iterator[Gap]:
     """The gaps with the numbers `chosen`: their causes, what was before and after, and the evidence on the host."""
-    start, end = gaps.spans
+    start, end = (bound.tolist() for bound in gaps.spans_of(chosen))
     causes = gaps.causes_of(chosen)
     host = trace.device_list[gaps.device].host
     steps, states = selection.steps[host], attribution.states[host]
@@ -218,9 +224,7 @@ def gap_rows(
     )
     for place, index in enumerate(chosen.tolist()):
         cause = Cause(int(causes[:, place].argmax()))
-        evidence = evidence_in_gap(
-            trace, gaps, states, index, cause, int(start[index]), int(end[index])
-        )
+        evidence = evidence_in_gap(trace, gaps, states, index, cause, start[place], end[place])
         around = Surroundings()
         if not evidence:
             (around,) = surroundings(trace, gaps, states, chosen[[place]], np.array([cause]))
@@ -229,8 +233,8 @@ def gap_rows(
         step = int(gaps.step[pieces][longest])
         line = lines[place]
         yield Gap(
-            start_ps=int(start[index]),
-            duration_ps=int(end[index] - start[index]),
+            start_ps=start[place],
+            duration_ps=end[place] - start[place],
             cause=cause.key,
             causes=_by_cause(causes[:, place]),
             before=activity_name(trace, int(gaps.before[index])),

@@ -122,7 +122,7 @@ class _Columns:
         """The gaps of a device with the numbers `chosen`, at these places of the columns."""
         gaps, host = idle.gaps[device], trace.device_list[device].host
         states, steps = idle.states[host], selection.steps[host]
-        start, end = (bound[chosen] for bound in gaps.spans)
+        start, end = gaps.spans_of(chosen)
         causes = gaps.causes_of(chosen)
         cause = causes.argmax(axis=0)
         self.start_ps[place], self.end_ps[place] = start, end
@@ -161,7 +161,7 @@ def _evidence_rows(
     trace: Trace, gaps: Gaps, cause: Int64Array, chosen: Int64Array, many: ManyEvidence
 ) -> Int64Array:
     """The host row that shows the cause of each gap, as `evidence_in_gap` finds it; `NONE` without one."""
-    start, end = (bound[chosen] for bound in gaps.spans)
+    start, end = gaps.spans_of(chosen)
     after = gaps.after[chosen]
     launch = np.where(after != NONE, trace.device_columns.launch[after], NONE)
     is_known = ~is_in(cause, (Cause.UNUSED, Cause.UNATTRIBUTED))
